@@ -1,0 +1,127 @@
+"""Reading a configuration, with errors that name the key, what was found and what to do."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from cemlib.config.base import Section
+from cemlib.config.study import Study
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; one line per fault."""
+
+
+def load(path: Path) -> Study:
+    """Read a study from a YAML (or JSON) file.
+
+    Raises:
+        ConfigError: if the file is missing, is not YAML, or holds a wrong or unknown key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        # YAML would read JSON's 1e-06 as text.
+        raw = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such configuration file") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        kind = "JSON" if path.suffix == ".json" else "YAML"
+        raise ConfigError(f"{path}: not a {kind} file: {' '.join(str(error).split())}") from error
+    try:
+        return parse(raw)
+    except ConfigError as error:
+        lines = str(error).splitlines()
+        raise ConfigError("\n".join(f"{path}: {line}" for line in lines)) from error
+
+
+def parse(raw: Any) -> Study:
+    """Turn plain nested dicts into a checked `Study`.
+
+    Raises:
+        ConfigError: one line per fault: the key, what was found, and the nearest right name.
+    """
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"expected a mapping of keys, found {type(raw).__name__}")
+    try:
+        text = json.dumps(raw)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"a value has no place in a configuration: {error}") from error
+    try:
+        return Study.model_validate_json(text)
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        raise ConfigError("\n".join(_explain(fault, raw) for fault in faults)) from error
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the closest known word, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _explain(fault: ErrorDetails, raw: Any) -> str:
+    key, found = _key(fault["loc"], raw), fault["input"]
+    match fault["type"]:
+        case "extra_forbidden":
+            return f"{key}: unknown key{_hint(str(fault['loc'][-1]))}"
+        case "missing":
+            return f"{key}: missing; add it"
+        case "union_tag_invalid":
+            tag = str(fault["ctx"]["tag"])
+            known = _quoted(fault["ctx"]["expected_tags"])
+            return f"{key}: unknown name {tag!r}{nearest(tag, known)} (known: {', '.join(known)})"
+        case "literal_error":
+            known = _quoted(fault["ctx"]["expected"])
+            hint = nearest(str(found), known)
+            return f"{key}: {found!r} is not one of {', '.join(known)}{hint}"
+        case "float_type" if isinstance(found, str):
+            return (
+                f"{key}: expected a number, found the text {found!r} (YAML needs 1.0e-3, not 1e-3)"
+            )
+    return f"{key}: {fault['msg'].removeprefix('Value error, ')}, found {_short(found)}"
+
+
+def _key(location: tuple[int | str, ...], raw: Any) -> str:
+    """Dotted path in the user's file: pydantic's union tags are not part of it."""
+    parts, at = [], raw
+    for index, part in enumerate(location):
+        inside = isinstance(at, Mapping) and part in at
+        if inside or index == len(location) - 1 or isinstance(part, int):
+            parts.append(str(part))
+        at = at[part] if inside else at
+    return ".".join(parts) or "configuration"
+
+
+def _hint(unknown: str) -> str:
+    names = _field_names()
+    if unknown in names:
+        return " here; it belongs to another section (see config/README.md)"
+    return nearest(unknown, names) or "; remove it"
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"'([^']*)'", text)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:57]}..."
+
+
+def _field_names() -> set[str]:
+    """Every key that some section knows."""
+    sections, names = [Section], set[str]()
+    while sections:
+        section = sections.pop()
+        sections.extend(section.__subclasses__())
+        names.update(field.alias or name for name, field in section.model_fields.items())
+    return names

@@ -1,0 +1,77 @@
+"""The reference of every key, written from the schema: `python -m cemlib.config.reference`."""
+
+from typing import Any
+
+from cemlib.config import attacks, surrogates
+from cemlib.config.base import Section
+from cemlib.config.data import AugmentConfig, DataConfig
+from cemlib.config.study import DefenceConfig, ModelConfig, Study, TrainConfig
+
+HEADER = """# Configuration
+
+A study is one YAML file; `config.yaml` is the embedded default, which `--configfile FILE` replaces.
+Unknown keys, wrong types and names that do not exist are refused before any job starts, with the
+nearest right name. Write small numbers with a point (`1.0e-3`): YAML reads `1e-3` as text.
+
+This page is written from the schema by `make reference`.
+"""
+SECTIONS: dict[str, type[Section]] = {
+    "The study": Study,
+    "`data`": DataConfig,
+    "`model`": ModelConfig,
+    "`train`": TrainConfig,
+    "`train.augment`": AugmentConfig,
+    "`defences.<name>`": DefenceConfig,
+    "surrogate `clustering`": surrogates.Clustering,
+    "surrogate `gated`": surrogates.Gated,
+    "surrogate `slot`": surrogates.Slot,
+    "attack `decoder`": attacks.Decoder,
+    "attack `linear`": attacks.Linear,
+    "attack `mean_image`": attacks.MeanImage,
+}
+
+
+def reference() -> str:
+    """The whole page, in Markdown."""
+    return HEADER + "".join(_section(title, kind) for title, kind in SECTIONS.items())
+
+
+def _section(title: str, kind: type[Section]) -> str:
+    schema = kind.model_json_schema(by_alias=True)
+    required = schema.get("required", [])
+    rows = [_row(key, facts, key in required) for key, facts in schema["properties"].items()]
+    text = " ".join((kind.__doc__ or "").split())
+    table = "\n".join(["| key | values | default | meaning |", "|---|---|---|---|", *rows])
+    return f"\n## {title}\n\n{text}\n\n{table}\n"
+
+
+def _row(key: str, facts: dict[str, Any], required: bool) -> str:
+    default = "required" if required else f"`{_shown(facts.get('default'))}`"
+    meaning = facts.get("description", "")
+    return f"| `{key}` | {_values(facts)} | {default} | {meaning} |"
+
+
+def _values(facts: dict[str, Any]) -> str:
+    if "anyOf" in facts:
+        return " or ".join(_values(option) for option in facts["anyOf"])
+    if "enum" in facts:
+        return ", ".join(f"`{_shown(value)}`" for value in facts["enum"])
+    if "const" in facts:
+        return f"`{facts['const']}`"
+    if facts.get("type") == "array":
+        return f"list of {_values(facts['items'])}"
+    limits = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    bounds = [f"{sign} {facts[name]:g}" for name, sign in limits.items() if name in facts]
+    return " ".join([facts.get("type", "section"), *bounds])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{...}"
+    return (
+        str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
+    )
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

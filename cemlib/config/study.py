@@ -1,0 +1,141 @@
+"""The whole configuration of a study, and the slice of it that each job depends on."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
+
+from cemlib.config.attacks import AnyAttack, with_kind
+from cemlib.config.base import Section
+from cemlib.config.data import AugmentConfig, DataConfig
+from cemlib.config.surrogates import AnySurrogate
+
+# Names become folder names, rule names and wildcards: nothing a shell or a path could read.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
+RESERVED = frozenset(
+    {"all", "attack", "attack_closed_form", "cluster_course", "figures", "prepare", "report_one"}
+    | {"scope", "study", "tables", "track", "track_one", "train", "worst_case"}
+)
+
+
+class ModelConfig(Section):
+    """The split network."""
+
+    name: Literal["small", "vgg11"] = Field("small", description="key of cemlib.models.MODELS")
+    cut: int = Field(4, ge=1, description="layer entries on the client; 4 = two blocks, two pools")
+
+
+class TrainConfig(Section):
+    """Training of the split classifier; the defaults are the published protocol."""
+
+    epochs: int = Field(240, ge=1, description="passes over the training images")
+    batch_size: int = Field(128, ge=2, description="images per step")
+    lr: float = Field(0.05, gt=0, description="SGD's learning rate at the first epoch")
+    momentum: float = Field(0.9, ge=0, lt=1, description="SGD's momentum")
+    weight_decay: float = Field(5e-4, ge=0, description="on all parameters")
+    milestones: tuple[int, ...] = Field(
+        (60, 120, 180, 210), description="epochs after which the learning rate is multiplied"
+    )
+    decay: float = Field(0.2, gt=0, le=1, description="factor at each milestone")
+    augment: AugmentConfig = Field(AugmentConfig(), description="changes of training images")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="arithmetic of the networks; surrogates always run in float32"
+    )
+    select: Literal["last", "best_val", "best_test"] = Field(
+        "last", description="epoch that is deployed; best_test copies public code and marks results"
+    )
+
+
+class DefenceConfig(Section):
+    """One defended classifier: every field composes with every other."""
+
+    surrogate: AnySurrogate | None = Field(
+        None, description="a surrogate's name, or a section with its options; null = none"
+    )
+    noise_std: float = Field(0.025, ge=0, description="standard deviation of the released noise")
+    sparse_coding: bool = Field(False, description="sparse-coding layer before the sigmoid")
+
+
+def _kinds(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: with_kind(name, options) for name, options in value.items()}
+
+
+class Study(Section):
+    """One experiment: a data set, a network, defences and the attacks on them."""
+
+    experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
+    results: str = Field("results", min_length=1, description="folder of all result folders")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (0, 1, 2), min_length=1, description="one run per defence and seed"
+    )
+    threads: int = Field(1, ge=1, description="CPU threads of a job; part of what decides its bits")
+    data: DataConfig = Field(description="the images and their splits")
+    model: ModelConfig = Field(ModelConfig(), description="the split network")
+    train: TrainConfig = Field(TrainConfig(), description="training of the classifier")
+    defences: dict[Name, DefenceConfig] = Field(
+        min_length=1, description="sections by a name of your choice; order of tables and figures"
+    )
+    attacks: Annotated[dict[Name, AnyAttack], BeforeValidator(_kinds)] = Field(
+        min_length=1,
+        description="sections by name; `kind` says which attack, and is the name if left out",
+    )
+    reference: Name | None = Field(None, description="defence that the others are compared with")
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+        if twice:
+            raise ValueError(f"seeds {twice} are listed twice; a repeated seed is the same run")
+        return seeds
+
+    @field_validator("defences", "attacks")
+    @classmethod
+    def _not_reserved(cls, named: dict[str, Any]) -> dict[str, Any]:
+        taken = sorted(RESERVED & set(named))
+        if taken:
+            raise ValueError(f"{taken} are names of workflow targets or table rows; choose another")
+        return named
+
+    @model_validator(mode="after")
+    def _reference_exists(self) -> Self:
+        if self.reference is not None and self.reference not in self.defences:
+            raise ValueError(f"reference: {self.reference!r} is not among {list(self.defences)}")
+        return self
+
+    def data_slice(self) -> dict[str, Any]:
+        """What the preparation of the data depends on."""
+        return _plain(self.data)
+
+    def train_slice(self, defence: str) -> dict[str, Any]:
+        """What the training of one defence depends on, whatever the seed."""
+        sections = {"data": self.data, "model": self.model, "train": self.train}
+        plain = {name: _plain(section) for name, section in sections.items()}
+        plain["data"].pop("root")  # where the images lie is not what they are
+        return {**plain, "defence": _plain(self.defences[defence]), "threads": self.threads}
+
+    def attack_slice(self, defence: str, attack: str) -> dict[str, Any]:
+        """What one attack on one defence depends on, whatever the seed."""
+        return {**self.train_slice(defence), "attack": _plain(self.attacks[attack])}
+
+    def report_slice(self) -> dict[str, Any]:
+        """What tables and figures depend on beside the results: who is in them, in which order."""
+        return {
+            "defences": list(self.defences),
+            "attacks": list(self.attacks),
+            "seeds": list(self.seeds),
+            "reference": self.reference,
+        }
+
+    def closed_form_attacks(self) -> tuple[str, ...]:
+        """Attacks without training, which share one job."""
+        return tuple(name for name, attack in self.attacks.items() if attack.closed_form)
+
+    def learned_attacks(self) -> tuple[str, ...]:
+        """Attacks with a job of their own."""
+        return tuple(name for name, attack in self.attacks.items() if not attack.closed_form)
+
+
+def _plain(section: Section) -> dict[str, Any]:
+    return section.model_dump(mode="json", by_alias=True)

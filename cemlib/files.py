@@ -1,0 +1,131 @@
+"""Reading and writing result files: every write is atomic, everything read is checked."""
+
+import hashlib
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # torch takes two seconds to import: only readers of tensors pay for it
+    from torch import Tensor
+
+
+class FileError(ValueError):
+    """A result file is missing or damaged; the message names it and says what to do."""
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the folder of ``path``; move it into place if the block succeeds.
+
+    A reader sees the old file or the whole new one, never a part, whatever interrupts the writer.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}{path.suffix}")
+    try:
+        yield temporary
+        with temporary.open("rb") as handle:
+            os.fsync(handle.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` atomically."""
+    with atomic(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` atomically, as UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, obj: Any) -> None:
+    """Write ``obj`` as indented JSON; non-finite numbers become null, which JSON can hold."""
+    write_text(path, json.dumps(_finite(obj), indent=2, ensure_ascii=False) + "\n")
+
+
+def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write one JSON object per line."""
+    write_text(path, "".join(json.dumps(_finite(dict(row))) + "\n" for row in rows))
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        FileError: if the file is missing or is not JSON.
+    """
+    return _parse(path, _read(path))
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """Read a file of one JSON object per line (see `read_json` for errors)."""
+    return [_parse(path, line) for line in _read(path).splitlines() if line.strip()]
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content in hexadecimal."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def save_tensors(
+    path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write named tensors (and string metadata) as a safetensors file."""
+    from safetensors.torch import save
+
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, save(on_cpu, dict(metadata) if metadata else None))
+
+
+def load_tensors(path: Path) -> "dict[str, Tensor]":
+    """Read the named tensors of a safetensors file, on the CPU.
+
+    Raises:
+        FileError: if the file is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise FileError(f"{path}: no such file; rerun the job that writes it")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise FileError(
+            f"{path}: not a whole safetensors file ({error}); delete it and rerun"
+        ) from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: no such file; rerun the job that writes it") from error
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path}: not a text file ({error}); delete it and rerun") from error
+
+
+def _parse(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun") from error
+
+
+def _finite(obj: Any) -> Any:
+    if isinstance(obj, float) and not math.isfinite(obj):
+        return None
+    if isinstance(obj, Mapping):
+        return {key: _finite(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple):
+        return [_finite(value) for value in obj]
+    return obj

@@ -1,0 +1,131 @@
+"""Where every file of an experiment lies (the contract between the jobs and their readers)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+KNOWLEDGES = ("train_data", "public_data")
+
+
+@dataclass(frozen=True)
+class AttackFolder:
+    """Files of one attack with one knowledge on one run."""
+
+    root: Path
+
+    @property
+    def metrics(self) -> Path:
+        """Scores and provenance."""
+        return self.root / "metrics.json"
+
+    @property
+    def history(self) -> Path:
+        """Learning curve, one line per epoch; empty for a closed-form attack."""
+        return self.root / "history.jsonl"
+
+    @property
+    def attacker(self) -> Path:
+        """Parameters of the attacker."""
+        return self.root / "attacker.safetensors"
+
+    @property
+    def per_image(self) -> Path:
+        """Scores of every reconstructed image."""
+        return self.root / "per_image.parquet"
+
+    @property
+    def reconstructions(self) -> Path:
+        """Strip of originals above their reconstructions."""
+        return self.root / "reconstructions.png"
+
+    def files(self) -> tuple[Path, ...]:
+        """Every file that a finished attack leaves."""
+        return (self.attacker, self.history, self.metrics, self.per_image, self.reconstructions)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Files of one trained classifier."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The slice of the configuration that the run used."""
+        return self.root / "config.json"
+
+    @property
+    def model(self) -> Path:
+        """Weights of the split model as deployed."""
+        return self.root / "model.safetensors"
+
+    @property
+    def history(self) -> Path:
+        """Training curve, one line per epoch."""
+        return self.root / "history.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        """Scores and provenance."""
+        return self.root / "metrics.json"
+
+    @property
+    def clusters(self) -> Path:
+        """Every epoch's fitted clusters, where the surrogate fits any."""
+        return self.root / "clusters.safetensors"
+
+    def files(self) -> tuple[Path, ...]:
+        """Every file that any finished run leaves."""
+        return (self.config, self.model, self.history, self.metrics)
+
+    def attack(self, attack: str, knowledge: str) -> AttackFolder:
+        """The folder of one attack on this run."""
+        return AttackFolder(self.root / "attacks" / f"{attack}-{knowledge}")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The result folder of one experiment."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The whole configuration with its defaults filled in, as the workflow's jobs read it."""
+        return self.root / "config.json"
+
+    @property
+    def data(self) -> Path:
+        """Folder of the prepared data."""
+        return self.root / "data"
+
+    @property
+    def prepared(self) -> Path:
+        """The prepared images, labels and splits."""
+        return self.data / "prepared.safetensors"
+
+    @property
+    def prepared_facts(self) -> Path:
+        """Classes, statistics, counts and checksum of the prepared data."""
+        return self.data / "data.json"
+
+    @property
+    def tables(self) -> Path:
+        """Folder of the tables."""
+        return self.root / "tables"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the figures."""
+        return self.root / "figures"
+
+    def tracked(self, defence: str = "all") -> Path:
+        """Mark that the study, or one defence of it, is in the MLflow store."""
+        return self.root / "tracked" / defence
+
+    def run(self, defence: str, seed: int | str) -> RunFolder:
+        """The folder of one run; a workflow passes wildcards."""
+        return RunFolder(self.root / "runs" / defence / f"seed{seed}")
+
+    def checkpoint(self, job: str) -> Path:
+        """Folder of a job's resume checkpoint, outside the outputs that Snakemake clears."""
+        return self.root.parent / ".checkpoints" / job

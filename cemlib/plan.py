@@ -1,0 +1,159 @@
+"""The jobs of a study: what each depends on, and where its files go.
+
+Snakemake and the command line both ask here, so they cannot disagree. Nothing here imports torch:
+a dry run of a large study stays quick.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cemlib.config.load import ConfigError, nearest
+from cemlib.config.study import Study
+from cemlib.files import write_text
+from cemlib.layout import KNOWLEDGES, AttackFolder, Layout, RunFolder
+from cemlib.provenance import fingerprint, source_files
+from cemlib.report import CLUSTER_COURSE, FIGURES, TABLES, reconstructions_name
+
+FORMATS = ("png", "svg")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of one study."""
+
+    study: Study
+
+    @property
+    def layout(self) -> Layout:
+        """Where the study's files lie."""
+        return Layout(Path(self.study.results) / self.study.experiment)
+
+    def write_config(self) -> None:
+        """Write the configuration down with its defaults filled in, for the workflow's jobs.
+
+        It is no job's input: what a job depends on is its slice of it.
+        """
+        text = self.study.model_dump_json(by_alias=True, indent=2) + "\n"
+        write_text(self.layout.config, text)
+
+    def defences(self, only: str | None = None) -> tuple[str, ...]:
+        """Names of the defences in the order of the configuration, or the one asked for.
+
+        Raises:
+            ConfigError: if there is no such defence.
+        """
+        return tuple(self.study.defences) if only is None else (self.known_defence(only),)
+
+    def seeds(self, only: int | None = None) -> tuple[int, ...]:
+        """Seeds of the study, or the one asked for.
+
+        Raises:
+            ConfigError: if there is no such seed.
+        """
+        if only is not None and only not in self.study.seeds:
+            raise ConfigError(f"no seed {only} in this study (it has {list(self.study.seeds)})")
+        return self.study.seeds if only is None else (only,)
+
+    def known_defence(self, name: str) -> str:
+        """Return the name of a defence, or raise ConfigError with the nearest one."""
+        return _known("defence", name, self.study.defences)
+
+    def known_attack(self, name: str) -> str:
+        """Return the name of an attack, or raise ConfigError with the nearest one."""
+        return _known("attack", name, self.study.attacks)
+
+    def runs(self, only: str | None = None) -> Iterator[RunFolder]:
+        """Folders of all runs, or of one defence's."""
+        for defence in self.defences(only):
+            for seed in self.study.seeds:
+                yield self.layout.run(defence, seed)
+
+    def attacks(self, only: str | None = None) -> Iterator[AttackFolder]:
+        """Folders of all attacks with every knowledge, or of those on one defence."""
+        for run in self.runs(only):
+            for attack in self.study.attacks:
+                for knowledge in KNOWLEDGES:
+                    yield run.attack(attack, knowledge)
+
+    def metrics(self, only: str | None = None) -> list[Path]:
+        """`metrics.json` of all runs and attacks, or of those of one defence."""
+        runs = [run.metrics for run in self.runs(only)]
+        return runs + [attack.metrics for attack in self.attacks(only)]
+
+    def attack_files(self, run: RunFolder, attacks: Sequence[str]) -> list[Path]:
+        """Files that some attacks leave on a run, with every knowledge."""
+        folders = (run.attack(attack, known) for attack in attacks for known in KNOWLEDGES)
+        return [file for folder in folders for file in folder.files()]
+
+    def tables(self, only: str = "") -> list[Path]:
+        """Tables of the study, or of one defence."""
+        return [self.layout.tables / only / name for name in TABLES]
+
+    def figures(self) -> list[Path]:
+        """Figures of the study, as PNG and SVG."""
+        kinds = (reconstructions_name(a, k) for a in self.study.attacks for k in KNOWLEDGES)
+        return self._drawn([*FIGURES, *kinds])
+
+    def cluster_course(self) -> list[Path]:
+        """The figure of how fitted clusters moved, if the study has any."""
+        return self._drawn([CLUSTER_COURSE])
+
+    def _drawn(self, names: Sequence[str]) -> list[Path]:
+        return [self.layout.figures / f"{name}.{kind}" for name in names for kind in FORMATS]
+
+    def report_sources(self) -> tuple[Path, ...]:
+        """Source files that decide the tables and figures."""
+        return source_files("cemlib.report.build")
+
+    def prepare_sources(self) -> tuple[Path, ...]:
+        """Source files that decide the prepared data."""
+        return source_files("cemlib.data.prepare", data=self.study.data.source)
+
+    def train_sources(self, defence: str) -> tuple[Path, ...]:
+        """Source files that decide the training of one defence."""
+        surrogate = self.study.defences[defence].surrogate
+        return source_files(
+            "cemlib.training.job",
+            models=self.study.model.name,
+            surrogates=surrogate.name if surrogate else None,
+        )
+
+    def attack_sources(self, attack: str) -> tuple[Path, ...]:
+        """Source files that decide one attack, given the run it attacks."""
+        return source_files(
+            "cemlib.evaluation.job",
+            models=self.study.model.name,
+            attacks=self.study.attacks[attack].kind,
+        )
+
+    def closed_form_sources(self) -> tuple[Path, ...]:
+        """Source files that decide the attacks without training."""
+        attacks = self.study.closed_form_attacks()
+        return tuple(sorted({file for name in attacks for file in self.attack_sources(name)}))
+
+    def train_checkpoint(self, defence: str, seed: int, data: str) -> Path:
+        """Folder of a training's checkpoint; `data` is the checksum of the prepared data."""
+        parts = [self.study.train_slice(defence), fingerprint(self.train_sources(defence)), data]
+        return self.layout.checkpoint(_digest("train", defence, seed, *parts))
+
+    def attack_checkpoint(self, defence: str, seed: int, attack: str, data: str) -> Path:
+        """Folder of an attack's checkpoint; `data` names the knowledge and what is attacked."""
+        config = self.study.attack_slice(defence, attack)
+        parts = [config, fingerprint(self.attack_sources(attack)), data]
+        return self.layout.checkpoint(_digest("attack", defence, seed, attack, *parts))
+
+
+def _known(what: str, name: str, names: dict[str, Any]) -> str:
+    if name not in names:
+        raise ConfigError(
+            f"no {what} {name!r} in this study (it has {', '.join(names)}){nearest(name, names)}"
+        )
+    return name
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]

@@ -1,0 +1,164 @@
+"""What decided a result: the source files behind a job, their fingerprint, and where it ran.
+
+A job's source files are found by following its imports. A *plug-in room* is a package whose
+`__init__` holds one plain dict from names to members (surrogates, models, attacks, data sources):
+it is not followed, and the one member that the job's configuration names is added instead. So an
+edit of one surrogate concerns the jobs of that surrogate, and a new one concerns nobody yet.
+"""
+
+import ast
+import hashlib
+import platform
+import resource
+import subprocess
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parent
+PLUG_INS = {
+    "surrogates": "SURROGATES",
+    "models": "MODELS",
+    "attacks": "ATTACKS",
+    "data": "SOURCES",
+}
+# Rooms that decide no number: a job's settings reach it through its resolved slice, which
+# Snakemake watches as `params`; the others say where files lie and what a log shows.
+NEUTRAL = tuple(f"cemlib.{n}" for n in ("config", "layout", "plan", "progress", "provenance"))
+LIBRARIES = ("numpy", "safetensors", "torch")
+
+
+def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
+    """Source files that decide a job's result, sorted.
+
+    Args:
+        entries: Modules the job starts from, such as `cemlib.training.job`.
+        members: The member of each plug-in room that the job uses, such as `surrogates="gated"`.
+    """
+    chosen = [_member(room, name) for room, name in members.items() if name is not None]
+    waiting, seen = [*entries, *chosen], dict[str, Path]()
+    while waiting:
+        module = waiting.pop()
+        if module not in seen and not _is_plug_in(module) and not module.startswith(NEUTRAL):
+            seen[module] = _file(module)
+            waiting.extend(_imports(module))
+    return tuple(sorted(seen.values()))
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """SHA-256 over the relative names and contents of source files."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(PACKAGE).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, Any]:
+    """Everything a reader needs to produce a result again, for its `metrics.json`."""
+    return {
+        "fingerprint": fingerprint(files),
+        **git_state(),
+        "versions": {"python": platform.python_version()}
+        | {library: version(library) for library in LIBRARIES},
+        "device": device,
+        "machine": platform.machine(),
+        "threads": threads,
+    }
+
+
+@cache
+def git_state() -> dict[str, Any]:
+    """Commit of the checkout the package lies in, and whether its tracked files were changed."""
+    commit = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit or "unknown", "dirty": bool(changed)}
+
+
+def peak_memory_mb() -> float:
+    """Largest resident memory of this process so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def device_name(kind: str) -> str:
+    """Name of the graphics card, or `cpu`."""
+    if kind != "cuda":
+        return kind
+    import torch  # not at the top: Snakemake reads this module at every start
+
+    return torch.cuda.get_device_name()
+
+
+def _git(*arguments: str) -> str:
+    """Output of a git command in the package's checkout; empty without git or a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _file(module: str) -> Path:
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _is_plug_in(module: str) -> bool:
+    return module.removeprefix("cemlib.") in PLUG_INS
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+@cache
+def _imports(module: str) -> tuple[str, ...]:
+    """Modules of this package that a module imports."""
+    found = set[str]()
+    for node in ast.walk(_tree(_file(module))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            inside = (f"{node.module}.{alias.name}" for alias in node.names)
+            found.update(name for name in inside if _is_module(name))
+            found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+    return tuple(sorted(name for name in found if _is_module(name)))
+
+
+def _is_module(name: str) -> bool:
+    return name.startswith("cemlib.") and _file(name).is_file()
+
+
+def _member(room: str, name: str) -> str:
+    """Module of a plug-in room's member, read from the room's plain dict without importing it."""
+    tree = _tree(_file(f"cemlib.{room}"))
+    modules = _origins(tree)
+    for key, value in _entries(tree, PLUG_INS[room]):
+        if key == name:
+            return modules[value]
+    raise KeyError(f"cemlib/{room}/__init__.py: {PLUG_INS[room]} has no entry {name!r}")
+
+
+def _origins(tree: ast.Module) -> Mapping[str, str]:
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
+    return {
+        alias.asname or alias.name: str(node.module) for node in imports for alias in node.names
+    }
+
+
+def _entries(tree: ast.Module, table: str) -> list[tuple[str, str]]:
+    """(key, value's name) of the dict literal assigned to `table`."""
+    for node in tree.body:
+        target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and target.id == table and isinstance(value, ast.Dict):
+            pairs = zip(value.keys, value.values, strict=True)
+            return [(ast.literal_eval(k), ast.unparse(v)) for k, v in pairs if k is not None]
+    return []
