@@ -1,0 +1,22 @@
+"""Images: where they come from, how they are split, kept, batched and augmented.
+
+A new source is one module with a function `(DataConfig, Path | None) -> Raw`, one line in `SOURCES`
+and its name in `cemlib.config.data.DataConfig.source`.
+"""
+
+from cemlib.data.digits import digits
+from cemlib.data.errors import DataError
+from cemlib.data.folder import folder
+from cemlib.data.torchvision_sets import cifar10, cifar100, fashion_mnist, mnist, svhn
+
+__all__ = ["SOURCES", "DataError"]
+
+SOURCES = {
+    "digits": digits,
+    "folder": folder,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "svhn": svhn,
+}

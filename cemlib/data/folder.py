@@ -1,0 +1,184 @@
+"""Images in class folders: `train/<class>/*` and `test/<class>/*`, or `<class>/*` alone."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from torch import Tensor
+
+from cemlib.config.data import DataConfig
+from cemlib.data.errors import DataError
+from cemlib.data.raw import Raw
+
+if TYPE_CHECKING:
+    from cemlib.data.images import Pixels
+
+ClassFiles: TypeAlias = dict[str, list[Path]]
+SHOWN = 5  # damaged files named in one message
+DECODERS = 4  # threads; with more, small images only wait for the interpreter lock
+CHUNK = 64  # images per task; handing over single small ones costs as much as decoding them
+
+
+def folder(config: DataConfig, root: Path | None) -> Raw:
+    """Read an image folder; classes and files in the order of their names.
+
+    Images lie directly in their class folder. Hidden files and files without an image's suffix
+    are passed over. With `train/` and `test/` in ``root``, other folders beside them are not read;
+    without them every folder in ``root`` is a class, and test is split off later.
+
+    Raises:
+        DataError: for a missing folder, a class that is empty or too small, class sets that
+            differ between train and test, or images that do not decode (all of them are tried).
+    """
+    if root is None:
+        raise DataError(
+            "data.source 'folder' needs a place: set data.root or the environment variable "
+            "CEMLIB_DATA to a folder of class folders"
+        )
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder; set data.root or CEMLIB_DATA to the images")
+    if has_train_and_test(root):
+        return _official(config, root)
+    return _pool(config, root)
+
+
+def has_train_and_test(root: Path) -> bool:
+    """Whether ``root`` holds the layout `train/<class>/*`, `test/<class>/*`."""
+    return (root / "train").is_dir() and (root / "test").is_dir()
+
+
+def _official(config: DataConfig, root: Path) -> Raw:
+    train = _list_classes(root / "train", config.min_per_class)
+    test = _list_classes(root / "test", 1)
+    _same_classes(root, set(train), set(test))
+    train_labels, test_labels = _labels(train), _labels(test)
+    images = _read([*_files(train), *_files(test)], config)
+    return Raw(
+        images[: len(train_labels)],
+        train_labels,
+        images[len(train_labels) :],
+        test_labels,
+        tuple(train),
+        _provenance("train and test", train=len(train_labels), test=len(test_labels)),
+    )
+
+
+def _pool(config: DataConfig, root: Path) -> Raw:
+    if (root / "train").is_dir():
+        raise DataError(
+            f"{root}: found train/ but no test/; add test/<class>/, or set data.root to "
+            f"{root / 'train'} to have a test split taken from it (data.test_fraction)"
+        )
+    files = _list_classes(root, config.min_per_class)
+    labels = _labels(files)
+    provenance = _provenance("one folder", images=len(labels))
+    return Raw(_read(_files(files), config), labels, None, None, tuple(files), provenance)
+
+
+def _list_classes(place: Path, at_least: int) -> ClassFiles:
+    folders = [entry for entry in _visible(place) if entry.is_dir()]
+    if len(folders) < 2:
+        found = ", ".join(entry.name for entry in folders) or "none"
+        raise DataError(
+            f"{place}: expected a folder for each of two or more classes, found {found}"
+        )
+    return {entry.name: _list_images(entry, at_least) for entry in folders}
+
+
+def _list_images(place: Path, at_least: int) -> list[Path]:
+    from cemlib.data.images import SUFFIXES
+
+    entries = _visible(place)
+    inner = next((entry for entry in entries if entry.is_dir()), None)
+    if inner is not None:
+        raise DataError(
+            f"{inner}: a folder inside a class folder; images must lie directly in their class "
+            f"folder (if {place.name} is a whole image set, set data.root to {place})"
+        )
+    images = [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
+    if not images:
+        known = " ".join(sorted(SUFFIXES))
+        found = ", ".join(entry.name for entry in entries[:SHOWN]) or "nothing"
+        raise DataError(f"{place}: no images in this class, found {found} (known: {known})")
+    if len(images) < at_least:
+        raise DataError(
+            f"{place}: {len(images)} images in this class, data.min_per_class asks for {at_least}; "
+            "add images, remove the class or lower data.min_per_class"
+        )
+    return images
+
+
+def _visible(place: Path) -> list[Path]:
+    entries = [entry for entry in place.iterdir() if not entry.name.startswith(".")]
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _same_classes(root: Path, train: set[str], test: set[str]) -> None:
+    if train != test:
+        raise DataError(
+            f"{root}: train and test must have the same classes; "
+            f"only in train: {sorted(train - test)}, only in test: {sorted(test - train)}"
+        )
+
+
+def _labels(files: Mapping[str, Sequence[Path]]) -> Tensor:
+    counts = torch.tensor([len(paths) for paths in files.values()])
+    return torch.repeat_interleave(torch.arange(len(files)), counts)
+
+
+def _files(files: Mapping[str, Sequence[Path]]) -> list[Path]:
+    return [path for paths in files.values() for path in paths]
+
+
+def _read(paths: Sequence[Path], config: DataConfig) -> Tensor:
+    """Decode in threads (large images gain, small ones lose nothing), in the order of ``paths``."""
+    from tqdm import tqdm
+
+    from cemlib.data.images import stack
+
+    decode = partial(_decode, size=config.image_size, channels=config.channels)
+    chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
+    images: list[Pixels] = []
+    damaged: list[DataError] = []
+    with (
+        ThreadPoolExecutor(DECODERS) as pool,
+        tqdm(total=len(paths), desc="reading images", unit="image", disable=None) as bar,
+    ):
+        for good, bad in pool.map(decode, chunks):
+            images += good
+            damaged += bad
+            bar.update(len(good) + len(bad))
+    _raise_damaged(damaged)
+    return stack(images)
+
+
+def _decode(
+    paths: Sequence[Path], size: int, channels: int | None
+) -> "tuple[list[Pixels], list[DataError]]":
+    from cemlib.data.images import read_image
+
+    good, bad = [], []
+    for path in paths:
+        try:
+            good.append(read_image(path, size, channels))
+        except DataError as error:
+            bad.append(error)
+    return good, bad
+
+
+def _raise_damaged(damaged: Sequence[DataError]) -> None:
+    if len(damaged) == 1:
+        raise damaged[0]
+    if damaged:
+        lines = [str(error) for error in damaged[:SHOWN]]
+        more = [f"and {len(damaged) - SHOWN} more"] if len(damaged) > SHOWN else []
+        raise DataError("\n".join([f"{len(damaged)} damaged images:", *lines, *more]))
+
+
+def _provenance(layout: str, **counts: int) -> dict[str, object]:
+    import PIL
+
+    return {"kind": "image folder", "layout": layout, **counts, "pillow": PIL.__version__}

@@ -1,0 +1,111 @@
+"""From an image file of any common format to a square uint8 array."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from cemlib.data.errors import DataError
+
+Pixels: TypeAlias = NDArray[np.uint8]
+
+SUFFIXES = frozenset(
+    {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
+)
+# Only these decoders are tried, whatever the file's name claims: some of Pillow's others start
+# external programs.
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+# A few kilobytes can decode to gigabytes. Pillow itself only warns up to twice its own limit.
+MAX_PIXELS = 2**26
+
+
+def read_image(path: Path, size: int, channels: int | None) -> Pixels:
+    """Decode a whole image file; of an animation, the first frame.
+
+    Args:
+        path: a file in one of `FORMATS`, recognised by content.
+        size: side of the result in pixels.
+        channels: 1, 3, or None for what the image has.
+
+    Returns:
+        (channels, size, size), upright as the EXIF orientation says.
+
+    Raises:
+        DataError: if the file is no image, is truncated, is absurdly large or has pixels without
+            a defined range; names the path.
+    """
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            _refuse_bomb(image)
+            image.load()
+            ImageOps.exif_transpose(image, in_place=True)
+            return to_array(image, size, channels)
+    except Exception as error:  # decoders raise nearly anything on damaged files
+        raise DataError(
+            f"{path}: cannot be read as an image ({type(error).__name__}: {error}); "
+            "replace the file or remove it"
+        ) from error
+
+
+def to_array(image: Image.Image, size: int, channels: int | None) -> Pixels:
+    """Turn a decoded image into a (channels, size, size) array.
+
+    Alpha is composited on black. The shorter side is scaled to ``size`` (bilinear, antialiased)
+    and the middle is kept; an image of that size already keeps its bits.
+    """
+    plain = _grey_or_rgb(image)
+    if channels is not None:
+        plain = _in_mode(plain, "L" if channels == 1 else "RGB")
+    array = np.asarray(_middle_square(plain, size))
+    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+
+
+def stack(arrays: Sequence[Pixels]) -> Tensor:
+    """Stack (C, H, W) arrays into (N, C, H, W); grey ones become RGB if any is RGB."""
+    shape = max(array.shape for array in arrays)
+    return torch.from_numpy(np.stack([np.broadcast_to(array, shape) for array in arrays]))
+
+
+def _refuse_bomb(image: Image.Image) -> None:
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise ValueError(f"{width} x {height} pixels are more than {MAX_PIXELS}")
+
+
+def _grey_or_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):
+        return _eight_bits(image)
+    if image.mode == "F":
+        raise ValueError("float pixels have no defined range; save with 8 or 16 bits")
+    mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, (0, 0, 0, 255)), image)
+    return _in_mode(image, mode)
+
+
+def _in_mode(image: Image.Image, mode: str) -> Image.Image:
+    """Convert, without the copy that Pillow makes where there is nothing to convert."""
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Scale 16-bit grey to 8 bits; Pillow's own conversion would clip everything above 255."""
+    deep = np.asarray(image).astype(np.int64)
+    if deep.min() < 0 or deep.max() > 65535:
+        raise ValueError("32-bit pixels have no defined range; save with 8 or 16 bits")
+    return Image.fromarray(((deep + 128) // 257).astype(np.uint8))
+
+
+def _middle_square(image: Image.Image, size: int) -> Image.Image:
+    width, height = image.size
+    side = min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    # One step with a box, not resize and crop: a 1 x 1,000,000 strip stays cheap.
+    box = (left, top, left + side, top + side)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)

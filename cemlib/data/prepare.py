@@ -1,0 +1,126 @@
+"""From a source's images to the splits of an experiment.
+
+Apart from `cemlib.data.prepared`, so that the jobs that only read prepared data depend on none of
+what made them.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cemlib.config.data import DataConfig
+from cemlib.data import SOURCES
+from cemlib.data.errors import DataError
+from cemlib.data.prepared import Prepared, Split
+from cemlib.data.raw import Raw
+from cemlib.data.splits import shuffled, stratified
+from cemlib.data.statistics import channel_statistics, count_duplicates
+from cemlib.seeds import generator
+
+
+def prepare(config: DataConfig) -> Prepared:
+    """Read the source's images and split them.
+
+    The training images are limited, then divided into train and val, each class in proportion,
+    all by ``config.split_seed``. Train, val and test are in random order; only an official test
+    order that is mixed already is kept (an attacker's share is the first part of the test images,
+    which must not be the first classes).
+
+    Raises:
+        DataError: if the images cannot be used; nothing is written before.
+    """
+    root = resolve_root(config)
+    try:
+        raw = SOURCES[config.source](config, root)
+    except OSError as error:
+        raise DataError(
+            f"{root}: cannot be read ({error}); check the path and its rights"
+        ) from error
+    indices = split_indices(raw, config)
+    train, val, test = _take(raw, indices)
+    _enough_per_class(raw.classes, train, test, config.min_per_class)
+    mean, std = channel_statistics(train.images)
+    return Prepared(
+        train=train,
+        val=val,
+        test=test,
+        mean=mean,
+        std=std,
+        classes=raw.classes,
+        image_shape=_shape(train.images),
+        provenance=raw.provenance,
+        indices=indices,
+        duplicates_train_test=count_duplicates(torch.cat([train.images, val.images]), test.images),
+    )
+
+
+def resolve_root(config: DataConfig) -> Path | None:
+    """Return the folder of the images: `data.root`, or else CEMLIB_DATA, or else None."""
+    place = config.root or os.environ.get("CEMLIB_DATA")
+    return Path(place).expanduser() if place else None
+
+
+def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
+    """Positions of train, val and test in the source's images (see `Prepared.indices`)."""
+    stream = _streams(config.split_seed)
+    pool = torch.arange(len(raw.train_labels))
+    if raw.test_labels is None:
+        test_labels = raw.train_labels
+        total = _share(len(pool), config.test_fraction)
+        test, pool = stratified(raw.train_labels, total, stream("test"))
+    else:
+        test_labels = raw.test_labels
+        test = torch.arange(len(test_labels))
+    pool = _limited(pool, raw.train_labels, config.train_limit, stream("train_limit"))
+    test = _limited(test, test_labels, config.test_limit, stream("test_limit"))
+    total = _share(len(pool), config.val_fraction)
+    val, train = (pool[part] for part in stratified(raw.train_labels[pool], total, stream("val")))
+    return {
+        "train": shuffled(train, stream("train_order")),
+        "val": shuffled(val, stream("val_order")),
+        "test": shuffled(test, stream("test_order")) if raw.shuffle_test else test,
+    }
+
+
+def _streams(seed: int) -> Callable[[str], torch.Generator]:
+    return lambda name: generator(seed, f"data/{name}")
+
+
+def _share(count: int, fraction: float) -> int:
+    return max(1, round(count * fraction))
+
+
+def _limited(index: Tensor, labels: Tensor, limit: int | None, stream: torch.Generator) -> Tensor:
+    if limit is None or limit >= len(index):
+        return index
+    return index[stratified(labels[index], limit, stream)[0]]
+
+
+def _take(raw: Raw, indices: Mapping[str, Tensor]) -> tuple[Split, Split, Split]:
+    train, val = (
+        Split(raw.train_images[indices[name]], raw.train_labels[indices[name]])
+        for name in ("train", "val")
+    )
+    images = raw.train_images if raw.test_images is None else raw.test_images
+    labels = raw.train_labels if raw.test_labels is None else raw.test_labels
+    return train, val, Split(images[indices["test"]], labels[indices["test"]])
+
+
+def _enough_per_class(classes: tuple[str, ...], train: Split, test: Split, at_least: int) -> None:
+    for name, part, wanted in (("training", train, at_least), ("test", test, 1)):
+        counts = part.labels.bincount(minlength=len(classes)).tolist()
+        few = {label: n for label, n in zip(classes, counts, strict=True) if n < wanted}
+        if few:
+            raise DataError(
+                f"too few {name} images after the splits, {wanted} per class needed: {few}; add "
+                "images, raise data.train_limit or data.test_limit, change the fractions, or "
+                "lower data.min_per_class"
+            )
+
+
+def _shape(images: Tensor) -> tuple[int, int, int]:
+    channels, height, width = images.shape[1:]
+    return channels, height, width

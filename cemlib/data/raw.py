@@ -1,0 +1,59 @@
+"""What a source of images delivers."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cemlib.data.errors import DataError
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Images of one source, resized, before any split of ours.
+
+    Attributes:
+        train_images: uint8 (N, C, H, W); everything, where the source has no test split.
+        train_labels: int64 (N,), each in [0, len(classes)).
+        test_images: uint8 (M, C, H, W), or None.
+        test_labels: int64 (M,), or None.
+        classes: names in the order of the labels.
+        provenance: what to say about the origin; JSON values only, no path of this machine.
+        shuffle_test: False only where the official test order is mixed and worth keeping.
+    """
+
+    train_images: Tensor
+    train_labels: Tensor
+    test_images: Tensor | None
+    test_labels: Tensor | None
+    classes: tuple[str, ...]
+    provenance: dict[str, Any] = field(default_factory=dict)
+    shuffle_test: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what no later step could use."""
+        if (self.test_images is None) != (self.test_labels is None):
+            raise DataError("a source gave test images without labels, or labels without images")
+        check_part("train", self.train_images, self.train_labels, len(self.classes))
+        if self.test_images is not None and self.test_labels is not None:
+            check_part("test", self.test_images, self.test_labels, len(self.classes))
+
+
+def check_part(where: str, images: Tensor, labels: Tensor, num_classes: int) -> None:
+    """Refuse images and labels that do not belong together.
+
+    Raises:
+        DataError: for a wrong type or shape, or a label without a class; names ``where``.
+    """
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+        found = f"{images.dtype} {tuple(images.shape)}"
+        raise DataError(f"{where}: images must be uint8 (N, 1 or 3, H, W), found {found}")
+    if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
+        found = f"{labels.dtype} {tuple(labels.shape)}"
+        raise DataError(f"{where}: labels must be int64 ({len(images)},), found {found}")
+    if len(labels) == 0:
+        raise DataError(f"{where}: no images")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= num_classes:
+        raise DataError(f"{where}: labels from {low} to {high} for {num_classes} classes")

@@ -1,0 +1,135 @@
+"""Published image sets through torchvision's own download, or as an image folder of the same.
+
+CIFAR-10 and CIFAR-100: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images",
+2009. MNIST: Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+Fashion-MNIST: H. Xiao et al., 2017. SVHN: Y. Netzer et al., "Reading Digits in Natural Images with
+Unsupervised Feature Learning", 2011.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cemlib.config.data import DataConfig
+from cemlib.data.errors import DataError
+from cemlib.data.folder import folder, has_train_and_test
+from cemlib.data.raw import Raw
+
+DEFAULT_ROOT = Path("data")
+
+
+class Part(NamedTuple):
+    """One official split: uint8 (N, H, W) or (N, H, W, 3), labels (N,), names of the classes."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+
+def cifar10(config: DataConfig, root: Path | None) -> Raw:
+    """CIFAR-10: 50,000 + 10,000 colour images of 32x32 in 10 classes (see `_load` for errors)."""
+    return _load(partial(_standard, "CIFAR10"), 10, config, root)
+
+
+def cifar100(config: DataConfig, root: Path | None) -> Raw:
+    """CIFAR-100: 50,000 + 10,000 colour images of 32x32 in 100 classes."""
+    return _load(partial(_standard, "CIFAR100"), 100, config, root)
+
+
+def mnist(config: DataConfig, root: Path | None) -> Raw:
+    """MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
+    return _load(partial(_standard, "MNIST"), 10, config, root)
+
+
+def fashion_mnist(config: DataConfig, root: Path | None) -> Raw:
+    """Fashion-MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
+    return _load(partial(_standard, "FashionMNIST"), 10, config, root)
+
+
+def svhn(config: DataConfig, root: Path | None) -> Raw:
+    """SVHN, cropped digits: 73,257 + 26,032 colour images of 32x32 in 10 classes."""
+    return _load(_svhn, 10, config, root)
+
+
+def _standard(kind: str, base: Path, train: bool) -> Part:
+    from torchvision import datasets
+
+    held = getattr(datasets, kind)(base, train=train, download=True)
+    labels = np.asarray(held.targets, dtype=np.int64)
+    return Part(np.asarray(held.data), labels, tuple(held.classes))
+
+
+def _svhn(base: Path, train: bool) -> Part:
+    from torchvision.datasets import SVHN
+
+    held = SVHN(base, split="train" if train else "test", download=True)
+    classes = tuple(str(digit) for digit in range(10))
+    return Part(held.data.transpose(0, 2, 3, 1), held.labels, classes)
+
+
+def _load(
+    fetch: Callable[[Path, bool], Part], num_classes: int, config: DataConfig, root: Path | None
+) -> Raw:
+    """Read an image folder if ``root`` is one, else torchvision's files, downloaded if missing.
+
+    Raises:
+        DataError: if the download fails, or the image folder holds another number of classes.
+    """
+    base = root or DEFAULT_ROOT
+    if has_train_and_test(base):
+        return _from_folder(num_classes, config, base)
+    train, test = (_fetched(fetch, base, part, config.source) for part in (True, False))
+    return Raw(
+        _resized(train.images, config),
+        torch.from_numpy(train.labels),
+        _resized(test.images, config),
+        torch.from_numpy(test.labels),
+        train.classes,
+        _provenance(config),
+        shuffle_test=False,
+    )
+
+
+def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:
+    found = len([entry for entry in (base / "train").iterdir() if entry.is_dir()])
+    if found != num_classes:
+        raise DataError(
+            f"{base / 'train'}: {config.source} has {num_classes} classes, found {found} folders; "
+            "set data.root or CEMLIB_DATA to the right set, or use data.source: folder"
+        )
+    raw = folder(config, base)
+    return replace(raw, provenance={"set": config.source, **raw.provenance})
+
+
+def _fetched(fetch: Callable[[Path, bool], Part], base: Path, train: bool, source: str) -> Part:
+    try:
+        return fetch(base, train)
+    except (OSError, RuntimeError, HTTPException) as error:
+        raise DataError(
+            f"{base}: {source} is not there and could not be downloaded ({error}); connect to the "
+            "network, or set data.root or CEMLIB_DATA to a folder that holds torchvision's files "
+            "or train/<class>/ and test/<class>/"
+        ) from error
+
+
+def _resized(images: NDArray[np.uint8], config: DataConfig) -> Tensor:
+    from PIL import Image
+
+    from cemlib.data.images import stack, to_array
+
+    size, channels = config.image_size, config.channels
+    return stack([to_array(Image.fromarray(image), size, channels) for image in images])
+
+
+def _provenance(config: DataConfig) -> dict[str, Any]:
+    import torchvision
+
+    return {"kind": "torchvision", "set": config.source, "torchvision": torchvision.__version__}

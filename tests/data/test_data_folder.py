@@ -1,0 +1,173 @@
+"""Image folders: layouts, order, and everything that can be wrong with them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from image_folders import Maker, write_class
+from PIL import Image
+
+from cemlib.config.data import DataConfig
+from cemlib.data.errors import DataError
+from cemlib.data.folder import folder
+
+CONFIG = DataConfig(source="folder", image_size=8)
+BOTH = {"train/b": 6, "train/a": 5, "test/a": 2, "test/b": 3}
+
+
+def pixels(path: Path) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(Image.open(path)).transpose(2, 0, 1).copy())
+
+
+def test_train_and_test_in_the_order_of_names(make_folder: Maker) -> None:
+    root = make_folder(BOTH)
+    raw = folder(CONFIG, root)
+    assert raw.classes == ("a", "b")
+    assert raw.train_labels.tolist() == [0] * 5 + [1] * 6
+    assert raw.test_labels is not None
+    assert raw.test_labels.tolist() == [0, 0, 1, 1, 1]
+    assert raw.test_images is not None
+    assert torch.equal(raw.train_images[3], pixels(root / "train/a/003.png"))
+    assert torch.equal(raw.train_images[5], pixels(root / "train/b/000.png"))
+    assert torch.equal(raw.test_images[4], pixels(root / "test/b/002.png"))
+    assert raw.shuffle_test
+
+
+def test_one_folder_has_no_test_split(make_folder: Maker) -> None:
+    raw = folder(CONFIG, make_folder({"b": 6, "a": 5}))
+    assert raw.classes == ("a", "b")
+    assert raw.train_images.shape == (11, 3, 8, 8)
+    assert raw.test_images is None
+
+
+def test_many_images_keep_their_order(make_folder: Maker) -> None:
+    root = make_folder({"a": 150, "b": 5})
+    raw = folder(CONFIG, root)
+    for index in (0, 63, 64, 149):
+        assert torch.equal(raw.train_images[index], pixels(root / f"a/{index:03}.png"))
+
+
+def test_all_grey_is_one_channel_and_a_mixture_is_three(make_folder: Maker) -> None:
+    root = make_folder({"train/a": 5, "train/b": 5, "test/a": 1, "test/b": 1}, (8, 8))
+    assert folder(CONFIG, root).train_images.shape[1] == 1
+    write_class(root / "test/b", 1, 7, (8, 8, 3))
+    mixed = folder(CONFIG, root)
+    assert mixed.train_images.shape[1] == 3
+    assert torch.equal(mixed.train_images[:, 0], mixed.train_images[:, 2])
+
+
+def test_no_place_of_this_machine_in_the_provenance(make_folder: Maker) -> None:
+    root = make_folder(BOTH)
+    assert str(root) not in repr(folder(CONFIG, root).provenance)
+
+
+def test_hidden_and_unknown_files_are_passed_over(make_folder: Maker) -> None:
+    root = make_folder(BOTH)
+    for name in ("._000.png", "Thumbs.db", "notes.txt", ".DS_Store"):
+        (root / "train/a" / name).write_bytes(b"no image")
+    (root / "train/.cache").mkdir()
+    (root / "README.md").write_text("text")
+    assert len(folder(CONFIG, root).train_labels) == 11
+
+
+def test_capital_suffixes_are_images(make_folder: Maker) -> None:
+    root = make_folder(BOTH)
+    (root / "train/a/004.png").rename(root / "train/a/004.PNG")
+    assert len(folder(CONFIG, root).train_labels) == 11
+
+
+def refused(root: Path | None, config: DataConfig = CONFIG) -> str:
+    with pytest.raises(DataError) as error:
+        folder(config, root)
+    return str(error.value)
+
+
+def test_no_place_at_all() -> None:
+    assert "CEMLIB_DATA" in refused(None)
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    assert f"{tmp_path / 'nowhere'}: no such folder" in refused(tmp_path / "nowhere")
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(b"")
+    assert "no such folder" in refused(tmp_path / "a.tar")
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    assert "two or more classes, found none" in refused(tmp_path)
+
+
+def test_one_class(make_folder: Maker) -> None:
+    assert "found only" in refused(make_folder({"only": 6}))
+
+
+@pytest.mark.parametrize("place", ["train/a", "test/b"])
+def test_an_empty_class(make_folder: Maker, place: str) -> None:
+    root = make_folder(BOTH)
+    for image in (root / place).iterdir():
+        image.unlink()
+    assert f"{root / place}: no images in this class, found nothing" in refused(root)
+
+
+def test_a_class_with_other_files_only(make_folder: Maker) -> None:
+    root = make_folder(BOTH | {"train/c": 0, "test/c": 1})
+    (root / "train/c/photo.heic").write_bytes(b"")
+    message = refused(root)
+    assert "found photo.heic" in message
+    assert ".png" in message
+
+
+def test_a_class_with_too_few_images(make_folder: Maker) -> None:
+    root = make_folder(BOTH | {"train/a": 1})
+    for image in sorted((root / "train/a").iterdir())[1:]:
+        image.unlink()
+    assert f"{root / 'train/a'}: 1 images in this class, data.min_per_class asks for 5" in refused(
+        root
+    )
+
+
+def test_different_classes_in_train_and_test(make_folder: Maker) -> None:
+    message = refused(make_folder(BOTH | {"train/cat": 5, "test/dog": 5}))
+    assert "only in train: ['cat'], only in test: ['dog']" in message
+
+
+def test_train_without_test(make_folder: Maker) -> None:
+    root = make_folder({"train/a": 5, "train/b": 5})
+    assert str(root / "train") in refused(root)
+
+
+def test_the_image_set_one_folder_deeper(make_folder: Maker) -> None:
+    root = make_folder({"set/train/a": 5, "set/test/a": 5, "other/train/a": 5})
+    assert f"set data.root to {root / 'other'}" in refused(root)
+
+
+def test_folders_inside_a_class(make_folder: Maker) -> None:
+    root = make_folder(BOTH | {"train/a/more": 3})
+    assert str(root / "train/a/more") in refused(root)
+
+
+def test_a_damaged_image_is_named(make_folder: Maker) -> None:
+    root = make_folder(BOTH)
+    path = root / "test/b/001.png"
+    path.write_bytes(path.read_bytes()[:100])
+    assert refused(root).startswith(f"{path}: cannot be read as an image")
+
+
+def test_a_broken_link_is_named(make_folder: Maker) -> None:
+    root = make_folder(BOTH)
+    (root / "train/a/link.png").symlink_to(root / "gone.png")
+    assert str(root / "train/a/link.png") in refused(root)
+
+
+def test_many_damaged_images_are_counted(make_folder: Maker) -> None:
+    root = make_folder({"a": 80, "b": 5})
+    for index in range(10, 80, 10):
+        (root / f"a/{index:03}.png").write_bytes(b"")
+    message = refused(root)
+    assert message.startswith("7 damaged images:")
+    assert str(root / "a/010.png") in message
+    assert str(root / "a/060.png") not in message
+    assert message.endswith("and 2 more")

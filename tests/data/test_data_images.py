@@ -1,0 +1,247 @@
+"""Decoding of single files: formats, depths, orientation, resizing, damage."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from cemlib.data.errors import DataError
+from cemlib.data.images import MAX_PIXELS, read_image, stack
+
+RNG = np.random.default_rng(0)
+RGB = RNG.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+GREY = RNG.integers(0, 256, (16, 16), dtype=np.uint8)
+LOSSLESS = ["png", "bmp", "tif", "ppm", "webp"]
+LOSSY = ["jpg", "jpeg", "gif"]
+
+
+def written(path: Path, image: Image.Image, **options: object) -> Path:
+    if path.suffix == ".webp":
+        options["lossless"] = True
+    image.save(path, **options)
+    return path
+
+
+def channels_first(array: np.ndarray) -> np.ndarray:
+    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize("suffix", LOSSLESS)
+def test_lossless_formats_keep_every_bit(tmp_path: Path, suffix: str) -> None:
+    path = written(tmp_path / f"a.{suffix}", Image.fromarray(RGB))
+    assert np.array_equal(read_image(path, 16, None), channels_first(RGB))
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "tif", "pgm"])
+def test_grey_files_keep_one_channel(tmp_path: Path, suffix: str) -> None:
+    path = written(tmp_path / f"a.{suffix}", Image.fromarray(GREY))
+    assert np.array_equal(read_image(path, 16, None), GREY[None])
+    assert np.array_equal(read_image(path, 16, 3), np.stack([GREY] * 3))
+
+
+@pytest.mark.parametrize("suffix", LOSSY)
+def test_lossy_formats_stay_close(tmp_path: Path, suffix: str) -> None:
+    smooth = np.linspace(0, 255, 16).astype(np.uint8)[None, :, None].repeat(16, 0).repeat(3, 2)
+    path = written(tmp_path / f"a.{suffix}", Image.fromarray(smooth))
+    difference = read_image(path, 16, 3).astype(int) - channels_first(smooth)
+    assert abs(difference).max() <= 4
+
+
+def test_the_content_decides_not_the_suffix(tmp_path: Path) -> None:
+    written(tmp_path / "a.png", Image.fromarray(RGB)).rename(tmp_path / "a.jpg")
+    assert np.array_equal(read_image(tmp_path / "a.jpg", 16, None), channels_first(RGB))
+
+
+def test_colour_becomes_grey_by_luminance(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.png", Image.fromarray(RGB))
+    expected = RGB @ [0.299, 0.587, 0.114]
+    assert abs(read_image(path, 16, 1)[0] - expected).max() <= 0.51
+
+
+def test_one_bit_images_are_black_and_white(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.png", Image.fromarray(GREY > 127))
+    assert np.array_equal(read_image(path, 16, None)[0], np.where(GREY > 127, 255, 0))
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "pgm"])
+def test_sixteen_bits_are_scaled_not_clipped(tmp_path: Path, suffix: str) -> None:
+    deep = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
+    path = written(tmp_path / f"a.{suffix}", Image.fromarray(deep))
+    expected = np.round(deep / 65535 * 255)
+    assert np.array_equal(read_image(path, 16, None)[0], expected)
+
+
+@pytest.mark.parametrize(
+    "pixels", [np.full((8, 8), 0.5, np.float32), np.full((8, 8), 70000, np.int32)]
+)
+def test_pixels_without_a_range_are_refused(tmp_path: Path, pixels: np.ndarray) -> None:
+    path = written(tmp_path / "deep.tif", Image.fromarray(pixels))
+    with pytest.raises(DataError, match=r"deep\.tif.*no defined range"):
+        read_image(path, 8, None)
+
+
+def test_cmyk_becomes_rgb(tmp_path: Path) -> None:
+    ink = np.full((8, 8, 4), (100, 50, 0, 30), dtype=np.uint8)
+    path = written(tmp_path / "a.tif", Image.fromarray(ink, mode="CMYK"))
+    expected = np.array([(255 - c) * (255 - 30) / 255 for c in (100, 50, 0)])
+    assert abs(read_image(path, 8, None) - expected[:, None, None]).max() <= 1
+
+
+def test_cmyk_jpeg_is_not_inverted(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jpg", Image.new("CMYK", (8, 8), (255, 0, 0, 0)))
+    assert abs(read_image(path, 8, None)[:, 4, 4].astype(int) - (0, 255, 255)).max() <= 3
+
+
+def test_alpha_is_composited_on_black(tmp_path: Path) -> None:
+    alpha = GREY
+    image = Image.fromarray(np.dstack([RGB, alpha]))
+    path = written(tmp_path / "a.png", image)
+    expected = channels_first(RGB * (alpha[..., None] / 255))
+    assert abs(read_image(path, 16, None) - expected).max() <= 1
+
+
+def test_grey_with_alpha_stays_grey(tmp_path: Path) -> None:
+    image = Image.merge("LA", [Image.fromarray(GREY), Image.new("L", (16, 16), 51)])
+    found = read_image(written(tmp_path / "a.png", image), 16, None)
+    assert found.shape == (1, 16, 16)
+    assert abs(found[0] - GREY * 0.2).max() <= 1
+
+
+def test_transparent_palette_entries_are_black(tmp_path: Path) -> None:
+    image = Image.new("P", (8, 8), 1)
+    image.putpalette([0, 0, 0, 200, 100, 50, 9, 9, 9])
+    image.paste(2, (0, 0, 4, 8))
+    found = read_image(written(tmp_path / "a.png", image, transparency=2), 8, None)
+    assert found[:, 0, 0].tolist() == [0, 0, 0]
+    assert found[:, 0, 7].tolist() == [200, 100, 50]
+
+
+@pytest.mark.parametrize("suffix", ["gif", "png", "webp", "tif"])
+def test_the_first_frame_of_an_animation_counts(tmp_path: Path, suffix: str) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    path = written(tmp_path / f"a.{suffix}", frames[0], save_all=True, append_images=frames[1:])
+    with Image.open(path) as image:
+        assert image.n_frames == 2
+    assert read_image(path, 8, None)[:, 3, 3].tolist() == [255, 0, 0]
+
+
+# EXIF 2.32, table of Orientation: where row 0 and column 0 of the stored image are to be shown.
+UPRIGHT = {
+    1: lambda a: a,
+    2: lambda a: a[:, ::-1],
+    3: lambda a: a[::-1, ::-1],
+    4: lambda a: a[::-1],
+    5: lambda a: a.swapaxes(0, 1),
+    6: lambda a: np.rot90(a, -1),
+    7: lambda a: a[::-1, ::-1].swapaxes(0, 1),
+    8: lambda a: np.rot90(a, 1),
+}
+
+
+@pytest.mark.parametrize("suffix", ["png", "webp", "tif"])
+@pytest.mark.parametrize("orientation", UPRIGHT)
+def test_images_are_turned_upright(tmp_path: Path, suffix: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = written(tmp_path / f"a.{suffix}", Image.fromarray(RGB), exif=exif)
+    expected = channels_first(UPRIGHT[orientation](RGB))
+    assert np.array_equal(read_image(path, 16, None), expected)
+
+
+def triangle_weights(length: int, start: float, side: float, size: int) -> np.ndarray:
+    """Bilinear weights (size, length): one triangle per output, as wide as one output pixel."""
+    scale = side / size
+    centres = start + (np.arange(size) + 0.5) * scale
+    distance = abs(np.arange(length) + 0.5 - centres[:, None]) / max(scale, 1)
+    weights = np.maximum(0, 1 - distance)
+    return weights / weights.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (61, 40), (8, 24), (33, 32), (16, 17)])
+def test_resizing_scales_the_shorter_side_and_keeps_the_middle(
+    tmp_path: Path, shape: tuple[int, int]
+) -> None:
+    pixels = RNG.integers(0, 256, shape, dtype=np.uint8)
+    found = read_image(written(tmp_path / "a.png", Image.fromarray(pixels)), 16, None)
+    side = min(shape)
+    rows, columns = (triangle_weights(n, (n - side) / 2, side, 16) for n in shape)
+    assert abs(found[0] - rows @ pixels @ columns.T).max() <= 1.01
+
+
+def test_reducing_is_antialiased(tmp_path: Path) -> None:
+    stripes = np.tile(np.array([[0, 255]], dtype=np.uint8), (64, 32))
+    found = read_image(written(tmp_path / "a.png", Image.fromarray(stripes)), 8, None)
+    assert abs(found[0].astype(float) - 127.5).max() < 20
+
+
+def test_one_pixel_fills_the_image(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.png", Image.new("RGB", (1, 1), (3, 2, 1)))
+    found = read_image(path, 8, None)
+    assert (found == np.array([3, 2, 1])[:, None, None]).all()
+
+
+@pytest.mark.parametrize("suffix", [*LOSSLESS, *LOSSY])
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.6, 0.9])
+def test_truncated_files_are_refused_with_their_path(
+    tmp_path: Path, suffix: str, kept: float
+) -> None:
+    noise = RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    path = written(tmp_path / f"broken.{suffix}", Image.fromarray(noise))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(DataError, match=rf"broken\.{suffix}: cannot be read.*replace"):
+        read_image(path, 16, None)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"%!PS-Adobe-3.0 EPSF"])
+def test_other_content_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "note.png"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"note\.png"):
+        read_image(path, 16, None)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PCX", "ICO"])
+def test_decoders_of_other_formats_are_not_tried(tmp_path: Path, kind: str) -> None:
+    Image.fromarray(RGB).save(tmp_path / "a.png", format=kind)
+    with pytest.raises(DataError, match=r"a\.png"):
+        read_image(tmp_path / "a.png", 16, None)
+
+
+def test_a_changed_bit_in_a_png_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.png", Image.fromarray(RGB))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(bytes(content))
+    with pytest.raises(DataError, match=r"a\.png"):
+        read_image(path, 16, None)
+
+
+@pytest.mark.parametrize("width", [MAX_PIXELS // 8192 + 1, 60000])
+def test_decompression_bombs_are_refused_before_decoding(tmp_path: Path, width: int) -> None:
+    path = tmp_path / "bomb.png"
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, 8192, 8, 0, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+    data = b"IDAT" + zlib.compress(b"")
+    chunk += struct.pack(">I", len(data) - 4) + data + struct.pack(">I", zlib.crc32(data))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk)
+    with pytest.raises(DataError, match=r"bomb\.png.*pixels"):
+        read_image(path, 16, None)
+
+
+def test_a_long_thin_strip_needs_little_memory(tmp_path: Path) -> None:
+    strip = np.zeros((1, 1_000_000), dtype=np.uint8)
+    strip[0, 500_000] = 200
+    path = written(tmp_path / "strip.png", Image.fromarray(strip))
+    assert read_image(path, 256, None).max() > 0
+
+
+def test_stack_makes_grey_rgb_where_some_are_rgb() -> None:
+    found = stack([GREY[None], channels_first(RGB)])
+    assert torch.equal(found[0], torch.from_numpy(GREY).expand(3, -1, -1))
+    assert torch.equal(found[1], torch.from_numpy(channels_first(RGB).copy()))
+    assert stack([GREY[None]]).shape == (1, 1, 16, 16)

@@ -1,0 +1,223 @@
+"""Splits, limits, statistics and checks on the way to prepared data."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from image_folders import Maker
+from PIL import Image
+
+from cemlib.config.data import DataConfig
+from cemlib.data.errors import DataError
+from cemlib.data.prepare import prepare, resolve_root, split_indices
+from cemlib.data.raw import Raw
+from cemlib.data.splits import allocate, stratified
+from cemlib.data.statistics import channel_statistics, count_duplicates
+
+DIGITS = DataConfig(image_size=8)
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=12).filter(any), st.data())
+def test_shares_are_those_of_the_largest_remainder(counts: list[int], data: st.DataObject) -> None:
+    total = data.draw(st.integers(0, sum(counts)))
+    exact = [Fraction(count * total, sum(counts)) for count in counts]
+    expected = [int(share) for share in exact]
+    by_remainder = sorted(range(len(counts)), key=lambda c: (int(exact[c]) - exact[c], c))
+    for c in by_remainder[: total - sum(expected)]:
+        expected[c] += 1
+    found = allocate(torch.tensor(counts), total)
+    assert found.tolist() == expected
+    assert (found <= torch.tensor(counts)).all()
+
+
+def test_stratified_takes_the_exact_share_of_every_class() -> None:
+    labels = torch.tensor([0] * 50 + [1] * 30 + [2] * 20)[torch.randperm(100)]
+    chosen, rest = stratified(labels, 10, torch.Generator().manual_seed(0))
+    assert labels[chosen].bincount().tolist() == [5, 3, 2]
+    assert torch.cat([chosen, rest]).sort().values.tolist() == list(range(100))
+
+
+def test_stratified_draws_every_member_alike() -> None:
+    labels = torch.tensor([0, 1]).repeat(10)
+    hits = torch.zeros(20)
+    for seed in range(2000):
+        hits[stratified(labels, 4, torch.Generator().manual_seed(seed))[0]] += 1
+    assert abs(hits / 2000 - 0.2).max() < 0.045  # five standard deviations of a frequency
+
+
+def test_digits_are_split_in_proportion_and_without_overlap() -> None:
+    prepared = prepare(DIGITS)
+    assert {name: len(part) for name, part in prepared.parts().items()} == {
+        "train": 1213,
+        "val": 135,
+        "test": 449,
+    }
+    together = torch.cat([prepared.indices[name] for name in ("train", "val", "test")])
+    assert together.sort().values.tolist() == list(range(1797))
+    whole = np.bincount(np.concatenate([p.labels.numpy() for p in prepared.parts().values()]))
+    for part in prepared.parts().values():
+        share = np.bincount(part.labels.numpy()) / len(part)
+        assert abs(share - whole / 1797).max() < 1.6 / len(part)
+
+
+def test_the_split_seed_alone_decides() -> None:
+    first, again = prepare(DIGITS), prepare(DIGITS)
+    other = prepare(DIGITS.model_copy(update={"split_seed": 1}))
+    for name in ("train", "val", "test"):
+        assert torch.equal(first.indices[name], again.indices[name])
+        assert first.indices[name].tolist() != other.indices[name].tolist()
+        assert set(first.indices[name].tolist()) != set(other.indices[name].tolist())
+
+
+def test_a_train_limit_does_not_change_the_test_images() -> None:
+    limited = prepare(DIGITS.model_copy(update={"train_limit": 500}))
+    assert len(limited.train) + len(limited.val) == 500
+    assert len(limited.val) == 50
+    assert torch.equal(limited.test.images, prepare(DIGITS).test.images)
+
+
+def test_limits_keep_the_share_of_every_class(make_folder: Maker) -> None:
+    root = make_folder({"train/a": 40, "train/b": 20, "test/a": 8, "test/b": 4})
+    limits = {"train_limit": 30, "test_limit": 6}
+    prepared = prepare(DataConfig(source="folder", root=str(root), image_size=8, **limits))
+    assert prepared.train.labels.bincount().tolist() == [18, 9]
+    assert prepared.val.labels.bincount().tolist() == [2, 1]
+    assert prepared.test.labels.bincount().tolist() == [4, 2]
+
+
+def test_a_limit_above_what_there_is_changes_nothing() -> None:
+    generous = prepare(DIGITS.model_copy(update={"train_limit": 9999, "test_limit": 9999}))
+    assert torch.equal(generous.train.images, prepare(DIGITS).train.images)
+    assert torch.equal(generous.test.images, prepare(DIGITS).test.images)
+
+
+@pytest.mark.parametrize("layout", ["train and test", "one folder"])
+def test_no_split_of_a_folder_is_in_the_order_of_classes(make_folder: Maker, layout: str) -> None:
+    places = ("train", "test") if layout == "train and test" else ("",)
+    root = make_folder({f"{place}/{name}".strip("/"): 40 for place in places for name in "abcd"})
+    prepared = prepare(DataConfig(source="folder", root=str(root), image_size=8))
+    for part in prepared.parts().values():
+        assert len(set(part.labels[: len(part) // 2].tolist())) == 4
+
+
+def test_images_keep_their_labels(make_folder: Maker) -> None:
+    root = make_folder({"train/a": 20, "train/b": 30, "test/a": 6, "test/b": 8})
+    prepared = prepare(DataConfig(source="folder", root=str(root), image_size=8))
+    for part in prepared.parts().values():
+        for image, label in zip(part.images, part.labels, strict=True):
+            files = [*root.glob(f"*/{prepared.classes[label]}/*.png")]
+            pixels = [np.asarray(Image.open(file)).transpose(2, 0, 1) for file in files]
+            assert any(np.array_equal(image.numpy(), one) for one in pixels)
+
+
+def test_statistics_equal_numpys() -> None:
+    images = torch.randint(0, 256, (50, 3, 9, 7), dtype=torch.uint8)
+    images[:, 1] //= 4
+    mean, std = channel_statistics(images)
+    scaled = images.numpy().astype(np.float64) / 255
+    np.testing.assert_allclose(mean, scaled.mean((0, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(std, scaled.std((0, 2, 3)), rtol=1e-12)
+
+
+def test_statistics_are_of_the_training_images_alone() -> None:
+    prepared = prepare(DIGITS)
+    scaled = prepared.train.images.numpy() / 255
+    np.testing.assert_allclose(prepared.mean, [scaled.mean()], rtol=1e-12)
+    np.testing.assert_allclose(prepared.std, [scaled.std()], rtol=1e-12)
+
+
+def test_constant_images_are_refused() -> None:
+    images = torch.randint(0, 256, (5, 3, 4, 4), dtype=torch.uint8)
+    images[:, 2] = 7
+    with pytest.raises(DataError, match="channel 2 has the same value"):
+        channel_statistics(images)
+
+
+def test_duplicates_are_counted() -> None:
+    train = torch.randint(0, 256, (20, 1, 4, 4), dtype=torch.uint8)
+    test = torch.randint(0, 256, (10, 1, 4, 4), dtype=torch.uint8)
+    assert count_duplicates(train, test) == 0
+    test[3] = test[7] = train[0]
+    test[5] = train[19]
+    assert count_duplicates(train, test) == 3
+
+
+def test_duplicates_of_validation_images_count_too(make_folder: Maker) -> None:
+    root = make_folder({"train/a": 20, "train/b": 20, "test/a": 2, "test/b": 2})
+    for index in range(20):
+        content = (root / f"train/a/{index:03}.png").read_bytes()
+        (root / f"test/b/copy{index}.png").write_bytes(content)
+    prepared = prepare(DataConfig(source="folder", root=str(root), image_size=8))
+    assert prepared.duplicates_train_test == 20
+
+
+def test_too_few_training_images_after_the_splits(make_folder: Maker) -> None:
+    root = make_folder({"cat": 6, "dog": 40})
+    config = DataConfig(source="folder", root=str(root), image_size=8)
+    with pytest.raises(DataError, match=r"too few training images.*5 per class.*\{'cat': 4\}"):
+        prepare(config)
+    assert len(prepare(config.model_copy(update={"min_per_class": 4})).classes) == 2
+
+
+def test_a_test_limit_that_loses_classes_is_refused() -> None:
+    with pytest.raises(DataError, match="too few test images"):
+        prepare(DIGITS.model_copy(update={"test_limit": 5}))
+
+
+def test_the_configured_root_comes_before_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEMLIB_DATA", "from_variable")
+    assert resolve_root(DataConfig(root="from_config")) == Path("from_config")
+    assert resolve_root(DataConfig()) == Path("from_variable")
+    monkeypatch.setenv("CEMLIB_DATA", "")
+    assert resolve_root(DataConfig()) is None
+    assert resolve_root(DataConfig(root="~")) == Path.home()
+
+
+def test_the_variable_is_used(make_folder: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEMLIB_DATA", str(make_folder({"a": 20, "b": 20})))
+    assert prepare(DataConfig(source="folder", image_size=8)).classes == ("a", "b")
+
+
+def test_an_impossible_path_is_an_error_of_the_data() -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        prepare(DataConfig(source="folder", root="x" * 300))
+
+
+def raw(**changes: object) -> Raw:
+    parts: dict[str, object] = {
+        "train_images": torch.zeros(4, 1, 8, 8, dtype=torch.uint8),
+        "train_labels": torch.tensor([0, 1, 0, 1]),
+        "test_images": None,
+        "test_labels": None,
+        "classes": ("a", "b"),
+    }
+    return Raw(**(parts | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_images": torch.zeros(4, 1, 8, 8)}, "uint8"),
+        ({"train_images": torch.zeros(4, 2, 8, 8, dtype=torch.uint8)}, "1 or 3"),
+        ({"train_labels": torch.tensor([0, 1, 0])}, r"int64 \(4,\)"),
+        ({"train_labels": torch.tensor([0, 1, 0, 1]).int()}, "int64"),
+        ({"train_labels": torch.tensor([0, 1, 2, 1])}, "from 0 to 2 for 2 classes"),
+        ({"test_labels": torch.tensor([0])}, "labels without images"),
+    ],
+)
+def test_a_source_cannot_deliver_nonsense(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        raw(**changes)
+
+
+def test_an_official_test_split_is_not_mixed_with_train() -> None:
+    labels = torch.arange(2).repeat(20)
+    images = torch.randint(0, 256, (40, 1, 8, 8), dtype=torch.uint8)
+    official = Raw(images, labels, images[:10], labels[:10], ("a", "b"), shuffle_test=False)
+    indices = split_indices(official, DIGITS)
+    assert indices["test"].tolist() == list(range(10))
+    assert sorted([*indices["train"].tolist(), *indices["val"].tolist()]) == list(range(40))

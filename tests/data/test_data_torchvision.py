@@ -1,0 +1,93 @@
+"""Published sets in torchvision's own files, as image folders, and when the network is missing."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from image_folders import Maker
+
+from cemlib.config.data import DataConfig
+from cemlib.data import SOURCES
+from cemlib.data.errors import DataError
+from cemlib.data.prepare import prepare
+
+RNG = np.random.default_rng(1)
+
+
+def write_idx(folder: Path, name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The format of the MNIST files: magic number, sizes, bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    images = RNG.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+    labels = np.resize(np.arange(10, dtype=np.uint8), count)
+    header = struct.pack(">IIII", 0x803, count, 28, 28)
+    (folder / f"{name}-images-idx3-ubyte").write_bytes(header + images.tobytes())
+    header = struct.pack(">II", 0x801, count)
+    (folder / f"{name}-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
+    return images, labels
+
+
+@pytest.mark.parametrize(
+    ("source", "name"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")]
+)
+def test_torchvisions_files_are_read_in_the_official_order(
+    tmp_path: Path, source: str, name: str
+) -> None:
+    raw_folder = tmp_path / name / "raw"
+    write_idx(raw_folder, "train", 100)
+    images, labels = write_idx(raw_folder, "t10k", 40)
+    config = DataConfig(source=source, root=str(tmp_path), image_size=28)
+    prepared = prepare(config)
+    assert np.array_equal(prepared.test.images[:, 0].numpy(), images)
+    assert np.array_equal(prepared.test.labels.numpy(), labels)
+    assert (len(prepared.train), len(prepared.val)) == (90, 10)
+    assert len(prepared.classes) == 10
+    assert prepared.provenance["set"] == source
+
+
+def test_a_limit_keeps_the_official_order(tmp_path: Path) -> None:
+    write_idx(tmp_path / "MNIST/raw", "train", 100)
+    images, _ = write_idx(tmp_path / "MNIST/raw", "t10k", 40)
+    config = DataConfig(source="mnist", root=str(tmp_path), image_size=28, test_limit=20)
+    prepared = prepare(config)
+    kept = prepared.indices["test"]
+    assert torch.equal(kept, kept.sort().values)
+    assert np.array_equal(prepared.test.images[:, 0].numpy(), images[kept.numpy()])
+    assert prepared.test.labels.bincount().tolist() == [2] * 10
+
+
+def test_images_are_resized_and_coloured_as_configured(tmp_path: Path) -> None:
+    write_idx(tmp_path / "MNIST/raw", "train", 100)
+    write_idx(tmp_path / "MNIST/raw", "t10k", 20)
+    config = DataConfig(source="mnist", root=str(tmp_path), image_size=32, channels=3)
+    assert prepare(config).image_shape == (3, 32, 32)
+
+
+def test_an_image_folder_of_the_set_is_read_instead(make_folder: Maker) -> None:
+    counts = {f"{part}/class{k}": n for part, n in (("train", 6), ("test", 2)) for k in range(10)}
+    root = make_folder(counts)
+    prepared = prepare(DataConfig(source="cifar10", root=str(root), image_size=8))
+    assert prepared.provenance["set"] == "cifar10"
+    assert prepared.provenance["kind"] == "image folder"
+    assert len(prepared.test) == 20
+
+
+def test_an_image_folder_of_another_set_is_refused(make_folder: Maker) -> None:
+    root = make_folder({"train/a": 5, "train/b": 5, "test/a": 5, "test/b": 5})
+    with pytest.raises(DataError, match="cifar100 has 100 classes, found 2 folders"):
+        prepare(DataConfig(source="cifar100", root=str(root), image_size=8))
+
+
+@pytest.mark.parametrize("source", ["cifar10", "cifar100", "mnist", "fashion_mnist", "svhn"])
+def test_without_a_network_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")  # nothing listens on the discard port
+    monkeypatch.setenv("no_proxy", "")
+    config = DataConfig(source=source, root=str(tmp_path))
+    with pytest.raises(DataError, match=f"{source} is not there and could not be downloaded") as e:
+        SOURCES[source](config, tmp_path)
+    assert "CEMLIB_DATA" in str(e.value)
+    assert str(tmp_path) in str(e.value)
