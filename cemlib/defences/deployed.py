@@ -1,0 +1,64 @@
+"""A defended classifier as it is deployed: the split model in eval mode behind its channel."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cemlib.data.batches import to_float
+from cemlib.defences.channel import GaussianNoise
+from cemlib.files import FileError, load_tensors, read_json
+from cemlib.layout import RunFolder
+from cemlib.models import build
+from cemlib.models.split import SplitModel
+
+CHUNK = 512  # images at once where nothing is trained; bounds the memory of a pass
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What an attacker faces and a user of the service gets."""
+
+    model: SplitModel
+    channel: GaussianNoise
+
+    def features(self, images: Tensor) -> Tensor:
+        """Clean features (N, c, h, w), float32, of uint8 images (N, C, H, W)."""
+        self.model.eval()
+        with torch.no_grad():
+            parts = [
+                self.model.encoder(to_float(part)).float() for part in torch.split(images, CHUNK)
+            ]
+        return torch.cat(parts)
+
+    def logits(self, features: Tensor, noise: torch.Generator) -> Tensor:
+        """Logits (N, classes) that the server computes from the released features."""
+        self.model.eval()
+        with torch.no_grad():
+            released = self.channel(features, noise)
+            return torch.cat(
+                [self.model.head(part).float() for part in torch.split(released, CHUNK)]
+            )
+
+    def score(self, images: Tensor, labels: Tensor, noise: torch.Generator) -> dict[str, float]:
+        """Cross-entropy (`loss`) and accuracy (`top1`, a fraction) on uint8 images."""
+        logits = self.logits(self.features(images), noise)
+        top1 = (logits.argmax(1) == labels).float().mean()
+        return {"loss": F.cross_entropy(logits, labels).item(), "top1": top1.item()}
+
+
+def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
+    """Load the classifier of a finished run from its folder, and from nothing else.
+
+    Raises:
+        FileError: if the folder's files are missing, damaged or do not fit together.
+    """
+    config = read_json(run.config)
+    model = build(**config["network"])
+    try:
+        model.load_state_dict(load_tensors(run.model))
+    except RuntimeError as error:
+        raise FileError(f"{run.model}: does not fit {run.config} ({error}); rerun it") from error
+    channel = GaussianNoise(config["defence"]["noise_std"])
+    return Deployed(model.to(device).to(memory_format=torch.channels_last).eval(), channel)

@@ -1,0 +1,69 @@
+"""Layers of the split networks, and the builder of their convolution stacks."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Entry = int | str  # output channels of Conv-BN-ReLU, or "M" for a 2x2 max pool
+
+
+class Normalise(nn.Module):
+    """Images in [0, 1] to zero mean and unit deviation per channel; saved with the model."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) in [0, 1] to the same shape, normalised."""
+        return (images - self.mean) / self.std
+
+
+def soft_threshold(a: Tensor, threshold: float) -> Tensor:
+    """sign(a) relu(|a| - threshold), elementwise: the proximal operator of the l1 norm."""
+    return F.softshrink(a, threshold)
+
+
+class SparseCoding(nn.Module):
+    """u = soft(x W^T, t) W on the flattened features (the published code's "SCA_new").
+
+    W (D, D) starts with standard normal rows scaled to unit norm and is trained with the rest. It
+    is not adversarial and adds no loss. Input and output have the same shape (B, ...), D elements.
+    """
+
+    def __init__(self, dim: int, threshold: float = 0.01) -> None:
+        super().__init__()
+        self.threshold = threshold
+        self.weight = nn.Parameter(F.normalize(torch.randn(dim, dim), dim=1))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, ...) with D elements per sample, to the same shape."""
+        codes = soft_threshold(F.linear(features.flatten(1), self.weight), self.threshold)
+        return (codes @ self.weight).view_as(features)
+
+
+def conv_stack(entries: Sequence[Entry], channels: int) -> nn.Sequential:
+    """Conv 3x3-BN-ReLU for every number, MaxPool 2 for every "M"; `channels` enter it."""
+    layers: list[nn.Module] = []
+    for entry in entries:
+        if isinstance(entry, int):
+            layers += [nn.Conv2d(channels, entry, 3, padding=1), nn.BatchNorm2d(entry), nn.ReLU()]
+            channels = entry
+        else:
+            layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers)
+
+
+def xavier(module: nn.Module) -> None:
+    """Xavier-uniform weights and zero biases for every convolution and linear layer inside."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

@@ -1,0 +1,99 @@
+"""The networks against the numbers of their published descriptions."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from cemlib.models import Decoder, build
+from cemlib.models.layers import SparseCoding, soft_threshold
+
+
+def count(module: torch.nn.Module) -> int:
+    return sum(weights.numel() for weights in module.parameters())
+
+
+@pytest.mark.parametrize(("sparse_coding", "client"), [(False, 85_256), (True, 347_400)])
+def test_vgg11_has_the_published_numbers_of_parameters(sparse_coding: bool, client: int) -> None:
+    model = build("vgg11", num_classes=10, image_size=32, cut=4, sparse_coding=sparse_coding)
+    assert count(model.encoder) == client
+    assert count(model.head) == 9_689_738
+
+
+def test_decoder_has_the_published_number_of_parameters() -> None:
+    assert count(Decoder(8, (3, 32, 32))) == 711_539
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "channels", "side"),
+    [("vgg11", 32, 3, 8), ("vgg11", 64, 3, 16), ("small", 16, 1, 4), ("small", 32, 3, 8)],
+)
+def test_features_lie_in_the_unit_interval_and_have_their_shape(
+    name: str, size: int, channels: int, side: int
+) -> None:
+    mean, std = (0.4,) * channels, (0.2,) * channels
+    model = build(name, num_classes=7, image_size=size, cut=4, mean=mean, std=std)
+    images = torch.rand(3, channels, size, size)
+    features = model.encoder(images)
+    assert features.shape == (3, 8, side, side)
+    assert model.feature_shape == (8, side, side)
+    assert 0 < features.min() < features.max() < 1
+    assert model(images).shape == (3, 7)
+
+
+def test_the_encoder_normalises_with_its_own_statistics() -> None:
+    model = build("small", num_classes=2, image_size=16, cut=4, mean=(0.3,), std=(0.5,)).eval()
+    images = torch.rand(2, 1, 16, 16)
+    rest = model.encoder[1:]  # type: ignore[index]
+    assert torch.equal(model.encoder(images), rest((images - 0.3) / 0.5))
+
+
+def test_client_weights_are_xavier_uniform_with_zero_biases() -> None:
+    torch.manual_seed(0)
+    encoder = build("vgg11", num_classes=10, image_size=32, cut=4).encoder
+    convolutions = [m for m in encoder.modules() if isinstance(m, torch.nn.Conv2d)]
+    for layer in convolutions:
+        fan_in, fan_out = layer.in_channels * 9, layer.out_channels * 9
+        bound = (6 / (fan_in + fan_out)) ** 0.5
+        assert layer.weight.abs().max() <= bound
+        assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+        assert layer.bias is not None
+        assert not layer.bias.any()
+
+
+def test_sparse_coding_by_hand() -> None:
+    layer = SparseCoding(2, threshold=0.01)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    out = layer(torch.tensor([[0.5, -0.005], [-0.2, 0.02]]))
+    assert torch.allclose(out, torch.tensor([[0.49, 0.0], [-0.19, 0.01]]), atol=1e-7)
+
+
+def test_sparse_coding_starts_with_unit_rows() -> None:
+    rows = SparseCoding(16).weight.norm(dim=1)
+    assert torch.allclose(rows, torch.ones(16), atol=1e-6)
+
+
+def test_soft_threshold_is_sign_times_relu() -> None:
+    a = torch.linspace(-1, 1, 101)
+    assert torch.allclose(soft_threshold(a, 0.1), a.sign() * F.relu(a.abs() - 0.1), atol=1e-7)
+
+
+def test_decoder_reaches_other_sizes() -> None:
+    assert Decoder(8, (1, 64, 64), blocks=1, width=8, doublings=3)(
+        torch.rand(2, 8, 8, 8)
+    ).shape == (2, 1, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "vgg"}, "unknown model 'vgg'"),
+        ({"cut": 0}, "cut: must lie between 1 and 12, found 0"),
+        ({"cut": 13}, "cut: must lie between 1 and 12, found 13"),
+        ({"image_size": 48}, "multiple of 32, found 48"),
+    ],
+)
+def test_an_impossible_network_is_refused(arguments: dict[str, object], message: str) -> None:
+    valid = {"name": "vgg11", "num_classes": 10, "image_size": 32, "cut": 4}
+    with pytest.raises(ValueError, match=message):
+        build(**(valid | arguments))  # type: ignore[arg-type]
