@@ -1,0 +1,56 @@
+"""Surrogates of conditional entropy: penalties that keep features of a class close together.
+
+To add one: a file here with the formula, its source and how it fails, a class derived from
+`Surrogate`, a line in `SURROGATES`, and its options in `cemlib.config.surrogates`.
+"""
+
+import difflib
+import inspect
+from typing import Any
+
+from cemlib.surrogates.base import Surrogate
+from cemlib.surrogates.clustering import Clustering
+from cemlib.surrogates.gated import GatedAttention
+from cemlib.surrogates.slot import SlotAttention
+
+__all__ = ["SURROGATES", "Surrogate", "build"]
+
+SURROGATES: dict[str, type[Surrogate]] = {
+    "clustering": Clustering,
+    "gated": GatedAttention,
+    "slot": SlotAttention,
+}
+
+
+def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options: Any) -> Surrogate:
+    """Make the surrogate of a name.
+
+    Args:
+        name: key of `SURROGATES`.
+        dim: number of feature dimensions D.
+        num_classes: number of classes C.
+        noise_std: standard deviation sigma of the released noise.
+        options: the surrogate's own options, see its class.
+
+    Raises:
+        ValueError: no surrogate has the name, or an option's value is out of range.
+        TypeError: the surrogate has no such option.
+
+    Example:
+        >>> penalty = build("gated", dim=512, num_classes=10, noise_std=0.025, moments="raw")
+    """
+    if name not in SURROGATES:
+        raise ValueError(f"no surrogate is called {name!r}{_hint(name, list(SURROGATES))}")
+    surrogate = SURROGATES[name]
+    given = ("dim", "num_classes", "noise_std")
+    known = [option for option in inspect.signature(surrogate).parameters if option not in given]
+    for option in options:
+        if option not in known:
+            raise TypeError(f"surrogate {name!r} has no option {option!r}{_hint(option, known)}")
+    return surrogate(dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
+
+
+def _hint(word: str, known: list[str]) -> str:
+    nearest = difflib.get_close_matches(word, known, n=1)
+    suggestion = f"; did you mean {nearest[0]!r}?" if nearest else ";"
+    return f"{suggestion} known: {', '.join(known)}"

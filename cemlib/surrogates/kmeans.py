@@ -1,0 +1,151 @@
+"""K-means inside every class, all classes as one batched tensor problem.
+
+Source: Lloyd (1982); k-means++ starting points, Arthur and Vassilvitskii (2007).
+
+The samples of a class are gathered into a rectangle (classes, largest class, D) and centred on
+their class mean, so that distances by products keep their digits when features contract.
+
+Memory: the classes are taken in blocks of similar size, each of at most `BLOCK` padded feature
+values or of one class where a single class is larger. Beyond input and result, at most two such
+blocks exist at a time (2 x 128 MiB in float32, or twice the largest class) plus about 2K/D of one.
+
+How it fails: a class with fewer than K distinct samples has clusters without members. They keep
+their place with weight 0 and variance 0, take part in no sum, and may win members in a later fit.
+"""
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from cemlib.surrogates.moments import padded_index
+
+BLOCK = 2**25
+MAX_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """K clusters of each of C classes; a class with all weights 0 has none yet."""
+
+    means: Tensor  # (C, K, D) centroids
+    weights: Tensor  # (C, K) share of the class's samples, each row sums to 1 or is all 0
+    variances: Tensor  # (C, K) mean over members and dimensions of (z - centroid)^2
+
+
+def fit_clusters(
+    z: Tensor,
+    y: Tensor,
+    previous: Clusters,
+    generator: torch.Generator,
+    *,
+    max_steps: int = MAX_STEPS,
+    block: int = BLOCK,
+) -> Clusters:
+    """Cluster every class, from the previous centroids where the class has any.
+
+    Args:
+        z: features, (N, D).
+        y: labels in [0, C), (N,).
+        previous: the last fit; classes with all weights 0 start from k-means++.
+        generator: source of the k-means++ draws, on the CPU.
+        max_steps: most Lloyd steps.
+        block: most padded feature values worked on at a time; no result depends on it.
+
+    Returns:
+        The new clusters. Empty ones keep their centroid, with weight and variance 0.
+    """
+    index, sizes = padded_index(y, len(previous.means))
+    draws = _draws(len(y), previous.means.shape[1], generator).to(z.device)
+    fitted = Clusters(**{name: torch.empty_like(old) for name, old in _fields(previous).items()})
+    for ids in _blocks(sizes, z.shape[1], block):
+        held = index[ids, : int(sizes[ids].max())]
+        part = Clusters(**{name: old[ids] for name, old in _fields(previous).items()})
+        new = _fit_block(z[held], sizes[ids], part, draws[held], max_steps)
+        for name, values in _fields(new).items():
+            getattr(fitted, name)[ids] = values
+    return fitted
+
+
+def _fields(clusters: Clusters) -> dict[str, Tensor]:
+    return {field.name: getattr(clusters, field.name) for field in fields(clusters)}
+
+
+def _draws(samples: int, clusters: int, generator: torch.Generator) -> Tensor:
+    """Exponential numbers, (N, K): argmax of weight / draw picks in proportion to weight."""
+    draws = torch.empty(samples, clusters).exponential_(generator=generator)
+    return draws.clamp_min_(torch.finfo(draws.dtype).tiny)
+
+
+def _blocks(sizes: Tensor, dim: int, block: int) -> list[Tensor]:
+    """Classes from large to small, cut where the padded rectangle would exceed the block."""
+    ordered, ids = sizes.sort(descending=True, stable=True)
+    widths = ordered.tolist()
+    cuts = [0]
+    while cuts[-1] < len(widths):
+        width = max(1, widths[cuts[-1]] * dim)
+        cuts.append(min(len(widths), cuts[-1] + max(1, block // width)))
+    return [ids[start:stop] for start, stop in pairwise(cuts)]
+
+
+def _fit_block(x: Tensor, sizes: Tensor, old: Clusters, draws: Tensor, max_steps: int) -> Clusters:
+    """Cluster classes given as a rectangle x (c, M, D), which is overwritten; draws (c, M, K)."""
+    mask = (torch.arange(x.shape[1], device=x.device) < sizes.unsqueeze(1)).to(x)  # (c, M)
+    centre = torch.einsum("cm,cmd->cd", mask, x) / sizes.clamp_min(1).unsqueeze(1)
+    centre = centre.unsqueeze(1)
+    x.sub_(centre).mul_(mask.unsqueeze(-1))
+    start = _start(x, mask, old, centre, draws)
+    means = _lloyd(x, mask, start, max_steps)
+    joined = _joined(x, mask, means)
+    members = joined.sum(1)  # (c, K)
+    nearest = joined.argmax(-1, keepdim=True).expand_as(x)
+    spread = (x - means.gather(1, nearest)).square_().mean(-1)  # (c, M)
+    variances = torch.einsum("cmk,cm->ck", joined, spread) / members.clamp_min(1)
+    weights = members / sizes.clamp_min(1).unsqueeze(1)
+    return Clusters(means=means + centre, weights=weights, variances=variances)
+
+
+def _start(x: Tensor, mask: Tensor, old: Clusters, centre: Tensor, draws: Tensor) -> Tensor:
+    """First centroids about the class centre, (c, K, D)."""
+    known = old.weights.sum(1) > 0
+    warm = old.means - centre
+    if bool(known.all()):
+        return warm
+    return torch.where(known.view(-1, 1, 1), warm, _plus_plus(x, mask, draws))
+
+
+def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
+    """K-means++: each next centroid is a member drawn in proportion to its squared distance."""
+    classes = torch.arange(len(x), device=x.device)
+    norms = x.square().sum(-1)
+    chosen = []
+    chances = mask
+    for pick in range(draws.shape[-1]):
+        new = x[classes, (chances / draws[..., pick]).argmax(1)]  # (c, D)
+        chosen.append(new)
+        products = torch.einsum("cmd,cd->cm", x, new)
+        distance = (norms - 2 * products + new.square().sum(-1, keepdim=True)).clamp_min(0) * mask
+        chances = distance if pick == 0 else torch.minimum(chances, distance)
+    return torch.stack(chosen, 1)
+
+
+def _joined(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
+    """1 where a sample's nearest centroid is k, else 0, (c, M, K); rows of padding are 0."""
+    norms = means.square().sum(-1).unsqueeze(1)
+    nearest = torch.baddbmm(norms, x, means.mT, alpha=-2).argmin(-1, keepdim=True)
+    joined = x.new_zeros(*x.shape[:2], means.shape[1])
+    return joined.scatter_(-1, nearest, mask.unsqueeze(-1))
+
+
+def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
+    """Lloyd steps until no sample changes its cluster; empty clusters stay where they are."""
+    last = None
+    for _ in range(max_steps):
+        joined = _joined(x, mask, means)
+        if last is not None and torch.equal(joined, last):
+            break
+        members = joined.sum(1).unsqueeze(-1)  # (c, K, 1)
+        means = torch.where(members > 0, (joined.mT @ x) / members.clamp_min(1), means)
+        last = joined
+    return means

@@ -1,0 +1,146 @@
+"""Statistics of the groups of a batch as batched tensor operations.
+
+Shapes: B samples, R rows (groups), S weightings, D feature dimensions. Nothing here loops over
+classes or samples and nothing reads a tensor on the host, so a training step never waits for it.
+Sums over a group are products with a membership matrix: the same bits in every run, forwards and
+backwards, which atomic scatter additions on a GPU do not give.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+VARIANCE_FLOOR = 1e-6
+Gate = Literal["log", "linear"]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The labels with at least `smallest` samples in a batch, one row each.
+
+    The number of rows is a bound known from the shapes alone, min(labels, B // smallest): rows
+    that are left over have no members, size 0 and take part in nothing.
+    """
+
+    labels: Tensor  # (R,) the label of each row, larger groups first, ties in label order
+    sizes: Tensor  # (R,) float, members of each row
+    member: Tensor  # (B, R) 1 where the sample belongs to the row, else 0
+    row: Tensor  # (B,) the row of each sample; 0, and no member, where it has none
+    inside: Tensor  # (B,) bool, whether the sample has a row
+
+    @property
+    def valid(self) -> Tensor:
+        """Rows in use, (R,) of 0 and 1."""
+        return (self.sizes > 0).to(self.sizes)
+
+    def total(self, values: Tensor) -> Tensor:
+        """Sum over the members of each row: (B, ...) to (R, ...)."""
+        summed: Tensor = torch.tensordot(self.member, values, dims=([0], [0]))
+        return summed
+
+    def own(self, dense: Tensor) -> Tensor:
+        """Of values for every row, those of the sample's own row: (B, R, S) to (B, S)."""
+        return (dense * self.member.unsqueeze(-1)).sum(1)
+
+    def softmax(self, scores: Tensor) -> Tensor:
+        """Softmax over the members of each row: (B, S) to (B, S), 0 for samples without a row."""
+        spread = scores.detach().unsqueeze(1)
+        others = (self.member == 0).unsqueeze(-1)
+        largest = spread.masked_fill(others, -torch.inf).amax(0)  # (R, S)
+        outside = ~self.inside.unsqueeze(-1)
+        raised = (scores - largest[self.row]).masked_fill(outside, -torch.inf).exp()
+        # The largest member contributes exactly 1, so the clamp acts on rows without members only.
+        return raised / self.total(raised).clamp_min(1.0)[self.row]
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Plain mean over the rows in use: (R,) to a scalar, 0 where there is none."""
+        return (values * self.valid).sum() / self.valid.sum().clamp_min(1.0)
+
+    def weighted_mean(self, values: Tensor) -> Tensor:
+        """`sum_c p_c L_c / sum_c p_c` with p_c = m_c / B: (R,) to a scalar, 0 without a row."""
+        return (values * self.sizes).sum() / self.sizes.sum().clamp_min(1.0)
+
+
+def count(y: Tensor, num_labels: int) -> Tensor:
+    """Number of samples of each label: (B,) to (num_labels,), without a host synchronisation."""
+    return (y.unsqueeze(1) == torch.arange(num_labels, device=y.device)).sum(0)
+
+
+def group(y: Tensor, num_labels: int, *, smallest: int, dtype: torch.dtype) -> Groups:
+    """Group a batch by label.
+
+    Args:
+        y: labels in [0, num_labels), (B,).
+        num_labels: number of labels there are.
+        smallest: labels with fewer samples than this get no row.
+        dtype: floating type of the sizes and of the membership matrix.
+    """
+    rows = min(num_labels, max(1, len(y) // smallest))
+    sizes, labels = count(y, num_labels).sort(descending=True, stable=True)
+    sizes, labels = sizes[:rows], labels[:rows]
+    enough = sizes >= smallest
+    member = (y.unsqueeze(1) == labels) & enough
+    return Groups(
+        labels=labels,
+        sizes=(sizes * enough).to(dtype),
+        member=member.to(dtype),
+        row=(member * torch.arange(rows, device=y.device)).sum(1),
+        inside=member.any(1),
+    )
+
+
+def weighted_sum(values: Tensor, weights: Tensor, groups: Groups) -> Tensor:
+    """Weighted sum over the members of each row: (B, D) with weights (B, S) to (R, S, D)."""
+    spread = groups.member.unsqueeze(-1) * weights.unsqueeze(1)  # (B, R, S)
+    return torch.einsum("brs,bd->rsd", spread, values)
+
+
+def weighted_moments(values: Tensor, weights: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
+    """Weighted mean and variance of each row, for S weightings at once.
+
+    Args:
+        values: features, (B, D).
+        weights: for each weighting, weights that sum to 1 over the members of a row, (B, S).
+        groups: the rows.
+
+    Returns:
+        `mu = sum_i w_i x_i` and `v = sum_i w_i (x_i - mu)^2`, both (R, S, D).
+    """
+    mean = weighted_sum(values, weights, groups)
+    # dv/dmu = -2 sum_i w_i (x_i - mu) is 0, so the gradient through the mean can be left out.
+    # The residual form keeps small variances that E[x^2] - mu^2 would lose to rounding.
+    residual = values.unsqueeze(1) - mean.detach()[groups.row]  # (B, S, D)
+    return mean, groups.total(weights.unsqueeze(-1) * residual.square())
+
+
+def ceiling(noise_std: float, var_threshold: float) -> float:
+    """The variance `tau = max(rho sigma^2, 1e-8) + 1e-6` above which a hinge penalises."""
+    return max(var_threshold * noise_std**2, 1e-8) + VARIANCE_FLOOR
+
+
+def attention_width(dim: int) -> int:
+    """Hidden width used with D features: `min(512, max(64, D // 4))`."""
+    return min(512, max(64, dim // 4))
+
+
+def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Where the samples of each class are, as a rectangle.
+
+    Args:
+        y: labels in [0, num_classes), (N,).
+        num_classes: number of classes C.
+
+    Returns:
+        Positions in `y`, (C, M) with M the size of the largest class, in their original order and
+        filled up with 0, and the sizes of the classes, (C,).
+    """
+    order = y.argsort(stable=True)
+    sizes = torch.bincount(y, minlength=num_classes)
+    labels = y[order]
+    first = sizes.cumsum(0) - sizes
+    place = torch.arange(len(y), device=y.device) - first[labels]
+    index = torch.zeros(num_classes, int(sizes.max()), dtype=torch.long, device=y.device)
+    index[labels, place] = order
+    return index, sizes

@@ -1,0 +1,163 @@
+"""`slot`: gated hinge on the spread of a class around slots that compete for its samples.
+
+Source: slot attention of Locatello et al., NeurIPS 2020, joined with a gated cross-attention. Per
+class with at least three samples (tokens) in the batch, x = LayerNorm(z) without affine part,
+S slots s_k after T rounds of slot attention and refined tokens T~ (see `slot_attention`):
+
+    r = softmax_k(beta cos(x_m, s_k)),   m_k = sum_m r_mk
+    mu_k, v_k = r-weighted mean and variance of T~,   v >= 1e-6
+    g = sigmoid(MLP(LN(log v))),   g_snr = sigmoid(b_snr (v / (mu^2 + eps) - t_snr))
+    h = softplus(b_s (log v - log tau - m0)) / (b_s + eps),   b_s = softplus(its parameter)
+    w_k proportional to (m_k / M)^p, p = 2.5
+    l_c = g_c mean_d sum_k w_k g g_snr h,   g_c = sigmoid(a_c (p_c - b_c)),   p_c = m_c / B
+    R = s sum_c p_c l_c / sum_c p_c,   tau = max(rho sigma^2, 1e-8) + 1e-6,   eps = 1e-6
+
+beta, b_s, m0, b_snr, t_snr, a_c and b_c are learned. g, g_snr and h act per slot and dimension.
+
+How it fails: LayerNorm hides the released scale, so scaling all features leaves R unchanged. The
+learned numbers trained on R can close the gates (t_snr and b_c up, m0 up) and R falls without the
+features moving: watch `gate` and `class_gate`. R is noisy, because the slots start at random.
+"""
+
+import math
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cemlib.surrogates.base import Surrogate, above_zero, at_least
+from cemlib.surrogates.moments import VARIANCE_FLOOR, ceiling, group, weighted_moments
+from cemlib.surrogates.slot_attention import (
+    CrossRefinement,
+    SlotRounds,
+    own_cosines,
+    residual_network,
+)
+
+EPS = 1e-6
+MASS_POWER = 2.5
+START_STRENGTH = 0.1  # a1 and a2
+
+
+class DispersionGate(nn.Module):
+    """The learned hinge `g g_snr h` on the variances of slots.
+
+    Args:
+        dim: number of dimensions D.
+        tau: variance above which the hinge penalises.
+    """
+
+    def __init__(self, dim: int, tau: float) -> None:
+        super().__init__()
+        self.log_tau = math.log(tau)
+        self.norm = nn.LayerNorm(dim)
+        self.network = residual_network(dim)
+        self.raw_b_s = nn.Parameter(torch.tensor(math.log(math.e - 1)))  # softplus gives 1
+        self.m0 = nn.Parameter(torch.tensor(0.0))
+        self.b_snr = nn.Parameter(torch.tensor(1.0))
+        self.t_snr = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, mean: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Gate `g g_snr`, hinge h, and excess `log v - log tau - m0`, each (R, S, D)."""
+        gate = self.network(self.norm(v.log())).sigmoid()
+        snr_gate = (self.b_snr * (v / (mean.square() + EPS) - self.t_snr)).sigmoid()
+        b_s = F.softplus(self.raw_b_s)
+        excess = v.log() - self.log_tau - self.m0
+        return gate * snr_gate, F.softplus(b_s * excess) / (b_s + EPS), excess
+
+
+class SlotAttention(Surrogate):
+    """Slot surrogate; see the module's text for the formula.
+
+    Args:
+        dim: number of feature dimensions D.
+        num_classes: number of classes C.
+        noise_std: standard deviation sigma of the released noise.
+        slots: slots per class S.
+        iterations: rounds of slot attention T.
+        heads: heads of the cross-attention; divides D.
+        scale: constant factor s.
+        var_threshold: rho.
+
+    The slots' start noise comes from a generator of its own, started by `reseed`: it neither
+    disturbs nor depends on the global one.
+
+    Raises:
+        ValueError: a number is out of its range, or heads does not divide D.
+    """
+
+    start_epoch: ClassVar[int] = 4
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        num_classes: int,
+        noise_std: float,
+        slots: int = 8,
+        iterations: int = 3,
+        heads: int = 4,
+        scale: float = 0.25,
+        var_threshold: float = 0.125,
+    ) -> None:
+        super().__init__(
+            dim=dim, num_classes=num_classes, noise_std=noise_std, var_threshold=var_threshold
+        )
+        for option, value in (("slots", slots), ("iterations", iterations), ("heads", heads)):
+            at_least(option, value, 1)
+        above_zero("scale", scale)
+        if dim % heads:
+            raise ValueError(f"heads is {heads}; it must divide the {dim} feature dimensions")
+        self.slots, self.scale = slots, scale
+        self.rounds = SlotRounds(dim, iterations)
+        self.refine = CrossRefinement(dim, heads, START_STRENGTH)
+        self.gate = DispersionGate(dim, ceiling(noise_std, var_threshold))
+        self.beta = nn.Parameter(torch.tensor(10.0))
+        self.a_c = nn.Parameter(torch.tensor(10.0))
+        self.b_c = nn.Parameter(torch.tensor(0.0))
+        self.reseed(0)
+
+    def reseed(self, seed: int) -> None:
+        """Start the noise of the slots anew."""
+        self._seed = seed
+        self._generator: torch.Generator | None = None
+
+    def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """See the base class; logs entropy of the slot masses, active hinges and mean gates."""
+        x = F.layer_norm(z, z.shape[-1:])
+        groups = group(y, self.num_classes, smallest=3, dtype=z.dtype)
+        found = self.rounds(x, self._noise(len(groups.sizes), z), groups)
+        affinity = (self.beta * own_cosines(x, found, groups)).log_softmax(-1)  # log r, (B, S)
+        masses = groups.total(affinity.exp()) / groups.sizes.clamp_min(1).unsqueeze(-1)
+        tokens = self.refine(x, found, groups)
+        mean, v = weighted_moments(tokens, groups.softmax(affinity), groups)
+        gate, hinge, excess = self.gate(mean, v.clamp_min(VARIANCE_FLOOR))
+        spread = (slot_weights(masses).unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
+        class_gate = (self.a_c * (groups.sizes / len(y) - self.b_c)).sigmoid()
+        value = self.scale * groups.weighted_mean(class_gate * spread)
+        return value, {
+            "slot_entropy": groups.mean(torch.special.entr(masses.detach()).sum(-1)),
+            "active": groups.mean((excess > 0).to(z).mean((1, 2))),
+            "gate": groups.mean(gate.detach().mean((1, 2))),
+            "class_gate": groups.mean(class_gate.detach()),
+        }
+
+    def _noise(self, rows: int, like: Tensor) -> Tensor:
+        """Standard normal numbers (R, S, D), made on the device of the features."""
+        if self._generator is None or self._generator.device != like.device:
+            self._generator = torch.Generator(like.device).manual_seed(self._seed)
+        return torch.randn(
+            rows,
+            self.slots,
+            self.dim,
+            generator=self._generator,
+            dtype=like.dtype,
+            device=like.device,
+        )
+
+
+def slot_weights(masses: Tensor) -> Tensor:
+    """Weights proportional to (m_k / M)^2.5, summing to 1 over the slots: (R, S) to (R, S)."""
+    powers = masses.pow(MASS_POWER)
+    return powers / powers.sum(-1, keepdim=True).clamp_min(torch.finfo(powers.dtype).tiny)

@@ -1,0 +1,52 @@
+"""Batches that cover the shapes and the odd cases, and how results are compared."""
+
+import torch
+from torch import Tensor
+
+# name: (labels, dimensions, classes)
+BATCHES: dict[str, tuple[list[int], int, int]] = {
+    "balanced": ([0, 1, 2, 3] * 4, 8, 4),
+    "unequal": ([0] * 9 + [1] * 3 + [2] * 4 + [4] * 2 + [5], 12, 6),
+    "missing classes": ([7, 2, 7, 2, 7, 7, 2], 16, 20),
+    "singletons": ([0, 1, 2, 3, 4], 8, 5),
+    "singletons beside pairs": ([0, 0, 1, 3, 3, 2], 4, 4),
+    "one sample": ([1], 8, 3),
+    "one class": ([0] * 6, 4, 1),
+    "wide": ([0, 1, 1, 0, 2, 2, 1, 0, 2, 0], 64, 3),
+}
+
+
+def batch(name: str, seed: int = 0) -> tuple[Tensor, Tensor, int]:
+    """Features in (0, 1) about distinct class centres, labels, and the number of classes."""
+    labels, dim, num_classes = BATCHES[name]
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.tensor(labels)
+    centres = torch.randn(num_classes, dim, generator=generator)
+    z = centres[y] + 0.5 * torch.randn(len(y), dim, generator=generator)
+    return z.sigmoid(), y, num_classes
+
+
+def value_and_gradient(function, z: Tensor, *others: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Value of function(z) and its gradients at z and at the other tensors, 0 where unused."""
+    z = z.clone().requires_grad_()
+    value = function(z)
+    gradients = torch.autograd.grad(value, [z, *others], allow_unused=True, materialize_grads=True)
+    return value.detach(), list(gradients)
+
+
+def assert_near(actual: Tensor, expected: Tensor, rel: float) -> None:
+    """Compare with the largest entry of the expected tensor as the scale."""
+    assert actual.shape == expected.shape
+    error = (actual.double() - expected.double()).abs().max()
+    assert error <= rel * expected.abs().max() + 1e-12, f"error {error:.3g} on {expected}"
+
+
+def assert_gradients_near(actual: list[Tensor], expected: list[Tensor], rel: float) -> None:
+    """Compare the gradient at z, and those at all parameters as one vector.
+
+    A single parameter's gradient may cancel to 0 in theory, which no precision resolves, and that
+    of the attention nearly cancels for a class of two: parameters get ten times the tolerance.
+    """
+    assert_near(actual[0], expected[0], rel)
+    together = [torch.cat([part.flatten() for part in parts[1:]]) for parts in (actual, expected)]
+    assert_near(*together, 10 * rel)
