@@ -1,0 +1,16 @@
+"""Attacks by kind: each takes a `Task` and returns its reconstructions."""
+
+from collections.abc import Callable
+
+from cemlib.attacks.decoder import decoder
+from cemlib.attacks.linear import linear
+from cemlib.attacks.mean_image import mean_image
+from cemlib.attacks.task import Outcome, Task
+
+ATTACKS: dict[str, Callable[[Task], Outcome]] = {
+    "decoder": decoder,
+    "linear": linear,
+    "mean_image": mean_image,
+}
+
+__all__ = ["ATTACKS", "Outcome", "Task"]

@@ -1,0 +1,44 @@
+"""Ridge regression from released features to pixels: closed form, no tuning, seconds.
+
+Hoerl and Kennard, "Ridge regression: biased estimation for nonorthogonal problems", Technometrics
+1970. A floor for every other attack: one that does worse than this has not converged.
+"""
+
+import torch
+from torch import Tensor
+
+from cemlib.attacks.task import Outcome, Task
+from cemlib.seeds import generator
+
+
+def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Least squares with an l2 penalty on the weights, none on the intercept, in float64.
+
+    Args:
+        inputs: (N, D).
+        targets: (N, P).
+        ridge: Penalty relative to the mean variance of the inputs: with the centred inputs X, the
+            weights solve (X^T X / N + ridge tr(X^T X / N) / D I) W = X^T Y / N.
+
+    Returns:
+        Weights (D, P) and intercept (P,).
+    """
+    x_mean, y_mean = inputs.double().mean(0), targets.double().mean(0)
+    x, y = inputs.double() - x_mean, targets.double() - y_mean
+    covariance = x.T @ x / len(x)
+    # A constant feature map has no variance at all: the smallest penalty keeps the system regular.
+    penalty = max(ridge * covariance.diagonal().mean().item(), torch.finfo(torch.float64).tiny)
+    covariance.diagonal().add_(penalty)
+    weights = torch.linalg.solve(covariance, x.T @ y / len(x), left=True)
+    return weights, y_mean - x_mean @ weights
+
+
+def linear(task: Task) -> Outcome:
+    """Fit on one release of the attacker's images, answer clipped to [0, 1]."""
+    noise = generator(task.seed, "attack_noise")
+    inputs = task.release(task.own.features, noise).flatten(1)
+    targets = task.own.targets().flatten(1)
+    weights, intercept = ridge_regression(inputs, targets, task.options["ridge"])
+    answers = (task.released.flatten(1).double() @ weights + intercept).float().clamp(0, 1)
+    state = {"weights": weights.float(), "intercept": intercept.float()}
+    return Outcome(answers.view(-1, *task.image_shape), state)

@@ -1,0 +1,1 @@
+"""Attacks carried out on finished runs, and scored."""

@@ -1,0 +1,34 @@
+"""The strip of originals above their reconstructions that every attack leaves."""
+
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from cemlib.files import atomic
+
+COLUMNS = 10
+SIDE = 64  # images are enlarged by a whole factor to about this many pixels
+
+
+def showcase(labels: Tensor, first: int) -> list[int]:
+    """Indices of the images to show: the first test image of each class from `first` on.
+
+    The rule looks at labels and positions only, so the same images stand in every strip of an
+    experiment; at most ten, in the order of their class.
+    """
+    tail = labels[first:].tolist()
+    return [first + tail.index(label) for label in sorted(set(tail))[:COLUMNS]]
+
+
+def write_strip(path: Path, originals: Tensor, reconstructions: Tensor) -> None:
+    """Write (n, C, H, W) originals in [0, 1] above their reconstructions as one PNG."""
+    rows = [torch.cat(list(images), dim=2) for images in (originals, reconstructions)]
+    pixels = torch.cat(rows, dim=1).clamp(0, 1).mul(255).round().to(torch.uint8)
+    factor = max(1, SIDE // originals.shape[-1])
+    pixels = pixels.repeat_interleave(factor, 1).repeat_interleave(factor, 2)
+    array = pixels.permute(1, 2, 0).cpu().numpy()
+    image = Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
+    with atomic(path) as temporary:
+        image.save(temporary)

@@ -1,0 +1,50 @@
+"""Scores of reconstructions: every image's, and their means."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cemlib.files import atomic
+from cemlib.metrics import WINDOW, mse, psnr, psnr_of_mean_mse, ssim
+
+CHUNK = 512
+MEASURES = ("mse", "psnr", "ssim", "ssim_valid")
+
+
+def per_image(originals: Tensor, reconstructions: Tensor) -> dict[str, Tensor]:
+    """Scores (N,) of images (N, C, H, W) in [0, 1], by the names of `MEASURES`; N may be 0."""
+    pairs = zip(torch.split(originals, CHUNK), torch.split(reconstructions, CHUNK), strict=True)
+    parts = [torch.stack(_score(x, y)) for x, y in pairs]
+    return dict(zip(MEASURES, torch.cat(parts, dim=1), strict=True))
+
+
+def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
+    """Mean of every score over the images, and PSNR by the published convention.
+
+    None stands for what is no number: the mean over no images, an infinite PSNR, or the SSIM
+    without padding of images smaller than its window.
+    """
+    values = {name: column.double().mean().item() for name, column in scores.items()}
+    some = len(scores["mse"]) > 0
+    values["psnr_of_mean_mse"] = psnr_of_mean_mse(scores["mse"]) if some else math.nan
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def write_per_image(path: Path, first: int, labels: Tensor, scores: Mapping[str, Tensor]) -> None:
+    """Write one row per scored image: its index in the test split, its label, its scores."""
+    import pandas as pd  # a third of a second that only a finished attack pays
+
+    rows = torch.arange(first, first + len(scores["mse"]))
+    columns = {"index": rows.numpy(), "label": labels[rows].numpy()}
+    columns |= {name: scores[name].numpy() for name in MEASURES}
+    with atomic(path) as temporary:
+        pd.DataFrame(columns).to_parquet(temporary, index=False)
+
+
+def _score(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    fits = min(x.shape[-2:]) >= WINDOW
+    valid = ssim(x, y, padding="valid") if fits else x.new_full((len(x),), math.nan)
+    return mse(x, y), psnr(x, y), ssim(x, y), valid

@@ -1,0 +1,230 @@
+"""The training job: from prepared data to the folder of one finished run."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state, unpack
+from cemlib.config import ConfigError
+from cemlib.config.study import DefenceConfig
+from cemlib.data.prepared import Prepared, load
+from cemlib.defences.channel import GaussianNoise
+from cemlib.defences.deployed import Deployed
+from cemlib.errors import DivergedError
+from cemlib.files import save_tensors, sha256, write_json, write_jsonl
+from cemlib.layout import RunFolder
+from cemlib.metrics import leakage_bound
+from cemlib.models import build
+from cemlib.plan import Plan
+from cemlib.progress import progress
+from cemlib.provenance import device_name, peak_memory_mb, provenance
+from cemlib.seeds import derive, generator
+from cemlib.surrogates import Surrogate
+from cemlib.surrogates import build as build_surrogate
+from cemlib.training.trainer import Best, Trainer
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """One (defence, seed) of a study, on a device."""
+
+    plan: Plan
+    defence: str
+    seed: int
+    device: torch.device
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where the run's files go."""
+        return self.plan.layout.run(self.defence, self.seed)
+
+
+def run(job: TrainJob) -> dict[str, Any]:
+    """Train, deploy and score one run; write its folder and return its metrics.
+
+    A run that diverges is finished too: its status is `failed`, its scores are null.
+    """
+    start = time.perf_counter()
+    torch.set_num_threads(job.plan.study.threads)
+    data = load(job.plan.layout.data)
+    network = _network(job, data)
+    trainer = _trainer(job, data.to(job.device), network)
+    place = job.plan.train_checkpoint(job.defence, job.seed, sha256(job.plan.layout.prepared))
+    checkpoint = Checkpoint(place)
+    spent = _resume(trainer, checkpoint)
+    job.folder.clusters.unlink(missing_ok=True)
+    reason = _train(job, trainer, checkpoint, start - spent)
+    metrics = _metrics(job, trainer, reason) | {"wall_seconds": time.perf_counter() - start + spent}
+    _write(job, trainer, network, metrics)
+    checkpoint.remove()
+    return metrics
+
+
+def _network(job: TrainJob, data: Prepared) -> dict[str, Any]:
+    """Arguments that build the split model again, for the run's `config.json`."""
+    study = job.plan.study
+    return {
+        "name": study.model.name,
+        "num_classes": len(data.classes),
+        "image_size": data.image_shape[1],
+        "cut": study.model.cut,
+        "sparse_coding": study.defences[job.defence].sparse_coding,
+        "mean": data.mean,
+        "std": data.std,
+    }
+
+
+def _trainer(job: TrainJob, data: Prepared, network: dict[str, Any]) -> Trainer:
+    """Everything at its start, from named random streams.
+
+    Raises:
+        ConfigError: if the network or the surrogate cannot be built as configured.
+    """
+    defence = job.plan.study.defences[job.defence]
+    torch.manual_seed(derive(job.seed, "model"))
+    with _blaming("model"):
+        model = build(**network).to(job.device).to(memory_format=torch.channels_last)
+    torch.manual_seed(derive(job.seed, "surrogate_init"))
+    with _blaming(f"defences.{job.defence}.surrogate"):
+        surrogate = _surrogate(defence, math.prod(model.feature_shape), len(data.classes))
+        _check_acts(surrogate, job.plan.study.train.epochs)
+    deployed = Deployed(model, GaussianNoise(defence.noise_std))
+    weight = defence.surrogate.lambda_ if defence.surrogate else 0.0
+    settings = job.plan.study.train
+    return Trainer(
+        settings, deployed, surrogate and surrogate.to(job.device), weight, data, job.seed
+    )
+
+
+@contextmanager
+def _blaming(key: str) -> Iterator[None]:
+    """Name the section of the configuration that asked for what cannot be built."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from error
+
+
+def _surrogate(defence: DefenceConfig, dim: int, num_classes: int) -> Surrogate | None:
+    if defence.surrogate is None:
+        return None
+    options = defence.surrogate.options()
+    name, noise_std = defence.surrogate.name, defence.noise_std
+    return build_surrogate(name, dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
+
+
+def _check_acts(surrogate: Surrogate | None, epochs: int) -> None:
+    """Refuse a training that ends before its surrogate starts: its results would mislead."""
+    if surrogate is not None and surrogate.start_epoch > epochs:
+        raise ValueError(
+            f"acts from epoch {surrogate.start_epoch} on, train.epochs is {epochs}; train longer"
+        )
+
+
+def _train(job: TrainJob, trainer: Trainer, checkpoint: Checkpoint, start: float) -> str | None:
+    """Run the epochs that are left; return why the run failed, or None."""
+    epochs, done = trainer.settings.epochs, len(trainer.history)
+    with progress(f"train {job.defence} seed{job.seed}", epochs, done) as report:
+        for number in range(done + 1, epochs + 1):
+            try:
+                row = trainer.epoch(number)
+            except DivergedError as error:
+                return str(error)
+            write_jsonl(job.folder.history, trainer.history)
+            if checkpoint.due():
+                _save(trainer, checkpoint, time.perf_counter() - start)
+            report(number, {"loss": row["train_loss"], "val_top1": row["val_top1"]})
+    return None
+
+
+def _save(trainer: Trainer, checkpoint: Checkpoint, spent: float) -> None:
+    tensors = training_state(trainer.modules, trainer.optimiser)
+    tensors |= pack("best", trainer.best.weights) | _stacked(trainer.fits, "fits/")
+    best = {"epoch": trainer.best.epoch, "score": trainer.best.score}
+    checkpoint.save(tensors, {"history": trainer.history, "best": best, "spent": spent})
+
+
+def _resume(trainer: Trainer, checkpoint: Checkpoint) -> float:
+    """Continue from the checkpoint, if there is one; return the seconds spent before it."""
+    found = checkpoint.load()
+    if found is None:
+        return 0.0
+    tensors, state = found
+    tensors = {name: tensor.to(trainer.device) for name, tensor in tensors.items()}
+    restore_training(tensors, trainer.modules, trainer.optimiser)
+    trainer.history = state["history"]
+    trainer.best = Best(**state["best"], weights=unpack("best", tensors))
+    trainer.fits = _unstacked({n: t.cpu() for n, t in unpack("fits", tensors).items()})
+    return float(state["spent"])
+
+
+def _stacked(fits: list[dict[str, Tensor]], prefix: str = "") -> dict[str, Tensor]:
+    names = fits[0] if fits else {}
+    return {f"{prefix}{name}": torch.stack([fit[name] for fit in fits]) for name in names}
+
+
+def _unstacked(stacked: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    epochs = len(next(iter(stacked.values()), ()))
+    return [{name: rows[epoch] for name, rows in stacked.items()} for epoch in range(epochs)]
+
+
+def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, Any]:
+    study, model = job.plan.study, trainer.deployed.model
+    selected = trainer.deploy()
+    scores = _scores(trainer) if reason is None else dict.fromkeys(_SCORES)
+    files = job.plan.train_sources(job.defence)
+    return {
+        "kind": "run",
+        "status": "ok" if reason is None else "failed",
+        "reason": reason,
+        "experiment": study.experiment,
+        "defence": job.defence,
+        "seed": job.seed,
+        **scores,
+        "epochs": study.train.epochs,
+        "selected_epoch": selected,
+        "selected_on": study.train.select,
+        "parameters": {"client": _count(model.encoder), "server": _count(model.head)},
+        "config": study.train_slice(job.defence),
+        "data_sha256": sha256(job.plan.layout.prepared),
+        "provenance": provenance(files, device_name(job.device.type), study.threads),
+        "peak_memory_mb": peak_memory_mb(),
+    }
+
+
+_SCORES = ("top1", "test_loss", "val_top1", "leakage_nats")
+
+
+def _scores(trainer: Trainer) -> dict[str, float]:
+    """Accuracy of the deployed epoch on test and val, and the leakage bound on test features."""
+    test, val, deployed = trainer.data.test, trainer.data.val, trainer.deployed
+    on_test = deployed.score(test.images, test.labels, generator(trainer.seed, "test_noise"))
+    on_val = deployed.score(val.images, val.labels, generator(trainer.seed, "val_noise"))
+    features = deployed.features(test.images).flatten(1)
+    leakage = leakage_bound(features, test.labels, deployed.channel.std)
+    values = (on_test["top1"], on_test["loss"], on_val["top1"], leakage)
+    return dict(zip(_SCORES, values, strict=True))
+
+
+def _write(
+    job: TrainJob, trainer: Trainer, network: dict[str, Any], metrics: dict[str, Any]
+) -> None:
+    """Write the run's files, its metrics last: a folder with metrics is a whole run."""
+    write_jsonl(job.folder.history, trainer.history)
+    origin = {"network": network, "seed": job.seed, "data_sha256": metrics["data_sha256"]}
+    write_json(job.folder.config, origin | metrics["config"])
+    save_tensors(job.folder.model, trainer.deployed.model.state_dict())
+    if trainer.fits:
+        epochs = torch.arange(1, len(trainer.fits) + 1)
+        save_tensors(job.folder.clusters, {"epochs": epochs} | _stacked(trainer.fits))
+    write_json(job.folder.metrics, metrics)
+
+
+def _count(module: torch.nn.Module) -> int:
+    return sum(weights.numel() for weights in module.parameters())

@@ -1,0 +1,18 @@
+"""Learning rate and strength of the surrogate over the epochs (SGD's published schedule)."""
+
+from collections.abc import Sequence
+
+LAST_PHASE_LR = 4.1e-4  # below this rate the surrogate acts with its full weight
+
+
+def learning_rate(epoch: int, initial: float, milestones: Sequence[int], decay: float) -> float:
+    """Rate of a 1-based epoch: the initial one times `decay` for every milestone passed."""
+    return initial * decay ** sum(epoch > milestone for milestone in milestones)
+
+
+def strength(weight: float, lr: float) -> float:
+    """lambda_eff = lambda * 0.001 / lr, and lambda itself in the last phase (lr < 4.1e-4).
+
+    For lambda = 16 and rates .05 / .01 / .002 / .0004: .32, 1.6, 8, 16.
+    """
+    return weight if lr < LAST_PHASE_LR else weight * 0.001 / lr

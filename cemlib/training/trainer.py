@@ -1,0 +1,187 @@
+"""One training run: epochs of SGD on the defended objective, resumable after any of them."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cemlib.config.study import TrainConfig
+from cemlib.data.augment import Augment
+from cemlib.data.batches import batches
+from cemlib.data.prepared import Prepared
+from cemlib.defences.deployed import Deployed
+from cemlib.errors import check_finite
+from cemlib.seeds import derive, generator
+from cemlib.surrogates.base import Surrogate
+from cemlib.training.objective import scale_gradient
+from cemlib.training.schedule import learning_rate, strength
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Best:
+    """The epoch that is deployed, where one is selected."""
+
+    epoch: int = 0
+    score: float = -1.0
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Trainer:
+    """Trains the client's encoder and the server's head together.
+
+    Args:
+        settings: Schedule, augmentation and selection.
+        deployed: The split model and its release channel.
+        surrogate: The penalty on clean features, or None.
+        weight: lambda of the surrogate.
+        data: Prepared images; `val` selects, `test` is touched only by `select: best_test`.
+        seed: Seed of the run, from which every random stream is derived.
+    """
+
+    def __init__(
+        self,
+        settings: TrainConfig,
+        deployed: Deployed,
+        surrogate: Surrogate | None,
+        weight: float,
+        data: Prepared,
+        seed: int,
+    ) -> None:
+        self.settings, self.deployed, self.data, self.seed = settings, deployed, data, seed
+        self.surrogate, self.weight = surrogate, weight
+        self.device = data.train.images.device
+        self.modules = {"model": deployed.model} | ({"surrogate": surrogate} if surrogate else {})
+        self.optimiser = torch.optim.SGD(
+            [weights for module in self.modules.values() for weights in module.parameters()],
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        )
+        self.augment = Augment(settings.augment)
+        self.history: list[Row] = []
+        self.fits: list[dict[str, Tensor]] = []
+        self.best = Best()
+
+    def epoch(self, number: int) -> Row:
+        """Train one 1-based epoch and return its line of the history.
+
+        Raises:
+            DivergedError: if the loss of some batch, or on the validation images, is not finite.
+        """
+        start = time.perf_counter()
+        lr = self._learning_rate(number)
+        row = {"epoch": number, "lr": lr} | self._pass(number, lr)
+        if self.surrogate is not None:
+            row |= {f"surrogate/{name}": value for name, value in self.surrogate.log().items()}
+        row |= self._validate(number)
+        # The epoch's last step may have spoilt the weights after its loss was taken.
+        check_finite(number, val_loss=row["val_loss"])
+        if self.surrogate is not None and self.surrogate.fits:
+            self._fit(self.surrogate, number)
+        row["seconds"] = time.perf_counter() - start
+        self.history.append(row)
+        self._select(row)
+        return row
+
+    def _learning_rate(self, number: int) -> float:
+        settings = self.settings
+        lr = learning_rate(number, settings.lr, settings.milestones, settings.decay)
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+        return lr
+
+    def _pass(self, number: int, lr: float) -> Row:
+        """One pass over the training images; sums stay on the device until its end."""
+        active = self.surrogate is not None and number >= self.surrogate.start_epoch
+        lambda_eff = strength(self.weight, lr) if active else 0.0
+        self._reseed(number)
+        noise = generator(self.seed, "noise", number)
+        sums, seen = torch.zeros(3, device=self.device), 0
+        for images, labels in self._batches(number):
+            sums += self._step(images, labels, noise, lambda_eff) * len(labels)
+            seen += len(labels)
+        ce, penalty, top1 = (sums / seen).tolist()
+        check_finite(number, train_ce=ce, surrogate=penalty)
+        loss = ce + lambda_eff * penalty
+        means = {"train_loss": loss, "train_ce": ce, "surrogate": penalty, "train_top1": top1}
+        return {"lambda_eff": lambda_eff, **means}
+
+    def _reseed(self, number: int) -> None:
+        """Dropout draws from torch's global state, a surrogate from its own generator."""
+        torch.manual_seed(derive(self.seed, "dropout", number))
+        if self.surrogate is not None:
+            self.surrogate.reseed(derive(self.seed, "surrogate", number))
+
+    def _batches(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The epoch's augmented batches; asked again, the same ones."""
+        draws = generator(self.seed, "augment", number)
+        shuffle = generator(self.seed, "order", number)
+        size, train = self.settings.batch_size, self.data.train
+        for images, labels in batches(train, size, order=shuffle):
+            augmented = self.augment(images, draws)
+            yield augmented.contiguous(memory_format=torch.channels_last), labels
+
+    def _step(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, lambda_eff: float
+    ) -> Tensor:
+        """One update; returns (cross-entropy, penalty, accuracy) of the batch, on the device."""
+        self.deployed.model.train()
+        with self._precision():
+            features = self.deployed.model.encoder(images)
+        features = features.float()
+        with self._precision():
+            logits = self.deployed.model.head(self.deployed.channel(features, noise))
+        ce, penalty = F.cross_entropy(logits.float(), labels), logits.new_zeros(())
+        if self.surrogate is not None and lambda_eff > 0:
+            penalty = self.surrogate(scale_gradient(features.flatten(1), lambda_eff), labels)
+        self.optimiser.zero_grad(set_to_none=True)
+        (ce + penalty).backward()
+        self.optimiser.step()
+        top1 = (logits.argmax(1) == labels).float().mean()
+        return torch.stack([ce.detach(), penalty.detach().float(), top1])
+
+    def _precision(self) -> torch.autocast:
+        low = self.settings.precision == "bfloat16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low)
+
+    def _fit(self, surrogate: Surrogate, number: int) -> None:
+        """Epoch-end statistics from clean features of augmented images, encoder in eval mode."""
+        encoder = self.deployed.model.encoder.eval()
+        features, labels = [], []
+        with torch.no_grad(), self._precision():
+            for images, batch_labels in self._batches(number):
+                features.append(encoder(images).flatten(1).float())
+                labels.append(batch_labels)
+        surrogate.fit(torch.cat(features), torch.cat(labels))
+        self.fits.append({name: t.cpu().clone() for name, t in surrogate.statistics().items()})
+
+    def _validate(self, number: int) -> Row:
+        val = self.data.val
+        noise = generator(self.seed, "val_noise", number)
+        scores = self.deployed.score(val.images, val.labels, noise)
+        return {f"val_{name}": value for name, value in scores.items()}
+
+    def _select(self, row: Row) -> None:
+        """Keep the weights of the best epoch, where the settings ask for one."""
+        if self.settings.select == "last":
+            return
+        score = row["val_top1"]
+        if self.settings.select == "best_test":
+            test, noise = self.data.test, generator(self.seed, "test_noise", row["epoch"])
+            score = row["test_top1"] = self.deployed.score(test.images, test.labels, noise)["top1"]
+        if score > self.best.score:
+            weights = {k: v.clone() for k, v in self.deployed.model.state_dict().items()}
+            self.best = Best(row["epoch"], score, weights)
+
+    def deploy(self) -> int:
+        """Put the selected epoch's weights into the model and return that epoch."""
+        if self.best.weights:
+            self.deployed.model.load_state_dict(self.best.weights)
+            return self.best.epoch
+        return len(self.history)

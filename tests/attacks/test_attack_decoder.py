@@ -1,0 +1,177 @@
+"""The decoder: its schedule, its modes, what it learns, and how it diverges."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_study import blobs
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cemlib.attacks.decoder import cosine, decoder
+from cemlib.attacks.mean_image import mean_image
+from cemlib.attacks.task import Pairs, Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.config.attacks import Decoder as DecoderConfig
+from cemlib.defences.channel import GaussianNoise
+from cemlib.defences.deployed import Deployed
+from cemlib.errors import DivergedError
+from cemlib.models import Decoder
+from cemlib.models.split import SplitModel
+from cemlib.seeds import derive, generator
+
+OPTIONS = {"epochs": 20, "lr": 0.01, "batch_size": 32, "blocks": 1, "width": 16}
+
+
+class Small(nn.Module):
+    """Features (N, 1, 4, 4): the image at a quarter of its side."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.avg_pool2d(images, 4)
+
+
+def easy_task(
+    place: Path, std: float = 0.0, train: int = 96, **options: Any
+) -> tuple[Task, Tensor]:
+    """A task and, apart from it, the images that are to be found."""
+    victim = Deployed(SplitModel(Small(), nn.Identity(), (1, 4, 4)), GaussianNoise(std))
+    pairs, held_out, targets = (
+        Pairs(images, victim.features(images))
+        for images in (blobs(train, 1).images, blobs(40, 2).images, blobs(60, 3).images)
+    )
+    task = Task(
+        victim=victim,
+        own=pairs,
+        held_out=held_out,
+        released=victim.channel(targets.features, generator(0, "target")),
+        options=DecoderConfig(**(OPTIONS | options)).model_dump(),
+        seed=0,
+        title="decoder",
+        checkpoint=Checkpoint(place),
+    )
+    return task, targets.images.float() / 255
+
+
+def trained_decoder(state: Mapping[str, Tensor]) -> Decoder:
+    model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
+    model.load_state_dict(state)
+    return model.eval()
+
+
+def test_the_cosine_starts_and_ends_as_published() -> None:
+    rates = [cosine(epoch, 50, 1e-3, 1e-5) for epoch in range(1, 51)]
+    assert rates[0] == pytest.approx(1e-3, rel=1e-12)
+    assert rates[-1] == pytest.approx(1e-5, rel=1e-9)
+    assert rates == sorted(rates, reverse=True)
+    assert cosine(26, 51, 1e-3, 1e-5) == pytest.approx((1e-3 + 1e-5) / 2, rel=1e-9)
+    assert cosine(1, 1, 1e-3, 1e-5) == 1e-3
+
+
+def test_the_cosine_is_torchs() -> None:
+    parameter = nn.Parameter(torch.zeros(1))
+    optimiser = torch.optim.Adam([parameter], lr=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=49, eta_min=1e-5)
+    for epoch in range(1, 51):
+        assert cosine(epoch, 50, 1e-3, 1e-5) == pytest.approx(schedule.get_last_lr()[0], rel=1e-6)
+        optimiser.step()
+        schedule.step()
+
+
+def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
+    task, targets = easy_task(tmp_path)
+    found = decoder(task)
+    error = F.mse_loss(found.reconstructions, targets).item()
+    ceiling = F.mse_loss(mean_image(task).reconstructions, targets).item()
+    assert error < 0.7 * ceiling
+    rows = found.history
+    assert [row["epoch"] for row in rows] == list(range(1, 21))
+    assert rows[-1]["train_mse"] < 0.5 * rows[0]["train_mse"]
+    assert rows[0]["lr"] == pytest.approx(0.01)
+    assert rows[-1]["lr"] == pytest.approx(1e-5)
+
+
+def test_the_state_answers_as_scored(tmp_path: Path) -> None:
+    """The saved decoder, in eval mode, gives the very answers, image by image."""
+    task, _ = easy_task(tmp_path, epochs=2)
+    found = decoder(task)
+    model = trained_decoder(found.state)
+    with torch.no_grad():
+        alone = torch.cat([model(one[None]) for one in task.released])
+    assert torch.allclose(alone, found.reconstructions, atol=1e-5)
+
+
+def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
+    """Neither the held-out images nor the targets enter its batch statistics."""
+    states = []
+    for shift in (0.0, 100.0):
+        task, _ = easy_task(tmp_path, epochs=2)
+        other = Pairs(task.held_out.images, task.held_out.features + shift)
+        changed = Task(**(vars(task) | {"held_out": other, "released": task.released + shift}))
+        states.append(decoder(changed).state)
+    assert any("running_mean" in name for name in states[0])
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name]), name
+
+
+def test_batch_statistics_count_the_attackers_batches_only(tmp_path: Path) -> None:
+    task, _ = easy_task(tmp_path, epochs=3)
+    counts = {int(tensor) for name, tensor in decoder(task).state.items() if "num_batches" in name}
+    assert counts == {3 * 3}  # 96 images in batches of 32, three epochs
+
+
+def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
+    task, _ = easy_task(tmp_path, std=0.05, epochs=2)
+    found = decoder(task)
+    model, held_out = trained_decoder(found.state), task.held_out
+    noise = torch.randn(held_out.features.shape, generator=generator(0, "attack_val_noise", 2))
+    with torch.no_grad():
+        answers = model(held_out.features + 0.05 * noise)
+    expected = F.mse_loss(answers, held_out.images.float() / 255).item()
+    assert found.history[-1]["val_mse"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path) -> None:
+    """One epoch of one batch, with the noise of its stream and Adam's first step written out."""
+    task, _ = easy_task(tmp_path, std=0.05, epochs=1, batch_size=96)
+    found = decoder(task).state
+    torch.manual_seed(derive(0, "attacker"))
+    model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
+    rows = torch.randperm(96, generator=generator(0, "attack_order", 1))
+    noise = torch.randn((96, 1, 4, 4), generator=generator(0, "attack_noise", 1))
+    answers = model(task.own.features[rows] + 0.05 * noise)
+    F.mse_loss(answers, task.own.images[rows].float() / 255).backward()
+    far = total = 0
+    for name, weights in model.named_parameters():
+        gradient = weights.grad + 1e-4 * weights
+        expected = weights - 0.01 * gradient / (gradient.abs() + 1e-8)
+        far += int(((found[name] - expected).abs() > 1e-4).sum())
+        total += weights.numel()
+    assert far < 0.01 * total  # a gradient that is nearly zero may round to either sign
+
+
+def test_a_seed_decides_the_decoder(tmp_path: Path) -> None:
+    task, _ = easy_task(tmp_path, std=0.05, epochs=1)
+    first, again = decoder(task), decoder(task)
+    assert torch.equal(first.reconstructions, again.reconstructions)
+    other = decoder(Task(**(vars(task) | {"seed": 1})))
+    assert not torch.equal(first.reconstructions, other.reconstructions)
+
+
+def test_a_decoder_that_diverges_says_where(tmp_path: Path) -> None:
+    task, _ = easy_task(tmp_path, lr=1e30)
+    with pytest.raises(DivergedError, match=r"epoch \d+: (train|val)_mse is (nan|inf)"):
+        decoder(task)
+
+
+def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> None:
+    """With one image left over for the last batch, which is left out."""
+    task, _ = easy_task(tmp_path, train=33, epochs=1, lr=1e-30, weight_decay=0.0)
+    torch.manual_seed(derive(0, "attacker"))
+    model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
+    rows = torch.randperm(33, generator=generator(0, "attack_order", 1))[:32]
+    with torch.no_grad():
+        answers = model(task.own.features[rows])
+    expected = F.mse_loss(answers, task.own.images[rows].float() / 255).item()
+    assert decoder(task).history[0]["train_mse"] == pytest.approx(expected, rel=1e-5)

@@ -1,0 +1,212 @@
+"""The attack job: what the attacker has in hand, what is scored, and what is left behind."""
+
+import dataclasses
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from tiny_study import CPU, blob_data, tiny_plan, trained
+
+from cemlib.attacks import ATTACKS
+from cemlib.attacks.task import Outcome, Task
+from cemlib.evaluation.job import AttackJob, first_target, run
+from cemlib.evaluation.scores import MEASURES
+from cemlib.files import FileError, load_tensors, read_json, read_jsonl
+from cemlib.layout import RunFolder
+
+KNOWLEDGES = ("train_data", "public_data")
+FIRST = {"train_data": 0, "public_data": 54}  # of 60 test images
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One trained run, attacked by everything."""
+    place = tmp_path_factory.mktemp("attacked")
+    trained(place, "noise")
+    job = AttackJob(tiny_plan(place), "noise", 0, ["decoder", "linear", "mean_image"], CPU)
+    assert len(list(run(job))) == 6
+    return place
+
+
+@pytest.fixture(scope="module")
+def folder(study: Path) -> RunFolder:
+    return tiny_plan(study).layout.run("noise", 0)
+
+
+@pytest.fixture
+def tasks(study: Path) -> dict[str, Task]:
+    """The tasks that an attack gets, by knowledge: a real attack that keeps what it is given."""
+    seen: list[Task] = []
+
+    def look(task: Task) -> Outcome:
+        seen.append(task)
+        return Outcome(torch.zeros(len(task.released), *task.image_shape), {})
+
+    genuine = ATTACKS["mean_image"]
+    ATTACKS["mean_image"] = look
+    try:
+        trained(study / "looked_at", "noise", epochs=1)
+        job = AttackJob(tiny_plan(study / "looked_at", epochs=1), "noise", 0, ["mean_image"], CPU)
+        list(run(job))
+    finally:
+        ATTACKS["mean_image"] = genuine
+    return dict(zip(KNOWLEDGES, seen, strict=True))
+
+
+def test_a_task_has_no_room_for_the_target_images() -> None:
+    names = {field.name for field in dataclasses.fields(Task)}
+    assert names == {
+        "victim",
+        "own",
+        "held_out",
+        "released",
+        "options",
+        "seed",
+        "title",
+        "checkpoint",
+    }
+
+
+def test_each_knowledge_owns_exactly_its_images(tasks: dict[str, Task]) -> None:
+    data = blob_data()
+    assert torch.equal(tasks["train_data"].own.images, data.train.images)
+    assert torch.equal(tasks["public_data"].own.images, data.test.images[:54])
+    for task in tasks.values():
+        assert torch.equal(task.held_out.images, data.val.images)
+        assert len(task.released) == 60 - FIRST[task.title.split()[1]]
+
+
+def test_the_released_features_are_those_of_the_targets_with_noise(tasks: dict[str, Task]) -> None:
+    targets = blob_data().test.images
+    for knowledge, task in tasks.items():
+        with torch.no_grad():
+            clean = task.victim.model.encoder(targets[FIRST[knowledge] :].float() / 255)
+        noise = (task.released - clean).flatten()
+        assert noise.std().item() == pytest.approx(0.025, rel=0.1)
+        assert abs(noise.mean().item()) < 0.005
+        own = task.own.images.float() / 255
+        with torch.no_grad():
+            assert torch.allclose(task.victim.model.encoder(own), task.own.features, atol=1e-6)
+
+
+def test_the_victim_is_in_eval_mode(tasks: dict[str, Task]) -> None:
+    assert not any(m.training for t in tasks.values() for m in t.victim.model.modules())
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "images", "first"),
+    [
+        ("train_data", 10_000, 0),
+        ("public_data", 10_000, 9_000),
+        ("public_data", 60, 54),
+        ("public_data", 450, 405),
+        ("public_data", 15, 13),
+    ],
+)
+def test_where_the_targets_begin(knowledge: str, images: int, first: int) -> None:
+    assert first_target(knowledge, images) == first
+
+
+@pytest.mark.parametrize("attack", ["decoder", "linear", "mean_image"])
+@pytest.mark.parametrize("knowledge", KNOWLEDGES)
+def test_everything_is_left_and_agrees(folder: RunFolder, attack: str, knowledge: str) -> None:
+    place = folder.attack(attack, knowledge)
+    assert all(file.is_file() for file in place.files())
+    metrics, table = read_json(place.metrics), pd.read_parquet(place.per_image)
+    assert list(table.columns) == ["index", "label", *MEASURES]
+    assert table["index"].tolist() == list(range(FIRST[knowledge], 60))
+    assert table["label"].tolist() == blob_data().test.labels[FIRST[knowledge] :].tolist()
+    assert metrics["n_images"] == len(table)
+    for name in MEASURES:
+        assert metrics[name] == pytest.approx(table[name].mean(), rel=1e-6)
+    assert metrics["psnr_of_mean_mse"] == pytest.approx(-10 * np.log10(table["mse"].mean()))
+    expected = {"kind": "attack", "status": "ok", "reason": None, "attack": attack}
+    expected |= {"knowledge": knowledge, "defence": "noise", "seed": 0, "experiment": "tiny"}
+    assert {key: metrics[key] for key in expected} == expected
+    assert len(read_jsonl(place.history)) == (20 if attack == "decoder" else 0)
+
+
+@pytest.mark.parametrize("knowledge", KNOWLEDGES)
+def test_the_mean_images_error_by_numpy(folder: RunFolder, knowledge: str) -> None:
+    data = blob_data()
+    own = data.train.images if knowledge == "train_data" else data.test.images[:54]
+    targets = data.test.images[FIRST[knowledge] :].numpy() / 255.0
+    errors = ((targets - (own.numpy() / 255.0).mean(0)) ** 2).mean((1, 2, 3))
+    place = folder.attack("mean_image", knowledge)
+    np.testing.assert_allclose(pd.read_parquet(place.per_image)["mse"], errors, rtol=1e-4)
+    assert read_json(place.metrics)["mse"] == pytest.approx(errors.mean(), rel=1e-5)
+
+
+def test_a_learned_attack_beats_the_mean_image(folder: RunFolder) -> None:
+    ceiling = read_json(folder.attack("mean_image", "train_data").metrics)["mse"]
+    assert read_json(folder.attack("decoder", "train_data").metrics)["mse"] < 0.7 * ceiling
+
+
+def test_the_saved_mean_is_the_attackers(folder: RunFolder) -> None:
+    mean = load_tensors(folder.attack("mean_image", "public_data").attacker)["mean"]
+    expected = blob_data().test.images[:54].double().mean(0) / 255
+    assert torch.allclose(mean.double(), expected, atol=1e-6)
+
+
+def strip(folder: RunFolder, attack: str, knowledge: str) -> Any:
+    """Pixels of a strip, cut into (row, column, side, side) and scaled back."""
+    path = folder.attack(attack, knowledge).reconstructions
+    pixels = np.asarray(Image.open(io.BytesIO(path.read_bytes())))
+    side = pixels.shape[0] // 2
+    columns = pixels.shape[1] // side
+    assert pixels.shape == (2 * side, columns * side)
+    factor = side // 16
+    small = pixels[::factor, ::factor]
+    assert (small.repeat(factor, 0).repeat(factor, 1) == pixels).all()
+    return small.reshape(2, 16, columns, 16).swapaxes(1, 2)
+
+
+def test_every_strip_shows_the_same_originals(folder: RunFolder) -> None:
+    labels = blob_data().test.labels[54:].tolist()
+    shown = [54 + labels.index(label) for label in sorted(set(labels))]
+    expected = blob_data().test.images[shown, 0].numpy()
+    for attack in ("decoder", "linear", "mean_image"):
+        for knowledge in KNOWLEDGES:
+            originals, answers = strip(folder, attack, knowledge)
+            assert (originals == expected).all()
+            assert answers.shape == originals.shape
+
+
+def test_the_strip_shows_the_reconstructions_below(folder: RunFolder) -> None:
+    mean = load_tensors(folder.attack("mean_image", "train_data").attacker)["mean"][0].numpy()
+    for answer in strip(folder, "mean_image", "train_data")[1]:
+        assert (answer == np.round(255 * mean)).all()
+
+
+def test_a_diverging_attack_is_finished_and_failed(tmp_path: Path) -> None:
+    trained(tmp_path, "noise", epochs=1)
+    plan = tiny_plan(tmp_path, epochs=1)
+    wild = plan.study.attacks["decoder"].model_copy(update={"lr": 1e30})
+    attacks = plan.study.attacks | {"decoder": wild}
+    plan = dataclasses.replace(plan, study=plan.study.model_copy(update={"attacks": attacks}))
+    for place in run(AttackJob(plan, "noise", 0, ["decoder"], CPU)):
+        metrics = read_json(place.metrics)
+        assert metrics["status"] == "failed"
+        assert "_mse is" in metrics["reason"]
+        assert {metrics[name] for name in (*MEASURES, "psnr_of_mean_mse")} == {None}
+        assert metrics["n_images"] == 0
+        assert all(file.is_file() for file in place.files())
+        assert list(pd.read_parquet(place.per_image).columns) == ["index", "label", *MEASURES]
+    assert (strip(plan.layout.run("noise", 0), "decoder", "public_data")[1] == 128).all()
+
+
+def test_an_attack_needs_its_run(tmp_path: Path) -> None:
+    job = AttackJob(tiny_plan(tmp_path), "noise", 0, ["linear"], CPU)
+    with pytest.raises(FileError, match=r"metrics\.json: no such file; rerun the job"):
+        list(run(job))
+
+
+def test_a_run_of_other_settings_is_refused(study: Path) -> None:
+    plan = tiny_plan(study, weight_decay=0.1)
+    with pytest.raises(FileError, match=r"metrics\.json: trained with other settings"):
+        list(run(AttackJob(plan, "noise", 0, ["linear"], CPU)))

@@ -1,0 +1,135 @@
+"""Closed-form attacks against scikit-learn, numpy and victims whose answer is known."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+from torch import Tensor, nn
+
+from cemlib.attacks import ATTACKS
+from cemlib.attacks.linear import linear, ridge_regression
+from cemlib.attacks.mean_image import mean_image
+from cemlib.attacks.task import Pairs, Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.defences.channel import GaussianNoise
+from cemlib.defences.deployed import Deployed
+from cemlib.models.split import SplitModel
+from cemlib.seeds import generator
+
+
+class Mixer(nn.Module):
+    """Features (N, 8, 4, 4): an invertible linear map of all 128 pixels of 8x16 images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = torch.linalg.qr(
+            torch.randn(128, 128, generator=torch.Generator().manual_seed(0))
+        )[0]
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images.flatten(1) @ self.mix + 0.3).view(-1, 8, 4, 4)
+
+
+class Constant(nn.Module):
+    """Features (N, 8, 4, 4) that say nothing about the image."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.full((len(images), 8, 4, 4), 0.3)
+
+
+def random_images(count: int, seed: int) -> Tensor:
+    return torch.randint(256, (count, 1, 8, 16), generator=torch.Generator().manual_seed(seed)).to(
+        torch.uint8
+    )
+
+
+def make_task(
+    place: Path, encoder: nn.Module, std: float = 0.0, **options: Any
+) -> tuple[Task, Tensor]:
+    """A task and, apart from it, the images that are to be found."""
+    victim = Deployed(SplitModel(encoder, nn.Identity(), (8, 4, 4)), GaussianNoise(std))
+    pairs, held_out, targets = (
+        Pairs(images, victim.features(images))
+        for images in (random_images(600, 0), random_images(20, 1), random_images(50, 2))
+    )
+    released = victim.channel(targets.features, generator(0, "target"))
+    task = Task(victim, pairs, held_out, released, options, 0, "", Checkpoint(place))
+    return task, targets.images.double() / 255
+
+
+@pytest.mark.parametrize(("rows", "ridge"), [(200, 1e-3), (200, 10.0), (20, 1e-2)])
+def test_ridge_regression_agrees_with_scikit_learn(rows: int, ridge: float) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(3, 2, (rows, 30)) @ rng.normal(size=(30, 30))
+    y = rng.normal(size=(rows, 5)) + x[:, :5]
+    alpha = rows * ridge * x.var(0).mean()
+    reference = Ridge(alpha=alpha, solver="svd").fit(x, y)
+    weights, intercept = ridge_regression(torch.from_numpy(x), torch.from_numpy(y), ridge)
+    np.testing.assert_allclose(weights.numpy(), reference.coef_.T, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(intercept.numpy(), reference.intercept_, rtol=1e-6, atol=1e-8)
+
+
+def test_the_penalty_does_not_depend_on_the_scale_of_the_features() -> None:
+    draws = torch.Generator().manual_seed(0)
+    x, y = torch.randn(50, 6, generator=draws), torch.randn(50, 2, generator=draws)
+    weights, intercept = ridge_regression(x, y, 0.1)
+    scaled = ridge_regression(1000.0 * x, y, 0.1)
+    assert torch.allclose(1000 * scaled[0], weights, rtol=1e-5)
+    assert torch.allclose(scaled[1], intercept, atol=1e-6)
+
+
+def test_a_linear_victim_gives_everything_away(tmp_path: Path) -> None:
+    task, targets = make_task(tmp_path, Mixer(), ridge=1e-9)
+    found = linear(task)
+    assert (found.reconstructions.double() - targets).square().mean() < 1e-9
+    inverse = task.victim.model.encoder.mix.T
+    assert torch.allclose(found.state["weights"], inverse, atol=1e-4)
+
+
+def test_noise_costs_what_theory_says(tmp_path: Path) -> None:
+    """White pixels of variance V behind an isometry: error V s^2 / (V + s^2), estimated on 600."""
+    std = 0.2
+    task, targets = make_task(tmp_path, Mixer(), std, ridge=1e-9)
+    found = (linear(task).reconstructions.double() - targets).square().mean().item()
+    variance = 1 / 12
+    floor = variance * std**2 / (variance + std**2)
+    assert floor < found < floor * 1.4  # 128 weights from 600 samples: about 1 + 128 / 472
+
+
+def test_answers_are_images(tmp_path: Path) -> None:
+    task, _ = make_task(tmp_path, Mixer(), std=5.0, ridge=1e-9)
+    answers = linear(task).reconstructions
+    assert answers.shape == (50, 1, 8, 16)
+    assert answers.dtype == torch.float32
+    assert 0 <= answers.min() <= answers.max() <= 1
+
+
+def test_behind_a_constant_encoder_nothing_is_left_but_the_mean(tmp_path: Path) -> None:
+    task, targets = make_task(tmp_path, Constant(), ridge=1e-3)
+    by_linear = (linear(task).reconstructions.double() - targets).square().mean().item()
+    by_mean = (mean_image(task).reconstructions.double() - targets).square().mean().item()
+    assert by_linear == pytest.approx(by_mean, rel=1e-6)
+    assert by_mean == pytest.approx(1 / 12, rel=0.05)
+
+
+def test_the_mean_image_by_numpy(tmp_path: Path) -> None:
+    task, _ = make_task(tmp_path, Mixer())
+    found = mean_image(task)
+    expected = (task.own.images.numpy() / 255.0).mean(0)
+    assert found.reconstructions.shape == (50, 1, 8, 16)
+    for answer in found.reconstructions:
+        np.testing.assert_allclose(answer.numpy(), expected, atol=1e-7)
+    np.testing.assert_allclose(found.state["mean"].numpy(), expected, atol=1e-7)
+
+
+def test_closed_form_attacks_have_no_curve(tmp_path: Path) -> None:
+    task, _ = make_task(tmp_path, Mixer(), ridge=1e-3)
+    assert ATTACKS["linear"](task).history == ATTACKS["mean_image"](task).history == []
+
+
+def test_a_linear_attack_repeats_itself(tmp_path: Path) -> None:
+    task, _ = make_task(tmp_path, Mixer(), std=0.1, ridge=1e-3)
+    assert torch.equal(linear(task).reconstructions, linear(task).reconstructions)

@@ -1,0 +1,45 @@
+"""A decoder killed in the middle of its training ends with the same bits."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killed_job import first_epoch_shown, kill_after
+from tiny_study import CPU, tiny_plan, trained
+
+from cemlib.evaluation.job import AttackJob
+from cemlib.evaluation.job import run as attack
+from cemlib.files import read_json, read_jsonl
+from cemlib.layout import AttackFolder
+
+Course = dict[str, Any]
+
+
+def decoded(folder: AttackFolder) -> tuple[Course, list[Course], bytes, bytes, bytes]:
+    """What an attack left, without the times it took."""
+    metrics = read_json(folder.metrics)
+    metrics = {k: v for k, v in metrics.items() if k not in ("wall_seconds", "peak_memory_mb")}
+    rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_jsonl(folder.history)]
+    files = (folder.attacker, folder.per_image, folder.reconstructions)
+    return metrics, rows, *(file.read_bytes() for file in files)
+
+
+def test_a_killed_decoder_ends_with_the_same_bits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [tmp_path / name for name in ("alone", "killed")]
+    for place in results:
+        trained(place, "noise", epochs=1, select="last")
+    jobs = [
+        AttackJob(tiny_plan(p, epochs=1, select="last"), "noise", 0, ["decoder"], CPU)
+        for p in results
+    ]
+    alone = list(attack(jobs[0]))
+    kill_after(5, "attack", str(results[1]), "noise", "1", "last")
+    assert not jobs[1].run.attack("decoder", "train_data").metrics.exists()
+    capsys.readouterr()
+    resumed = list(attack(jobs[1]))
+    assert first_epoch_shown(capsys.readouterr().err) > 5
+    for one, other in zip(alone, resumed, strict=True):
+        assert decoded(one) == decoded(other)
+    assert not list((results[1] / ".checkpoints").iterdir())

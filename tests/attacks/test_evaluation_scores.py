@@ -1,0 +1,119 @@
+"""Scores and pictures of reconstructions against numpy and scikit-image."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from skimage.metrics import peak_signal_noise_ratio
+
+from cemlib.evaluation.pictures import showcase, write_strip
+from cemlib.evaluation.scores import MEASURES, means, per_image, write_per_image
+
+
+def pairs(count: int = 5, channels: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    draws = torch.Generator().manual_seed(0)
+    originals = torch.rand(count, channels, 16, 16, generator=draws)
+    noise = torch.rand(count, channels, 16, 16, generator=draws)
+    share = torch.linspace(0.1, 0.9, count).view(-1, 1, 1, 1)
+    return originals, (1 - share) * originals + share * noise
+
+
+def test_each_image_is_scored_by_itself() -> None:
+    x, y = pairs()
+    scores = per_image(x, y)
+    assert tuple(scores) == MEASURES
+    for index in range(5):
+        a, b = x[index].double().numpy(), y[index].double().numpy()
+        assert scores["mse"][index].item() == pytest.approx(((a - b) ** 2).mean(), rel=1e-5)
+        expected = peak_signal_noise_ratio(a, b, data_range=1.0)
+        assert scores["psnr"][index].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_more_images_than_one_chunk_change_nothing() -> None:
+    x, y = pairs(count=600, channels=1)
+    whole = per_image(x, y)
+    part = per_image(x[500:520], y[500:520])
+    for name in MEASURES:
+        assert whole[name].shape == (600,)
+        assert torch.allclose(whole[name][500:520], part[name], rtol=1e-5)
+
+
+def test_means_by_numpy() -> None:
+    scores = per_image(*pairs())
+    found = means(scores)
+    for name in MEASURES:
+        expected = np.mean([float(value) for value in scores[name]])
+        assert found[name] == pytest.approx(expected, rel=1e-6)
+    pooled = -10 * math.log10(np.mean(scores["mse"].double().numpy()))
+    assert found["psnr_of_mean_mse"] == pytest.approx(pooled, rel=1e-6)
+    assert found["psnr"] > found["psnr_of_mean_mse"]
+
+
+def test_what_is_no_number_is_null() -> None:
+    x, _ = pairs()
+    perfect = means(per_image(x, x))
+    assert perfect["mse"] == 0
+    assert perfect["psnr"] is None
+    assert perfect["psnr_of_mean_mse"] is None
+    assert perfect["ssim"] == pytest.approx(1)
+    none = means(per_image(x[:0], x[:0]))
+    assert set(none) == {*MEASURES, "psnr_of_mean_mse"}
+    assert set(none.values()) == {None}
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_the_table_has_a_row_per_scored_image(tmp_path: Path, first: int) -> None:
+    scores, labels = per_image(*pairs()), torch.arange(12) % 4
+    write_per_image(tmp_path / "table.parquet", first, labels, scores)
+    table = pd.read_parquet(tmp_path / "table.parquet")
+    assert list(table.columns) == ["index", "label", *MEASURES]
+    assert table["index"].tolist() == list(range(first, first + 5))
+    assert table["label"].tolist() == [index % 4 for index in range(first, first + 5)]
+    for name in MEASURES:
+        np.testing.assert_array_equal(table[name], scores[name].numpy())
+
+
+@pytest.mark.parametrize(
+    ("labels", "first", "shown"),
+    [
+        ([2, 0, 1, 0, 2, 1], 0, [1, 2, 0]),
+        ([2, 0, 1, 0, 2, 1], 2, [3, 2, 4]),
+        ([0, 1, 1, 1], 1, [1]),
+        ([*range(20, 0, -1), *range(20)], 20, list(range(20, 30))),
+    ],
+)
+def test_the_first_image_of_each_class_is_shown(
+    labels: list[int], first: int, shown: list[int]
+) -> None:
+    assert showcase(torch.tensor(labels), first) == shown
+
+
+@pytest.mark.parametrize(("channels", "side"), [(1, 16), (3, 16), (3, 32), (3, 96), (1, 24)])
+def test_a_strip_is_two_rows_of_enlarged_images(tmp_path: Path, channels: int, side: int) -> None:
+    draws = torch.Generator().manual_seed(0)
+    stored = torch.randint(256, (2, 4, channels, side, side), generator=draws)
+    write_strip(tmp_path / "strip.png", *(stored.float() / 255))
+    with Image.open(tmp_path / "strip.png") as image:
+        assert image.mode == ("L" if channels == 1 else "RGB")
+        pixels = np.asarray(image).reshape(image.height, image.width, channels)
+    drawn = pixels.shape[1] // 4
+    factor = max(1, 64 // side)
+    assert pixels.shape == (2 * factor * side, 4 * factor * side, channels)
+    for row in range(2):
+        for column in range(4):
+            box = pixels[row * drawn : (row + 1) * drawn, column * drawn : (column + 1) * drawn]
+            for offset in range(factor):
+                found = box[offset::factor, offset::factor].transpose(2, 0, 1)
+                assert (found == stored[row, column].numpy()).all()
+
+
+def test_a_strip_clips_what_is_outside_the_unit_interval(tmp_path: Path) -> None:
+    images = torch.stack([torch.full((1, 16, 16), -3.0), torch.full((1, 16, 16), 1.7)])
+    write_strip(tmp_path / "strip.png", images, images)
+    with Image.open(tmp_path / "strip.png") as image:
+        assert set(np.asarray(image)[:, :64].flat) == {0}
+        assert set(np.asarray(image)[:, 64:].flat) == {255}

@@ -1,0 +1,52 @@
+"""Killing a real job of the tiny study with SIGKILL, in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+# The job as it is, but with a checkpoint after every epoch instead of every 20 seconds.
+VICTIM = """
+import sys
+from functools import partial
+from pathlib import Path
+from tiny_study import CPU, tiny_plan
+from cemlib.checkpoint import Checkpoint
+from cemlib.evaluation import job as evaluation
+from cemlib.training import job as training
+
+kind, results, defence, epochs, select = sys.argv[1:]
+plan = tiny_plan(Path(results), epochs=int(epochs), select=select)
+evaluation.Checkpoint = training.Checkpoint = partial(Checkpoint, interval=0.0)
+if kind == "train":
+    training.run(training.TrainJob(plan, defence, 0, CPU))
+else:
+    list(evaluation.run(evaluation.AttackJob(plan, defence, 0, ["decoder"], CPU)))
+"""
+
+
+def kill_after(epoch: int, *arguments: str) -> None:
+    """Start the job in a process of its own and send it SIGKILL once the epoch is done."""
+    paths = (str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", ""))
+    victim = subprocess.Popen(
+        [sys.executable, "-c", VICTIM, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+    )
+    assert victim.stderr is not None
+    log = []
+    for line in victim.stderr:
+        log.append(line)
+        if f" epoch {epoch}/" in line:
+            victim.kill()
+            break
+    victim.stderr.close()
+    assert victim.wait() == -signal.SIGKILL, "".join(log)
+
+
+def first_epoch_shown(text: str) -> int:
+    """Epoch of the first line that the progress printed."""
+    return int(text.split(" epoch ")[1].split("/")[0])

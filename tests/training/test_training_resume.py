@@ -1,0 +1,77 @@
+"""A training killed in the middle ends with the same bits as one that was left alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killed_job import first_epoch_shown, kill_after
+from tiny_study import CPU, outcome, tiny_plan, trained
+
+from cemlib.checkpoint import Checkpoint
+from cemlib.files import read_jsonl, sha256
+from cemlib.training.job import TrainJob, run
+
+
+@pytest.mark.parametrize(
+    ("defence", "select", "killed_after", "epochs"),
+    [("clustering", "best_val", 3, 9), ("gated", "last", 6, 12)],
+)
+def test_a_killed_training_ends_with_the_same_bits(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    defence: str,
+    select: str,
+    killed_after: int,
+    epochs: int,
+) -> None:
+    settings: dict[str, Any] = {"epochs": epochs, "select": select}
+    alone = trained(tmp_path / "alone", defence, **settings)
+    plan = tiny_plan(tmp_path / "killed", **settings)
+    kill_after(killed_after, "train", str(tmp_path / "killed"), defence, str(epochs), select)
+    killed = plan.layout.run(defence, 0)
+    assert not killed.metrics.exists()
+    assert killed_after <= len(read_jsonl(killed.history)) < epochs
+    capsys.readouterr()
+    run(TrainJob(plan, defence, 0, CPU))
+    assert first_epoch_shown(capsys.readouterr().err) > killed_after
+    assert outcome(killed) == outcome(alone)
+    assert not list((tmp_path / "killed/.checkpoints").iterdir())
+
+
+def test_another_configuration_never_meets_a_checkpoint(tmp_path: Path) -> None:
+    plan, other = tiny_plan(tmp_path, epochs=3), tiny_plan(tmp_path, epochs=4)
+    places = {
+        plan.train_checkpoint("noise", 0, "data"),
+        plan.train_checkpoint("noise", 1, "data"),
+        plan.train_checkpoint("noise", 0, "other data"),
+        plan.train_checkpoint("none", 0, "data"),
+        plan.train_checkpoint("gated", 0, "data"),
+        other.train_checkpoint("noise", 0, "data"),
+        plan.attack_checkpoint("noise", 0, "decoder", "data"),
+        plan.attack_checkpoint("noise", 1, "decoder", "data"),
+        plan.attack_checkpoint("noise", 0, "linear", "data"),
+        plan.attack_checkpoint("noise", 0, "decoder", "other data"),
+        other.attack_checkpoint("noise", 0, "decoder", "data"),
+    }
+    assert len(places) == 11
+    assert plan.train_checkpoint("noise", 0, "data") in places
+
+
+def test_a_foreign_checkpoint_is_neither_read_nor_removed(tmp_path: Path) -> None:
+    plan, other = tiny_plan(tmp_path, epochs=1), tiny_plan(tmp_path, epochs=2)
+    data = sha256(plan.layout.prepared)
+    foreign = Checkpoint(other.train_checkpoint("noise", 0, data))
+    foreign.save({}, {"unreadable": True})
+    assert outcome(trained(tmp_path, "noise", epochs=1)) == outcome(
+        trained(tmp_path / "clean", "noise", epochs=1)
+    )
+    assert foreign.load() == ({}, {"unreadable": True})
+
+
+def test_a_checkpoint_of_the_very_same_job_is_read(tmp_path: Path) -> None:
+    """The counterpart: the same garbage under the job's own name is not passed over."""
+    plan = tiny_plan(tmp_path, epochs=1)
+    own = Checkpoint(plan.train_checkpoint("noise", 0, sha256(plan.layout.prepared)))
+    own.save({}, {"unreadable": True})
+    with pytest.raises(RuntimeError, match="Missing key"):
+        trained(tmp_path, "noise", epochs=1)

@@ -1,0 +1,260 @@
+"""Training runs: what decides their bits, what is selected, and how a diverging one ends."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_study import (
+    CPU,
+    blob_data,
+    outcome,
+    same_weights,
+    tiny_plan,
+    trained,
+)
+from torch.nn import functional as F
+
+from cemlib.config.study import TrainConfig
+from cemlib.defences.channel import GaussianNoise
+from cemlib.defences.deployed import Deployed, load_deployed
+from cemlib.evaluation.job import AttackJob
+from cemlib.evaluation.job import run as attack
+from cemlib.files import load_tensors, read_json, read_jsonl
+from cemlib.models import build
+from cemlib.seeds import derive, generator
+from cemlib.surrogates import build as build_surrogate
+from cemlib.training.trainer import Trainer
+
+LAMBDA = 16.0
+
+
+def trainer(surrogate: str | None = None, noise_std: float = 0.025, **settings: Any) -> Trainer:
+    """A trainer on all of the 96 training images at once, unless told otherwise."""
+    data = blob_data(train=96)
+    torch.manual_seed(0)
+    model = build("small", num_classes=3, image_size=16, cut=4, mean=data.mean, std=data.std)
+    penalty = None
+    if surrogate is not None:
+        penalty = build_surrogate(surrogate, dim=128, num_classes=3, noise_std=noise_std)
+    config = TrainConfig(**({"batch_size": 96} | settings))
+    deployed = Deployed(model, GaussianNoise(noise_std))
+    return Trainer(config, deployed, penalty, LAMBDA, data, seed=0)
+
+
+def test_a_seed_decides_every_bit(tmp_path: Path) -> None:
+    first = trained(tmp_path / "a", "clustering", select="best_val")
+    again = trained(tmp_path / "b", "clustering", select="best_val")
+    assert outcome(first) == outcome(again)
+    assert not same_weights(first, trained(tmp_path / "a", "clustering", seed=1, select="best_val"))
+
+
+@pytest.mark.parametrize("surrogate", ["clustering", "gated", "slot"])
+def test_a_surrogate_shifts_no_random_stream(tmp_path: Path, surrogate: str) -> None:
+    plain = trained(tmp_path, "noise", epochs=7)  # gated, the last to act, starts at the sixth
+    assert same_weights(plain, trained(tmp_path, f"{surrogate}_off", epochs=7))
+    rows = zip(
+        read_jsonl(plain.history),
+        read_jsonl(tmp_path / f"tiny/runs/{surrogate}_off/seed0/history.jsonl"),
+        strict=True,
+    )
+    for row, other in rows:
+        assert {k: other[k] for k in row if k != "seconds"} == {
+            k: row[k] for k in row if k != "seconds"
+        }
+
+
+def test_a_surrogate_acts_from_its_first_epoch_on(tmp_path: Path) -> None:
+    rows = read_jsonl(trained(tmp_path, "clustering", epochs=3).history)
+    assert [row["lambda_eff"] for row in rows] == pytest.approx([0, 0.32, 1.6])
+    assert [row["lr"] for row in rows] == pytest.approx([0.05, 0.05, 0.01])
+    assert rows[0]["surrogate"] == 0
+    for row in rows:
+        total = row["train_ce"] + row["lambda_eff"] * row["surrogate"]
+        assert row["train_loss"] == pytest.approx(total, rel=1e-12)
+
+
+def test_an_epoch_equals_the_published_updates_by_hand() -> None:
+    """Sixth epoch of `gated`, one batch: two passes and SGD's first step, written out."""
+    subject, other = trainer("gated"), trainer("gated")
+    subject.epoch(6)
+    model, surrogate, data = other.deployed.model, other.surrogate, other.data
+    assert surrogate is not None
+    rows = torch.randperm(96, generator=generator(0, "order", 6))
+    images, labels = data.train.images[rows].float() / 255, data.train.labels[rows]
+    torch.manual_seed(derive(0, "dropout", 6))
+    model.train()
+    features = model.encoder(images)
+    noise = torch.randn(features.shape, generator=generator(0, "noise", 6))
+    logits = model.head(features + 0.025 * noise)
+    surrogate(features.flatten(1), labels).backward(retain_graph=True)
+    cached = [LAMBDA * 0.001 / 0.05 * w.grad for w in model.encoder.parameters()]
+    model.zero_grad()
+    F.cross_entropy(logits, labels).backward()
+    for weights, extra in zip(model.encoder.parameters(), cached, strict=True):
+        weights.grad += extra
+    for module, done in ((model, subject.deployed.model), (surrogate, subject.surrogate)):
+        for weights, found in zip(module.parameters(), done.parameters(), strict=True):
+            expected = weights - 0.05 * (weights.grad + 5e-4 * weights)
+            assert torch.allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_momentum_runs_through_the_milestones() -> None:
+    """SGD with momentum written out, through three epochs of one batch and a milestone."""
+    subject, other = trainer(milestones=(2,)), trainer(milestones=(2,))
+    velocity = [torch.zeros_like(w) for w in other.deployed.model.parameters()]
+    for epoch, lr in ((1, 0.05), (2, 0.05), (3, 0.01)):
+        subject.epoch(epoch)
+        _momentum_step(other, epoch, lr, velocity)
+    for found, expected in zip(
+        subject.deployed.model.parameters(), other.deployed.model.parameters(), strict=True
+    ):
+        assert torch.allclose(found, expected, rtol=1e-3, atol=1e-5)
+
+
+def _momentum_step(other: Trainer, epoch: int, lr: float, velocity: list[torch.Tensor]) -> None:
+    model, train = other.deployed.model.train(), other.data.train
+    rows = torch.randperm(96, generator=generator(0, "order", epoch))
+    torch.manual_seed(derive(0, "dropout", epoch))
+    features = model.encoder(train.images[rows].float() / 255)
+    noise = torch.randn(features.shape, generator=generator(0, "noise", epoch))
+    model.zero_grad()
+    F.cross_entropy(model.head(features + 0.025 * noise), train.labels[rows]).backward()
+    with torch.no_grad():
+        for weights, v in zip(model.parameters(), velocity, strict=True):
+            v.mul_(0.9).add_(weights.grad + 5e-4 * weights)
+            weights -= lr * v
+
+
+def test_the_history_reports_the_validation_split() -> None:
+    subject = trainer(epochs=2)
+    row = subject.epoch(1)
+    val = subject.data.val
+    model = subject.deployed.model.eval()
+    with torch.no_grad():
+        features = model.encoder(val.images.float() / 255)
+        noise = torch.randn(features.shape, generator=generator(0, "val_noise", 1))
+        logits = model.head(features + 0.025 * noise)
+    assert row["val_top1"] == pytest.approx((logits.argmax(1) == val.labels).float().mean().item())
+    assert row["val_loss"] == pytest.approx(F.cross_entropy(logits, val.labels).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("select", ["best_val", "best_test"])
+def test_the_best_epoch_is_deployed(tmp_path: Path, select: str) -> None:
+    """A rate far too high at first and none worth naming later: the best epoch is not the last."""
+    folder = trained(tmp_path, "noise", select=select, epochs=6, lr=0.3, milestones=[])
+    rows, metrics = read_jsonl(folder.history), read_json(folder.metrics)
+    scores = [row["val_top1" if select == "best_val" else "test_top1"] for row in rows]
+    assert metrics["selected_epoch"] == 1 + scores.index(max(scores))
+    assert metrics["selected_on"] == select
+    stopped = trained(
+        tmp_path / "stopped",
+        "noise",
+        epochs=metrics["selected_epoch"],
+        lr=0.3,
+        milestones=[],
+    )
+    assert same_weights(folder, stopped)
+
+
+def test_the_last_epoch_is_deployed_by_default(tmp_path: Path) -> None:
+    metrics = read_json(trained(tmp_path, "noise", epochs=2).metrics)
+    assert (metrics["selected_epoch"], metrics["selected_on"]) == (2, "last")
+
+
+def test_the_test_split_is_touched_only_by_its_own_selection(tmp_path: Path) -> None:
+    rows = read_jsonl(trained(tmp_path, "noise", select="best_val").history)
+    assert not [key for row in rows for key in row if "test" in key]
+
+
+def test_metrics_are_the_deployed_models_scores(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "noise")
+    metrics, test = read_json(folder.metrics), blob_data().test
+    model = load_deployed(folder, CPU).model
+    with torch.no_grad():
+        features = model.encoder(test.images.float() / 255)
+        noise = torch.randn(features.shape, generator=generator(0, "test_noise"))
+        right = model.head(features + 0.025 * noise).argmax(1) == test.labels
+    assert metrics["top1"] == pytest.approx(right.float().mean().item())
+    assert metrics["status"] == "ok"
+    assert metrics["reason"] is None
+    client, server = (
+        sum(w.numel() for w in part.parameters()) for part in (model.encoder, model.head)
+    )
+    assert metrics["parameters"] == {"client": client, "server": server}
+
+
+def test_without_noise_no_bound_on_the_leakage_exists(tmp_path: Path) -> None:
+    assert read_json(trained(tmp_path, "none", epochs=1).metrics)["leakage_nats"] is None
+    assert read_json(trained(tmp_path, "noise", epochs=1).metrics)["leakage_nats"] > 0
+
+
+def test_every_epochs_clusters_are_kept(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "clustering", epochs=3)
+    fits = load_tensors(folder.clusters)
+    assert fits["epochs"].tolist() == [1, 2, 3]
+    assert fits["means"].shape == (3, 3, 5, 128)
+    assert fits["weights"].shape == fits["variances"].shape == (3, 3, 5)
+    assert torch.allclose(fits["weights"].sum(2), torch.ones(3, 3), atol=1e-5)
+    assert not torch.equal(fits["means"][0], fits["means"][2])
+
+
+def test_clusters_of_an_older_run_do_not_survive(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "noise", epochs=1)
+    folder.clusters.write_bytes(b"of an older run")
+    trained(tmp_path, "noise", epochs=1)
+    assert not folder.clusters.exists()
+
+
+def test_the_fit_sees_clean_features_in_eval_mode() -> None:
+    subject = trainer("clustering", noise_std=5.0)
+    subject.epoch(1)
+    model, train = subject.deployed.model.eval(), subject.data.train
+    with torch.no_grad():
+        features = model.encoder(train.images.float() / 255).flatten(1)
+    means, weights = subject.fits[0]["means"], subject.fits[0]["weights"]
+    for label in range(3):
+        centre = (weights[label, :, None] * means[label]).sum(0)
+        assert torch.allclose(centre, features[train.labels == label].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("defence", ["noise", "clustering"])
+def test_a_diverging_run_is_finished_and_failed(tmp_path: Path, defence: str) -> None:
+    folder = trained(tmp_path, defence, lr=1e30, epochs=4)
+    metrics = read_json(folder.metrics)
+    assert metrics["status"] == "failed"
+    assert "epoch" in metrics["reason"]
+    assert "nan" in metrics["reason"] or "inf" in metrics["reason"]
+    scores = ("top1", "test_loss", "val_top1", "leakage_nats")
+    assert {metrics[name] for name in scores} == {None}
+    assert all(file.is_file() for file in folder.files())
+    assert len(read_jsonl(folder.history)) < 4
+
+
+@pytest.mark.parametrize("defence", ["noise", "clustering"])
+def test_a_run_that_diverges_in_the_last_step_of_an_epoch_failed(
+    tmp_path: Path, defence: str
+) -> None:
+    """The loss before an epoch's only step is a number; the weights after it are not."""
+    folder = trained(tmp_path, defence, lr=1e30, epochs=2, batch_size=128)
+    metrics = read_json(folder.metrics)
+    assert metrics["status"] == "failed"
+    assert metrics["reason"].startswith("epoch 1: ")
+    assert metrics["top1"] is None
+    assert all(file.is_file() for file in folder.files())
+
+
+def test_the_attack_on_a_failed_run_fails_too(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "noise", lr=1e30)
+    names = ["decoder", "linear", "mean_image"]
+    job = AttackJob(tiny_plan(tmp_path, lr=1e30), "noise", 0, names, CPU)
+    written = list(attack(job))
+    assert len(written) == 6
+    for place in written:
+        metrics = read_json(place.metrics)
+        assert metrics["status"] == "failed"
+        assert read_json(folder.metrics)["reason"] in metrics["reason"]
+        for name in ("mse", "psnr", "psnr_of_mean_mse", "ssim", "ssim_valid"):
+            assert metrics[name] is None
+        assert metrics["n_images"] == 0
+        assert all(file.is_file() for file in place.files())

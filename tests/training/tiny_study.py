@@ -1,0 +1,100 @@
+"""A study small enough to train in a second: three classes of blurred blobs, 16x16, grey."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from cemlib.config import parse
+from cemlib.data.prepared import Prepared, Split, save
+from cemlib.files import load_tensors, read_json, read_jsonl
+from cemlib.layout import RunFolder
+from cemlib.plan import Plan
+from cemlib.training.job import TrainJob, run
+
+CPU = torch.device("cpu")
+TIMES = ("wall_seconds", "peak_memory_mb")
+RAW: dict[str, Any] = {
+    "experiment": "tiny",
+    "seeds": [0, 1],
+    "data": {"source": "digits", "image_size": 16},
+    "model": {"name": "small", "cut": 4},
+    "train": {"epochs": 3, "batch_size": 32, "milestones": [2]},
+    "defences": {
+        "none": {"noise_std": 0.0},
+        "noise": {},
+        "huge_noise": {"noise_std": 1000.0},
+        "clustering": {"surrogate": "clustering"},
+        "gated": {"surrogate": "gated"},
+        "slot": {"surrogate": "slot"},
+        "clustering_off": {"surrogate": {"name": "clustering", "lambda": 0}},
+        "gated_off": {"surrogate": {"name": "gated", "lambda": 0}},
+        "slot_off": {"surrogate": {"name": "slot", "lambda": 0}},
+    },
+    "attacks": {
+        "decoder": {"epochs": 20, "lr": 0.01, "batch_size": 32, "blocks": 1, "width": 16},
+        "linear": {},
+        "mean_image": {},
+    },
+}
+
+
+def blobs(count: int, seed: int) -> Split:
+    """Images around one smooth pattern per class; easy to tell apart."""
+    patterns = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    patterns = F.interpolate(patterns, size=(16, 16), mode="bilinear")
+    draws = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (count,), generator=draws)
+    noisy = patterns[labels] + 0.1 * torch.randn(count, 1, 16, 16, generator=draws)
+    return Split(noisy.clamp(0, 1).mul(255).round().to(torch.uint8), labels)
+
+
+def blob_data(train: int = 97) -> Prepared:
+    """97 training images: the last batch of 32 holds a single one."""
+    return Prepared(
+        train=blobs(train, 1),
+        val=blobs(24, 2),
+        test=blobs(60, 3),
+        mean=(0.5,),
+        std=(0.25,),
+        classes=("a", "b", "c"),
+        image_shape=(1, 16, 16),
+    )
+
+
+def tiny_plan(results: Path, **train: Any) -> Plan:
+    """A plan whose data is prepared already; `train` overrides options of the training."""
+    raw = RAW | {"results": str(results), "train": RAW["train"] | train}
+    plan = Plan(parse(json.loads(json.dumps(raw))))
+    if not plan.layout.prepared.is_file():
+        save(blob_data(), plan.layout.data)
+    return plan
+
+
+def trained(results: Path, defence: str, seed: int = 0, **train: Any) -> RunFolder:
+    """Run the training job of a defence and return its folder."""
+    job = TrainJob(tiny_plan(results, **train), defence, seed, CPU)
+    run(job)
+    return job.folder
+
+
+def outcome(folder: RunFolder) -> dict[str, Any]:
+    """Everything a run left, without the times it took."""
+    rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_jsonl(folder.history)]
+    metrics = {k: v for k, v in read_json(folder.metrics).items() if k not in TIMES}
+    clusters = folder.clusters.read_bytes() if folder.clusters.is_file() else b""
+    return {
+        "model": folder.model.read_bytes(),
+        "clusters": clusters,
+        "history": rows,
+        "metrics": metrics,
+        "config": folder.config.read_text(),
+    }
+
+
+def same_weights(one: RunFolder, other: RunFolder) -> bool:
+    """Whether two runs ended with the same bits."""
+    a, b = load_tensors(one.model), load_tensors(other.model)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
