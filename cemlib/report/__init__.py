@@ -1,0 +1,22 @@
+"""Tables and figures of a study, made from the files of its result folder and nothing else.
+
+`cemlib.report.build` has the functions that write them. Only the names of the files are here, so
+that a workflow can ask for them without loading pandas and matplotlib.
+"""
+
+TABLES = ("runs.csv", "summary.csv", "comparisons.csv", "summary.md", "summary.tex")
+FIGURES = (
+    "accuracy",
+    "privacy",
+    "psnr",
+    "accuracy_mse",
+    "accuracy_ssim",
+    "attack_curves",
+    "training_curves",
+)
+CLUSTER_COURSE = "cluster_course"
+
+
+def reconstructions_name(attack: str, knowledge: str) -> str:
+    """Name of the figure of one attack's reconstructions, without its ending."""
+    return f"reconstructions_{attack}-{knowledge}"

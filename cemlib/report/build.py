@@ -1,0 +1,138 @@
+"""Writing the tables and figures of a study."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from cemlib.files import write_text
+from cemlib.report import CLUSTER_COURSE, FIGURES, TABLES, reconstructions_name
+from cemlib.report.bars import accuracy, privacy, psnr
+from cemlib.report.clusters import cluster_course
+from cemlib.report.collect import collect, collect_runs
+from cemlib.report.curves import attack_curves, training_curves
+from cemlib.report.grid import reconstructions
+from cemlib.report.render import latex, markdown
+from cemlib.report.style import save
+from cemlib.report.tables import comparisons_table, present, runs_table, summary_table
+from cemlib.report.tradeoff import tradeoff
+
+
+def write_tables(
+    root: Path,
+    run_metrics: Sequence[Path],
+    attack_metrics: Sequence[Path],
+    out: Path,
+    *,
+    defences: Sequence[str],
+    reference: str | None = None,
+) -> list[Path]:
+    """Write runs.csv, summary.csv, comparisons.csv, summary.md and summary.tex.
+
+    Args:
+        root: folder of the experiment; runs.csv names folders relative to it.
+        run_metrics: ``metrics.json`` of every run.
+        attack_metrics: ``metrics.json`` of every attack.
+        out: folder to write to.
+        defences: order of the rows; names without results are left out.
+        reference: the defence that comparisons.csv compares with (see `comparisons_table`).
+
+    Returns:
+        The files written.
+
+    Raises:
+        FileError: if a metrics file is missing or wrong (see `collect`).
+        ValueError: if a result's defence is not in ``defences``, or the reference has no result.
+    """
+    runs, attacks = collect(run_metrics, attack_metrics)
+    summary = summary_table(runs, attacks, defences)
+    texts = (
+        _csv(runs_table(runs, attacks, defences, root)),
+        _csv(summary),
+        _csv(comparisons_table(runs, attacks, defences, reference)),
+        markdown(summary),
+        latex(summary),
+    )
+    paths = [out / name for name in TABLES]
+    for path, text in zip(paths, texts, strict=True):
+        write_text(path, text)
+    return paths
+
+
+def write_figures(
+    run_metrics: Sequence[Path],
+    attack_metrics: Sequence[Path],
+    out: Path,
+    *,
+    defences: Sequence[str],
+) -> list[Path]:
+    """Write every figure of `figures` as PNG and SVG.
+
+    Args and errors as for `write_tables`; the figures also read the histories and the pictures that
+    lie beside the metrics files.
+
+    Returns:
+        The files written.
+    """
+    drawings = figures(*collect(run_metrics, attack_metrics), defences)
+    return [path for name, draw in drawings.items() for path in save(draw(), out, name)]
+
+
+def write_cluster_course(
+    run_metrics: Sequence[Path], out: Path, *, defences: Sequence[str]
+) -> list[Path]:
+    """Write the figure of how clusters moved, from every finished run that left any.
+
+    Args:
+        run_metrics: ``metrics.json`` of the runs; ``clusters.safetensors`` lies beside it.
+        out: folder to write to.
+        defences: order of the rows.
+
+    Returns:
+        The files written.
+
+    Raises:
+        FileError: if a file is missing or wrong.
+    """
+    runs = collect_runs(run_metrics)
+    finished = runs[runs["status"] == "ok"]
+    clusters = {}
+    for defence in present(runs, defences):
+        folders = finished.loc[finished["defence"] == defence, "folder"]
+        paths = [Path(folder) / "clusters.safetensors" for folder in folders]
+        if found := [path for path in paths if path.is_file()]:
+            clusters[defence] = found
+    return save(cluster_course(clusters), out, CLUSTER_COURSE)
+
+
+def figures(
+    runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]
+) -> dict[str, Callable[[], Figure]]:
+    """The figures by name; each is drawn when it is called.
+
+    Args:
+        runs: as `collect` returns them.
+        attacks: likewise.
+        defences: order of the study.
+    """
+    fixed: tuple[Callable[[], Figure], ...] = (
+        partial(accuracy, runs, defences),
+        partial(privacy, attacks, defences),
+        partial(psnr, attacks, defences),
+        partial(tradeoff, runs, attacks, defences, "mse"),
+        partial(tradeoff, runs, attacks, defences, "ssim"),
+        partial(attack_curves, attacks, defences),
+        partial(training_curves, runs, defences),
+    )
+    kinds = dict.fromkeys(zip(attacks["attack"], attacks["knowledge"], strict=True))
+    grids = {
+        reconstructions_name(*kind): partial(reconstructions, attacks, defences, *kind)
+        for kind in kinds
+    }
+    return dict(zip(FIGURES, fixed, strict=True)) | grids
+
+
+def _csv(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False, lineterminator="\n")

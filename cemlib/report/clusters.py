@@ -1,0 +1,128 @@
+"""How the clusters that a surrogate fits move over the epochs of the training."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from cemlib.files import FileError, load_tensors
+from cemlib.report.style import new_figure, readable, remark, settings
+
+_SHAPES = {"epochs": 1, "means": 4, "weights": 3, "variances": 3}
+
+
+@dataclass(frozen=True)
+class Course:
+    """What `clusters.safetensors` of one run says, per epoch (E,) and class (E, C)."""
+
+    epochs: Tensor
+    variance: Tensor
+    movement: Tensor
+    effective: Tensor
+
+
+_TITLES = {
+    "variance": "variance within clusters",
+    "movement": "distance moved by centroids",
+    "effective": "effective number of clusters",
+}
+
+
+def read_course(path: Path) -> Course:
+    """Reduce a run's fitted clusters to three numbers per class and epoch.
+
+    ``variance``: of the members about their centroid, averaged with the clusters' weights.
+    ``movement``: Euclidean distance of each centroid from the fit before, averaged with the new
+    weights; NaN for the first fit. ``effective``: exp of the entropy of the weights, from 1 (one
+    cluster holds all) to K (all alike).
+
+    Raises:
+        FileError: if the file is missing or does not hold epochs (E,), means (E, C, K, D), weights
+            and variances (E, C, K).
+    """
+    found = load_tensors(path)
+    _check(path, found)
+    weights = found["weights"].double()
+    means = found["means"].double()
+    moved = (means[1:] - means[:-1]).norm(dim=-1)
+    first = torch.full_like(weights[:1, :, 0], torch.nan)
+    return Course(
+        epochs=found["epochs"],
+        variance=(weights * found["variances"].double()).sum(-1),
+        movement=torch.cat([first, (weights[1:] * moved).sum(-1)]),
+        effective=torch.special.entr(weights).sum(-1).exp(),
+    )
+
+
+def cluster_course(clusters: Mapping[str, Sequence[Path]]) -> Figure:
+    """One row of panels per defence: thin lines are classes, the thick one is their mean.
+
+    Args:
+        clusters: for each defence the ``clusters.safetensors`` of its seeds; values are means over
+            the seeds, the band spans the seeds' class means.
+
+    Raises:
+        FileError: as for `read_course`, and if seeds were fitted at different epochs.
+    """
+    with settings():
+        if not clusters:
+            figure, (panel,) = new_figure(1.0)
+            remark(panel, "no surrogate of this study fits clusters")
+            return figure
+        figure, panels = new_figure(2.5 * len(clusters), 3, len(clusters))
+        for row, (defence, paths) in enumerate(clusters.items()):
+            courses = _courses(paths)
+            for panel, name in zip(panels[3 * row :], _TITLES, strict=False):
+                _draw(panel, courses, name)
+                panel.set(xlabel="epoch", ylabel=_TITLES[name])
+            panels[3 * row].set_title(readable(defence), loc="left", fontweight="bold")
+        panels[0].legend()
+    return figure
+
+
+def _check(path: Path, found: Mapping[str, Tensor]) -> None:
+    for name, dimensions in _SHAPES.items():
+        if name not in found or found[name].ndim != dimensions:
+            shape = tuple(found[name].shape) if name in found else "nothing"
+            raise FileError(
+                f"{path}: {name} should have {dimensions} dimensions, found {shape}; "
+                "delete it and rerun the training"
+            )
+    shape = found["weights"].shape
+    if not (
+        found["means"].shape[:3] == found["variances"].shape == shape
+        and len(found["epochs"]) == shape[0]
+    ):
+        raise FileError(
+            f"{path}: epochs, means, weights and variances do not agree on their shape; "
+            "delete it and rerun the training"
+        )
+
+
+def _courses(paths: Sequence[Path]) -> list[Course]:
+    courses = [read_course(path) for path in paths]
+    for path, course in zip(paths, courses, strict=True):
+        if not torch.equal(course.epochs, courses[0].epochs):
+            raise FileError(
+                f"{path}: clusters of other epochs than in {paths[0]}; rerun the older training"
+            )
+    return courses
+
+
+def _draw(panel: Axes, courses: Sequence[Course], name: str) -> None:
+    epochs = courses[0].epochs.tolist()
+    values = torch.stack([getattr(course, name) for course in courses])  # (seeds, E, C)
+    for i, line in enumerate(values.mean(0).T):
+        label = "single classes" if i == 0 else None
+        panel.plot(epochs, line.tolist(), color="#999999", linewidth=0.6, label=label)
+    of_seeds = values.mean(2)
+    panel.plot(epochs, of_seeds.mean(0).tolist(), color="black", label="mean over classes")
+    low, high = of_seeds.amin(0).tolist(), of_seeds.amax(0).tolist()
+    panel.fill_between(
+        epochs, low, high, color="#0072B2", alpha=0.35, linewidth=0, label="range of seeds"
+    )
+    panel.set_ylim(bottom=0)

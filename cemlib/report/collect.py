@@ -1,0 +1,233 @@
+"""Reading the metrics files of a study into two tables: one row per run, one row per attack."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cemlib.files import FileError, read_json
+
+Row = dict[str, Any]
+
+RUN_COLUMNS = (
+    "experiment",
+    "defence",
+    "seed",
+    "status",
+    "reason",
+    "top1",
+    "val_top1",
+    "leakage_nats",
+    "selected_epoch",
+    "epochs",
+    "fingerprint",
+    "commit",
+    "wall_seconds",
+    "peak_memory_mb",
+    "folder",
+)
+ATTACK_COLUMNS = (
+    "experiment",
+    "defence",
+    "seed",
+    "attack",
+    "knowledge",
+    "status",
+    "reason",
+    "mse",
+    "psnr",
+    "psnr_of_mean_mse",
+    "ssim",
+    "ssim_valid",
+    "n_images",
+    "wall_seconds",
+    "peak_memory_mb",
+    "folder",
+)
+
+
+def collect(
+    run_metrics: Sequence[Path], attack_metrics: Sequence[Path]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read the ``metrics.json`` of every run and of every attack on them.
+
+    Args:
+        run_metrics: the files of the runs.
+        attack_metrics: the files of the attacks.
+
+    Returns:
+        ``runs`` with `RUN_COLUMNS` and ``attacks`` with `ATTACK_COLUMNS`, in the order given;
+        ``folder`` is the folder of the file. Scores of failed jobs are NaN. An unbounded leakage or
+        PSNR is ``inf``. A failed run that left no attack files appears as failed attacks.
+
+    Raises:
+        FileError: naming the file that is missing, broken, lacks a key, holds a wrong value, stands
+            twice in the lists, belongs to another experiment, or attacks a run that is not listed;
+            or if a list is empty.
+    """
+    if not attack_metrics:
+        raise FileError("no metrics file of an attack was given: nothing to report")
+    runs = _runs(run_metrics)
+    attacks = [_row(path, "attack", ATTACK_COLUMNS) for path in attack_metrics]
+    _check_unique(attacks, ("defence", "seed", "attack", "knowledge"))
+    _check_experiment([*runs, *attacks])
+    _check_attacked_runs(runs, attacks)
+    attacks += _attacks_without_a_victim(runs, attacks)
+    return (
+        pd.DataFrame(runs, columns=list(RUN_COLUMNS)),
+        pd.DataFrame(attacks, columns=list(ATTACK_COLUMNS)),
+    )
+
+
+def collect_runs(run_metrics: Sequence[Path]) -> pd.DataFrame:
+    """Read the ``metrics.json`` of every run (see `collect`)."""
+    return pd.DataFrame(_runs(run_metrics), columns=list(RUN_COLUMNS))
+
+
+def _runs(run_metrics: Sequence[Path]) -> list[Row]:
+    if not run_metrics:
+        raise FileError("no metrics file of a run was given: nothing to report")
+    rows = [_row(path, "run", RUN_COLUMNS) for path in run_metrics]
+    _check_unique(rows, ("defence", "seed"))
+    _check_experiment(rows)
+    return rows
+
+
+def _key(path: Path, found: Any, key: str) -> Any:
+    if not isinstance(found, dict) or key not in found:
+        raise _bad(path, f"no key {key!r}")
+    return found[key]
+
+
+def _text(path: Path, found: Row, key: str) -> str:
+    value = _key(path, found, key)
+    if not isinstance(value, str) or not value:
+        raise _bad(path, f"{key} is {value!r}, not a name")
+    return value
+
+
+def _seed(path: Path, found: Row, key: str) -> int:
+    value = _key(path, found, key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _bad(path, f"{key} is {value!r}, not a whole number")
+    return value
+
+
+def _status(path: Path, found: Row, key: str) -> str:
+    value = _key(path, found, key)
+    if value not in ("ok", "failed"):
+        raise _bad(path, f"{key} is {value!r}, neither 'ok' nor 'failed'")
+    return str(value)
+
+
+def _reason(path: Path, found: Row, key: str) -> str:
+    value = _key(path, found, key)
+    return "" if value is None else str(value)
+
+
+def _number(path: Path, found: Row, key: str) -> float:
+    value = _key(path, found, key)
+    if value is None:
+        return math.nan
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _bad(path, f"{key} is {value!r}, not a number")
+    return value
+
+
+def _score(path: Path, found: Row, key: str) -> float:
+    """A score: there unless the job failed."""
+    score = _number(path, found, key)
+    if _status(path, found, "status") == "failed":
+        return math.nan
+    if math.isnan(score):
+        raise _bad(path, f"{key} is missing although the status is 'ok'")
+    return score
+
+
+def _bound(path: Path, found: Row, key: str) -> float:
+    """A score that may be infinite, which JSON cannot hold: null where the job succeeded."""
+    score = _number(path, found, key)
+    if _status(path, found, "status") == "failed":
+        return math.nan
+    return math.inf if math.isnan(score) else score
+
+
+def _provenance(path: Path, found: Row, key: str) -> str:
+    return str(_key(path, _key(path, found, "provenance"), key))
+
+
+def _folder(path: Path, _: Row, __: str) -> str:
+    return str(path.parent)
+
+
+# How each column is read; every other one is a number that may be absent.
+_READERS: dict[str, Callable[[Path, Row, str], Any]] = {
+    **dict.fromkeys(("experiment", "defence", "attack", "knowledge"), _text),
+    **dict.fromkeys(("top1", "mse", "ssim"), _score),
+    **dict.fromkeys(("leakage_nats", "psnr", "psnr_of_mean_mse"), _bound),
+    **dict.fromkeys(("fingerprint", "commit"), _provenance),
+    "seed": _seed,
+    "status": _status,
+    "reason": _reason,
+    "folder": _folder,
+}
+
+
+def _row(path: Path, kind: str, columns: Sequence[str]) -> Row:
+    found = read_json(path)
+    if not isinstance(found, dict) or found.get("kind") != kind:
+        raise _bad(path, f"this is not the metrics file of a result of kind {kind!r}")
+    return {column: _READERS.get(column, _number)(path, found, column) for column in columns}
+
+
+def _check_unique(rows: Sequence[Row], keys: Sequence[str]) -> None:
+    seen: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        identity = tuple(row[key] for key in keys)
+        if identity in seen:
+            both = f"{seen[identity]['folder']} and {row['folder']}"
+            raise FileError(f"{both}: both hold {identity}; give each result once")
+        seen[identity] = row
+
+
+def _check_experiment(rows: Sequence[Row]) -> None:
+    for row in rows:
+        if row["experiment"] != rows[0]["experiment"]:
+            raise FileError(
+                f"{row['folder']}: result of experiment {row['experiment']!r}, the others are of "
+                f"{rows[0]['experiment']!r}; report one experiment at a time"
+            )
+
+
+def _check_attacked_runs(runs: Sequence[Row], attacks: Sequence[Row]) -> None:
+    statuses = {(run["defence"], run["seed"]): run["status"] for run in runs}
+    for row in attacks:
+        victim = (row["defence"], row["seed"])
+        if victim not in statuses:
+            raise FileError(f"{row['folder']}: attacks {victim}, but that run's metrics are absent")
+        if row["status"] == "ok" and statuses[victim] == "failed":
+            raise FileError(f"{row['folder']}: scored, but its run failed since; rerun the attack")
+
+
+def _attacks_without_a_victim(runs: Sequence[Row], attacks: Sequence[Row]) -> list[Row]:
+    """Failed rows for each attack of the study that a failed run never got."""
+    kinds = dict.fromkeys((row["attack"], row["knowledge"]) for row in attacks)
+    there = {(row["defence"], row["seed"], row["attack"], row["knowledge"]) for row in attacks}
+    return [
+        {
+            **{key: run[key] for key in ("experiment", "defence", "seed", "status", "reason")},
+            "attack": attack,
+            "knowledge": knowledge,
+            "folder": run["folder"],
+        }
+        for run in runs
+        for attack, knowledge in kinds
+        if run["status"] == "failed"
+        and (run["defence"], run["seed"], attack, knowledge) not in there
+    ]
+
+
+def _bad(path: Path, problem: str) -> FileError:
+    return FileError(f"{path}: {problem}; delete it and rerun the job that writes it")

@@ -1,0 +1,140 @@
+"""Learning curves over the epochs: of the attacks and of the training.
+
+Lines are means over the seeds and bands span from the lowest to the highest seed: with few seeds a
+t interval would reach below zero, where no logarithmic scale goes.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from cemlib.files import FileError, read_jsonl
+from cemlib.report.style import log_scale, looks, new_figure, readable, remark, settings
+from cemlib.report.tables import present
+
+Line = tuple[int, tuple[int, ...]]  # offset and lengths of dashes and gaps, in points
+_TRAINING = ("train_loss", "val_loss", "val_top1", "lambda_eff", "surrogate")
+_SOLID: Line = (0, ())
+_DASHED: Line = (0, (4, 2))
+
+
+def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """MSE over the epochs: a row for each attack that learns, a column for each knowledge."""
+    names = present(attacks, defences)
+    history = _histories(attacks, ("attack", "knowledge", "defence"), ("train_mse", "val_mse"))
+    learned = [name for name in attacks["attack"].unique() if name in set(history["attack"])]
+    knowledges = list(attacks["knowledge"].unique())
+    with settings():
+        rows, columns = max(1, len(learned)), len(knowledges)
+        figure, panels = new_figure(0.7 + 2.6 * rows, columns, rows, share_y=True)
+        kinds = [(attack, knowledge) for attack in learned for knowledge in knowledges]
+        for panel, (attack, knowledge) in zip(panels, kinds, strict=bool(kinds)):
+            found = history[(history["attack"] == attack) & (history["knowledge"] == knowledge)]
+            _draw(panel, found, names, "train_mse", _SOLID)
+            _draw(panel, found, names, "val_mse", _DASHED, marked=True)
+            panel.set_title(f"{readable(attack)}, attacker has {readable(knowledge)}")
+            panel.set(xlabel="epoch", ylabel="reconstruction MSE")
+            log_scale(panel)
+            panel.label_outer()
+        if not kinds:
+            remark(panels[0], "no attack of this study learns in epochs")
+        _legend(figure, names, ("on the attacker's images", "on held-out images"))
+    return figure
+
+
+def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """Loss, validation accuracy, strength of the surrogate and its value over the epochs."""
+    names = present(runs, defences)
+    history = _histories(runs, ("defence",), _TRAINING)
+    history["val_percent"] = 100 * history["val_top1"].astype(float)
+    with settings():
+        figure, panels = new_figure(5.2, 2, 2, share_x=True)
+        loss, accuracy, strength, surrogate = panels
+        _draw(loss, history, names, "train_loss", _SOLID)
+        _draw(loss, history, names, "val_loss", _DASHED, marked=True)
+        _draw(accuracy, history, names, "val_percent", _DASHED, marked=True)
+        _draw_positive(strength, history, names, "lambda_eff")
+        _draw_positive(surrogate, history, names, "surrogate")
+        log_scale(loss)
+        loss.set(ylabel="loss")
+        accuracy.set(ylabel="validation accuracy [%]")
+        strength.set(xlabel="epoch", ylabel="weight of the surrogate  $\\lambda_{eff}$")
+        surrogate.set(xlabel="epoch", ylabel="value of the surrogate")
+        _legend(figure, names, ("training", "validation"))
+    return figure
+
+
+def _histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
+    """Every finished job's history in one table, with the job's ``keys`` beside each epoch."""
+    lines = []
+    for row in frame[frame["status"] == "ok"].to_dict("records"):
+        path = Path(row["folder"]) / "history.jsonl"
+        for line in read_jsonl(path):
+            if "epoch" not in line:
+                raise FileError(f"{path}: a line has no 'epoch'; delete it and rerun the job")
+            lines.append(line | {key: row[key] for key in keys})
+    return pd.DataFrame(lines, columns=[*keys, "epoch", *values])
+
+
+def _draw(
+    panel: Axes,
+    history: pd.DataFrame,
+    names: Sequence[str],
+    column: str,
+    line: Line,
+    *,
+    marked: bool = False,
+) -> None:
+    """A line with a band per defence."""
+    for place, (name, look) in enumerate(looks(names).items()):
+        rows = history.loc[history["defence"] == name, ["epoch", column]].dropna().astype(float)
+        over = rows.groupby("epoch")[column].agg(["mean", "min", "max"])
+        marks: dict[str, Any] = {
+            "marker": look.marker,
+            "markevery": (0.04 + 0.03 * (place % 5), 0.2),
+        }
+        panel.plot(
+            over.index.to_numpy(),
+            over["mean"].to_numpy(),
+            color=look.colour,
+            linestyle=line,
+            linewidth=1.4 if marked else 0.9,
+            **(marks if marked else {}),
+        )
+        panel.fill_between(
+            over.index.to_numpy(),
+            over["min"].to_numpy(),
+            over["max"].to_numpy(),
+            color=look.colour,
+            alpha=0.18,
+            linewidth=0,
+        )
+
+
+def _draw_positive(panel: Axes, history: pd.DataFrame, names: Sequence[str], column: str) -> None:
+    """What is zero or absent (no surrogate, or not yet active) is left out."""
+    positive = history[history[column].astype(float) > 0]
+    if positive.empty:
+        remark(panel, "no surrogate in this study")
+        return
+    _draw(panel, positive, names, column, _SOLID, marked=True)
+    log_scale(panel)
+
+
+def _legend(figure: Figure, names: Sequence[str], kinds: tuple[str, str]) -> None:
+    handles = [
+        Line2D([], [], color="#555555", linestyle=line, label=kind)
+        for line, kind in zip((_SOLID, _DASHED), kinds, strict=True)
+    ] + [
+        Line2D([], [], color=look.colour, marker=look.marker, label=readable(name))
+        for name, look in looks(names).items()
+    ]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(5, math.ceil(len(handles) / 2))
+    )

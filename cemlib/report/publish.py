@@ -1,0 +1,66 @@
+"""Putting a study's small tables and figures under version control, with their provenance."""
+
+import platform
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cemlib.files import FileError, read_json, write_json
+from cemlib.report import TABLES, reconstructions_name
+
+PICTURES = ("privacy", "accuracy_mse", reconstructions_name("decoder", "train_data"))
+
+
+def publish(root: Path, metrics: Sequence[Path], out: Path, command: str) -> list[Path]:
+    """Copy the tables and the main figures of a finished study, and say where they came from.
+
+    Args:
+        root: Result folder of the study.
+        metrics: `metrics.json` of every run and attack.
+        out: Folder to write to.
+        command: What a reader types to produce the study again.
+
+    Raises:
+        FileError: if a result is missing, or came from a checkout with uncommitted changes: a
+            number nobody can produce again is not published.
+    """
+    results = [read_json(path) for path in metrics]
+    for path, result in zip(metrics, results, strict=True):
+        if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
+            raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
+    sources = [root / "tables" / name for name in TABLES]
+    sources += [root / "figures" / f"{name}.png" for name in PICTURES]
+    for source in sources:
+        if not source.is_file():
+            raise FileError(
+                f"{source}: no such file; run the study to its end before publishing it"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    written = [Path(shutil.copyfile(source, out / source.name)) for source in sources]
+    write_json(out / "provenance.json", _provenance(results, command))
+    return [*written, out / "provenance.json"]
+
+
+def _provenance(results: Sequence[dict[str, Any]], command: str) -> dict[str, Any]:
+    facts = [result["provenance"] for result in results]
+    return {
+        "command": command,
+        "commits": sorted({fact["commit"] for fact in facts}),
+        "seeds": sorted({result["seed"] for result in results}),
+        "devices": sorted({fact["device"] for fact in facts}),
+        "processors": _processor(),
+        "threads": sorted({fact["threads"] for fact in facts}),
+        "versions": facts[0]["versions"],
+        "jobs": len(results),
+        "failed": sum(result["status"] == "failed" for result in results),
+        "job_seconds": round(sum(result["wall_seconds"] for result in results)),
+    }
+
+
+def _processor() -> str:
+    """Model of the processor: Linux names it in /proc/cpuinfo, other systems in `platform`."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.processor()

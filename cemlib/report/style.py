@@ -1,0 +1,132 @@
+"""One look for every figure: colour-blind safe, readable in grey, the same bytes every time.
+
+Colours by Okabe and Ito, "Color universal design", 2008. A defence also has its own marker, hatch
+and line, so that nothing rests on colour alone. Figures are `matplotlib.figure.Figure` objects;
+pyplot and its global state are not touched.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from cemlib.files import atomic
+
+WIDTH = 7.0  # inches: the text width of a page
+
+_COLOURS = ("#000000", "#E69F00", "#0072B2", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
+_SETTINGS: Any = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 9,
+    "font.size": 9,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "savefig.bbox": "tight",
+    "savefig.pad_inches": 0.04,
+    "svg.hashsalt": "cemlib",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+_DPI = 150
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one defence is drawn in every figure."""
+
+    colour: str
+    marker: str
+    hatch: str
+
+
+def looks(defences: Sequence[str]) -> dict[str, Look]:
+    """The look of each defence, by its place in the order of the study.
+
+    The cycles have lengths 7, 8 and 9, so that 504 defences differ in at least one respect.
+    """
+    return {
+        defence: Look(
+            _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)], _HATCHES[i % len(_HATCHES)]
+        )
+        for i, defence in enumerate(defences)
+    }
+
+
+@contextmanager
+def settings() -> Iterator[None]:
+    """The style, for figures made inside; matplotlib's own settings are put back afterwards."""
+    with mpl.rc_context(_SETTINGS):
+        yield
+
+
+def new_figure(
+    height: float,
+    columns: int = 1,
+    rows: int = 1,
+    *,
+    width: float = WIDTH,
+    share_x: bool = False,
+    share_y: bool = False,
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure of ``rows`` x ``columns`` panels, sizes in inches, panels row by row."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=share_x, sharey=share_y)
+    return figure, list(panels.flat)
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write ``name``.png (150 dpi) and ``name``.svg, atomically and without dates or versions."""
+    paths = []
+    for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        path = folder / f"{name}.{kind}"
+        with settings(), atomic(path) as temporary:
+            figure.savefig(temporary, format=kind, dpi=_DPI, metadata=metadata)
+        paths.append(path)
+    return paths
+
+
+def log_scale(panel: Axes) -> None:
+    """Logarithmic vertical axis with plain numbers at 1, 2 and 5 of each decade."""
+    panel.set_yscale("log")
+    low, high = panel.get_ylim()
+    few_decades = high < low * 10**3
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few_decades else (1,)))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
+
+
+def readable(name: str) -> str:
+    """A name of the configuration as words: ``train_data`` becomes ``train data``."""
+    return name.replace("_", " ")
+
+
+def remark(panel: Axes, text: str) -> None:
+    """Say in an empty panel why there is nothing in it."""
+    panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, color="#555555")
+    panel.set(xticks=[], yticks=[])
+    panel.grid(False)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """``value`` with so many significant digits, never in exponential form."""
+    if not math.isfinite(value) or value == 0:
+        return "∞" if math.isinf(value) else f"{value:g}"
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"

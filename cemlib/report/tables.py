@@ -1,0 +1,254 @@
+"""The study's tables: every result, means over seeds with intervals, and paired comparisons."""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cemlib.report.statistics import LEVEL, Difference, holm, mean_interval, paired_difference
+from cemlib.report.worst_case import worst_case
+
+RUN_SCORES = ("top1", "leakage_nats")
+ATTACK_SCORES = ("mse", "ssim", "psnr")
+SCORES = (*RUN_SCORES, *ATTACK_SCORES)
+
+_RUNS_COLUMNS = (
+    "experiment",
+    "defence",
+    "seed",
+    "attack",
+    "knowledge",
+    "status",
+    "reason",
+    "top1",
+    "val_top1",
+    "leakage_nats",
+    "mse",
+    "psnr",
+    "psnr_of_mean_mse",
+    "ssim",
+    "ssim_valid",
+    "n_images",
+    "selected_epoch",
+    "epochs",
+    "train_seconds",
+    "attack_seconds",
+    "train_peak_memory_mb",
+    "attack_peak_memory_mb",
+    "fingerprint",
+    "commit",
+    "folder",
+)
+_COUNTS = ("n_images", "selected_epoch", "epochs")
+_SUMMARY_KEYS = ("defence", "attack", "knowledge", "n_seeds", "n_failed", "n_failed_runs")
+_COMPARISON_COLUMNS = (
+    "defence",
+    "reference",
+    "knowledge",
+    "metric",
+    "n_pairs",
+    "difference",
+    "ci_low",
+    "ci_high",
+    "p",
+    "p_holm",
+    "verdict",
+)
+
+
+def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
+    """The names in ``defences`` that have a row, in that order.
+
+    Raises:
+        ValueError: if a row's defence is not in ``defences``.
+    """
+    found = set(frame["defence"])
+    unlisted = sorted(found - set(defences))
+    if unlisted:
+        raise ValueError(
+            f"results of {', '.join(unlisted)} were given, but the order names only "
+            f"{', '.join(defences)}: add them to the order or leave their results out"
+        )
+    return [defence for defence in defences if defence in found]
+
+
+def runs_table(
+    runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], root: Path
+) -> pd.DataFrame:
+    """One row per run, attack and knowledge, failed ones with their reason.
+
+    Args:
+        runs: as `collect` returns them.
+        attacks: likewise.
+        defences: order of the rows.
+        root: folder of the experiment; ``folder`` is given relative to it.
+
+    Returns:
+        A row for every attack, and one without attack for a run that was not attacked.
+    """
+    costs = ("wall_seconds", "peak_memory_mb")
+    left = runs.rename(columns={cost: f"train_{cost}" for cost in costs})
+    right = attacks.rename(columns={cost: f"attack_{cost}" for cost in costs})
+    table = left.merge(
+        right, on=["experiment", "defence", "seed"], how="left", suffixes=("_run", "")
+    )
+    for column in ("status", "reason", "folder"):
+        table[column] = table[column].fillna(table[f"{column}_run"])
+    table[["attack", "knowledge"]] = table[["attack", "knowledge"]].fillna("")
+    table["folder"] = [_relative(folder, root) for folder in table["folder"]]
+    table = table.rename(
+        columns={f"{job}_wall_seconds": f"{job}_seconds" for job in ("train", "attack")}
+    )
+    table = table.astype(dict.fromkeys(_COUNTS, "Int64"))
+    return _ordered(table, defences)[list(_RUNS_COLUMNS)]
+
+
+def summary_table(
+    runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]
+) -> pd.DataFrame:
+    """One row per defence, attack and knowledge, and one ``worst_case`` row per knowledge.
+
+    Args:
+        runs: as `collect` returns them.
+        attacks: likewise.
+        defences: order of the rows.
+
+    Returns:
+        ``n_seeds`` results were wanted, ``n_failed`` of them have none (``n_failed_runs`` because
+        the training failed); the means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``,
+        ``<score>_ci_high`` are over the others. top1 and leakage_nats are those of the runs, the
+        same in each row of a defence. ``strongest`` says which attacks the worst case is made of.
+    """
+    scored = _ordered(pd.concat([attacks, worst_case(attacks)]), defences)
+    keys = ["defence", "attack", "knowledge"]
+    rows = [
+        {**dict(zip(keys, names, strict=True)), **_summary_row(runs, group)}
+        for names, group in scored.groupby(keys, sort=False)
+    ]
+    columns = [f"{score}_{part}" for score in SCORES for part in ("mean", "ci_low", "ci_high")]
+    return pd.DataFrame(rows, columns=[*_SUMMARY_KEYS, "strongest", *columns])
+
+
+def comparisons_table(
+    runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], reference: str | None
+) -> pd.DataFrame:
+    """Paired differences of every defence to a reference, over the seeds that both have.
+
+    Worst-case MSE, SSIM and PSNR per knowledge, and top-1. Holm's correction is over the defences,
+    for each score and knowledge by itself.
+
+    Args:
+        runs: as `collect` returns them.
+        attacks: likewise.
+        defences: order of the rows.
+        reference: the defence to compare with; by default ``noise`` if it is there, else the first.
+
+    Returns:
+        ``difference`` is defence minus reference with its 95 % interval; ``verdict`` is ``higher``
+        or ``lower`` where ``p_holm`` is below .05, else ``no difference shown``.
+
+    Raises:
+        ValueError: if the reference has no result.
+    """
+    names = present(runs, defences)
+    reference = _reference(names, reference)
+    strongest = worst_case(attacks)
+    families = [("", "top1", runs)] + [
+        (knowledge, score, strongest[strongest["knowledge"] == knowledge])
+        for knowledge in strongest["knowledge"].unique()
+        for score in ATTACK_SCORES
+    ]
+    rows: list[dict[str, Any]] = []
+    for knowledge, score, frame in families:
+        found = {name: _paired(frame, score, name, reference) for name in names}
+        del found[reference]
+        family = {"reference": reference, "knowledge": knowledge, "metric": score}
+        rows += [{**family, **row} for row in _comparisons(found)]
+    return pd.DataFrame(rows, columns=list(_COMPARISON_COLUMNS))
+
+
+def _relative(folder: str, root: Path) -> str:
+    path = Path(folder)
+    if not path.is_relative_to(root):
+        raise ValueError(f"{folder} does not lie in the experiment's folder {root}")
+    return path.relative_to(root).as_posix()
+
+
+def _ordered(frame: pd.DataFrame, defences: Sequence[str]) -> pd.DataFrame:
+    """Rows by defence, then knowledge and attack as they first appear, then seed."""
+    orders = {
+        "defence": present(frame, defences),
+        "knowledge": list(frame["knowledge"].unique()),
+        "attack": list(frame["attack"].unique()),
+    }
+    ranks = pd.DataFrame({"seed": frame["seed"].to_numpy()})
+    for column, order in orders.items():
+        ranks[column] = [order.index(value) for value in frame[column]]
+    rows = ranks.sort_values([*orders, "seed"]).index
+    return frame.iloc[rows].reset_index(drop=True)
+
+
+def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
+    victims = runs[(runs["defence"] == group["defence"].iloc[0]) & runs["seed"].isin(group["seed"])]
+    row: dict[str, Any] = {
+        "n_seeds": len(group),
+        "n_failed": int((group["status"] == "failed").sum()),
+        "n_failed_runs": int((victims["status"] == "failed").sum()),
+        "strongest": _counted(group["strongest"].dropna()),
+    }
+    for frame, scores in ((victims, RUN_SCORES), (group, ATTACK_SCORES)):
+        for score in scores:
+            found = mean_interval(frame[score].tolist())
+            row[f"{score}_mean"] = found.mean
+            row[f"{score}_ci_low"], row[f"{score}_ci_high"] = found.low, found.high
+    return row
+
+
+def _counted(names: Iterable[str]) -> str:
+    """``a`` where all are a, else ``a (2), b (1)``; nothing where none has a name."""
+    counts = pd.Series([name for name in names if name], dtype=str).value_counts()
+    if len(counts) == 1:
+        return str(counts.index[0])
+    return ", ".join(f"{name} ({count})" for name, count in counts.items())
+
+
+def _reference(names: Sequence[str], wanted: str | None) -> str:
+    reference = wanted or ("noise" if "noise" in names else names[0])
+    if reference not in names:
+        raise ValueError(f"reference {reference!r} has no results; there are {', '.join(names)}")
+    return reference
+
+
+def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> Difference:
+    finished = frame[frame["status"] == "ok"]
+    by_seed = [
+        finished[finished["defence"] == name].set_index("seed")[score]
+        for name in (defence, reference)
+    ]
+    both = pd.concat(by_seed, axis=1, join="inner")
+    return paired_difference(both.iloc[:, 0].tolist(), both.iloc[:, 1].tolist())
+
+
+def _comparisons(found: dict[str, Difference]) -> list[dict[str, Any]]:
+    adjusted = holm([difference.p for difference in found.values()])
+    return [
+        {
+            "defence": defence,
+            "n_pairs": difference.n,
+            "difference": difference.mean,
+            "ci_low": difference.low,
+            "ci_high": difference.high,
+            "p": difference.p,
+            "p_holm": p_holm,
+            "verdict": _verdict(difference.mean, p_holm),
+        }
+        for (defence, difference), p_holm in zip(found.items(), adjusted, strict=True)
+    ]
+
+
+def _verdict(difference: float, p_holm: float) -> str:
+    if math.isnan(p_holm) or p_holm >= 1 - LEVEL:
+        return "no difference shown"
+    return "higher" if difference > 0 else "lower"

@@ -1,0 +1,24 @@
+"""Fixtures of a synthetic study."""
+
+from pathlib import Path
+
+import pytest
+from synthetic_study import Study, fill
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """An empty study, for a test to fill."""
+    return Study(tmp_path / "results" / "synthetic")
+
+
+@pytest.fixture(scope="session")
+def full_study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Five defences, three seeds, three attacks, two knowledges: for reading only."""
+    return fill(Study(tmp_path_factory.mktemp("results") / "synthetic"))
+
+
+@pytest.fixture
+def brief_study(study: Study) -> Study:
+    """Two defences, two seeds, one knowledge: a test may damage it."""
+    return fill(study, defences=("none", "clustering"), knowledges=("train_data",), seeds=2)

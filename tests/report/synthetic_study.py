@@ -1,0 +1,193 @@
+"""A synthetic study in a folder: metrics, histories, clusters and pictures as real jobs leave."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from cemlib.files import save_tensors, write_json, write_jsonl
+from cemlib.layout import AttackFolder, Layout, RunFolder
+
+PROVENANCE = {"fingerprint": "abc123", "commit": "0" * 40, "dirty": False, "versions": {}}
+
+
+@dataclass
+class Study:
+    """Writes result files of an experiment and remembers their paths."""
+
+    root: Path
+    runs: list[Path] = field(default_factory=list)
+    attacks: list[Path] = field(default_factory=list)
+
+    def add_run(self, defence: str, seed: int, **changes: Any) -> RunFolder:
+        folder = Layout(self.root).run(defence, seed)
+        failed = changes.get("status") == "failed"
+        metrics = {
+            "kind": "run",
+            "status": "ok",
+            "reason": None,
+            "experiment": "synthetic",
+            "defence": defence,
+            "seed": seed,
+            "top1": None if failed else 0.9,
+            "val_top1": None if failed else 0.91,
+            "leakage_nats": None if failed else 12.5,
+            "selected_epoch": 3,
+            "epochs": 3,
+            "parameters": {"client": 10, "server": 20},
+            "config": {},
+            "provenance": PROVENANCE,
+            "wall_seconds": 1.5,
+            "peak_memory_mb": 300.0,
+        }
+        write_json(folder.metrics, metrics | changes)
+        self.runs.append(folder.metrics)
+        return folder
+
+    def add_attack(
+        self, defence: str, seed: int, attack: str, knowledge: str, **changes: Any
+    ) -> AttackFolder:
+        folder = Layout(self.root).run(defence, seed).attack(attack, knowledge)
+        scores = {"mse": 0.01, "psnr": 20.0, "psnr_of_mean_mse": 19.5, "ssim": 0.5}
+        if changes.get("status") == "failed":
+            scores = dict.fromkeys(scores)
+        metrics = {
+            "kind": "attack",
+            "status": "ok",
+            "reason": None,
+            "experiment": "synthetic",
+            "defence": defence,
+            "seed": seed,
+            "attack": attack,
+            "knowledge": knowledge,
+            **scores,
+            "ssim_valid": scores["ssim"],
+            "n_images": 200,
+            "config": {},
+            "provenance": PROVENANCE,
+            "wall_seconds": 2.5,
+            "peak_memory_mb": 320.0,
+        }
+        write_json(folder.metrics, metrics | changes)
+        self.attacks.append(folder.metrics)
+        return folder
+
+
+DEFENCES = ("none", "noise", "clustering", "gated", "slot")
+KNOWLEDGES = ("train_data", "public_data")
+_ACCURACY = dict(zip(DEFENCES, (0.997, 0.996, 0.991, 0.984, 0.979), strict=True))
+_MSE = dict(zip(DEFENCES, (0.0012, 0.0015, 0.0057, 0.0068, 0.0031), strict=True))
+_HARDER = {"train_data": 1.0, "public_data": 1.35}
+EPOCHS = 30
+
+
+def fill(
+    study: Study,
+    defences: tuple[str, ...] = DEFENCES,
+    knowledges: tuple[str, ...] = KNOWLEDGES,
+    seeds: int = 3,
+) -> Study:
+    """A finished study: three attacks on every run, and all the files beside the metrics."""
+    rng = np.random.default_rng(0)
+    for defence in defences:
+        for seed in range(seeds):
+            top1 = _ACCURACY[defence] + 0.002 * rng.standard_normal()
+            bound = None if defence == "none" else 400 * (1 - 60 * _MSE[defence]) + seed
+            folder = study.add_run(defence, seed, top1=top1, val_top1=top1, leakage_nats=bound)
+            write_jsonl(folder.history, training_history(defence, rng))
+            if defence == "clustering":
+                save_tensors(folder.clusters, cluster_course(seed))
+            for knowledge in knowledges:
+                _add_attacks(study, defence, seed, knowledge, rng)
+    return study
+
+
+def _add_attacks(
+    study: Study, defence: str, seed: int, knowledge: str, rng: np.random.Generator
+) -> None:
+    base = _MSE[defence] * _HARDER[knowledge] * math.exp(0.06 * rng.standard_normal())
+    for attack, error in (("decoder", base), ("linear", 2.2 * base), ("mean_image", 0.0466)):
+        ratio = -10 * math.log10(error)
+        folder = study.add_attack(
+            defence,
+            seed,
+            attack,
+            knowledge,
+            mse=error,
+            psnr=ratio + 0.3,
+            psnr_of_mean_mse=ratio,
+            ssim=1 - 9 * error**0.7,
+        )
+        history = attack_history(error, rng) if attack == "decoder" else []
+        write_jsonl(folder.history, history)
+        strip(error).save(folder.reconstructions)
+
+
+def training_history(defence: str, rng: np.random.Generator) -> list[dict[str, Any]]:
+    rows = []
+    for epoch in range(1, EPOCHS + 1):
+        loss = 2.2 * math.exp(-epoch / 4) + 0.02
+        rate = 0.05 * 0.2 ** (epoch // 12)
+        active = defence in ("clustering", "gated", "slot") and epoch > 2
+        rows.append(
+            {
+                "epoch": epoch,
+                "lr": rate,
+                "lambda_eff": 0.001 * 16 / rate if active else 0.0,
+                "train_loss": loss * (1 + 0.05 * rng.random()),
+                "train_ce": loss,
+                "train_top1": 1 - 0.9 * math.exp(-epoch / 4),
+                "surrogate": 0.4 * math.exp(-epoch / 10) if active else 0.0,
+                "val_loss": 1.1 * loss + 0.02 * rng.random(),
+                "val_top1": _ACCURACY[defence] * (1 - 0.9 * math.exp(-epoch / 4)),
+                "seconds": 1.0,
+            }
+        )
+    return rows
+
+
+def attack_history(error: float, rng: np.random.Generator) -> list[dict[str, Any]]:
+    return [
+        {
+            "epoch": epoch,
+            "lr": 1e-3,
+            "train_mse": error * (0.9 + 20 * math.exp(-epoch / 5)) * (1 + 0.03 * rng.random()),
+            "val_mse": error * (1.0 + 21 * math.exp(-epoch / 5)) * (1 + 0.06 * rng.random()),
+            "seconds": 0.5,
+        }
+        for epoch in range(1, EPOCHS + 1)
+    ]
+
+
+def cluster_course(seed: int, epochs: int = EPOCHS) -> Mapping[str, torch.Tensor]:
+    """Centroids that settle, variances that shrink, weights that grow uneven."""
+    generator = torch.Generator().manual_seed(seed)
+    classes, clusters, dim = 10, 5, 16
+    time = torch.arange(epochs, dtype=torch.float32).view(-1, 1, 1)
+    start = torch.randn(classes, clusters, dim, generator=generator)
+    drift = torch.randn(epochs, classes, clusters, dim, generator=generator)
+    tilt = torch.randn(classes, clusters, generator=generator)
+    spread = 0.5 + torch.rand(classes, 1, generator=generator)
+    return {
+        "epochs": torch.arange(1, epochs + 1),
+        "means": start + drift * (0.3 * torch.exp(-time / 8))[..., None],
+        "weights": torch.softmax(tilt * time / epochs, dim=-1),
+        "variances": spread * 0.03 * torch.exp(-time / 10).expand(-1, classes, clusters) + 1e-3,
+    }
+
+
+def strip(error: float, count: int = 12, side: int = 16, factor: int = 2) -> Image.Image:
+    """Originals (a disc, a bar and a ramp in turn) above copies with noise of that error."""
+    rng = np.random.default_rng(4)
+    yy, xx = np.mgrid[:side, :side] / (side - 1) - 0.5
+    shapes = [(np.hypot(xx, yy) < 0.35), (np.abs(xx + yy) < 0.2), xx + 0.5]
+    originals = np.hstack([shapes[i % 3].astype(float) for i in range(count)])
+    noisy = originals + math.sqrt(error) * rng.standard_normal(originals.shape)
+    both = np.vstack([originals, noisy]).clip(0, 1)
+    pixels = (255 * both).round().astype(np.uint8)
+    return Image.fromarray(pixels.repeat(factor, 0).repeat(factor, 1))

@@ -1,0 +1,131 @@
+"""Reading metrics files: what is read, and that every defect is named with its file."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_study import Study
+
+from cemlib.files import FileError, read_json, write_json, write_text
+from cemlib.report.collect import ATTACK_COLUMNS, RUN_COLUMNS, collect, collect_runs
+
+
+def small(study: Study) -> Study:
+    for seed in (0, 1):
+        study.add_run("noise", seed, top1=0.9 + seed / 100)
+        study.add_attack("noise", seed, "linear", "train_data", mse=0.01 + seed / 1000)
+    return study
+
+
+def change(path: Path, **changes: Any) -> None:
+    write_json(path, read_json(path) | changes)
+
+
+def test_every_file_becomes_a_row(study: Study) -> None:
+    runs, attacks = collect(small(study).runs, study.attacks)
+    assert tuple(runs.columns) == RUN_COLUMNS
+    assert tuple(attacks.columns) == ATTACK_COLUMNS
+    assert runs["top1"].tolist() == [0.9, 0.91]
+    assert attacks["mse"].tolist() == [0.01, 0.011]
+    assert runs["commit"].tolist() == ["0" * 40] * 2
+    assert attacks["folder"].tolist() == [str(path.parent) for path in study.attacks]
+
+
+def test_null_means_unbounded_where_a_job_succeeded(study: Study) -> None:
+    study.add_run("none", 0, leakage_nats=None)
+    study.add_attack("none", 0, "decoder", "train_data", psnr=None, psnr_of_mean_mse=None, mse=0)
+    runs, attacks = collect(study.runs, study.attacks)
+    assert runs["leakage_nats"][0] == math.inf
+    assert attacks[["psnr", "psnr_of_mean_mse"]].iloc[0].tolist() == [math.inf, math.inf]
+
+
+def test_a_failed_job_has_no_scores_but_a_reason(study: Study) -> None:
+    study.add_run("noise", 0)
+    study.add_attack("noise", 0, "decoder", "train_data", status="failed", reason="loss is nan")
+    _, attacks = collect(study.runs, study.attacks)
+    assert attacks["reason"][0] == "loss is nan"
+    assert attacks[["mse", "psnr", "ssim"]].isna().all(axis=None)
+
+
+def test_numbers_of_a_failed_job_are_not_shown(study: Study) -> None:
+    study.add_run("noise", 0, status="failed", reason="diverged", top1=0.1, leakage_nats=3.0)
+    study.add_attack("noise", 0, "linear", "train_data", status="failed")
+    runs, _ = collect(study.runs, study.attacks)
+    assert runs[["top1", "leakage_nats"]].isna().all(axis=None)
+
+
+def test_a_failed_run_without_attack_files_counts_as_failed_attacks(study: Study) -> None:
+    small(study).add_run("noise", 2, status="failed", reason="diverged")
+    _, attacks = collect(study.runs, study.attacks)
+    last = attacks.iloc[-1]
+    assert (last["seed"], last["attack"], last["knowledge"]) == (2, "linear", "train_data")
+    assert (last["status"], last["reason"]) == ("failed", "diverged")
+    assert len(attacks) == 3
+
+
+@pytest.mark.parametrize("key", ["top1", "seed", "status", "provenance", "leakage_nats", "epochs"])
+def test_a_missing_key_is_named_with_its_file(study: Study, key: str) -> None:
+    path = small(study).runs[1]
+    write_json(path, {k: v for k, v in read_json(path).items() if k != key})
+    with pytest.raises(FileError, match=f"seed1.metrics.json: no key '{key}'.*rerun"):
+        collect(study.runs, study.attacks)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mse": None}, "mse is missing although the status is 'ok'"),
+        ({"mse": "0.1"}, "mse is '0.1', not a number"),
+        ({"mse": True}, "mse is True, not a number"),
+        ({"seed": 1.5}, "seed is 1.5, not a whole number"),
+        ({"status": "done"}, "status is 'done', neither 'ok' nor 'failed'"),
+        ({"attack": ""}, "attack is '', not a name"),
+        ({"kind": "run"}, "not the metrics file of a result of kind 'attack'"),
+        ({"experiment": "other"}, "'other'.*'synthetic'.*one experiment at a time"),
+        ({"seed": 7}, r"attacks \('noise', 7\), but that run's metrics are absent"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_file(
+    study: Study, changes: dict[str, Any], message: str
+) -> None:
+    path = small(study).attacks[1]
+    change(path, **changes)
+    with pytest.raises(FileError, match=message) as caught:
+        collect(study.runs, study.attacks)
+    assert str(path.parent) in str(caught.value)
+
+
+def test_missing_and_broken_files_are_named(study: Study) -> None:
+    path = small(study).attacks[0]
+    path.unlink()
+    with pytest.raises(FileError, match=r"linear-train_data.metrics\.json: no such file"):
+        collect(study.runs, study.attacks)
+    write_text(path, '{"kind": "att')
+    with pytest.raises(FileError, match=r"linear-train_data.metrics\.json: not valid JSON"):
+        collect(study.runs, study.attacks)
+    write_text(path, "[1, 2]")
+    with pytest.raises(FileError, match="kind 'attack'"):
+        collect(study.runs, study.attacks)
+
+
+def test_the_same_result_twice_is_refused(study: Study) -> None:
+    small(study)
+    with pytest.raises(FileError, match=r"both hold \('noise', 0\)"):
+        collect([*study.runs, study.runs[0]], study.attacks)
+    with pytest.raises(FileError, match=r"\('noise', 1, 'linear', 'train_data'\)"):
+        collect(study.runs, [*study.attacks, study.attacks[1]])
+
+
+def test_an_attack_older_than_its_failed_run_is_refused(study: Study) -> None:
+    change(small(study).runs[0], status="failed", reason="diverged")
+    with pytest.raises(FileError, match="its run failed since; rerun the attack"):
+        collect(study.runs, study.attacks)
+
+
+def test_nothing_to_read_is_an_error(study: Study) -> None:
+    small(study)
+    with pytest.raises(FileError, match="metrics file of a run"):
+        collect_runs([])
+    with pytest.raises(FileError, match="metrics file of an attack"):
+        collect(study.runs, [])

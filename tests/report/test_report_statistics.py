@@ -1,0 +1,116 @@
+"""Intervals, paired tests and Holm's correction against scipy and hand computation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from cemlib.report.statistics import holm, mean_interval, paired_difference
+
+VALUES = [0.912, 0.905, 0.931, 0.899]
+OTHERS = [0.901, 0.909, 0.917, 0.885]
+
+
+def test_interval_equals_scipy() -> None:
+    found = mean_interval(VALUES)
+    low, high = stats.t.interval(0.95, 3, np.mean(VALUES), stats.sem(VALUES))
+    assert (found.mean, found.low, found.high) == pytest.approx((np.mean(VALUES), low, high))
+    assert found.n == 4
+
+
+def test_interval_by_hand() -> None:
+    """1, 2, 3: mean 2, s 1, and the tabulated quantile t(2) = 4.303."""
+    found = mean_interval([1.0, 2.0, 3.0])
+    assert found.mean == 2
+    assert found.high - found.mean == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+
+
+def test_other_levels_of_confidence() -> None:
+    narrow, wide = mean_interval(VALUES, 0.5), mean_interval(VALUES, 0.99)
+    assert narrow.high == pytest.approx(
+        stats.t.interval(0.5, 3, np.mean(VALUES), stats.sem(VALUES))[1]
+    )
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
+    one, none = mean_interval([0.7]), mean_interval([])
+    assert (one.mean, one.n) == (0.7, 1)
+    assert math.isnan(one.low)
+    assert math.isnan(one.high)
+    assert math.isnan(none.mean)
+    assert none.n == 0
+
+
+def test_missing_values_are_left_out() -> None:
+    assert mean_interval([1.0, math.nan, 3.0]) == mean_interval([1.0, 3.0])
+
+
+def test_an_infinite_value_makes_the_mean_infinite_without_interval() -> None:
+    found = mean_interval([math.inf, 3.0, 4.0])
+    assert found.mean == math.inf
+    assert math.isnan(found.low)
+
+
+def test_paired_difference_equals_scipy() -> None:
+    found, expected = paired_difference(VALUES, OTHERS), stats.ttest_rel(VALUES, OTHERS)
+    interval = expected.confidence_interval(0.95)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert found.mean == pytest.approx(np.mean(VALUES) - np.mean(OTHERS))
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=8))
+def test_swapping_the_sides_negates_the_difference_only(pairs: list[tuple[float, float]]) -> None:
+    first, second = zip(*pairs, strict=True)
+    ahead, back = paired_difference(first, second), paired_difference(second, first)
+    assert (ahead.mean, ahead.low, ahead.high) == (-back.mean, -back.high, -back.low)
+    assert ahead.p == back.p
+
+
+def test_pairs_without_spread() -> None:
+    assert paired_difference([1.5, 2.5], [1.0, 2.0]).p == 0
+    assert paired_difference([1.0, 2.0], [1.0, 2.0]).p == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [([1.0], [2.0]), ([], []), ([math.inf, 1.0, 2.0], [math.inf, 2.0, 2.5])]
+)
+def test_pairs_that_cannot_be_tested_have_no_p(first: list[float], second: list[float]) -> None:
+    found = paired_difference(first, second)
+    assert found.n == len(first)
+    assert math.isnan(found.p)
+    assert math.isnan(found.low)
+
+
+def test_pairs_must_be_equally_many() -> None:
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        paired_difference([1.0, 2.0], [1.0])
+
+
+def test_holm_by_hand() -> None:
+    """Sorted .005 .01 .03 .04 times 4 3 2 1 is .02 .03 .06 .04; the last may not fall: .06."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm_stops_at_one_and_skips_what_was_not_tested() -> None:
+    found = holm([0.6, math.nan, 0.04])
+    assert found[0] == pytest.approx(0.6)
+    assert math.isnan(found[1])
+    assert found[2] == pytest.approx(0.08)
+    assert holm([0.7, 0.8, 0.9]) == [1, 1, 1]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9), st.floats(0.001, 0.2))
+def test_holm_rejects_what_the_stepwise_procedure_rejects(p: list[float], level: float) -> None:
+    rejected = set()
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    for rank, i in enumerate(order):
+        if (len(p) - rank) * p[i] >= level:
+            break
+        rejected.add(i)
+    assert {i for i, value in enumerate(holm(p)) if value < level} == rejected

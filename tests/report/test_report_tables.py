@@ -1,0 +1,218 @@
+"""Worst case, summary, comparisons and their files, by hand on small studies."""
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy import stats
+from synthetic_study import DEFENCES, Study
+
+from cemlib.files import FileError
+from cemlib.report import TABLES
+from cemlib.report.build import write_tables
+from cemlib.report.collect import collect
+from cemlib.report.tables import comparisons_table, runs_table, summary_table
+from cemlib.report.worst_case import worst_case
+
+
+def two_attacks(study: Study, defence: str = "noise") -> Study:
+    """The decoder wins at seeds 0 and 1, the mean image at seed 2."""
+    errors = {0: (0.010, 0.030), 1: (0.020, 0.040), 2: (0.045, 0.044)}
+    for seed, (decoder, mean_image) in errors.items():
+        study.add_run(defence, seed, top1=0.90 + seed / 100, leakage_nats=10.0 + seed)
+        study.add_attack(defence, seed, "decoder", "train_data", mse=decoder, ssim=0.6, psnr=17.0)
+        study.add_attack(
+            defence, seed, "mean_image", "train_data", mse=mean_image, ssim=0.1, psnr=12.0
+        )
+    return study
+
+
+def summary_row(study: Study, attack: str, defence: str = "noise") -> pd.Series:
+    table = summary_table(*collect(study.runs, study.attacks), ["none", "noise", "gated"])
+    chosen = table[(table["attack"] == attack) & (table["defence"] == defence)]
+    assert len(chosen) == 1
+    return chosen.iloc[0]
+
+
+def test_worst_case_takes_the_lowest_mse_of_each_seed(study: Study) -> None:
+    _, attacks = collect(two_attacks(study).runs, study.attacks)
+    found = worst_case(attacks).sort_values("seed")
+    assert found["strongest"].tolist() == ["decoder", "decoder", "mean_image"]
+    assert found["mse"].tolist() == [0.010, 0.020, 0.044]
+    assert found["ssim"].tolist() == [0.6, 0.6, 0.1]  # of the strongest attack, not the highest
+    assert set(found["attack"]) == {"worst_case"}
+
+
+def test_worst_case_is_per_knowledge(study: Study) -> None:
+    study.add_run("noise", 0)
+    study.add_attack("noise", 0, "decoder", "train_data", mse=0.01)
+    study.add_attack("noise", 0, "decoder", "public_data", mse=0.02)
+    study.add_attack("noise", 0, "linear", "public_data", mse=0.015)
+    found = worst_case(collect(study.runs, study.attacks)[1]).set_index("knowledge")
+    assert found["mse"].to_dict() == {"train_data": 0.01, "public_data": 0.015}
+    assert found["strongest"].to_dict() == {"train_data": "decoder", "public_data": "linear"}
+
+
+def test_worst_case_is_unknown_where_an_attack_failed_or_is_absent(study: Study) -> None:
+    for seed in range(3):
+        study.add_run("noise", seed)
+        study.add_attack("noise", seed, "mean_image", "train_data", mse=0.05)
+    study.add_attack("noise", 0, "decoder", "train_data", mse=0.01)
+    study.add_attack("noise", 1, "decoder", "train_data", status="failed", reason="nan")
+    found = worst_case(collect(study.runs, study.attacks)[1]).set_index("seed")
+    assert found["status"].to_dict() == {0: "ok", 1: "failed", 2: "failed"}
+    assert found.loc[1, "reason"] == "no result of decoder"
+    assert math.isnan(found.loc[1, "mse"])
+
+
+def test_summary_has_the_mean_and_t_interval_of_each_score(study: Study) -> None:
+    row = summary_row(two_attacks(study), "decoder")
+    values = [0.010, 0.020, 0.045]
+    low, high = stats.t.interval(0.95, 2, sum(values) / 3, stats.sem(values))
+    assert row["mse_mean"] == pytest.approx(0.025)
+    assert (row["mse_ci_low"], row["mse_ci_high"]) == pytest.approx((low, high))
+    assert row["top1_mean"] == pytest.approx(0.91)
+    assert row["leakage_nats_mean"] == pytest.approx(11)
+    assert (row["n_seeds"], row["n_failed"], row["n_failed_runs"]) == (3, 0, 0)
+
+
+def test_summary_of_the_worst_case_aggregates_the_strongest_of_each_seed(study: Study) -> None:
+    row = summary_row(two_attacks(study), "worst_case")
+    assert row["mse_mean"] == pytest.approx((0.010 + 0.020 + 0.044) / 3)
+    assert row["strongest"] == "decoder (2), mean_image (1)"
+
+
+def test_failed_jobs_are_counted_and_leave_the_means(study: Study) -> None:
+    two_attacks(study)
+    study.add_run("noise", 3, status="failed", reason="diverged")
+    study.add_run("noise", 4, top1=0.5)
+    study.add_attack("noise", 4, "decoder", "train_data", status="failed")
+    study.add_attack("noise", 4, "mean_image", "train_data", mse=0.05)
+    decoder, ceiling = summary_row(study, "decoder"), summary_row(study, "mean_image")
+    assert (decoder["n_seeds"], decoder["n_failed"], decoder["n_failed_runs"]) == (5, 2, 1)
+    assert (ceiling["n_failed"], ceiling["n_failed_runs"]) == (1, 1)
+    assert decoder["mse_mean"] == pytest.approx(0.025)
+    assert decoder["top1_mean"] == pytest.approx((0.90 + 0.91 + 0.92 + 0.5) / 4)
+    assert summary_row(study, "worst_case")["n_failed"] == 2
+
+
+def test_a_defence_of_which_nothing_finished_still_has_its_rows(study: Study) -> None:
+    two_attacks(study).add_run("gated", 0, status="failed", reason="diverged")
+    row = summary_row(study, "worst_case", "gated")
+    assert (row["n_seeds"], row["n_failed"]) == (1, 1)
+    assert row[["top1_mean", "mse_mean", "mse_ci_low"]].isna().all()
+
+
+def test_rows_follow_the_order_of_the_study(full_study: Study) -> None:
+    order = list(reversed(DEFENCES))
+    runs, attacks = collect(full_study.runs, full_study.attacks)
+    summary = summary_table(runs, attacks, order)
+    assert list(summary["defence"].unique()) == order
+    assert summary["attack"].tolist()[:4] == ["decoder", "linear", "mean_image", "worst_case"]
+    assert len(summary) == 5 * 2 * 4
+    table = runs_table(runs, attacks, order, full_study.root)
+    assert list(table["defence"].unique()) == order
+    assert len(table) == 5 * 3 * 2 * 3
+
+
+def test_results_outside_the_order_are_refused(study: Study) -> None:
+    runs, attacks = collect(two_attacks(study).runs, study.attacks)
+    with pytest.raises(ValueError, match=r"results of noise were given.*only none, gated"):
+        summary_table(runs, attacks, ["none", "gated"])
+
+
+def test_runs_table_shows_failures_with_reason_and_relative_folders(study: Study) -> None:
+    two_attacks(study).add_run("gated", 0, status="failed", reason="loss is nan at epoch 3")
+    study.add_run("none", 0)
+    runs, attacks = collect(study.runs, study.attacks)
+    table = runs_table(runs, attacks, ["none", "noise", "gated"], study.root)
+    unattacked, failed = table.iloc[0], table.iloc[-1]
+    assert (unattacked["attack"], unattacked["status"]) == ("", "ok")
+    assert unattacked["folder"] == "runs/none/seed0"
+    assert (failed["status"], failed["reason"]) == ("failed", "loss is nan at epoch 3")
+    assert table["folder"][1] == "runs/noise/seed0/attacks/decoder-train_data"
+    with pytest.raises(ValueError, match="does not lie in the experiment's folder"):
+        runs_table(runs, attacks, ["none", "noise", "gated"], study.root / "elsewhere")
+
+
+def compared(study: Study, reference: str | None = None) -> pd.DataFrame:
+    order = ["none", "noise", "gated"]
+    table = comparisons_table(*collect(study.runs, study.attacks), order, reference)
+    return table.set_index(["defence", "knowledge", "metric"])
+
+
+def three_defences(study: Study) -> Study:
+    """Noise at four seeds, gated at three of them, none at all four."""
+    noise, gated = [0.010, 0.012, 0.011, 0.013], [0.020, 0.023, 0.021]
+    none = [0.0100, 0.0121, 0.0108, 0.0131]
+    for defence, values in (("none", none), ("noise", noise), ("gated", gated)):
+        for seed, error in enumerate(values):
+            study.add_run(defence, seed, top1=0.9 - error)
+            study.add_attack(defence, seed, "decoder", "train_data", mse=error)
+    return study
+
+
+def test_comparisons_pair_the_seeds_that_both_have(study: Study) -> None:
+    table = compared(three_defences(study))
+    expected = stats.ttest_rel([0.020, 0.023, 0.021], [0.010, 0.012, 0.011])
+    row = table.loc[("gated", "train_data", "mse")]
+    assert row["n_pairs"] == 3
+    assert row["difference"] == pytest.approx(0.031 / 3)
+    assert row["p"] == pytest.approx(expected.pvalue)
+    assert row["p_holm"] == pytest.approx(2 * expected.pvalue)
+    assert row["verdict"] == "higher"
+    assert table.loc[("none", "train_data", "mse"), "verdict"] == "no difference shown"
+    assert table.loc[("gated", "", "top1"), "verdict"] == "lower"
+    assert set(table["reference"]) == {"noise"}
+    assert "noise" not in table.index.get_level_values("defence")
+
+
+def test_comparisons_with_another_reference(study: Study) -> None:
+    row = compared(three_defences(study), "gated").loc[("noise", "train_data", "mse")]
+    assert (row["reference"], row["verdict"]) == ("gated", "lower")
+    with pytest.raises(ValueError, match="reference 'slot' has no results; there are none, noise"):
+        compared(study, "slot")
+
+
+def test_without_noise_the_first_defence_is_the_reference(study: Study) -> None:
+    for defence in ("none", "gated"):
+        study.add_run(defence, 0)
+        study.add_attack(defence, 0, "decoder", "train_data")
+    table = compared(study)
+    assert set(table["reference"]) == {"none"}
+    assert set(table["verdict"]) == {"no difference shown"}  # one pair shows nothing
+    assert table["p"].isna().all()
+
+
+def test_failed_seeds_are_no_pairs(study: Study) -> None:
+    three_defences(study).add_run("gated", 3, status="failed", reason="diverged")
+    assert compared(study).loc[("gated", "train_data", "mse"), "n_pairs"] == 3
+
+
+def test_written_tables_are_complete_and_the_same_each_time(
+    full_study: Study, tmp_path: Path
+) -> None:
+    arguments = (full_study.root, full_study.runs, full_study.attacks, tmp_path)
+    paths = write_tables(*arguments, defences=DEFENCES)
+    assert [path.name for path in paths] == list(TABLES)
+    first = [path.read_bytes() for path in paths]
+    assert [path.read_bytes() for path in write_tables(*arguments, defences=DEFENCES)] == first
+    summary = pd.read_csv(tmp_path / "summary.csv")
+    for score in ("top1", "mse", "ssim", "psnr", "leakage_nats"):
+        assert {f"{score}_mean", f"{score}_ci_low", f"{score}_ci_high"} <= set(summary.columns)
+    unbounded = summary.loc[summary["defence"] == "none", "leakage_nats_mean"]
+    assert unbounded.tolist() == [math.inf] * 8
+    runs = pd.read_csv(tmp_path / "runs.csv")
+    assert runs["n_images"].tolist() == [200] * len(runs)
+    assert str(full_study.root) not in (tmp_path / "runs.csv").read_text()
+
+
+def test_nothing_is_written_when_a_file_is_broken(brief_study: Study, tmp_path: Path) -> None:
+    brief_study.attacks[3].write_text("{")
+    out = tmp_path / "tables"
+    with pytest.raises(FileError, match="not valid JSON"):
+        write_tables(
+            brief_study.root, brief_study.runs, brief_study.attacks, out, defences=DEFENCES
+        )
+    assert not out.exists()
