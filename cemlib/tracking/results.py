@@ -1,0 +1,271 @@
+"""What an MLflow run shall hold, read from the files of an experiment: nothing here knows MLflow.
+
+A result is a snapshot: its files are read once, and its digest is of exactly what is uploaded.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cemlib.files import FileError
+from cemlib.tracking.notes import describe, describe_report
+
+CURVES = "history.jsonl"
+ARTIFACTS = ("config.json", CURVES, "reconstructions.png", "per_image.parquet")
+LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
+LAYOUT = b"1"  # of what is uploaded: a new number uploads every result again
+REPORT = "report"
+NEEDED = ("status", "config", "provenance", "wall_seconds")
+NOT_SCORES = {"seed"}  # numbers of metrics.json that identify a result instead of measuring it
+FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One epoch of a learning curve, `time` milliseconds after the job's start."""
+
+    step: int
+    time: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one MLflow run shall hold.
+
+    Attributes:
+        folder: Folder within the experiment with `/` between its parts; it identifies the result.
+        name: Name of the run in MLflow.
+        status: `FINISHED`, `FAILED`, or `RUNNING` for a job that has not written its metrics.
+        start: Start of the job in milliseconds since 1970.
+        end: End of the job, or the time of its last sign of life.
+        note: Description in Markdown; `{run_id}` in it stands for the id of the MLflow run.
+        digest: SHA-256 of everything the result was read from.
+    """
+
+    folder: str
+    name: str
+    status: str
+    start: int
+    end: int
+    digest: str
+    note: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    curves: Sequence[Row] = ()
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def parent(self) -> str | None:
+        """Folder of the run that an attack was made on; None for anything but an attack."""
+        path = PurePosixPath(self.folder)
+        return str(path.parents[1]) if path.parent.name == "attacks" else None
+
+
+@dataclass(frozen=True)
+class _File:
+    content: bytes
+    modified: int  # milliseconds since 1970
+
+    def worth_storing(self) -> bool:
+        return 0 < len(self.content) <= LARGEST_ARTIFACT
+
+
+def read_result(root: Path, metrics: Path) -> Result | None:
+    """Read a run or an attack by the path of its metrics, whether finished or under way.
+
+    Args:
+        root: Folder of the experiment.
+        metrics: Path of a `metrics.json` below it, existing or expected.
+
+    Returns:
+        The result, or None where the job has written neither metrics nor a learning curve.
+
+    Raises:
+        FileError: if a file is damaged.
+    """
+    found = {path.name: file for path in _siblings(metrics) if (file := _read(path)) is not None}
+    if metrics.name in found:
+        return _finished(root, metrics, found)
+    if CURVES in found and found[CURVES].content.strip():
+        return _under_way(root, metrics.parent, found[CURVES])
+    return None
+
+
+def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | None:
+    """Read the tables and figures that exist, or return None if there are none."""
+    found = {_folder(root, path): file for path in files if (file := _read(path)) is not None}
+    if not found:
+        return None
+    made = max(file.modified for file in found.values())
+    artifacts = {name: file.content for name, file in found.items()}
+    return Result(
+        folder=REPORT,
+        name=REPORT,
+        status=FINISHED,
+        start=made,
+        end=made,
+        digest=_digest(artifacts),
+        note=describe_report(experiment, artifacts),
+        tags={"kind": REPORT, "status": "ok"},
+        artifacts=artifacts,
+    )
+
+
+def identity(place: Path) -> dict[str, str]:
+    """Kind, defence, seed, and for an attack its name and knowledge, of a result folder."""
+    if place.parent.name != "attacks":
+        seed = place.name.removeprefix("seed")
+        return {"kind": "run", "defence": place.parent.name, "seed": seed}
+    attack, _, knowledge = place.name.rpartition("-")
+    run = identity(place.parents[1])
+    return {**run, "kind": "attack", "attack": attack, "knowledge": knowledge}
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted key, value as text) of a nested configuration; text stays as it is."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)
+
+
+def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
+    metrics = _parse(path, found[path.name].content)
+    if absent := [key for key in NEEDED if key not in metrics]:
+        raise FileError(f"{path}: no {', '.join(absent)} in it; delete it and rerun its job")
+    names, folder = identity(path.parent), _folder(root, path.parent)
+    end = found[path.name].modified
+    start = end - round(1000 * metrics["wall_seconds"])
+    artifacts = {name: file.content for name, file in found.items() if file.worth_storing()}
+    return Result(
+        folder=folder,
+        name=_name(names),
+        status=FINISHED if metrics["status"] == "ok" else FAILED,
+        start=start,
+        end=end,
+        digest=_digest(artifacts),
+        note=describe(metrics, names, folder),
+        tags={**names, **_tags(metrics)},
+        params=_params(names, metrics),
+        scores=dict(_scores(metrics)),
+        curves=_curves(_rows(path.with_name(CURVES), found)),
+        artifacts=artifacts,
+    )
+
+
+def _under_way(root: Path, place: Path, history: _File) -> Result:
+    curves = _curves(_rows(place / CURVES, {CURVES: history}))
+    names = identity(place)
+    return Result(
+        folder=_folder(root, place),
+        name=_name(names),
+        status=RUNNING,
+        start=history.modified - curves[-1].time,
+        end=history.modified,
+        digest=_digest({CURVES: history.content}),
+        note="Under way: the curves grow; scores, parameters and files come when it has finished.",
+        tags={**names, "status": "running"},
+        curves=curves,
+    )
+
+
+def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Where a result comes from, and why a score is missing from it."""
+    source = metrics["provenance"]
+    tags = {"status": metrics["status"]}
+    tags |= {name: source[name] for name in ("commit", "fingerprint", "device")}
+    tags["dirty"] = "yes" if source["dirty"] else "no"  # tracked files differed from the commit
+    tags |= {f"version.{name}": number for name, number in source["versions"].items()}
+    if source["commit"] != "unknown":
+        tags["mlflow.source.git.commit"] = source["commit"]
+    if metrics["status"] != "ok":
+        return tags | {"reason": str(metrics["reason"])}
+    # A file holds null for a number that is not finite, such as the bound without any noise.
+    nulls = (key for key, value in metrics.items() if value is None and key != "reason")
+    return tags | dict.fromkeys(nulls, "unbounded")
+
+
+def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, str]:
+    chosen = {key: value for key, value in names.items() if key != "kind"}
+    return chosen | dict(flatten(metrics["config"]))
+
+
+def _scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for key, value in metrics.items():
+        if key == "parameters":
+            yield from ((f"{key}.{part}", float(count)) for part, count in value.items())
+        elif _is_number(value) and key not in NOT_SCORES:
+            yield key, float(value)
+
+
+def _curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Every epoch's numbers as `curve/<name>`, so that they stay apart from the final scores."""
+    curves, seconds = [], 0.0
+    for row in rows:
+        seconds += row.get("seconds", 0.0)
+        numbers = {_metric(k): float(v) for k, v in row.items() if k != "epoch" and _is_number(v)}
+        curves.append(Row(row["epoch"], round(1000 * seconds), numbers))
+    return curves
+
+
+def _metric(key: str) -> str:
+    """MLflow takes letters, digits and `_-. :/` only; a surrogate may name its figures freely."""
+    return "curve/" + re.sub(r"[^\w\-. :/]", "_", key)
+
+
+def _is_number(value: Any) -> bool:
+    """MLflow would keep infinity as the largest float there is."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+def _name(names: Mapping[str, str]) -> str:
+    if names["kind"] == "run":
+        return f"{names['defence']} seed{names['seed']}"
+    return f"{names['attack']} {names['knowledge']}"
+
+
+def _folder(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _siblings(metrics: Path) -> Iterator[Path]:
+    """The metrics first: a job writes them last, so where they exist the rest is whole."""
+    return (metrics.with_name(name) for name in (metrics.name, *ARTIFACTS))
+
+
+def _read(path: Path) -> _File | None:
+    """A file as it is now; None where there is none: jobs write, and rerun, while this reads."""
+    try:
+        with path.open("rb") as handle:
+            return _File(handle.read(), os.fstat(handle.fileno()).st_mtime_ns // 10**6)
+    except FileNotFoundError:
+        return None
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256(LAYOUT)
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\0".encode() + hashlib.sha256(content).digest())
+    return digest.hexdigest()
+
+
+def _rows(path: Path, found: Mapping[str, _File]) -> list[dict[str, Any]]:
+    lines = found[CURVES].content.splitlines() if CURVES in found else []
+    return [_parse(path, line) for line in lines if line.strip()]
+
+
+def _parse(path: Path, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun its job") from error

@@ -1,0 +1,152 @@
+"""Opening an MLflow store: a SQLite file, used by one process at a time, or a server."""
+
+import fcntl
+import logging
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cemlib.files import atomic
+from cemlib.tracking.errors import TrackingError
+from cemlib.tracking.notes import EXPERIMENT
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+SQLITE = "sqlite:///"
+# For mlflow, unless the user says otherwise: no reports home, no bars, and about 15 s of patience
+# with a server that does not answer instead of several minutes.
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "4",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+AGAIN = "the result folder is untouched, so `track` can be repeated at any time"
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open MLflow store: its client and its address without any password in it."""
+
+    client: "MlflowClient"
+    address: str
+    artifacts: Path | None  # folder for the artifacts of new experiments; None: the server's choice
+
+    def experiment(self, name: str) -> str:
+        """Return the id of an experiment, creating it on first use."""
+        found = self.client.get_experiment_by_name(name)
+        if found is not None:
+            if found.lifecycle_stage != "active":
+                raise TrackingError(
+                    f"{self.address}: the experiment {name!r} was deleted there; restore it with"
+                    f" `mlflow experiments restore --experiment-id {found.experiment_id}`"
+                    " or give the study another name"
+                )
+            return str(found.experiment_id)
+        place = None if self.artifacts is None else (self.artifacts / name).absolute().as_uri()
+        tags = {"mlflow.note.content": EXPERIMENT}
+        return self.client.create_experiment(name, artifact_location=place, tags=tags)
+
+
+@contextmanager
+def open_store(uri: str, artifact_root: Path | None = None) -> Iterator[Store]:
+    """Open a store for writing, alone if it is a SQLite file.
+
+    Args:
+        uri: `sqlite:///FILE`, created where there is none, or the `http(s)://` address of a server.
+        artifact_root: Folder for the artifacts of new experiments, each in a folder of its name;
+            by default `mlartifacts` beside the SQLite file, or where the server puts them.
+
+    Raises:
+        TrackingError: if the store cannot be used.
+    """
+    database, address = _database(uri), _without_password(uri)
+    _prepare_mlflow()
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    try:
+        if database is None:
+            yield Store(MlflowClient(uri), address, artifact_root)
+            return
+        artifacts = artifact_root or database.parent / "mlartifacts"
+        with _alone(database):
+            _check_or_create(database, artifacts)
+            yield Store(MlflowClient(f"{SQLITE}{database}"), f"{SQLITE}{database}", artifacts)
+    except MlflowException as error:
+        raise TrackingError(f"{address}: {_reason(error)}; {AGAIN}") from error
+
+
+def _prepare_mlflow() -> None:
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    # The creation of a store tells of every step of its schema.
+    for noisy in ("alembic", "mlflow.store.db.utils"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def _database(uri: str) -> Path | None:
+    """Absolute path of a SQLite store, None for a server."""
+    if uri.startswith(("http://", "https://")):
+        return None
+    name = uri.removeprefix(SQLITE)
+    if not uri.startswith(SQLITE) or name in ("", ":memory:"):
+        raise TrackingError(
+            f"{uri}: not a store that can be used here; give sqlite:///FILE, or the http(s)"
+            " address of an `mlflow server` (which may keep its runs in any database)"
+        )
+    return Path(name).absolute()
+
+
+@contextmanager
+def _alone(database: Path) -> Iterator[None]:
+    """Wait until no other tracker uses the database, and keep them out meanwhile."""
+    try:
+        database.parent.mkdir(parents=True, exist_ok=True)
+        handle = database.with_name(f"{database.name}.lock").open("w")
+    except OSError as error:
+        raise TrackingError(f"{SQLITE}{database}: cannot be written ({error})") from error
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _check_or_create(database: Path, artifacts: Path) -> None:
+    """Create a store whole or not at all: half a schema, left by an interruption, is past help."""
+    if database.exists():
+        _check(database)
+        return
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    with atomic(database) as temporary:
+        place = artifacts.absolute().as_uri()
+        store = SqlAlchemyStore(f"{SQLITE}{temporary}", place)  # type: ignore[no-untyped-call]
+        store.engine.dispose()
+
+
+def _check(database: Path) -> None:
+    """Refuse at once what mlflow would try to open for minutes."""
+    try:
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise TrackingError(
+            f"{SQLITE}{database}: not a usable SQLite file ({error}); move it away and repeat:"
+            " everything is uploaded anew from the result folder"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return _without_password(lines[0])[:500] if lines else type(error).__name__
+
+
+def _without_password(text: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//", text)

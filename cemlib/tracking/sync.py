@@ -1,0 +1,134 @@
+"""One upload of an experiment's result folder, or one every few seconds while jobs run."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cemlib.tracking.results import RUNNING, Result, read_report, read_result
+from cemlib.tracking.store import open_store
+from cemlib.tracking.upload import Outcome, Uploader
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What an upload did, in numbers of results (runs, attacks, and one report).
+
+    Attributes:
+        uploaded: New or changed results that the store now holds.
+        unchanged: Results that it held already.
+        running: Jobs under way whose curves it shows.
+        unfinished: Runs and attacks expected but not finished, those under way included.
+    """
+
+    experiment: str
+    store: str
+    uploaded: int
+    unchanged: int
+    running: int
+    unfinished: int
+
+    def __str__(self) -> str:
+        """One line for people."""
+        counts = f"{self.uploaded} uploaded, {self.unchanged} unchanged"
+        rest = f", {self.unfinished} not finished" if self.unfinished else ""
+        return f"experiment {self.experiment!r}: {counts}{rest}; store {self.store}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """The files that an experiment has, or is to have (see `track` for each)."""
+
+    root: Path
+    experiment: str
+    run_metrics: Sequence[Path]
+    attack_metrics: Sequence[Path]
+    report_files: Sequence[Path]
+
+    def results(self) -> Iterator[Result | None]:
+        """Runs, then the attacks on them, then the report; None for what is not there yet."""
+        for metrics in (*self.run_metrics, *self.attack_metrics):
+            yield read_result(self.root, metrics)
+        report = read_report(self.root, self.experiment, self.report_files)
+        if report is not None:
+            yield report
+
+    def upload(self, uri: str, artifact_root: Path | None = None, *, live: bool) -> Summary:
+        """Upload what has finished and, if `live`, the curves of what has not."""
+        done: Counter[Outcome] = Counter()
+        with open_store(uri, artifact_root) as store:
+            uploader = Uploader(store, self.experiment)
+            for result in self.results():
+                if result is None or (result.status == RUNNING and not live):
+                    done[Outcome.WAITING] += 1
+                else:
+                    done[uploader.put(result)] += 1
+            return Summary(
+                experiment=self.experiment,
+                store=store.address,
+                uploaded=done[Outcome.UPLOADED],
+                unchanged=done[Outcome.UNCHANGED],
+                running=done[Outcome.RUNNING],
+                unfinished=done[Outcome.RUNNING] + done[Outcome.WAITING],
+            )
+
+
+def track(
+    root: Path,
+    *,
+    experiment: str,
+    run_metrics: Sequence[Path],
+    attack_metrics: Sequence[Path],
+    report_files: Sequence[Path],
+    uri: str,
+    artifact_root: Path | None = None,
+) -> Summary:
+    """Upload every finished result of an experiment, each once.
+
+    The store gets one experiment with a run per (defence, seed), the attacks nested below, and a
+    run `report` with the tables and figures. What it holds already stays as it is; a changed result
+    takes the place of the older one; a half-uploaded one is done again.
+
+    Args:
+        root: Result folder of the experiment.
+        experiment: Name of the MLflow experiment.
+        run_metrics: `metrics.json` of every run of the study, below `root`; those that do not exist
+            are counted as unfinished.
+        attack_metrics: `metrics.json` of every attack of the study, likewise.
+        report_files: Tables and figures below `root`, as far as they exist.
+        uri: `sqlite:///FILE` or the `http(s)://` address of an MLflow server.
+        artifact_root: Where a new experiment's files go, instead of `mlartifacts` beside the SQLite
+            file or the server's own choice.
+
+    Raises:
+        TrackingError: if the store cannot be used.
+        FileError: if a result file is damaged.
+    """
+    study = Study(root, experiment, run_metrics, attack_metrics, report_files)
+    return study.upload(uri, artifact_root, live=False)
+
+
+def watch(
+    root: Path,
+    *,
+    experiment: str,
+    run_metrics: Sequence[Path],
+    attack_metrics: Sequence[Path],
+    report_files: Sequence[Path],
+    uri: str,
+    artifact_root: Path | None = None,
+    interval: float = 5.0,
+) -> Summary:
+    """Upload like `track` every `interval` seconds until every run and attack has finished.
+
+    The curves of jobs under way are shown as runs that are `RUNNING` and grow; the same runs are
+    completed when their jobs have finished, by this or by any `track`.
+
+    Returns:
+        The last upload's summary.
+    """
+    study = Study(root, experiment, run_metrics, attack_metrics, report_files)
+    while (summary := study.upload(uri, artifact_root, live=True)).unfinished:
+        time.sleep(interval)
+    return summary

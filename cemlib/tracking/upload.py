@@ -1,0 +1,219 @@
+"""Bringing the runs of one MLflow experiment up to date with results, each once and whole."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cemlib.tracking.errors import TrackingError
+from cemlib.tracking.results import RUNNING, Result, Row
+from cemlib.tracking.store import AGAIN, Store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run, RunTag
+
+FOLDER = "cemlib.folder"  # tag: which result a run holds
+DIGEST = "cemlib.sha256"  # tag: of which content; the whole of it once the run is not RUNNING
+SHOWN = "cemlib.shown"  # tag of a job under way: epochs uploaded, and their digest
+PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
+SOURCE = {"mlflow.source.name": "cemlib", "mlflow.source.type": "LOCAL"}
+# Limits of mlflow: entries of one call, characters of one value, runs of one page.
+LARGEST_BATCH, LARGEST_PARAMS, PAGE = 1000, 100, 1000
+LONGEST_PARAM, LONGEST_TAG = 6000, 8000
+
+
+class Outcome(Enum):
+    """What became of one result."""
+
+    UPLOADED = auto()
+    UNCHANGED = auto()
+    RUNNING = auto()  # its curves are up to date, the job goes on
+    WAITING = auto()  # an attack whose run has not finished
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run that the store holds."""
+
+    run_id: str
+    start: int
+    parent: str | None
+    digest: str | None = None  # None for one that is under way or half-uploaded
+    shown: str = ""
+
+    @classmethod
+    def of(cls, run: "Run") -> "Known":
+        """Read a run as MLflow returned it."""
+        tags, info = run.data.tags, run.info
+        digest = None if info.status == RUNNING else tags.get(DIGEST)
+        shown = tags.get(SHOWN, "")
+        return cls(info.run_id, info.start_time or 0, tags.get(PARENT), digest, shown)
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs of a job under way have been uploaded."""
+        return int(self.shown.partition(":")[0] or 0)
+
+    def is_begun(self, curves: Sequence[Row]) -> bool:
+        """Whether this is a job under way whose uploaded epochs are the first of these."""
+        return self.shown != "" and self.shown == _shown(curves[: self.epochs])
+
+
+class Uploader:
+    """Uploads results into one experiment, replacing what is out of date.
+
+    A run that takes the place of another is whole before the other is deleted, so an interruption
+    leaves the old, or both; the next upload puts that right.
+    """
+
+    def __init__(self, store: Store, experiment: str) -> None:
+        self._store, self._client = store, store.client
+        self._experiment = store.experiment(experiment)
+        self._known: dict[str, list[Known]] = {}
+        for run in self._all_runs():
+            if folder := run.data.tags.get(FOLDER):  # others are somebody's own: never touched
+                self._known.setdefault(folder, []).append(Known.of(run))
+
+    def put(self, result: Result) -> Outcome:
+        """Make the store hold exactly this result of its folder; runs come before their attacks."""
+        parent = self._finished_run(result.parent) if result.parent else None
+        if result.parent and parent is None:
+            return Outcome.WAITING
+        known = self._known.get(result.folder, [])
+        for run in known:
+            if run.digest == result.digest and run.parent == parent:
+                self._keep_only(run, result)
+                return Outcome.UNCHANGED
+        begun = (run for run in known if run.is_begun(result.curves) and run.parent == parent)
+        run = next(begun, None) or self._create(result, parent)
+        self._keep_only(self._fill(run, result), result)
+        return Outcome.RUNNING if result.status == RUNNING else Outcome.UPLOADED
+
+    def _all_runs(self) -> Iterator["Run"]:
+        token = None
+        while token != "":
+            page = self._client.search_runs([self._experiment], max_results=PAGE, page_token=token)
+            yield from page
+            token = page.token or ""
+
+    def _finished_run(self, folder: str) -> str | None:
+        finished = (run.run_id for run in self._known.get(folder, []) if run.digest is not None)
+        return next(finished, None)
+
+    def _create(self, result: Result, parent: str | None) -> Known:
+        tags = {**SOURCE, **_trimmed(result.tags), FOLDER: result.folder}
+        tags |= {PARENT: parent} if parent else {}
+        tags |= {NOTE: result.note} if result.status == RUNNING else {}
+        run = self._client.create_run(self._experiment, result.start, tags, result.name)
+        return Known(run.info.run_id, result.start, parent)
+
+    def _fill(self, run: Known, result: Result) -> Known:
+        """Bring a run up to date; a job that has finished makes it whole."""
+        if result.status == RUNNING:
+            return self._extend(run, result)
+        if run.shown:  # from here on, an interruption leaves a run to replace, not to continue
+            self._client.delete_tag(run.run_id, SHOWN)
+        self._add_artifacts(run, result.artifacts)
+        self._add_scores(run, result)
+        self._extend(run, result)
+        self._client.set_terminated(run.run_id, result.status, max(result.end, run.start))
+        return replace(run, digest=result.digest, shown="")
+
+    def _extend(self, run: Known, result: Result) -> Known:
+        """Add the epochs that a run lacks.
+
+        Times count from the run's own start: MLflow keeps a point once however often it is sent.
+        """
+        from mlflow.entities import Metric
+
+        for rows in _batches(result.curves[run.epochs :]):
+            points = [
+                Metric(name, value, run.start + row.time, row.step)
+                for row in rows
+                for name, value in row.values.items()
+            ]
+            progress: dict[str, str] = {}
+            if result.status == RUNNING:
+                run = replace(run, shown=_shown(result.curves[: run.epochs + len(rows)]))
+                progress = {SHOWN: run.shown}
+            self._client.log_batch(run.run_id, points, tags=_tags(progress))
+        return run
+
+    def _add_scores(self, run: Known, result: Result) -> None:
+        """Add what a job leaves at its end, before its curves: the page keeps this order."""
+        from mlflow.entities import Metric, Param
+
+        params = [Param(name, value[:LONGEST_PARAM]) for name, value in result.params.items()]
+        while len(params) > LARGEST_PARAMS:
+            self._client.log_batch(run.run_id, params=params[:LARGEST_PARAMS])
+            params = params[LARGEST_PARAMS:]
+        end = max(result.end, run.start)
+        scores = [Metric(name, value, end, 0) for name, value in result.scores.items()]
+        note = result.note.replace("{run_id}", run.run_id)
+        tags = _tags({**result.tags, NOTE: note, DIGEST: result.digest})
+        self._client.log_batch(run.run_id, scores, params, tags)
+
+    def _add_artifacts(self, run: Known, artifacts: Mapping[str, bytes]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in artifacts.items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            try:
+                self._client.log_artifacts(run.run_id, folder)
+            except OSError as error:  # of the disk, or of the way to the server
+                raise TrackingError(
+                    f"{self._store.address}: cannot store files there ({error}); {AGAIN}"
+                ) from error
+
+    def _keep_only(self, kept: Known, result: Result) -> None:
+        """Delete what `kept` replaces; a job under way replaces no finished run yet."""
+        before = self._known.get(result.folder, [])
+        others = [run for run in before if run.run_id != kept.run_id]
+        stay = [run for run in others if result.status == RUNNING and run.digest is not None]
+        for run in others:
+            if run not in stay:
+                self._delete(run)
+        self._known[result.folder] = [kept, *stay]
+
+    def _delete(self, run: Known) -> None:
+        """Delete a run and the attacks below it, which were made on what it held."""
+        for folder, runs in self._known.items():
+            for child in [other for other in runs if other.parent == run.run_id]:
+                self._client.delete_run(child.run_id)
+                self._known[folder].remove(child)
+        self._client.delete_run(run.run_id)
+
+
+def _batches(curves: Sequence[Row]) -> Iterator[list[Row]]:
+    """Cut curves between epochs into pieces that one call may hold, its tag included."""
+    piece: list[Row] = []
+    for row in curves:
+        if sum(len(other.values) for other in [*piece, row]) >= LARGEST_BATCH:
+            yield piece
+            piece = []
+        piece.append(row)
+    if piece:
+        yield piece
+
+
+def _shown(curves: Sequence[Row]) -> str:
+    """Number and digest of epochs, without their seconds: a resumed job takes other times."""
+    rows = [
+        [row.step, {k: v for k, v in row.values.items() if k != "curve/seconds"}] for row in curves
+    ]
+    return f"{len(rows)}:{hashlib.sha256(json.dumps(rows).encode()).hexdigest()}"
+
+
+def _trimmed(tags: Mapping[str, str]) -> dict[str, str]:
+    return {name: value[:LONGEST_TAG] for name, value in tags.items() if value}
+
+
+def _tags(tags: Mapping[str, str]) -> list["RunTag"]:
+    from mlflow.entities import RunTag
+
+    return [RunTag(name, value) for name, value in _trimmed(tags).items()]

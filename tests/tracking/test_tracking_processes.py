@@ -1,0 +1,95 @@
+"""Trackers as real processes: several at once on a store that does not exist yet, and killed ones.
+
+The processes are forked, so that they need not import mlflow again.
+"""
+
+import os
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  (before the fork: seconds per process)
+import pytest
+from toy_study import Store, Study
+
+FORK = get_context("fork")
+
+
+def test_eight_trackers_on_a_fresh_store(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}"
+    study = _fill(Study(tmp_path / "toy", uri), runs=2)
+    names = ["toy"] * 4 + [f"study{n}" for n in range(4)]
+    trackers = [_start(study, experiment=name) for name in names]
+    for tracker in trackers:
+        tracker.join(60)
+    assert [tracker.exitcode for tracker in trackers] == [0] * 8
+    for name in set(names):
+        runs = Store(uri, name).runs()
+        assert len(runs) == 4, name
+        for run in runs.values():
+            assert run.info.status == "FINISHED"
+        curve = Store(uri, name).points(runs["runs/none/seed1"], "curve/train_loss")
+        assert curve == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
+
+
+def test_a_tracker_killed_while_it_creates_the_store(tmp_path: Path) -> None:
+    study = _fill(Study(tmp_path / "toy", f"sqlite:///{tmp_path / 'mlflow.db'}"), runs=1)
+    tracker = _start(study)
+    _until(lambda: any(file.stat().st_size for file in tmp_path.glob(".mlflow.*.db")))
+    _kill(tracker)
+    assert not (tmp_path / "mlflow.db").exists()
+    assert study.track().uploaded == 2
+
+
+def test_a_tracker_killed_while_it_uploads(study: Study, store: Store) -> None:
+    _fill(study, runs=12)
+    tracker = _start(study)
+    _until(lambda: _rows(store, "select count(*) from runs where status = 'FINISHED'") > 2)
+    _kill(tracker)
+    summary = study.track()
+    assert summary.uploaded > 0
+    assert summary.unchanged > 2
+    runs = store.runs()
+    assert len(runs) == 24
+    for run in runs.values():
+        assert run.info.status == "FINISHED"
+        assert "metrics.json" in store.files(run)
+    again = study.track()
+    assert (again.uploaded, again.unchanged) == (0, 24)
+
+
+def _fill(study: Study, runs: int) -> Study:
+    for seed in range(runs):
+        study.add_run("none", seed)
+        study.add_attack("none", seed, "decoder")
+    return study
+
+
+def _start(study: Study, **changes: Any) -> Any:
+    tracker = FORK.Process(target=study.track, kwargs=changes)
+    tracker.start()
+    return tracker
+
+
+def _kill(tracker: Any) -> None:
+    os.kill(tracker.pid, signal.SIGKILL)
+    tracker.join(20)
+    assert tracker.exitcode == -signal.SIGKILL
+
+
+def _rows(store: Store, query: str) -> int:
+    path = store.uri.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, timeout=20)) as connection:
+        return int(connection.execute(query).fetchone()[0])
+
+
+def _until(condition: Any) -> None:
+    for _ in range(4000):
+        if condition():
+            return
+        time.sleep(0.005)
+    pytest.fail("waited in vain")

@@ -1,0 +1,330 @@
+"""Uploads of a synthetic result folder into a real SQLite store, read back by MLflow's client."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_study import Store, Study, curve, free_port
+
+from cemlib.files import FileError, write_json, write_jsonl
+from cemlib.tracking import TrackingError
+
+
+def test_a_study_is_one_experiment_of_runs_with_nested_attacks(study: Study, store: Store) -> None:
+    study.add_run("none", 0)
+    study.add_run("gated", 1)
+    study.add_attack("gated", 1, "decoder")
+    study.add_attack("gated", 1, "decoder", knowledge="public_data")
+    summary = study.track()
+    assert (summary.uploaded, summary.unchanged, summary.unfinished) == (4, 0, 0)
+    runs = store.runs()
+    run = runs["runs/gated/seed1"]
+    names = {folder: run.info.run_name for folder, run in runs.items()}
+    assert names == {
+        "runs/none/seed0": "none seed0",
+        "runs/gated/seed1": "gated seed1",
+        "runs/gated/seed1/attacks/decoder-train_data": "decoder train_data",
+        "runs/gated/seed1/attacks/decoder-public_data": "decoder public_data",
+    }
+    parents = {folder: run.data.tags.get("mlflow.parentRunId") for folder, run in runs.items()}
+    assert parents == {
+        "runs/none/seed0": None,
+        "runs/gated/seed1": None,
+        "runs/gated/seed1/attacks/decoder-train_data": run.info.run_id,
+        "runs/gated/seed1/attacks/decoder-public_data": run.info.run_id,
+    }
+
+
+def test_a_run_has_parameters_curves_scores_tags_and_files(study: Study, store: Store) -> None:
+    folder = study.add_run("none", 0)
+    study.track()
+    run = store.runs()["runs/none/seed0"]
+    assert run.data.params == {
+        "defence": "none",
+        "seed": "0",
+        "train.epochs": "3",
+        "train.lr": "0.05",
+        "train.milestones": "[1, 2]",
+        "defence.noise_std": "0.025",
+        "defence.surrogate": "null",
+        "defence.sparse_coding": "false",
+    }
+    assert store.points(run, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
+    assert store.points(run, "curve/val_top1") == [(1, 0.5), (2, 0.75), (3, 1 - 0.5 / 3)]
+    assert store.points(run, "val_top1") == [(0, 0.91)]
+    scores = {name: value for name, value in run.data.metrics.items() if "/" not in name}
+    assert scores == {
+        "top1": 0.9,
+        "val_top1": 0.91,
+        "leakage_nats": 12.5,
+        "selected_epoch": 3,
+        "parameters.client": 10,
+        "parameters.server": 20,
+        "wall_seconds": 2,
+        "peak_memory_mb": 300,
+    }
+    tags = run.data.tags
+    assert tags["mlflow.source.git.commit"] == tags["commit"] == "c" * 40
+    assert (tags["fingerprint"], tags["version.torch"]) == ("f" * 64, "2.15.0")
+    assert (tags["kind"], tags["defence"], tags["seed"]) == ("run", "none", "0")
+    assert run.info.status == "FINISHED"
+    assert run.info.end_time - run.info.start_time == 2000
+    assert run.info.end_time == folder.metrics.stat().st_mtime_ns // 10**6
+    assert store.files(run) == {"metrics.json", "history.jsonl", "config.json"}
+
+
+def test_an_attack_shows_its_scores_and_pictures(study: Study, store: Store) -> None:
+    study.add_run("none", 0)
+    folder = study.add_attack("none", 0, "decoder")
+    study.track()
+    run = store.runs()["runs/none/seed0/attacks/decoder-train_data"]
+    expected = {"mse": 0.01, "psnr": 20, "ssim": 0.5, "n_images": 4, "wall_seconds": 2}
+    assert {n: v for n, v in run.data.metrics.items() if "/" not in n} == expected
+    assert store.points(run, "curve/train_mse") == [(1, 0.1)]
+    tags = run.data.tags
+    assert (tags["attack"], tags["knowledge"], tags["kind"]) == ("decoder", "train_data", "attack")
+    assert store.files(run) >= {"reconstructions.png", "per_image.parquet", "metrics.json"}
+    picture = store.client.download_artifacts(run.info.run_id, "reconstructions.png")
+    assert Path(picture).read_bytes() == folder.reconstructions.read_bytes()
+    assert f"run_uuid={run.info.run_id}" in tags["mlflow.note.content"]
+
+
+def test_files_go_to_an_absolute_place_beside_the_store(
+    study: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.add_run("none", 0)
+    monkeypatch.chdir(tmp_path)
+    study.uri = "sqlite:///mlflow.db"
+    elsewhere = tmp_path / "elsewhere"
+    study.track()
+    study.track(experiment="other", artifact_root=elsewhere)
+    place = tmp_path / "mlartifacts" / "toy"
+    assert store.experiment().artifact_location == place.as_uri()
+    assert len(list(place.glob("*/artifacts/metrics.json"))) == 1
+    assert len(list(elsewhere.glob("other/*/artifacts/metrics.json"))) == 1
+
+
+def test_uploading_twice_changes_nothing(study: Study, store: Store) -> None:
+    study.add_run("none", 0)
+    study.add_attack("none", 0, "decoder")
+    study.add_report()
+    study.track()
+    before = _everything(store)
+    summary = study.track()
+    assert (summary.uploaded, summary.unchanged) == (0, 3)
+    assert _everything(store) == before
+
+
+def test_a_changed_attack_takes_the_place_of_the_older_one(study: Study, store: Store) -> None:
+    study.add_run("none", 0)
+    study.add_attack("none", 0, "linear")
+    study.add_attack("none", 0, "decoder")
+    study.track()
+    before = store.runs()
+    study.add_attack("none", 0, "decoder", mse=0.02)
+    assert study.track().uploaded == 1
+    after = store.runs()
+    changed = "runs/none/seed0/attacks/decoder-train_data"
+    assert after[changed].data.metrics["mse"] == 0.02
+    assert {f for f in after if after[f].info.run_id != before[f].info.run_id} == {changed}
+    old = store.client.get_run(before[changed].info.run_id)
+    assert old.info.lifecycle_stage == "deleted"
+
+
+def test_a_changed_run_takes_its_attacks_along(study: Study, store: Store) -> None:
+    study.add_run("none", 0)
+    study.add_run("none", 1)
+    study.add_attack("none", 0, "decoder")
+    study.track()
+    before = store.runs()
+    study.add_run("none", 0, top1=0.8)
+    assert study.track().uploaded == 2
+    after = store.runs()
+    run, attack = "runs/none/seed0", "runs/none/seed0/attacks/decoder-train_data"
+    assert after[run].data.metrics["top1"] == 0.8
+    assert after[attack].data.tags["mlflow.parentRunId"] == after[run].info.run_id
+    assert after["runs/none/seed1"].info.run_id == before["runs/none/seed1"].info.run_id
+
+
+def test_an_attack_that_must_be_made_again_leaves_no_run_of_the_old_one(
+    study: Study, store: Store
+) -> None:
+    study.add_run("none", 0)
+    attack = study.add_attack("none", 0, "decoder")
+    study.track()
+    study.add_run("none", 0, top1=0.8)
+    attack.metrics.unlink()
+    assert study.track().unfinished == 1
+    assert set(store.runs()) == {"runs/none/seed0"}
+
+
+def test_a_run_deleted_in_mlflow_comes_back_with_its_attacks(study: Study, store: Store) -> None:
+    study.add_run("none", 0)
+    study.add_attack("none", 0, "decoder")
+    study.track()
+    store.client.delete_run(store.runs()["runs/none/seed0"].info.run_id)
+    study.track()
+    runs = store.runs()
+    attack = runs["runs/none/seed0/attacks/decoder-train_data"]
+    assert attack.data.tags["mlflow.parentRunId"] == runs["runs/none/seed0"].info.run_id
+
+
+def test_somebodys_own_run_in_the_experiment_stays(study: Study, store: Store) -> None:
+    study.add_run("none", 0)
+    study.track()
+    parent = store.runs()["runs/none/seed0"].info.run_id
+    tags = {"mlflow.parentRunId": parent}
+    own = store.client.create_run(store.experiment().experiment_id, tags=tags, run_name="my note")
+    study.add_run("none", 0, top1=0.8)
+    study.track()
+    assert store.client.get_run(own.info.run_id).info.lifecycle_stage == "active"
+
+
+def test_a_failed_run_and_its_reason(study: Study, store: Store) -> None:
+    reason = "epoch 2: train_loss is nan; a lower lr may help"
+    scores = {"top1": None, "val_top1": None, "leakage_nats": None}
+    study.add_run("gated", 0, status="failed", reason=reason, **scores)
+    blank = {"mse": None, "psnr": None, "ssim": None}
+    study.add_attack("gated", 0, "decoder", status="failed", reason="the run failed", **blank)
+    study.track()
+    for run in store.runs().values():
+        assert run.info.status == "FAILED"
+        assert run.data.metrics.keys().isdisjoint({"top1", "leakage_nats", "mse", "ssim"})
+        assert run.data.tags["status"] == "failed"
+    run = store.runs()["runs/gated/seed0"]
+    assert run.data.tags["reason"] == reason
+    assert reason in run.data.tags["mlflow.note.content"]
+
+
+def test_a_score_without_a_finite_value_is_a_tag(study: Study, store: Store) -> None:
+    study.add_run("none", 0, leakage_nats=None)
+    study.track()
+    run = store.runs()["runs/none/seed0"]
+    assert "leakage_nats" not in run.data.metrics
+    assert run.data.tags["leakage_nats"] == "unbounded"
+
+
+def test_what_has_not_finished_is_left_for_later(study: Study, store: Store) -> None:
+    finished, running = study.add_run("none", 0), study.add_run("none", 1)
+    study.add_attack("none", 1, "decoder")
+    running.metrics.unlink()
+    summary = study.track()
+    assert (summary.uploaded, summary.unfinished) == (1, 2)
+    assert set(store.runs()) == {"runs/none/seed0"}
+    assert finished.metrics.is_file()
+
+
+@pytest.mark.parametrize("missing", ["the end", "the digest"])
+def test_a_half_uploaded_run_is_done_again(study: Study, store: Store, missing: str) -> None:
+    study.add_run("none", 0)
+    study.track()
+    whole = store.runs()["runs/none/seed0"]
+    experiment = store.experiment().experiment_id
+    client, tags = store.client, dict(whole.data.tags)
+    if missing == "the digest":
+        del tags["cemlib.sha256"]
+    half = client.create_run(experiment, tags=tags).info.run_id
+    client.log_metric(half, "curve/train_loss", 2.0, step=1)
+    client.log_param(half, "train.lr", "7")
+    if missing == "the digest":
+        client.set_terminated(half)
+    client.delete_run(whole.info.run_id)
+    assert study.track().uploaded == 1
+    repaired = store.runs()["runs/none/seed0"]
+    assert repaired.data.params["train.lr"] == "0.05"
+    assert store.points(repaired, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
+
+
+def test_tables_and_figures_are_one_run(study: Study, store: Store) -> None:
+    study.add_report()
+    study.track()
+    first = store.runs()["report"]
+    assert store.files(first, "tables") == {"tables/summary.md"}
+    assert store.files(first, "figures") == {"figures/privacy.png"}
+    assert "| none | .01 |" in first.data.tags["mlflow.note.content"]
+    study.add_report("| new | .02 |")
+    study.track()
+    second = store.runs()["report"]
+    assert second.info.run_id != first.info.run_id
+    assert "| new | .02 |" in second.data.tags["mlflow.note.content"]
+
+
+def test_a_table_too_long_for_a_description_is_a_file_only(study: Study, store: Store) -> None:
+    study.add_report("x" * 9000)
+    study.track()
+    run = store.runs()["report"]
+    assert "figures/privacy.png" in run.data.tags["mlflow.note.content"]
+    assert "xxx" not in run.data.tags["mlflow.note.content"]
+
+
+def test_curves_and_parameters_beyond_one_call(study: Study, store: Store) -> None:
+    many = {f"key{n}": n for n in range(250)} | {"long": "x" * 7000}
+    folder = study.add_run("none", 0, config=many)
+    write_jsonl(folder.history, curve(700))
+    study.track()
+    run = store.runs()["runs/none/seed0"]
+    expected = [(n, 2.0 / n) for n in range(1, 701)]
+    assert sorted(store.points(run, "curve/train_loss")) == expected
+    assert {int(run.data.params[f"key{n}"]) for n in range(250)} == set(range(250))
+    assert run.data.params["long"] == "x" * 6000
+
+
+def test_names_that_mlflow_does_not_take(study: Study, store: Store) -> None:
+    folder = study.add_run("none", 0)
+    write_jsonl(folder.history, [{"epoch": 1, "surrogate/share(c=1)": 0.5}])
+    study.track()
+    run = store.runs()["runs/none/seed0"]
+    assert store.points(run, "curve/surrogate/share_c_1_") == [(1, 0.5)]
+
+
+def test_a_damaged_result_is_named(study: Study) -> None:
+    folder = study.add_run("none", 0)
+    folder.metrics.write_text("{")
+    with pytest.raises(FileError, match=r"seed0/metrics\.json: not valid JSON"):
+        study.track()
+    write_json(folder.metrics, {"status": "ok", "config": {}})
+    with pytest.raises(FileError, match=r"metrics\.json: no provenance, wall_seconds in it"):
+        study.track()
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "postgresql://h/x", "sqlite:///:memory:", "sqlite:///"])
+def test_an_address_of_no_store(study: Study, uri: str) -> None:
+    study.uri = uri
+    with pytest.raises(TrackingError, match="give sqlite:///FILE"):
+        study.track()
+
+
+def test_a_file_that_is_no_store(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("no database, but long enough to look like one\n" * 100)
+    with pytest.raises(TrackingError, match=r"mlflow\.db: not a usable SQLite file"):
+        study.track()
+
+
+def test_a_server_that_is_away(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    study.add_run("none", 0)
+    study.uri = f"http://me:secret@127.0.0.1:{free_port()}"
+    with pytest.raises(TrackingError, match="can be repeated") as caught:
+        study.track()
+    assert "127.0.0.1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_experiment_deleted_in_mlflow(study: Study, store: Store) -> None:
+    study.track()
+    identity = store.experiment().experiment_id
+    store.client.delete_experiment(identity)
+    with pytest.raises(TrackingError, match=f"experiments restore --experiment-id {identity}"):
+        study.track()
+
+
+def _everything(store: Store) -> dict[str, Any]:
+    """All that a run holds: id, status, times, tags, parameters, and every point of its metrics."""
+    return {
+        folder: (
+            json.dumps(run.to_dictionary(), sort_keys=True),
+            {name: store.points(run, name) for name in run.data.metrics},
+        )
+        for folder, run in store.runs().items()
+    }

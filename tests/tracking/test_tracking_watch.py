@@ -1,0 +1,158 @@
+"""Curves of jobs under way: they grow, become whole runs, and are begun anew with the job."""
+
+import threading
+import time
+
+import pytest
+from toy_study import Store, Study, curve
+
+from cemlib.files import write_jsonl
+from cemlib.layout import Layout, RunFolder
+from cemlib.tracking import Summary, sync, watch
+
+RUN = "runs/gated/seed0"
+
+
+class Job:
+    """A training that has reached some epoch, seen by one round of `watch` at a time."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.folder: RunFolder = study.expect_run(Layout(study.root).run("gated", 0))
+
+    def reach(self, epoch: int, **changes: float) -> None:
+        write_jsonl(self.folder.history, [row | changes for row in curve(epoch)])
+
+    def look(self) -> Summary:
+        inputs = self.study.inputs()
+        uri = inputs.pop("uri")
+        return sync.Study(self.study.root, **inputs).upload(uri, live=True)
+
+
+@pytest.fixture
+def job(study: Study) -> Job:
+    return Job(study)
+
+
+def test_curves_of_a_job_under_way_grow(job: Job, store: Store) -> None:
+    job.reach(2)
+    summary = job.look()
+    assert (summary.running, summary.unfinished) == (1, 1)
+    first = store.runs()[RUN]
+    assert first.info.status == "RUNNING"
+    assert first.data.tags["status"] == "running"
+    assert store.points(first, "curve/train_loss") == [(1, 2.0), (2, 1.0)]
+    job.reach(4)
+    job.look()
+    job.look()
+    second = store.runs()[RUN]
+    assert second.info.run_id == first.info.run_id
+    assert store.points(second, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3), (4, 0.5)]
+
+
+def test_a_finished_job_completes_the_run_it_was_shown_as(job: Job, store: Store) -> None:
+    job.reach(2)
+    job.look()
+    first = store.runs()[RUN]
+    job.study.add_run("gated", 0)
+    assert job.study.track().uploaded == 1
+    whole = store.runs()[RUN]
+    assert whole.info.run_id == first.info.run_id
+    assert whole.info.status == "FINISHED"
+    assert whole.data.tags["status"] == "ok"
+    assert "cemlib.shown" not in whole.data.tags
+    assert whole.data.metrics["top1"] == 0.9
+    assert store.points(whole, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
+    assert job.study.track().unchanged == 1
+
+
+def test_track_without_watch_shows_no_job_under_way(job: Job, store: Store) -> None:
+    job.reach(2)
+    summary = job.study.track()
+    assert (summary.unfinished, summary.running) == (1, 0)
+    assert store.runs() == {}
+
+
+def test_a_job_resumed_from_a_checkpoint_continues_its_curves(job: Job, store: Store) -> None:
+    """The same numbers with other seconds: what a resumed job writes over its old history."""
+    job.reach(2)
+    job.look()
+    first = store.runs()[RUN]
+    job.reach(3, seconds=0.7)
+    job.look()
+    second = store.runs()[RUN]
+    assert second.info.run_id == first.info.run_id
+    assert store.points(second, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
+    assert store.points(second, "curve/seconds") == [(1, 0.5), (2, 0.5), (3, 0.7)]
+
+
+def test_epochs_sent_again_after_an_interruption_are_kept_once(job: Job, store: Store) -> None:
+    """The interruption falls between the points of epoch 2 and the note that they are there."""
+    job.reach(1)
+    job.look()
+    before = store.runs()[RUN]
+    job.reach(2)
+    job.look()
+    store.client.set_tag(before.info.run_id, "cemlib.shown", before.data.tags["cemlib.shown"])
+    job.reach(3)
+    job.look()
+    after = store.runs()[RUN]
+    assert after.info.run_id == before.info.run_id
+    assert store.points(after, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
+
+
+def test_a_job_begun_anew_is_another_run(job: Job, store: Store) -> None:
+    job.reach(3)
+    job.look()
+    first = store.runs()[RUN]
+    job.reach(1, train_loss=7.0)
+    job.look()
+    second = store.runs()[RUN]
+    assert second.info.run_id != first.info.run_id
+    assert store.points(second, "curve/train_loss") == [(1, 7.0)]
+
+
+def test_a_job_done_again_leaves_the_finished_run_until_it_has_finished(
+    job: Job, store: Store
+) -> None:
+    folder = job.study.add_run("gated", 0)
+    job.study.track()
+    finished = store.runs()[RUN]
+    folder.metrics.unlink()
+    job.reach(1, train_loss=7.0)
+    job.look()
+    experiment = store.experiment().experiment_id
+    states = {run.info.run_id: run.info.status for run in store.client.search_runs([experiment])}
+    assert states.pop(finished.info.run_id) == "FINISHED"
+    assert list(states.values()) == ["RUNNING"]
+    job.study.add_run("gated", 0, top1=0.8)
+    job.study.track()
+    assert store.runs()[RUN].data.metrics["top1"] == 0.8
+
+
+def test_watch_ends_when_every_expected_result_is_there(study: Study, store: Store) -> None:
+    folder = study.expect_run(Layout(study.root).run("none", 0))
+    ended: list[Summary] = []
+
+    def follow() -> None:
+        ended.append(watch(study.root, **study.inputs(), interval=0.05))
+
+    watcher = threading.Thread(target=follow, daemon=True)
+    watcher.start()
+    for epoch in (1, 2, 3):
+        write_jsonl(folder.history, curve(epoch))
+        _until_points(store, epoch)
+    assert not ended
+    study.add_run("none", 0)
+    watcher.join(30)
+    assert [summary.unfinished for summary in ended] == [0]
+    assert store.runs()["runs/none/seed0"].info.status == "FINISHED"
+
+
+def _until_points(store: Store, count: int) -> None:
+    for _ in range(400):
+        run = store.experiment() and store.runs().get("runs/none/seed0")
+        if run and len(store.points(run, "curve/train_loss")) == count:
+            return
+        time.sleep(0.02)
+    pytest.fail(f"epoch {count} did not come")

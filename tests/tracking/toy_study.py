@@ -1,0 +1,140 @@
+"""A synthetic result folder, and a reader of what a store holds."""
+
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from cemlib.files import write_json, write_jsonl
+from cemlib.layout import AttackFolder, Layout, RunFolder
+from cemlib.tracking import Summary, track
+
+PROVENANCE = {
+    "fingerprint": "f" * 64,
+    "commit": "c" * 40,
+    "dirty": False,
+    "versions": {"python": "3.11", "torch": "2.15.0"},
+    "device": "cpu",
+    "threads": 1,
+}
+CONFIG = {
+    "train": {"epochs": 3, "lr": 0.05, "milestones": [1, 2]},
+    "defence": {"noise_std": 0.025, "surrogate": None, "sparse_coding": False},
+}
+
+
+def curve(epochs: int) -> list[dict[str, Any]]:
+    """Learning curve of a run, with numbers that tell the epochs apart."""
+    return [
+        {"epoch": n, "train_loss": 2.0 / n, "val_top1": 1 - 0.5 / n, "seconds": 0.5, "note": None}
+        for n in range(1, epochs + 1)
+    ]
+
+
+@dataclass
+class Study:
+    """Writes the files that jobs leave, and remembers their paths."""
+
+    root: Path
+    uri: str
+    runs: list[Path] = field(default_factory=list)
+    attacks: list[Path] = field(default_factory=list)
+    report: list[Path] = field(default_factory=list)
+
+    def add_run(self, defence: str, seed: int, **changes: Any) -> RunFolder:
+        folder = Layout(self.root).run(defence, seed)
+        identity = {"kind": "run", "experiment": "toy", "defence": defence, "seed": seed}
+        scores = {"top1": 0.9, "val_top1": 0.91, "leakage_nats": 12.5, "selected_epoch": 3}
+        size = {"parameters": {"client": 10, "server": 20}, "peak_memory_mb": 300.0}
+        write_jsonl(folder.history, curve(3))
+        write_json(folder.config, {"seed": seed})
+        write_json(folder.metrics, common() | identity | scores | size | changes)
+        return self.expect_run(folder)
+
+    def expect_run(self, folder: RunFolder) -> RunFolder:
+        if folder.metrics not in self.runs:
+            self.runs.append(folder.metrics)
+        return folder
+
+    def add_attack(self, defence: str, seed: int, attack: str, **changes: Any) -> AttackFolder:
+        knowledge = changes.pop("knowledge", "train_data")
+        folder = Layout(self.root).run(defence, seed).attack(attack, knowledge)
+        identity = {"kind": "attack", "experiment": "toy", "defence": defence, "seed": seed}
+        identity |= {"attack": attack, "knowledge": knowledge}
+        scores = {"mse": 0.01, "psnr": 20.0, "ssim": 0.5, "n_images": 4}
+        write_jsonl(folder.history, [{"epoch": 1, "train_mse": 0.1, "seconds": 0.1}])
+        Image.new("L", (16, 8)).save(folder.reconstructions)
+        folder.per_image.write_bytes(b"parquet")
+        write_json(folder.metrics, common() | identity | scores | changes)
+        if folder.metrics not in self.attacks:
+            self.attacks.append(folder.metrics)
+        return folder
+
+    def add_report(self, text: str = "| defence | MSE |\n|---|---|\n| none | .01 |\n") -> None:
+        table, figure = self.root / "tables" / "summary.md", self.root / "figures" / "privacy.png"
+        for path in (table, figure):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        table.write_text(text)
+        Image.new("L", (4, 4)).save(figure)
+        self.report = [table, figure]
+
+    def inputs(self) -> dict[str, Any]:
+        return {
+            "experiment": "toy",
+            "run_metrics": self.runs,
+            "attack_metrics": self.attacks,
+            "report_files": self.report,
+            "uri": self.uri,
+        }
+
+    def track(self, **changes: Any) -> Summary:
+        return track(self.root, **(self.inputs() | changes))
+
+
+def common() -> dict[str, Any]:
+    return {
+        "status": "ok",
+        "reason": None,
+        "config": CONFIG,
+        "provenance": PROVENANCE,
+        "wall_seconds": 2.0,
+    }
+
+
+@dataclass
+class Store:
+    """What is in a store, read through MLflow's own client."""
+
+    uri: str
+    name: str = "toy"
+
+    @property
+    def client(self) -> Any:
+        from mlflow import MlflowClient
+
+        return MlflowClient(self.uri)
+
+    def experiment(self) -> Any:
+        return self.client.get_experiment_by_name(self.name)
+
+    def runs(self) -> dict[str, Any]:
+        """Active runs by folder; a doubled one is an error."""
+        found = self.client.search_runs([self.experiment().experiment_id])
+        by_folder = {run.data.tags["cemlib.folder"]: run for run in found}
+        assert len(by_folder) == len(found), "a result is in the store twice"
+        return by_folder
+
+    def points(self, run: Any, metric: str) -> list[tuple[int, float]]:
+        return [(p.step, p.value) for p in self.client.get_metric_history(run.info.run_id, metric)]
+
+    def files(self, run: Any, folder: str | None = None) -> set[str]:
+        found = self.client.list_artifacts(run.info.run_id, folder)
+        return {file.path for file in found if not file.is_dir}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
