@@ -1,0 +1,48 @@
+"""Train defended classifiers, attack them, and end in tables, figures and MLflow runs."""
+
+import os
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+# A study given by --configfile replaces the embedded default; it is never merged with it.
+if not workflow.overwrite_configfiles:
+
+    configfile: "config/config.yaml"
+
+
+container: "docker://python:3.11-slim"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/prepare.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/attack.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/track.smk"
+
+
+# Not before: a dry run with other settings must not change what running jobs read.
+onstart:
+    PLAN.write_config()
+
+
+rule all:
+    input:
+        PLAN.tables(),
+        PLAN.figures(),
+        PLAN.cluster_course(),
+        PLAN.layout.tracked(),
+
+
+# `snakemake gated` does everything for one defence: its runs, attacks, tables and MLflow runs.
+for defence in PLAN.study.defences:
+
+    rule:
+        name:
+            defence
+        input:
+            PLAN.tables(defence),
+            PLAN.layout.tracked(defence),

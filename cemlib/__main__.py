@@ -1,0 +1,7 @@
+"""`python -m cemlib`."""
+
+import sys
+
+from cemlib.cli import main
+
+sys.exit(main())

@@ -1,0 +1,206 @@
+"""Command line: one subcommand per kind of job, each reading one configuration file.
+
+Nothing heavy is imported before the subcommand is known, so that `--help` answers at once.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cemlib import __version__
+
+if TYPE_CHECKING:
+    import torch
+
+    from cemlib.plan import Plan
+
+DEFAULT_CONFIG = Path("config/config.yaml")
+DEFAULT_STORE = "sqlite:///mlflow.db"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns 0, or 2 after one line per fault of the user's input."""
+    options = _parser().parse_args(arguments)
+    # Idle OpenMP threads that spin would take the cores from the jobs beside this one.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    command: Callable[[argparse.Namespace], Iterator[Path | str]] = options.command
+    try:
+        for written in command(options):
+            print(written, flush=True)
+    except _user_errors() as error:
+        print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted: run the same command again to go on", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _user_errors() -> tuple[type[Exception], ...]:
+    """Exceptions whose message is meant for the user; anything else is a bug and shows itself."""
+    from cemlib.config import ConfigError
+    from cemlib.data.errors import DataError
+    from cemlib.files import FileError
+    from cemlib.tracking.errors import TrackingError
+
+    return (ConfigError, DataError, FileError, TrackingError)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cemlib",
+        description="Train defended split classifiers, attack them, and report utility against"
+        " privacy. Every command reads one study's configuration, works on all of the study unless"
+        " narrowed, and prints the files it wrote. Snakemake runs the same commands as jobs.",
+    )
+    parser.add_argument("--version", action="version", version=f"cemlib {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add(commands, "prepare", _prepare, "read, check, split and store the images")
+    train = _add(commands, "train", _train, "train defended classifiers")
+    attack = _add(commands, "attack", _attack, "reconstruct images from a run's released features")
+    report = _add(commands, "report", _report, "write tables and figures of finished jobs")
+    track = _add(commands, "track", _track, "upload finished jobs to MLflow")
+    _add(commands, "publish", _publish, "copy a finished study's tables under results/published")
+    for narrowed in (train, attack, report, track):
+        narrowed.add_argument("--defence", metavar="NAME", help="only this defence")
+    for seeded in (train, attack):
+        seeded.add_argument("--seed", type=int, metavar="N", help="only this seed")
+        seeded.add_argument(
+            "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: %(default)s"
+        )
+    attack.add_argument(
+        "--attack", action="append", metavar="NAME", help="only this attack; may be repeated"
+    )
+    report.add_argument(
+        "--only", choices=("tables", "figures", "cluster_course"), help="only this part"
+    )
+    track.add_argument(
+        "--uri",
+        default=os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE),
+        help="MLflow store or server (default: %(default)s, or MLFLOW_TRACKING_URI)",
+    )
+    track.add_argument(
+        "--watch", action="store_true", help="keep uploading curves until every job has finished"
+    )
+    return parser
+
+
+def _add(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    command: Callable[[argparse.Namespace], Iterator[Path | str]],
+    text: str,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        default=DEFAULT_CONFIG,
+        metavar="FILE",
+        help="the study's configuration (default: %(default)s)",
+    )
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _plan(options: argparse.Namespace) -> "Plan":
+    from cemlib.config import load
+    from cemlib.plan import Plan
+
+    return Plan(load(options.config))
+
+
+def _device(options: argparse.Namespace) -> "torch.device":
+    import torch
+
+    from cemlib.config import ConfigError
+
+    usable = torch.cuda.is_available()
+    if options.device == "cuda" and not usable:
+        raise ConfigError("--device cuda: torch finds no usable CUDA device; use --device cpu")
+    return torch.device("cuda" if usable and options.device != "cpu" else "cpu")
+
+
+def _prepare(options: argparse.Namespace) -> Iterator[Path]:
+    from cemlib.data.prepare import prepare
+    from cemlib.data.prepared import save
+
+    plan = _plan(options)
+    save(prepare(plan.study.data), plan.layout.data)
+    yield plan.layout.prepared
+    yield plan.layout.prepared_facts
+
+
+def _train(options: argparse.Namespace) -> Iterator[Path | str]:
+    from cemlib.training.job import TrainJob, run
+
+    plan = _plan(options)
+    for defence in plan.defences(options.defence):
+        for seed in plan.seeds(options.seed):
+            job = TrainJob(plan, defence, seed, _device(options))
+            metrics = run(job)
+            if metrics["status"] == "failed":
+                yield f"failed: {defence} seed{seed}: {metrics['reason']}"
+            yield job.folder.metrics
+
+
+def _attack(options: argparse.Namespace) -> Iterator[Path]:
+    from cemlib.evaluation.job import AttackJob, run
+
+    plan = _plan(options)
+    attacks = [plan.known_attack(name) for name in options.attack or plan.study.attacks]
+    for defence in plan.defences(options.defence):
+        for seed in plan.seeds(options.seed):
+            for folder in run(AttackJob(plan, defence, seed, attacks, _device(options))):
+                yield folder.metrics
+
+
+def _report(options: argparse.Namespace) -> Iterator[Path]:
+    from cemlib.report.build import write_cluster_course, write_figures, write_tables
+
+    plan = _plan(options)
+    defences, scope = plan.defences(options.defence), options.defence or ""
+    runs = [run.metrics for run in plan.runs(options.defence)]
+    attacks = [attack.metrics for attack in plan.attacks(options.defence)]
+    tables, figures = plan.layout.tables / scope, plan.layout.figures / scope
+    if options.only in (None, "tables"):
+        reference = plan.study.reference if options.defence is None else None
+        yield from write_tables(
+            plan.layout.root, runs, attacks, tables, defences=defences, reference=reference
+        )
+    if options.only in (None, "figures"):
+        yield from write_figures(runs, attacks, figures, defences=defences)
+    if options.only in (None, "cluster_course"):
+        yield from write_cluster_course(runs, figures, defences=defences)
+
+
+def _publish(options: argparse.Namespace) -> Iterator[Path]:
+    from cemlib.report.publish import publish
+
+    plan = _plan(options)
+    out = Path("results/published") / plan.study.experiment
+    command = f"snakemake --cores 2 --configfile {options.config}"
+    yield from publish(plan.layout.root, plan.metrics(), out, command)
+
+
+def _track(options: argparse.Namespace) -> Iterator[str]:
+    from cemlib.tracking import track, watch
+
+    plan = _plan(options)
+    runs = [run.metrics for run in plan.runs(options.defence)]
+    attacks = [attack.metrics for attack in plan.attacks(options.defence)]
+    report = [*plan.tables(), *plan.figures(), *plan.cluster_course()]
+    upload = watch if options.watch else track
+    yield str(
+        upload(
+            plan.layout.root,
+            experiment=plan.study.experiment,
+            run_metrics=runs,
+            attack_metrics=attacks,
+            report_files=report,
+            uri=options.uri,
+        )
+    )

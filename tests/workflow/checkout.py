@@ -1,0 +1,156 @@
+"""A copy of the repository in which the tests start Snakemake and edit what they like."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+PARTS = ("Snakefile", "workflow", "profiles", "config", "cemlib")
+TINY = REPOSITORY / "tests/configs/tiny.yaml"
+STUDY = "study.yaml"
+BLOCK = re.compile(r"^(?:local)?rule (\w+):\n((?:    .*\n)*)", re.MULTILINE)
+FIELD = re.compile(r"^    (\w+): (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job as Snakemake announces it."""
+
+    rule: str
+    wildcards: dict[str, str]
+    fields: dict[str, str] = field(compare=False)
+
+    @property
+    def defence(self) -> str | None:
+        return self.wildcards.get("defence")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of Snakemake returned and printed."""
+
+    code: int
+    output: str
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs it announced, without the targets that only collect files."""
+        found = [_job(*match.groups()) for match in BLOCK.finditer(self.output)]
+        return [job for job in found if "log" in job.fields]
+
+    def of(self, rule: str) -> list[Job]:
+        return [job for job in self.jobs if job.rule == rule]
+
+    def runs(self, rule: str) -> set[tuple[str | None, str | None]]:
+        """(defence, seed) of a rule's jobs; the same run twice is a fault of the plan."""
+        found = [(job.defence, job.wildcards.get("seed")) for job in self.of(rule)]
+        assert len(found) == len(set(found)), found
+        return set(found)
+
+    @property
+    def rules(self) -> set[str]:
+        return {job.rule for job in self.jobs}
+
+
+class Checkout:
+    """A folder with the workflow and the library, apart from the repository."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.results = root / "results/tiny"
+
+    @classmethod
+    def create(cls, root: Path) -> "Checkout":
+        root.mkdir()
+        for part in PARTS:
+            source = REPOSITORY / part
+            if source.is_dir():
+                shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, root / part)
+        return cls(root)
+
+    def copy(self, root: Path) -> "Checkout":
+        """The same with everything finished so far, Snakemake's own records included."""
+        ignored = shutil.ignore_patterns("mlflow.db*", "mlartifacts", "__pycache__")
+        shutil.copytree(self.root, root, ignore=ignored, symlinks=True)
+        return type(self)(root)
+
+    def configure(self, config: dict[str, Any], name: str = STUDY) -> None:
+        (self.root / name).write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+    def append(self, source: str, text: str = "\n# a remark\n") -> None:
+        with (self.root / source).open("a", encoding="utf-8") as handle:
+            handle.write(text)
+
+    def snakemake(self, *arguments: str, config: str | None = STUDY) -> Outcome:
+        """Start Snakemake; targets come first, since its options take all words that follow."""
+        chosen = [] if config is None else ["--configfile", config]
+        command = [sys.executable, "-m", "snakemake", *arguments, "--cores", "2", *chosen]
+        done = subprocess.run(
+            command,
+            cwd=self.root,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=1800,
+        )
+        return Outcome(done.returncode, done.stdout)
+
+    def plan(self, *arguments: str, config: str | None = STUDY) -> Outcome:
+        """What Snakemake would do."""
+        outcome = self.snakemake(*arguments, "--dry-run", config=config)
+        assert outcome.code == 0, outcome.output
+        return outcome
+
+    def environment(self) -> dict[str, str]:
+        """The copy is imported, and nothing of the tester's settings reaches it."""
+        ours = ("CEMLIB_", "MLFLOW_", "SNAKEMAKE_", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        place = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        return kept | {"PATH": place, "PYTHONPATH": str(self.root)}
+
+    def imported(self) -> Path:
+        """Where the jobs' `python -m cemlib` takes the library from."""
+        code = "import cemlib; print(cemlib.__file__)"
+        done = subprocess.run(
+            ["python", "-c", code],
+            cwd=self.root.parent,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return Path(done.stdout.strip())
+
+    def metrics(self, folder: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.results / folder / "metrics.json").read_text())
+        return found
+
+    def listing(self, folder: Path, ignored: Collection[str] = ()) -> set[str]:
+        files = (path for path in folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)) for path in files if path.name not in ignored}
+
+
+def tiny() -> dict[str, Any]:
+    """The tiny study with one seed, to save time, and with a defence that diverges."""
+    config: dict[str, Any] = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    config["defences"]["wild"] = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
+    return config | {"seeds": [0]}
+
+
+def _job(rule: str, body: str) -> Job:
+    fields = dict(FIELD.findall(body))
+    pairs = (pair.split("=", 1) for pair in fields.get("wildcards", "").split(", ") if pair)
+    return Job(rule, dict(pairs), fields)

@@ -1,0 +1,99 @@
+"""What a user sees when something is wrong, and what is still there afterwards."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkout import Checkout, tiny
+from PIL import Image
+
+CLASSES = ("cat", "dog")
+
+
+def test_lint_finds_nothing(fresh: Checkout) -> None:
+    outcome = fresh.snakemake("--lint")
+    assert outcome.code == 0
+    assert "your workflow is in a good condition" in outcome.output
+
+
+def test_a_wrong_configuration_stops_before_any_job(fresh: Checkout) -> None:
+    config = tiny() | {"seeds": [0, 1, 1]}
+    config["train"]["epoch"] = 3
+    config["defences"]["mine"] = {"surrogate": "gatd"}
+    fresh.configure(config)
+    outcome = fresh.snakemake()
+    lines = outcome.output.splitlines()
+    assert outcome.code != 0
+    for words in (
+        ("seeds: ", "listed twice"),
+        ("train.epoch: unknown key", "did you mean 'epochs'?"),
+        ("defences.mine.surrogate: unknown name 'gatd'", "did you mean 'gated'?"),
+    ):
+        assert sum(all(word in line for word in words) for line in lines) == 1, outcome.output
+    assert "Traceback" not in outcome.output
+    assert outcome.jobs == []
+    assert not fresh.results.exists()
+
+
+def test_an_unknown_target_stops_before_any_job(fresh: Checkout) -> None:
+    outcome = fresh.snakemake("gatd")
+    assert outcome.code != 0
+    assert "gatd" in outcome.output
+    assert "Traceback" not in outcome.output
+    assert outcome.jobs == []
+
+
+def test_changed_prepared_data_are_refused(finished: Checkout) -> None:
+    prepared = finished.results / "data/prepared.safetensors"
+    content = bytearray(prepared.read_bytes())
+    content[-1] ^= 1
+    prepared.write_bytes(content)
+    outcome = finished.snakemake("results/tiny/runs/noise/seed0/metrics.json")
+    log = (finished.results / "logs/train/noise/seed0.log").read_text()
+    assert outcome.code != 0
+    assert log.startswith(f"error: {prepared.relative_to(finished.root)}: its checksum is not")
+    assert log.strip() in outcome.output.replace("\n    ", "\n")
+    assert not (finished.results / "runs/noise/seed0/metrics.json").exists()
+    assert (finished.results / "runs/gated/seed0/metrics.json").exists()
+
+
+def _missing(images: Path) -> str:
+    images.rename(images.with_name("elsewhere"))
+    return "images: no such folder"
+
+
+def _empty(images: Path) -> str:
+    for picture in (images / "dog").iterdir():
+        picture.unlink()
+    return "images/dog: no images in this class"
+
+
+def _broken(images: Path) -> str:
+    (images / "cat/3.png").write_bytes(b"not a picture")
+    return "images/cat/3.png"
+
+
+@pytest.mark.parametrize("damage", [_missing, _empty, _broken])
+def test_unusable_images_stop_at_the_preparation(fresh: Checkout, damage: Any) -> None:
+    images = fresh.root / "images"
+    _write_images(images)
+    fresh.configure(tiny() | {"data": {"source": "folder", "root": "images", "image_size": 16}})
+    message = damage(images)
+    outcome = fresh.snakemake()
+    log = (fresh.results / "logs/prepare.log").read_text()
+    assert outcome.code != 0
+    assert f"error: {message}" in log
+    assert message in outcome.output
+    assert "Traceback" not in outcome.output
+    assert outcome.rules == {"prepare"}
+    assert fresh.listing(fresh.results) == {"config.json", "logs/prepare.log"}
+
+
+def _write_images(folder: Path) -> None:
+    draws = np.random.default_rng(0)
+    for name in CLASSES:
+        (folder / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = draws.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")

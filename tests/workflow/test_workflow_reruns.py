@@ -1,0 +1,106 @@
+"""Which jobs rerun after a change: those that it concerns, and no others."""
+
+import os
+from typing import Any
+
+import pytest
+from checkout import Checkout, tiny
+
+ALL = {(defence, "0") for defence in ("noise", "clustering", "gated", "wild")}
+GATED = {("gated", "0")}
+JOBS = ("train", "attack", "attack_closed_form")
+Runs = set[tuple[str | None, str | None]]
+
+
+@pytest.mark.parametrize(
+    ("source", "train", "attack", "closed_form", "report"),
+    [
+        ("surrogates/gated.py", GATED, GATED, GATED, {"tables", "figures", "cluster_course"}),
+        ("attacks/decoder.py", set(), ALL, set(), {"tables", "figures"}),
+        ("training/trainer.py", ALL, ALL, ALL, {"tables", "figures", "cluster_course"}),
+        ("report/style.py", set(), set(), set(), {"tables", "figures", "cluster_course"}),
+    ],
+)
+def test_an_edited_source_reruns_what_depends_on_it(
+    finished: Checkout, source: str, train: Runs, attack: Runs, closed_form: Runs, report: set[str]
+) -> None:
+    finished.append(f"cemlib/{source}")
+    plan = finished.plan()
+    assert [plan.runs(job) for job in JOBS] == [train, attack, closed_form]
+    assert plan.rules - set(JOBS) == report | {"track"}
+
+
+def test_what_decides_no_number_reruns_nothing(finished: Checkout) -> None:
+    """A touch of every source, a new line in a plug-in room, an edit of the command line."""
+    for file in finished.root.glob("cemlib/**/*.py"):
+        os.utime(file)
+    for source in ("surrogates/__init__.py", "attacks/__init__.py", "cli.py", "config/study.py"):
+        finished.append(f"cemlib/{source}")
+    plan = finished.plan()
+    assert plan.jobs == []
+    assert "Nothing to be done" in plan.output
+
+
+def _gated(config: dict[str, Any]) -> None:
+    config["defences"]["gated"] = {"surrogate": {"name": "gated", "lambda": 8.0}}
+
+
+def _decoder(config: dict[str, Any]) -> None:
+    config["attacks"]["decoder"]["epochs"] = 3
+
+
+def _linear(config: dict[str, Any]) -> None:
+    config["attacks"]["linear"] = {"ridge": 0.01}
+
+
+def _seed(config: dict[str, Any]) -> None:
+    config["seeds"] = [0, 1]
+
+
+def _defence(config: dict[str, Any]) -> None:
+    config["defences"]["louder"] = {"noise_std": 0.1}
+
+
+LOUDER = {("louder", "0")}
+SECOND = {(defence, "1") for defence, _ in ALL}
+
+
+@pytest.mark.parametrize(
+    ("change", "train", "attack", "closed_form"),
+    [
+        (_gated, GATED, GATED, GATED),
+        (_decoder, set(), ALL, set()),
+        (_linear, set(), set(), ALL),
+        (_seed, SECOND, SECOND, SECOND),
+        (_defence, LOUDER, LOUDER, LOUDER),
+    ],
+)
+def test_a_changed_setting_reruns_what_uses_it(
+    finished: Checkout, change: Any, train: Runs, attack: Runs, closed_form: Runs
+) -> None:
+    config = tiny()
+    change(config)
+    finished.configure(config)
+    plan = finished.plan()
+    assert [plan.runs(job) for job in JOBS] == [train, attack, closed_form]
+    assert {"tables", "figures", "track"} <= plan.rules
+    assert "prepare" not in plan.rules
+
+
+def test_a_defence_by_its_name_plans_its_jobs_alone(fresh: Checkout) -> None:
+    plan = fresh.plan("gated")
+    assert {job.defence for job in plan.jobs} == {None, "gated"}
+    assert [job.rule for job in plan.jobs if job.defence is None] == ["prepare"]
+    assert plan.rules == {"prepare", *JOBS, "report_one", "track_one"}
+
+
+def test_forcing_train_for_one_run_plans_one_training(finished: Checkout) -> None:
+    plan = finished.plan("results/tiny/runs/gated/seed0/metrics.json", "--forcerun", "train")
+    assert plan.runs("train") == GATED
+    assert len(plan.jobs) == 1
+
+
+def test_without_configfile_the_embedded_default_is_planned(fresh: Checkout) -> None:
+    plan = fresh.plan(config=None)
+    defences = ("none", "noise", "clustering", "gated", "slot")
+    assert plan.runs("train") == {(name, seed) for name in defences for seed in "012"}

@@ -1,0 +1,163 @@
+"""A tiny study through real Snakemake, from images to tables, figures and MLflow."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pandas as pd
+import pytest
+from checkout import Checkout, Outcome
+from PIL import Image
+
+Base = tuple[Checkout, Outcome]
+DEFENCES = ("noise", "clustering", "gated", "wild")
+ATTACKS = ("decoder", "linear", "mean_image")
+KNOWLEDGES = ("train_data", "public_data")
+RUN = {"config.json", "model.safetensors", "history.jsonl", "metrics.json"}
+ATTACK = {
+    "attacker.safetensors",
+    "history.jsonl",
+    "metrics.json",
+    "per_image.parquet",
+    "reconstructions.png",
+}
+TABLES = {"runs.csv", "summary.csv", "summary.md", "summary.tex", "comparisons.csv"}
+RULES = {
+    "prepare": 1,
+    "train": 4,
+    "attack": 4,
+    "attack_closed_form": 4,
+    "tables": 1,
+    "figures": 1,
+    "cluster_course": 1,
+    "track": 1,
+}
+
+
+def test_runs_every_job_once(base: Base) -> None:
+    rules = [job.rule for job in base[1].jobs]
+    assert {rule: rules.count(rule) for rule in set(rules)} == RULES
+
+
+def test_configfile_replaces_the_embedded_default(base: Base) -> None:
+    checkout, outcome = base
+    assert {job.defence for job in outcome.jobs} == {None, *DEFENCES}
+    assert [path.name for path in (checkout.root / "results").iterdir()] == ["tiny"]
+    assert list(json.loads((checkout.results / "config.json").read_text())["defences"]) == [
+        *DEFENCES
+    ]
+
+
+def test_every_job_has_a_log_and_a_benchmark(base: Base) -> None:
+    checkout, outcome = base
+    for job in outcome.jobs:
+        assert (checkout.root / job.fields["log"]).is_file()
+        measured = pd.read_csv(checkout.root / job.fields["benchmark"], sep="\t")
+        assert measured["s"].item() > 0
+
+
+@pytest.mark.parametrize("defence", DEFENCES)
+def test_a_run_leaves_the_files_of_the_contract(base: Base, defence: str) -> None:
+    checkout, _ = base
+    run = checkout.results / "runs" / defence / "seed0"
+    kinds = [f"{attack}-{knowledge}" for attack in ATTACKS for knowledge in KNOWLEDGES]
+    attacks = {f"attacks/{kind}/{name}" for kind in kinds for name in ATTACK}
+    clusters = {"clusters.safetensors"} if defence == "clustering" else set()
+    assert checkout.listing(run) == RUN | clusters | attacks
+
+
+def test_a_run_leaves_no_checkpoint(base: Base) -> None:
+    checkpoints = base[0].results.parent / ".checkpoints"
+    assert not checkpoints.exists() or not any(checkpoints.iterdir())
+
+
+def test_prepared_data_and_report_are_complete(base: Base) -> None:
+    checkout, _ = base
+    assert checkout.listing(checkout.results / "data") == {"prepared.safetensors", "data.json"}
+    assert checkout.listing(checkout.results / "tables") == TABLES
+    facts = json.loads((checkout.results / "data/data.json").read_text())
+    assert facts["counts"] == {"train": 180, "val": 20, "test": 100}
+
+
+def test_histories_have_a_line_per_epoch(base: Base) -> None:
+    run = base[0].results / "runs/gated/seed0"
+    for folder, epochs in ((run, 7), (run / "attacks/decoder-train_data", 2)):
+        rows = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+        assert [row["epoch"] for row in rows] == list(range(1, epochs + 1))
+
+
+def test_the_surrogate_of_the_tiny_study_acts(base: Base) -> None:
+    history = base[0].results / "runs/gated/seed0/history.jsonl"
+    last = json.loads(history.read_text().splitlines()[-1])
+    assert last["lambda_eff"] * last["surrogate"] > 0
+
+
+def test_a_diverging_defence_fails_alone(base: Base) -> None:
+    """Its jobs end, so that the study is complete; its tables say so and show no number."""
+    checkout, outcome = base
+    run = checkout.metrics("runs/wild/seed0")
+    attack = checkout.metrics("runs/wild/seed0/attacks/decoder-train_data")
+    assert outcome.code == 0
+    assert (run["status"], run["top1"]) == ("failed", None)
+    assert "epoch 4" in run["reason"]
+    assert (attack["status"], attack["mse"]) == ("failed", None)
+    assert run["reason"] in attack["reason"]
+    log = (checkout.results / "logs/train/wild/seed0.log").read_text()
+    assert f"failed: wild seed0: {run['reason']}" in log
+
+
+def test_tables_show_the_failed_defence_without_numbers(base: Base) -> None:
+    tables = base[0].results / "tables"
+    summary = pd.read_csv(tables / "summary.csv").set_index("defence")
+    wild, others = summary.loc["wild"], summary.drop(index="wild")
+    assert wild[["top1_mean", "mse_mean", "ssim_mean", "psnr_mean"]].isna().to_numpy().all()
+    assert others[["top1_mean", "mse_mean", "ssim_mean", "psnr_mean"]].notna().to_numpy().all()
+    assert (wild["n_failed"] == 1).all()
+    assert (others["n_failed"] == 0).all()
+    rows = (tables / "summary.md").read_text().splitlines()
+    shown = [row for row in rows if "wild" in row]
+    assert shown
+    assert all("failed" in row for row in shown)
+
+
+def test_summary_has_a_row_per_attack_and_the_worst_case(base: Base) -> None:
+    summary = pd.read_csv(base[0].results / "tables/summary.csv")
+    assert {"defence", "attack", "knowledge", "n_seeds"} <= set(summary.columns)
+    for score in ("top1", "mse", "ssim", "psnr", "leakage_nats"):
+        assert {f"{score}_{part}" for part in ("mean", "ci_low", "ci_high")} <= set(summary.columns)
+    rows = set(summary[["defence", "attack", "knowledge"]].itertuples(index=False, name=None))
+    wanted = (*ATTACKS, "worst_case")
+    assert rows == {(d, a, k) for d in DEFENCES for a in wanted for k in KNOWLEDGES}
+    assert len(summary) == len(rows)
+    assert (summary["n_seeds"] == 1).all()
+
+
+def test_summary_repeats_the_metrics_of_the_jobs(base: Base) -> None:
+    """One seed: the mean is the number that the job measured; the worst case is their least MSE."""
+    checkout, _ = base
+    summary = pd.read_csv(checkout.results / "tables/summary.csv")
+    table = summary.set_index(["defence", "attack", "knowledge"])["mse_mean"]
+    folder = "runs/gated/seed0/attacks"
+    measured = [checkout.metrics(f"{folder}/{attack}-train_data")["mse"] for attack in ATTACKS]
+    assert table["gated"][:, "train_data"][[*ATTACKS]].tolist() == pytest.approx(measured)
+    assert table["gated", "worst_case", "train_data"] == pytest.approx(min(measured))
+
+
+def test_every_figure_opens(base: Base) -> None:
+    figures = base[0].results / "figures"
+    names = {path.stem for path in figures.iterdir()}
+    assert {path.name for path in figures.iterdir()} == {
+        f"{name}.{kind}" for name in names for kind in ("png", "svg")
+    }
+    assert {f"reconstructions_{a}-{k}" for a in ATTACKS for k in KNOWLEDGES} < names
+    for name in names:
+        with Image.open(figures / f"{name}.png") as picture:
+            picture.load()
+            assert min(picture.size) > 100
+        assert ET.parse(figures / f"{name}.svg").getroot().tag.endswith("svg")
+
+
+def test_a_second_run_does_nothing(finished: Checkout) -> None:
+    outcome = finished.snakemake()
+    assert outcome.code == 0
+    assert "Nothing to be done" in outcome.output
+    assert outcome.jobs == []

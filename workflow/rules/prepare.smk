@@ -1,0 +1,17 @@
+rule prepare:
+    input:
+        sources=relative(PLAN.prepare_sources()),
+    output:
+        PLAN.layout.prepared,
+        PLAN.layout.prepared_facts,
+    log:
+        LOGS / "prepare.log",
+    benchmark:
+        BENCHMARKS / "prepare.tsv"
+    resources:
+        mem_mb=4000,
+    params:
+        settings=PLAN.study.data_slice(),
+        config=CONFIG,
+    shell:
+        "python -m cemlib prepare --config {params.config:q} > {log:q} 2>&1"

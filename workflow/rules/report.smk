@@ -1,0 +1,72 @@
+rule tables:
+    input:
+        sources=relative(PLAN.report_sources()),
+        metrics=PLAN.metrics(),
+    output:
+        PLAN.tables(),
+    log:
+        LOGS / "tables.log",
+    benchmark:
+        BENCHMARKS / "tables.tsv"
+    params:
+        settings=PLAN.study.report_slice(),
+        config=CONFIG,
+    shell:
+        "python -m cemlib report --only tables --config {params.config:q} > {log:q} 2>&1"
+
+
+rule figures:
+    input:
+        sources=relative(PLAN.report_sources()),
+        metrics=PLAN.metrics(),
+    output:
+        report(
+            PLAN.figures(),
+            category=PLAN.study.experiment,
+            caption="../report/figure.rst",
+        ),
+    log:
+        LOGS / "figures.log",
+    benchmark:
+        BENCHMARKS / "figures.tsv"
+    params:
+        settings=PLAN.study.report_slice(),
+        config=CONFIG,
+    shell:
+        "python -m cemlib report --only figures --config {params.config:q} > {log:q} 2>&1"
+
+
+rule cluster_course:
+    input:
+        sources=relative(PLAN.report_sources()),
+        metrics=[run.metrics for run in PLAN.runs()],
+    output:
+        PLAN.cluster_course(),
+    log:
+        LOGS / "cluster_course.log",
+    benchmark:
+        BENCHMARKS / "cluster_course.tsv"
+    params:
+        settings=PLAN.study.report_slice(),
+        config=CONFIG,
+    shell:
+        "python -m cemlib report --only cluster_course --config {params.config:q}"
+        " > {log:q} 2>&1"
+
+
+# Tables of one defence, for `snakemake <defence>`.
+rule report_one:
+    input:
+        sources=relative(PLAN.report_sources()),
+        metrics=lambda wildcards: PLAN.metrics(wildcards.defence),
+    output:
+        PLAN.tables("{defence}"),
+    log:
+        LOGS / "tables/{defence}.log",
+    benchmark:
+        BENCHMARKS / "tables/{defence}.tsv"
+    params:
+        config=CONFIG,
+    shell:
+        "python -m cemlib report --only tables --config {params.config:q}"
+        " --defence {wildcards.defence:q} > {log:q} 2>&1"
