@@ -1,0 +1,54 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer:
+#   make results   set up .venv, then run the embedded experiment to tables, figures and MLflow runs
+#   make test      run the tests
+PYTHON ?= python3
+CORES ?= 2
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: results test lint format reference lock clean
+
+results: .venv/ready
+	snakemake --cores $(CORES)
+
+test: .venv/ready
+	python -m pytest -n 2 --dist loadgroup
+
+lint: .venv/ready
+	ruff format --check cemlib tests
+	ruff check cemlib tests
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+format: .venv/ready
+	ruff format cemlib tests
+	ruff check --fix cemlib tests
+	snakefmt Snakefile workflow
+
+# Everything comes from requirements.lock, with hashes; uv installs it several times faster than
+# pip, and pip does it where uv cannot be had.
+.venv/ready: requirements.lock requirements-uv.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	if $(BIN)/pip install --quiet --require-hashes -r requirements-uv.lock; then \
+	  $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock; \
+	else \
+	  $(BIN)/pip install --quiet --require-hashes -r requirements.lock; \
+	fi
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# The page of every configuration key, from the schema.
+reference: .venv/ready
+	python -m cemlib.config.reference > config/README.md
+
+# Needs network: writes the newest versions that fit pyproject.toml.
+lock: .venv/ready
+	uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
+	  --no-emit-index-url --no-emit-find-links pyproject.toml --extra workflow --extra dev \
+	  --output-file requirements.lock
+	echo uv | uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes \
+	  --no-header --no-emit-index-url --no-emit-find-links - --output-file requirements-uv.lock
+
+clean:
+	rm -rf .venv .snakemake build dist *.egg-info

@@ -1,0 +1,147 @@
+"""Checkpoints: what is put in comes out, and training goes on as if nothing had happened."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, Optimizer
+
+from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state, unpack
+from cemlib.files import FileError
+
+OPTIMISERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
+    "sgd": lambda weights: SGD(weights, lr=0.1),
+    "momentum": lambda weights: SGD(weights, lr=0.1, momentum=0.9, weight_decay=1e-2),
+    "adam": lambda weights: Adam(weights, lr=0.01, weight_decay=1e-2),
+}
+Modules = dict[str, nn.Module]
+
+
+def modules(seed: int) -> Modules:
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 2)
+    )
+    return {"model": model.to(memory_format=torch.channels_last), "late": nn.Linear(2, 2)}
+
+
+def optimiser_of(kind: str, parts: Modules) -> Optimizer:
+    return OPTIMISERS[kind]([weights for part in parts.values() for weights in part.parameters()])
+
+
+def step(parts: Modules, optimiser: Optimizer, number: int, late_from: int) -> None:
+    """One update; the part `late` joins at a later step and has no optimiser state before."""
+    images = torch.rand(8, 3, 4, 4, generator=torch.Generator().manual_seed(number))
+    out = parts["model"](images)
+    if number >= late_from:
+        out = parts["late"](out)
+    optimiser.zero_grad()
+    out.square().mean().backward()
+    optimiser.step()
+
+
+@pytest.mark.parametrize("kind", OPTIMISERS)
+@pytest.mark.parametrize(("stop", "late_from"), [(0, 0), (1, 0), (3, 0), (3, 3), (3, 5)])
+def test_a_restored_training_goes_on_bit_for_bit(
+    tmp_path: Path, kind: str, stop: int, late_from: int
+) -> None:
+    alone, checkpoint = modules(0), Checkpoint(tmp_path / "job")
+    optimiser = optimiser_of(kind, alone)
+    for number in range(8):
+        if number == stop:
+            checkpoint.save(training_state(alone, optimiser), {})
+        step(alone, optimiser, number, late_from)
+    restored = modules(1)
+    fresh = optimiser_of(kind, restored)
+    found = checkpoint.load()
+    assert found is not None
+    restore_training(found[0], restored, fresh)
+    for number in range(stop, 8):
+        step(restored, fresh, number, late_from)
+    for name, part in alone.items():
+        for key, tensor in part.state_dict().items():
+            assert torch.equal(tensor, restored[name].state_dict()[key]), (name, key)
+
+
+def test_restoring_keeps_the_settings_of_the_optimiser() -> None:
+    parts = modules(0)
+    tensors = training_state(parts, optimiser_of("momentum", parts))
+    optimiser = SGD([w for p in parts.values() for w in p.parameters()], lr=0.7, momentum=0.5)
+    restore_training(tensors, parts, optimiser)
+    assert optimiser.param_groups[0]["lr"] == 0.7
+    assert optimiser.param_groups[0]["momentum"] == 0.5
+
+
+def test_a_state_of_another_network_is_refused() -> None:
+    parts = modules(0)
+    tensors = training_state(parts, optimiser_of("sgd", parts))
+    tensors["late/weight"] = torch.zeros(5, 5)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        restore_training(tensors, parts, optimiser_of("sgd", parts))
+
+
+def test_groups_are_packed_and_unpacked() -> None:
+    a = {"x": torch.ones(1), "y/z": torch.zeros(2)}
+    b = {"x": torch.full((3,), 2.0)}
+    together = pack("a", a) | pack("ab", b)
+    assert set(together) == {"a/x", "a/y/z", "ab/x"}
+    assert unpack("a", together) == a
+    assert unpack("ab", together) == b
+    assert unpack("b", together) == {}
+
+
+def test_tensors_and_numbers_survive_to_the_last_bit(tmp_path: Path) -> None:
+    tensors: dict[str, Tensor] = {
+        "double": torch.rand(3, dtype=torch.float64),
+        "half": torch.rand(2, 2).bfloat16(),
+        "count": torch.tensor(7),
+        "strided": torch.rand(4, 6).T,
+        "empty": torch.zeros(0, 3),
+    }
+    state = {"history": [{"loss": 0.1 + 0.2, "lr": 1e-5}], "text": "Zürich", "nothing": None}
+    Checkpoint(tmp_path / "job").save(tensors, state)
+    found = Checkpoint(tmp_path / "job").load()
+    assert found is not None
+    assert found[1] == state
+    assert found[0].keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[0][name].dtype == tensor.dtype
+        assert torch.equal(found[0][name], tensor)
+
+
+def test_the_last_save_counts(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "job")
+    for number in range(3):
+        checkpoint.save({f"x{number}": torch.ones(1)}, {"number": number})
+    found = checkpoint.load()
+    assert found is not None
+    assert (list(found[0]), found[1]) == (["x2"], {"number": 2})
+    assert [path.name for path in (tmp_path / "job").iterdir()] == [checkpoint.path.name]
+
+
+def test_where_nothing_was_saved_nothing_is_loaded(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "job")
+    assert checkpoint.load() is None
+    checkpoint.remove()
+    checkpoint.save({}, {})
+    checkpoint.remove()
+    assert checkpoint.load() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "job")
+    checkpoint.save({"x": torch.ones(1000)}, {})
+    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:500])
+    with pytest.raises(FileError, match=r"state\.safetensors: not a whole safetensors file"):
+        checkpoint.load()
+
+
+def test_the_interval_decides_when_a_save_is_due(tmp_path: Path) -> None:
+    assert Checkpoint(tmp_path, interval=0.0).due()
+    patient = Checkpoint(tmp_path, interval=1e9)
+    assert not patient.due()
+    patient.save({}, {})
+    assert not patient.due()

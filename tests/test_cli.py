@@ -1,0 +1,217 @@
+"""The command line, run as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from cemlib import __version__
+from cemlib.cli import main
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = ("prepare", "train", "attack", "report", "track", "publish")
+RAW: dict[str, Any] = {
+    "experiment": "short",
+    "seeds": [0],
+    "reference": "noise",
+    "data": {"source": "digits", "image_size": 16, "train_limit": 200, "test_limit": 60},
+    "model": {"name": "small", "cut": 4},
+    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
+    "defences": {"noise": {}, "clustering": {"surrogate": "clustering"}},
+    "attacks": {"linear": {}, "mean_image": {}},
+}
+
+
+def cemlib(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
+    return subprocess.run(
+        [sys.executable, "-m", "cemlib", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)},
+    )
+
+
+def configuration(folder: Path, **changes: Any) -> str:
+    path = folder / "study.yaml"
+    raw = RAW | {"results": str(folder / "results")} | changes
+    path.write_text(yaml.safe_dump(raw, sort_keys=False))
+    return str(path)
+
+
+def only_error(capsys: pytest.CaptureFixture[str]) -> str:
+    """The single line on standard error."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
+def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
+    done = cemlib(*command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: cemlib")
+    if command:
+        assert "--config FILE" in done.stdout
+    else:
+        assert all(f"    {name} " in done.stdout for name in COMMANDS)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom cemlib.cli import main\n"
+        "try:\n    main(['train', '--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = ('torch', 'numpy', 'pandas', 'sklearn', 'mlflow', 'matplotlib', 'pydantic')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stderr.strip() == "[]"
+
+
+def test_the_version_is_the_packages() -> None:
+    assert cemlib("--version").stdout.strip() == f"cemlib {__version__}"
+
+
+@pytest.mark.parametrize("arguments", [[], ["trane"], ["train", "--seed", "x"], ["prepare", "-q"]])
+def test_a_wrong_call_is_refused_with_the_usage(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: cemlib")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["train", "--defence", "nois"], ["no defence 'nois'", "did you mean 'noise'?"]),
+        (["attack", "--defence", "clusterin"], ["'clusterin'", "did you mean 'clustering'?"]),
+        (["report", "--defence", "zzz"], ["no defence 'zzz'", "noise, clustering"]),
+        (["attack", "--attack", "liner"], ["no attack 'liner'", "did you mean 'linear'?"]),
+        (["train"], ["data.json: no such file", "rerun"]),
+    ],
+)
+def test_a_users_mistake_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
+) -> None:
+    command, *rest = arguments
+    assert main([command, "--config", configuration(tmp_path), *rest]) == 2
+    line = only_error(capsys)
+    assert all(part in line for part in parts)
+
+
+def test_a_missing_configuration_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--config", str(tmp_path / "nowhere.yaml")]) == 2
+    assert "nowhere.yaml: no such configuration file" in only_error(capsys)
+
+
+def test_every_fault_of_a_configuration_has_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = configuration(tmp_path, seeds=[0, 0], model={"name": "smal"})
+    assert main(["train", "--config", config]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"error: {config}: ") for line in lines)
+
+
+def test_an_attack_before_the_training_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = configuration(tmp_path)
+    assert main(["prepare", "--config", config]) == 0
+    capsys.readouterr()
+    assert main(["attack", "--config", config]) == 2
+    line = only_error(capsys)
+    assert "runs/noise/seed0/metrics.json: no such file; rerun the job that writes it" in line
+
+
+def test_a_failed_run_is_reported_and_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = configuration(tmp_path, train=RAW["train"] | {"lr": 1e30})
+    assert main(["prepare", "--config", config]) == 0
+    capsys.readouterr()
+    assert main(["train", "--config", config, "--defence", "noise"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("failed: noise seed0: epoch ")
+    assert json.loads(Path(second).read_text())["status"] == "failed"
+
+
+def test_a_study_from_the_first_command_to_the_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command prints exactly the files it wrote; the attack finds the training by them."""
+    config, results = configuration(tmp_path), tmp_path / "results/short"
+    assert main(["prepare", "--config", config]) == 0
+    # A process of its own for the training: nothing of it is left in this one's memory.
+    done = cemlib("train", "--config", config, "--seed", "0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert main(["attack", "--config", config, "--device", "cpu"]) == 0
+    assert main(["report", "--config", config, "--only", "tables"]) == 0
+    lines = [*done.stdout.splitlines(), *capsys.readouterr().out.splitlines()]
+    printed = [Path(line) for line in lines]
+    assert len(printed) == len(set(printed))
+    assert all(path.is_file() for path in printed)
+    metrics = [path for path in printed if path.name == "metrics.json"]
+    assert len(metrics) == 2 + 2 * 2 * 2
+    assert all(json.loads(path.read_text())["status"] == "ok" for path in metrics)
+    assert set(metrics) == set(results.rglob("metrics.json"))
+    assert (results / "runs/clustering/seed0/clusters.safetensors").is_file()
+    runs = pd.read_csv(results / "tables/runs.csv")
+    assert set(runs["defence"]) == {"noise", "clustering"}
+    assert sorted(path.name for path in results.iterdir()) == ["data", "runs", "tables"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "--seed", "7"), "no seed 7 in this study (it has [0])"),
+        (("attack", "--attack", "linar"), "no attack 'linar' in this study"),
+    ],
+)
+def test_what_the_study_does_not_have_is_refused(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--config", configuration(tmp_path)]) == 2
+    assert message in only_error(capsys)
+
+
+def test_a_folder_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", "--config", str(tmp_path)]) == 2
+    assert "cannot be read: Is a directory" in only_error(capsys)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"name": "small", "cut": 9}}, "model: cut: must lie between 1 and 5, found 9"),
+        (
+            {"defences": {"odd": {"surrogate": {"name": "slot", "heads": 3}}}, "reference": "odd"},
+            "defences.odd.surrogate: heads is 3; it must divide the 128 feature dimensions",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_named_by_its_section(
+    changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = configuration(tmp_path, **changes)
+    assert main(["prepare", "--config", path]) == 0
+    capsys.readouterr()
+    assert main(["train", "--config", path]) == 2
+    assert message in only_error(capsys)

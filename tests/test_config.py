@@ -1,0 +1,159 @@
+"""The configuration: what is accepted, what each job depends on, and what an error says."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cemlib.config import ConfigError, load, parse
+from cemlib.config.base import Section
+from cemlib.config.reference import SECTIONS, reference
+
+ROOT = Path(__file__).parents[1]
+VALID: dict[str, Any] = {
+    "experiment": "test",
+    "seeds": [0, 1],
+    "data": {"source": "digits", "image_size": 16},
+    "defences": {
+        "noise": {},
+        "gated": {"surrogate": "gated"},
+        "clustering": {"surrogate": {"name": "clustering", "lambda": 4}},
+    },
+    "attacks": {"decoder": {"epochs": 2}, "linear": {}},
+}
+
+
+def changed(**paths: Any) -> dict[str, Any]:
+    """VALID with values at dotted paths (`__` for a dot) replaced."""
+    raw = copy.deepcopy(VALID)
+    for path, value in paths.items():
+        *parents, last = path.split("__")
+        at = raw
+        for key in parents:
+            at = at.setdefault(key, {})
+        at[last] = value
+    return raw
+
+
+def test_defaults_are_the_published_protocol() -> None:
+    train = parse(VALID).train
+    assert (train.epochs, train.batch_size, train.lr) == (240, 128, 0.05)
+    assert train.milestones == (60, 120, 180, 210)
+    assert parse(VALID).defences["noise"].noise_std == 0.025
+
+
+def test_a_surrogate_may_be_a_name_or_a_section() -> None:
+    study = parse(VALID)
+    gated, clustering = study.defences["gated"].surrogate, study.defences["clustering"].surrogate
+    assert gated is not None
+    assert clustering is not None
+    assert (gated.name, gated.lambda_) == ("gated", 16)
+    assert (clustering.name, clustering.lambda_) == ("clustering", 4)
+
+
+@pytest.mark.parametrize(
+    ("raw", "parts"),
+    [
+        (changed(train__epoch=3), ["train.epoch", "unknown key", "did you mean 'epochs'"]),
+        (changed(train__epochs="3"), ["train.epochs", "found '3'"]),
+        (changed(train__epochs=0), ["train.epochs", "greater than or equal to 1", "found 0"]),
+        (changed(train__lr="1e-3"), ["train.lr", "the text '1e-3'", "1.0e-3"]),
+        (
+            changed(defences__gated__surrogate="gatd"),
+            ["defences.gated.surrogate", "unknown name 'gatd'", "did you mean 'gated'"],
+        ),
+        (
+            changed(defences__gated__surrogate={"name": "gated", "momnets": "raw"}),
+            ["defences.gated.surrogate.momnets", "did you mean 'moments'"],
+        ),
+        (
+            changed(data__source="cifar"),
+            ["data.source", "'cifar' is not one of", "did you mean 'cifar10'"],
+        ),
+        (changed(model__name="vgg12"), ["model.name", "did you mean 'vgg11'"]),
+        (
+            changed(attacks__decodr={}),
+            ["attacks.decodr", "unknown name 'decodr'", "did you mean 'decoder'"],
+        ),
+        (changed(attacks__decoder__width=-1), ["attacks.decoder.width", "found -1"]),
+        (changed(seeds=[0, 1, 0]), ["seeds", "[0] are listed twice"]),
+        (changed(seeds=[]), ["seeds"]),
+        (changed(seeds=[0, -1]), ["seeds.1", "found -1"]),
+        (changed(reference="nothing"), ["reference", "'nothing' is not among"]),
+        (changed(defences__train={}), ["defences", "['train'] are names of workflow targets"]),
+        (changed(**{"defences__x; rm -rf ~": {}}), ["defences.x; rm -rf ~"]),
+        (changed(experiment="../up"), ["experiment"]),
+        ({k: v for k, v in VALID.items() if k != "data"}, ["data: missing; add it"]),
+        (changed(defences__noise__noise_std=float("nan")), ["noise_std"]),
+        ([], ["expected a mapping"]),
+    ],
+)
+def test_a_fault_is_named_by_its_key(raw: Any, parts: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(raw)
+    for part in parts:
+        assert part in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_every_fault_is_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(changed(train__epochs=0, seeds=[0, 0]))
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_load_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    with pytest.raises(ConfigError, match=r"study\.yaml: no such configuration file"):
+        load(path)
+    path.write_text("a: [1")
+    with pytest.raises(ConfigError, match=r"study\.yaml: not a YAML file"):
+        load(path)
+    path.write_text(yaml.safe_dump(changed(train__epochs=0)))
+    with pytest.raises(ConfigError, match=r"study\.yaml: train\.epochs"):
+        load(path)
+
+
+def test_a_study_survives_being_written_and_read(tmp_path: Path) -> None:
+    study = parse(VALID)
+    path = tmp_path / "config.json"
+    path.write_text(study.model_dump_json(by_alias=True))
+    assert load(path) == study
+
+
+def test_a_slice_changes_with_its_own_settings_alone() -> None:
+    before = parse(VALID)
+    after = parse(changed(defences__gated__surrogate={"name": "gated", "scale": 0.2}))
+    assert before.train_slice("gated") != after.train_slice("gated")
+    assert before.train_slice("clustering") == after.train_slice("clustering")
+    deeper = parse(changed(attacks__decoder__width=16))
+    assert before.train_slice("gated") == deeper.train_slice("gated")
+    assert before.attack_slice("gated", "decoder") != deeper.attack_slice("gated", "decoder")
+    assert before.attack_slice("gated", "linear") == deeper.attack_slice("gated", "linear")
+
+
+def test_where_the_images_lie_decides_no_training() -> None:
+    moved = parse(changed(data__root="/elsewhere"))
+    assert moved.train_slice("noise") == parse(VALID).train_slice("noise")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.name
+)
+def test_every_committed_study_is_valid(path: Path) -> None:
+    assert load(path).defences
+
+
+def test_the_reference_page_is_the_schema() -> None:
+    """`make reference` writes it anew."""
+    assert (ROOT / "config/README.md").read_text() == reference()
+
+
+def test_the_reference_names_every_section() -> None:
+    waiting, known = [Section], set(SECTIONS.values())
+    while waiting:
+        section = waiting.pop()
+        waiting.extend(section.__subclasses__())
+        assert section in known or section.__subclasses__(), f"{section.__name__} is not documented"

@@ -1,0 +1,69 @@
+"""Result files: whole or absent, checked when read."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from cemlib.files import (
+    FileError,
+    atomic,
+    load_tensors,
+    read_json,
+    read_jsonl,
+    save_tensors,
+    sha256,
+    write_json,
+    write_jsonl,
+)
+
+
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def interrupted() -> None:
+        with atomic(path) as temporary:
+            temporary.write_text("half of the n")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_round_trip_with_numbers_json_does_not_know(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.json"
+    write_json(path, {"a": math.inf, "b": [math.nan, 1.5], "c": "ü"})
+    assert read_json(path) == {"a": None, "b": [None, 1.5], "c": "ü"}
+
+
+def test_jsonl_round_trip(tmp_path: Path) -> None:
+    rows = [{"epoch": 1, "loss": 0.1 + 0.2}, {"epoch": 2, "loss": 1e-300}]
+    write_jsonl(tmp_path / "h.jsonl", rows)
+    assert read_jsonl(tmp_path / "h.jsonl") == rows
+
+
+def test_tensors_round_trip_bit_for_bit(tmp_path: Path) -> None:
+    tensors = {"a": torch.randn(3, 4).T, "b": torch.arange(3), "c": torch.zeros(0, 2)}
+    save_tensors(tmp_path / "t.safetensors", tensors)
+    found = load_tensors(tmp_path / "t.safetensors")
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize("read", [read_json, load_tensors])
+def test_a_missing_or_damaged_file_is_named(read: object, tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    with pytest.raises(FileError, match="result: no such file; rerun"):
+        read(path)  # type: ignore[operator]
+    path.write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{broken")
+    with pytest.raises(FileError, match=r"result: not .*; delete it and rerun"):
+        read(path)  # type: ignore[operator]
+
+
+def test_sha256_of_a_known_text(tmp_path: Path) -> None:
+    (tmp_path / "abc").write_text("abc")
+    assert sha256(tmp_path / "abc").startswith("ba7816bf8f01cfea414140de5dae2223")

@@ -1,0 +1,105 @@
+"""Which source files decide which job."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cemlib.config import parse
+from cemlib.plan import Plan
+from cemlib.provenance import PACKAGE, PLUG_INS, fingerprint, source_files
+from cemlib.seeds import derive, generator
+
+PLAN = Plan(
+    parse(
+        {
+            "experiment": "test",
+            "data": {"source": "digits", "image_size": 16},
+            "model": {"name": "small"},
+            "defences": {
+                "noise": {},
+                "gated": {"surrogate": "gated"},
+                "clustering": {"surrogate": "clustering"},
+            },
+            "attacks": {"decoder": {}, "linear": {}},
+        }
+    )
+)
+
+
+def names(files: tuple[Path, ...]) -> set[str]:
+    return {file.relative_to(PACKAGE).as_posix() for file in files}
+
+
+def test_a_surrogate_concerns_its_own_training_alone() -> None:
+    gated, noise = names(PLAN.train_sources("gated")), names(PLAN.train_sources("noise"))
+    assert "surrogates/gated.py" in gated
+    assert "surrogates/clustering.py" not in gated
+    assert not any(name.startswith("surrogates/") for name in noise - {"surrogates/base.py"})
+    assert {"training/trainer.py", "models/small.py", "models/split.py", "seeds.py"} <= noise
+    assert {"models/vgg.py", "data/folder.py", "attacks/decoder.py"}.isdisjoint(gated)
+
+
+def test_an_attack_concerns_its_own_jobs_alone() -> None:
+    decoder, linear = names(PLAN.attack_sources("decoder")), names(PLAN.attack_sources("linear"))
+    assert {"attacks/decoder.py", "models/decoder.py", "metrics.py"} <= decoder
+    assert {"attacks/decoder.py", "training/trainer.py"}.isdisjoint(linear)
+
+
+def test_a_new_plug_in_changes_no_fingerprint() -> None:
+    """The dict of a room is no source of any job: a line more in it reruns nothing."""
+    files = PLAN.train_sources("gated") + PLAN.attack_sources("decoder") + PLAN.prepare_sources()
+    assert not names(files) & {f"{room}/__init__.py" for room in PLUG_INS}
+
+
+def test_the_followed_imports_cover_what_python_loads() -> None:
+    """Every module of the package that a training imports is a source, a plug-in or neutral."""
+    code = "import sys, cemlib.training.job; print(*(m for m in sys.modules if 'cemlib.' in m))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    sources = {f"cemlib/{name}" for name in names(PLAN.train_sources("noise"))}
+    for module in done.stdout.split():
+        room = module.split(".")[1]
+        path = f"{module.replace('.', '/')}.py"
+        neutral = room in {"config", "layout", "progress", "provenance", "plan", *PLUG_INS}
+        assert (
+            neutral
+            or path in sources
+            or (PACKAGE.parent / path).is_dir()
+            or not Path(PACKAGE.parent / path).exists()
+        )
+
+
+@pytest.mark.parametrize(("room", "table"), PLUG_INS.items())
+def test_the_plain_dict_names_the_file_of_every_member(room: str, table: str) -> None:
+    """Read as text it says what Python says when it imports the room."""
+    members = getattr(importlib.import_module(f"cemlib.{room}"), table)
+    for name, member in members.items():
+        file = Path(inspect.getsourcefile(member) or "")
+        assert file in source_files("cemlib.seeds", **{room: name})
+
+
+def test_an_unknown_member_is_named() -> None:
+    with pytest.raises(KeyError, match="SURROGATES has no entry 'nothing'"):
+        source_files("cemlib.training.job", surrogates="nothing")
+
+
+def test_a_fingerprint_is_of_names_and_contents() -> None:
+    files = PLAN.train_sources("gated")
+    assert fingerprint(files) == fingerprint(reversed(files))
+    assert fingerprint(files) != fingerprint(files[1:])
+
+
+def test_planning_imports_no_torch() -> None:
+    code = "import sys, cemlib.plan, cemlib.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_random_streams_are_independent_of_each_other() -> None:
+    assert derive(0, "noise", 1) == derive(0, "noise", 1)
+    seeds = {derive(s, n, k) for s in range(5) for n in ("noise", "order") for k in range(5)}
+    assert len(seeds) == 50
+    first, second = generator(0, "noise"), generator(0, "order")
+    assert first.initial_seed() != second.initial_seed()
