@@ -4,13 +4,12 @@ import os
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.error import URLError
 
 import pytest
-from toy_study import Store, Study, free_port
+from toy_study import Store, Study, fetch, free_port
 
 
 @pytest.fixture(scope="session")
@@ -61,11 +60,13 @@ def _server_environment() -> Mapping[str, str]:
 
 
 def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(1800):  # a busy machine starts a server slowly
+    last: Exception | None = None
+    for _ in range(1200):  # a busy machine starts a server slowly
         try:
-            with urllib.request.urlopen(address, timeout=5):
+            with fetch(address):
                 return
-        except (URLError, TimeoutError):
+        except (URLError, TimeoutError) as error:
             assert process.poll() is None, log.read_text()
+            last = error
             time.sleep(0.1)
-    raise TimeoutError(log.read_text())
+    raise TimeoutError(f"{address}: {last!r}\n{log.read_text()}")

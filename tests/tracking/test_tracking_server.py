@@ -1,9 +1,8 @@
 """Uploads to a real MLflow server on loopback."""
 
 import re
-import urllib.request
 
-from toy_study import Store, Study
+from toy_study import Store, Study, fetch
 
 ATTACK = "runs/none/seed0/attacks/decoder-train_data"
 
@@ -28,6 +27,6 @@ def _picture(server: str, note: str) -> bytes:
     """The picture that a description shows, fetched as a browser on the run's page fetches it."""
     link = re.search(r"!\[\w+\]\((\S+)\)", note)
     assert link is not None, note
-    with urllib.request.urlopen(f"{server}/{link[1]}", timeout=20) as answer:
+    with fetch(f"{server}/{link[1]}") as answer:
         content: bytes = answer.read()
     return content

@@ -1,7 +1,9 @@
 """A synthetic result folder, and a reader of what a store holds."""
 
 import socket
+import urllib.request
 from dataclasses import dataclass, field
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +140,10 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def fetch(address: str) -> HTTPResponse:
+    """Open an address on loopback, past any proxy that this process was told to use."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    answer: HTTPResponse = direct.open(address, timeout=20)
+    return answer
