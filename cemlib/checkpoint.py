@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from cemlib.files import load_tensors, save_tensors
+from cemlib.optim import Optimiser
 
 
 @dataclass
@@ -71,24 +71,18 @@ def unpack(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
 
 
-def training_state(modules: Mapping[str, nn.Module], optimiser: Optimizer) -> dict[str, Tensor]:
+def training_state(modules: Mapping[str, nn.Module], optimiser: Optimiser) -> dict[str, Tensor]:
     """All tensors of modules and of their optimiser, by prefixed name."""
-    tensors: dict[str, Tensor] = {}
+    tensors = pack("optimiser", optimiser.state_dict())
     for name, module in modules.items():
         tensors |= pack(name, module.state_dict())
-    for index, slots in optimiser.state_dict()["state"].items():
-        tensors |= pack(f"optimiser/{index}", {k: v for k, v in slots.items() if v is not None})
     return tensors
 
 
 def restore_training(
-    tensors: Mapping[str, Tensor], modules: Mapping[str, nn.Module], optimiser: Optimizer
+    tensors: Mapping[str, Tensor], modules: Mapping[str, nn.Module], optimiser: Optimiser
 ) -> None:
     """Load what `training_state` returned back into the modules and the optimiser."""
     for name, module in modules.items():
         module.load_state_dict(unpack(name, tensors))
-    slots: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in unpack("optimiser", tensors).items():
-        index, key = name.split("/")
-        slots.setdefault(int(index), {})[key] = tensor
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": slots})
+    optimiser.load_state_dict(unpack("optimiser", tensors))

@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, Optimizer
 
 from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state, unpack
 from cemlib.files import FileError
+from cemlib.optim import SGD, Adam, Optimiser
 
-OPTIMISERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
-    "sgd": lambda weights: SGD(weights, lr=0.1),
-    "momentum": lambda weights: SGD(weights, lr=0.1, momentum=0.9, weight_decay=1e-2),
-    "adam": lambda weights: Adam(weights, lr=0.01, weight_decay=1e-2),
+OPTIMISERS: dict[str, Callable[[list[nn.Parameter]], Optimiser]] = {
+    "sgd": lambda weights: SGD(weights, momentum=0.9, weight_decay=1e-2),
+    "adam": lambda weights: Adam(weights, weight_decay=1e-2),
 }
 Modules = dict[str, nn.Module]
 
@@ -27,11 +26,11 @@ def modules(seed: int) -> Modules:
     return {"model": model.to(memory_format=torch.channels_last), "late": nn.Linear(2, 2)}
 
 
-def optimiser_of(kind: str, parts: Modules) -> Optimizer:
+def optimiser_of(kind: str, parts: Modules) -> Optimiser:
     return OPTIMISERS[kind]([weights for part in parts.values() for weights in part.parameters()])
 
 
-def step(parts: Modules, optimiser: Optimizer, number: int, late_from: int) -> None:
+def step(parts: Modules, optimiser: Optimiser, number: int, late_from: int) -> None:
     """One update; the part `late` joins at a later step and has no optimiser state before."""
     images = torch.rand(8, 3, 4, 4, generator=torch.Generator().manual_seed(number))
     out = parts["model"](images)
@@ -39,7 +38,7 @@ def step(parts: Modules, optimiser: Optimizer, number: int, late_from: int) -> N
         out = parts["late"](out)
     optimiser.zero_grad()
     out.square().mean().backward()
-    optimiser.step()
+    optimiser.step(0.05)
 
 
 @pytest.mark.parametrize("kind", OPTIMISERS)
@@ -63,15 +62,6 @@ def test_a_restored_training_goes_on_bit_for_bit(
     for name, part in alone.items():
         for key, tensor in part.state_dict().items():
             assert torch.equal(tensor, restored[name].state_dict()[key]), (name, key)
-
-
-def test_restoring_keeps_the_settings_of_the_optimiser() -> None:
-    parts = modules(0)
-    tensors = training_state(parts, optimiser_of("momentum", parts))
-    optimiser = SGD([w for p in parts.values() for w in p.parameters()], lr=0.7, momentum=0.5)
-    restore_training(tensors, parts, optimiser)
-    assert optimiser.param_groups[0]["lr"] == 0.7
-    assert optimiser.param_groups[0]["momentum"] == 0.5
 
 
 def test_a_state_of_another_network_is_refused() -> None:

@@ -17,6 +17,7 @@ from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.checkpoint import restore_training, training_state
 from cemlib.errors import check_finite
 from cemlib.models.decoder import Decoder
+from cemlib.optim import Adam
 from cemlib.progress import progress
 from cemlib.seeds import derive, generator
 
@@ -62,47 +63,42 @@ class _Training:
             doublings=round(math.log2(task.image_shape[-1] / side)),
         )
         self.model = model.to(self.device).to(memory_format=torch.channels_last)
-        self.optimiser = torch.optim.Adam(
-            self.model.parameters(),
-            lr=self.options["lr"],
-            weight_decay=self.options["weight_decay"],
-        )
+        weight_decay = self.options["weight_decay"]
+        self.optimiser = Adam(self.model.parameters(), weight_decay=weight_decay)
         self.history: list[dict[str, Any]] = []
 
     def epoch(self, number: int) -> dict[str, Any]:
         start = time.perf_counter()
         options = self.options
         lr = cosine(number, options["epochs"], options["lr"], options["final_lr"])
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
-        row = {"epoch": number, "lr": lr, "train_mse": self._pass(number)}
+        row = {"epoch": number, "lr": lr, "train_mse": self._pass(number, lr)}
         row["val_mse"] = self._held_out(number)
         check_finite(number, train_mse=row["train_mse"], val_mse=row["val_mse"])
         row["seconds"] = time.perf_counter() - start
         self.history.append(row)
         return row
 
-    def _pass(self, number: int) -> float:
+    def _pass(self, number: int, lr: float) -> float:
         own, seed = self.task.own, self.task.seed
         noise = generator(seed, "attack_noise", number)
         order = torch.randperm(len(own.images), generator=generator(seed, "attack_order", number))
         total, seen = torch.zeros((), device=self.device), 0
         for rows in torch.split(order.to(self.device), self.options["batch_size"]):
             if len(rows) > 1:  # batch normalisation has no statistics of one 1x1 sample
-                total += self._step(own, rows, noise) * len(rows)
+                total += self._step(own, rows, noise, lr) * len(rows)
                 seen += len(rows)
         return total.item() / seen
 
-    def _step(self, own: Pairs, rows: Tensor, noise: torch.Generator) -> Tensor:
+    def _step(self, own: Pairs, rows: Tensor, noise: torch.Generator, lr: float) -> Tensor:
         self.model.train()
         released = self.task.release(own.features[rows], noise)
         low = self.options["precision"] == "bfloat16"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low):
             answers = self.model(released.contiguous(memory_format=torch.channels_last))
         loss = F.mse_loss(answers.float(), own.targets(rows))
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        self.optimiser.step(lr)
         return loss.detach()
 
     def _held_out(self, number: int) -> float:

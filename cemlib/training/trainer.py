@@ -15,12 +15,21 @@ from cemlib.data.batches import batches
 from cemlib.data.prepared import Prepared
 from cemlib.defences.deployed import Deployed
 from cemlib.errors import check_finite
+from cemlib.optim import SGD
 from cemlib.seeds import derive, generator
 from cemlib.surrogates.base import Surrogate
 from cemlib.training.objective import scale_gradient
 from cemlib.training.schedule import learning_rate, strength
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What an epoch's steps have in common."""
+
+    lr: float
+    lambda_eff: float
 
 
 @dataclass
@@ -57,9 +66,8 @@ class Trainer:
         self.surrogate, self.weight = surrogate, weight
         self.device = data.train.images.device
         self.modules = {"model": deployed.model} | ({"surrogate": surrogate} if surrogate else {})
-        self.optimiser = torch.optim.SGD(
+        self.optimiser = SGD(
             [weights for module in self.modules.values() for weights in module.parameters()],
-            lr=settings.lr,
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
@@ -75,8 +83,9 @@ class Trainer:
             DivergedError: if the loss of some batch, or on the validation images, is not finite.
         """
         start = time.perf_counter()
-        lr = self._learning_rate(number)
-        row = {"epoch": number, "lr": lr} | self._pass(number, lr)
+        pace = self._pace(number)
+        row = {"epoch": number, "lr": pace.lr, "lambda_eff": pace.lambda_eff}
+        row |= self._pass(number, pace)
         if self.surrogate is not None:
             row |= {f"surrogate/{name}": value for name, value in self.surrogate.log().items()}
         row |= self._validate(number)
@@ -89,28 +98,24 @@ class Trainer:
         self._select(row)
         return row
 
-    def _learning_rate(self, number: int) -> float:
+    def _pace(self, number: int) -> Pace:
         settings = self.settings
         lr = learning_rate(number, settings.lr, settings.milestones, settings.decay)
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
-        return lr
-
-    def _pass(self, number: int, lr: float) -> Row:
-        """One pass over the training images; sums stay on the device until its end."""
         active = self.surrogate is not None and number >= self.surrogate.start_epoch
-        lambda_eff = strength(self.weight, lr) if active else 0.0
+        return Pace(lr, strength(self.weight, lr) if active else 0.0)
+
+    def _pass(self, number: int, pace: Pace) -> Row:
+        """One pass over the training images; sums stay on the device until its end."""
         self._reseed(number)
         noise = generator(self.seed, "noise", number)
         sums, seen = torch.zeros(3, device=self.device), 0
         for images, labels in self._batches(number):
-            sums += self._step(images, labels, noise, lambda_eff) * len(labels)
+            sums += self._step(images, labels, noise, pace) * len(labels)
             seen += len(labels)
         ce, penalty, top1 = (sums / seen).tolist()
         check_finite(number, train_ce=ce, surrogate=penalty)
-        loss = ce + lambda_eff * penalty
-        means = {"train_loss": loss, "train_ce": ce, "surrogate": penalty, "train_top1": top1}
-        return {"lambda_eff": lambda_eff, **means}
+        loss = ce + pace.lambda_eff * penalty
+        return {"train_loss": loss, "train_ce": ce, "surrogate": penalty, "train_top1": top1}
 
     def _reseed(self, number: int) -> None:
         """Dropout draws from torch's global state, a surrogate from its own generator."""
@@ -127,9 +132,7 @@ class Trainer:
             augmented = self.augment(images, draws)
             yield augmented.contiguous(memory_format=torch.channels_last), labels
 
-    def _step(
-        self, images: Tensor, labels: Tensor, noise: torch.Generator, lambda_eff: float
-    ) -> Tensor:
+    def _step(self, images: Tensor, labels: Tensor, noise: torch.Generator, pace: Pace) -> Tensor:
         """One update; returns (cross-entropy, penalty, accuracy) of the batch, on the device."""
         self.deployed.model.train()
         with self._precision():
@@ -138,11 +141,11 @@ class Trainer:
         with self._precision():
             logits = self.deployed.model.head(self.deployed.channel(features, noise))
         ce, penalty = F.cross_entropy(logits.float(), labels), logits.new_zeros(())
-        if self.surrogate is not None and lambda_eff > 0:
-            penalty = self.surrogate(scale_gradient(features.flatten(1), lambda_eff), labels)
-        self.optimiser.zero_grad(set_to_none=True)
+        if self.surrogate is not None and pace.lambda_eff > 0:
+            penalty = self.surrogate(scale_gradient(features.flatten(1), pace.lambda_eff), labels)
+        self.optimiser.zero_grad()
         (ce + penalty).backward()
-        self.optimiser.step()
+        self.optimiser.step(pace.lr)
         top1 = (logits.argmax(1) == labels).float().mean()
         return torch.stack([ce.detach(), penalty.detach().float(), top1])
 

@@ -1,0 +1,85 @@
+"""The optimisers against torch.optim's own classes."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+
+import pytest
+import torch
+from torch import nn
+
+from cemlib.optim import SGD, Adam, Optimiser
+
+Parameters = Iterable[nn.Parameter]
+OURS: dict[str, Callable[[Parameters], Optimiser]] = {
+    "sgd": lambda weights: SGD(weights, momentum=0.9, weight_decay=1e-2),
+    "adam": lambda weights: Adam(weights, weight_decay=1e-2),
+}
+THEIRS: dict[str, Callable[[Parameters], torch.optim.Optimizer]] = {
+    "sgd": lambda weights: torch.optim.SGD(weights, lr=1.0, momentum=0.9, weight_decay=1e-2),
+    "adam": lambda weights: torch.optim.Adam(weights, lr=1.0, weight_decay=1e-2),
+}
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3), nn.Linear(3, 3)).double()
+
+
+def gradients(model: nn.Sequential, step: int) -> None:
+    """Gradients of a batch; the last layer takes part from the third step on."""
+    x = torch.rand(7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
+    model.zero_grad()
+    out = model(x) if step >= 3 else model[:3](x)
+    out.square().mean().backward()
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_updates_equal_those_of_torch(kind: str) -> None:
+    mine, other = network(), network()
+    ours, theirs = OURS[kind](mine.parameters()), THEIRS[kind](other.parameters())
+    for step in range(8):
+        lr = 0.1 / (1 + step)
+        gradients(mine, step)
+        gradients(other, step)
+        ours.step(lr)
+        for group in theirs.param_groups:
+            group["lr"] = lr
+        theirs.step()
+        for a, b in zip(mine.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_without_a_gradient_nothing_moves(kind: str) -> None:
+    model = network()
+    optimiser = OURS[kind](model.parameters())
+    gradients(model, 0)
+    optimiser.zero_grad()
+    before = [weights.clone() for weights in model.parameters()]
+    optimiser.step(0.1)
+    assert all(map(torch.equal, before, model.parameters()))
+    assert optimiser.state_dict() == {}
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_a_state_that_does_not_fit_is_refused(kind: str) -> None:
+    model = network()
+    with pytest.raises(RuntimeError, match="0/velocity"):
+        OURS[kind](model.parameters()).load_state_dict({"0/velocity": torch.zeros(5, 6)})
+    name = OURS[kind]([]).slots[0]
+    with pytest.raises(RuntimeError, match=rf"0/{name} of shape \(2,\)"):
+        OURS[kind](model.parameters()).load_state_dict({f"0/{name}": torch.zeros(2)})
+
+
+def test_the_compiler_is_not_imported() -> None:
+    program = """
+import sys, torch
+from cemlib.optim import SGD, Adam
+x = torch.nn.Parameter(torch.ones(2))
+x.sum().backward()
+SGD([x], momentum=0.9).step(0.1)
+Adam([x]).step(0.1)
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
