@@ -5,13 +5,16 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:  # torch takes two seconds to import: only readers of tensors pay for it
+    from numpy.typing import NDArray
     from torch import Tensor
+
+_T = TypeVar("_T")
 
 
 class FileError(ValueError):
@@ -92,8 +95,20 @@ def load_tensors(path: Path) -> "dict[str, Tensor]":
     Raises:
         FileError: if the file is missing or damaged.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
+
+    return _load(path, load_file)
+
+
+def load_arrays(path: Path) -> "dict[str, NDArray[Any]]":
+    """The same as NumPy arrays, without importing torch."""
+    from safetensors.numpy import load_file
+
+    return _load(path, load_file)
+
+
+def _load(path: Path, load_file: Callable[[Path], dict[str, _T]]) -> dict[str, _T]:
+    from safetensors import SafetensorError
 
     if not path.is_file():
         raise FileError(f"{path}: no such file; rerun the job that writes it")

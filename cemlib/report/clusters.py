@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
+from numpy.typing import NDArray
+from scipy.special import entr
 
-from cemlib.files import FileError, load_tensors
+from cemlib.files import FileError, load_arrays
 from cemlib.report.style import new_figure, readable, remark, settings
+
+Array = NDArray[np.float64]
 
 _SHAPES = {"epochs": 1, "means": 4, "weights": 3, "variances": 3}
 
@@ -19,10 +22,10 @@ _SHAPES = {"epochs": 1, "means": 4, "weights": 3, "variances": 3}
 class Course:
     """What `clusters.safetensors` of one run says, per epoch (E,) and class (E, C)."""
 
-    epochs: Tensor
-    variance: Tensor
-    movement: Tensor
-    effective: Tensor
+    epochs: Array
+    variance: Array
+    movement: Array
+    effective: Array
 
 
 _TITLES = {
@@ -44,17 +47,16 @@ def read_course(path: Path) -> Course:
         FileError: if the file is missing or does not hold epochs (E,), means (E, C, K, D), weights
             and variances (E, C, K).
     """
-    found = load_tensors(path)
+    found = {name: values.astype(float) for name, values in load_arrays(path).items()}
     _check(path, found)
-    weights = found["weights"].double()
-    means = found["means"].double()
-    moved = (means[1:] - means[:-1]).norm(dim=-1)
-    first = torch.full_like(weights[:1, :, 0], torch.nan)
+    weights = found["weights"]
+    moved = np.linalg.norm(np.diff(found["means"], axis=0), axis=-1)
+    first = np.full_like(weights[:1, :, 0], np.nan)
     return Course(
         epochs=found["epochs"],
-        variance=(weights * found["variances"].double()).sum(-1),
-        movement=torch.cat([first, (weights[1:] * moved).sum(-1)]),
-        effective=torch.special.entr(weights).sum(-1).exp(),
+        variance=(weights * found["variances"]).sum(-1),
+        movement=np.concatenate([first, (weights[1:] * moved).sum(-1)]),
+        effective=np.exp(entr(weights).sum(-1)),
     )
 
 
@@ -84,7 +86,7 @@ def cluster_course(clusters: Mapping[str, Sequence[Path]]) -> Figure:
     return figure
 
 
-def _check(path: Path, found: Mapping[str, Tensor]) -> None:
+def _check(path: Path, found: Mapping[str, Array]) -> None:
     for name, dimensions in _SHAPES.items():
         if name not in found or found[name].ndim != dimensions:
             shape = tuple(found[name].shape) if name in found else "nothing"
@@ -106,7 +108,7 @@ def _check(path: Path, found: Mapping[str, Tensor]) -> None:
 def _courses(paths: Sequence[Path]) -> list[Course]:
     courses = [read_course(path) for path in paths]
     for path, course in zip(paths, courses, strict=True):
-        if not torch.equal(course.epochs, courses[0].epochs):
+        if not np.array_equal(course.epochs, courses[0].epochs):
             raise FileError(
                 f"{path}: clusters of other epochs than in {paths[0]}; rerun the older training"
             )
@@ -114,14 +116,14 @@ def _courses(paths: Sequence[Path]) -> list[Course]:
 
 
 def _draw(panel: Axes, courses: Sequence[Course], name: str) -> None:
-    epochs = courses[0].epochs.tolist()
-    values = torch.stack([getattr(course, name) for course in courses])  # (seeds, E, C)
+    epochs = courses[0].epochs
+    values = np.stack([getattr(course, name) for course in courses])  # (seeds, E, C)
     for i, line in enumerate(values.mean(0).T):
         label = "single classes" if i == 0 else None
-        panel.plot(epochs, line.tolist(), color="#999999", linewidth=0.6, label=label)
+        panel.plot(epochs, line, color="#999999", linewidth=0.6, label=label)
     of_seeds = values.mean(2)
-    panel.plot(epochs, of_seeds.mean(0).tolist(), color="black", label="mean over classes")
-    low, high = of_seeds.amin(0).tolist(), of_seeds.amax(0).tolist()
+    panel.plot(epochs, of_seeds.mean(0), color="black", label="mean over classes")
+    low, high = of_seeds.min(0), of_seeds.max(0)
     panel.fill_between(
         epochs, low, high, color="#0072B2", alpha=0.35, linewidth=0, label="range of seeds"
     )
