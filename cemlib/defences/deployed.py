@@ -43,7 +43,13 @@ class Deployed:
 
     def score(self, images: Tensor, labels: Tensor, noise: torch.Generator) -> dict[str, float]:
         """Cross-entropy (`loss`) and accuracy (`top1`, a fraction) on uint8 images."""
-        logits = self.logits(self.features(images), noise)
+        return self.score_features(self.features(images), labels, noise)
+
+    def score_features(
+        self, features: Tensor, labels: Tensor, noise: torch.Generator
+    ) -> dict[str, float]:
+        """The same from clean features (N, c, h, w)."""
+        logits = self.logits(features, noise)
         top1 = (logits.argmax(1) == labels).float().mean()
         return {"loss": F.cross_entropy(logits, labels).item(), "top1": top1.item()}
 

@@ -41,6 +41,8 @@ class Surrogate(nn.Module):
         self.noise_std = noise_std
         self.var_threshold = var_threshold
         self._last: dict[str, Tensor] = {}
+        self._sums: dict[str, Tensor] = {}
+        self._batches = 0
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """Penalty of a batch, a scalar; 0 and attached to the graph of z where nothing applies.
@@ -57,11 +59,15 @@ class Surrogate(nn.Module):
             z = z.float()
         with torch.autocast(z.device.type, enabled=False):
             value, notes = self.penalty(z, y)
-        self._last = {"value": value.detach(), **notes}
+        self._note({"value": value.detach(), **notes})
         return value
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar penalty and detached scalars worth logging; each surrogate defines it."""
+        """The scalar penalty and detached scalars worth logging; each surrogate defines it.
+
+        Among the scalars are `classes`, how many classes of the batch the penalty is computed
+        from, and `active`, the share of its hinges that are active (1 for one without hinges).
+        """
         raise NotImplementedError
 
     def fit(self, z: Tensor, y: Tensor) -> None:
@@ -81,10 +87,29 @@ class Surrogate(nn.Module):
 
     def log(self) -> dict[str, float]:
         """Numbers of the last batch, read from the device here and not during the step."""
-        if not self._last:
-            return {}
-        numbers = torch.stack([note.to(torch.float64) for note in self._last.values()])
-        return dict(zip(self._last, numbers.tolist(), strict=True))
+        return _read(self._last)
+
+    def drain(self) -> dict[str, float]:
+        """Means over the batches since the last call, with three counters; empty without a batch.
+
+        `steps` is the number of batches, `idle_steps` of those to which the surrogate did not
+        apply, and `active_steps` the share of those with an active hinge.
+        """
+        steps, sums = self._batches, _read(self._sums)
+        self._batches, self._sums = 0, {}
+        idle, hinged = sums.pop("idle", 0.0), sums.pop("hinged", 0.0)
+        means = {name: total / steps for name, total in sums.items()}
+        counters = {"steps": float(steps), "idle_steps": idle}
+        return means | counters | {"active_steps": hinged / steps} if steps else {}
+
+    def _note(self, notes: dict[str, Tensor]) -> None:
+        """Remember the batch's numbers and add them to the epoch's, on the device."""
+        self._last = notes
+        counted = {"idle": notes["classes"] == 0, "hinged": notes["active"] > 0}
+        now = {name: note.to(torch.float64) for name, note in (notes | counted).items()}
+        last = self._sums
+        self._sums = {n: last[n] + value for n, value in now.items()} if last else now
+        self._batches += 1
 
     def _check(self, z: Tensor, y: Tensor) -> None:
         if z.ndim != 2 or z.shape[1] != self.dim:
@@ -97,6 +122,13 @@ class Surrogate(nn.Module):
                 f"{type(self).__name__}: y has shape {tuple(y.shape)}, "
                 f"expected one label for each of the {len(z)} rows of z, and at least one"
             )
+
+
+def _read(notes: dict[str, Tensor]) -> dict[str, float]:
+    if not notes:
+        return {}
+    numbers = torch.stack([note.to(torch.float64) for note in notes.values()])
+    return dict(zip(notes, numbers.tolist(), strict=True))
 
 
 def at_least(option: str, value: float, lowest: float) -> None:

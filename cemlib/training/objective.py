@@ -6,23 +6,35 @@ import torch
 from torch import Tensor
 
 
-class _ScaleGradient(torch.autograd.Function):
+class _Fork(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return x.view_as(x)
+    def forward(ctx: Any, z: Tensor, factor: float, norms: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.factor, ctx.norms = factor, norms
+        return z.view_as(z), z.flatten(1)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.factor * gradients[0], None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        task, penalty = gradients[0], ctx.factor * gradients[1].view_as(gradients[0])
+        torch.stack([task.norm(), penalty.norm()], out=ctx.norms)
+        return task + penalty, None, None
 
 
-def scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """The identity, whose gradient is multiplied by `factor`.
+def fork(z: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Hand features to the task and to a surrogate that pulls on them `factor` times.
 
-    A surrogate applied to `scale_gradient(z, lambda_eff)` and added to the task's loss pulls on the
-    features with lambda_eff, while its own parameters receive factor 1: what the published
-    two-pass order (surrogate first, cache the encoder's gradients, zero, task, add) computes.
+    A surrogate applied to its branch and added to the task's loss pulls on the features with
+    `factor`, while its own parameters receive factor 1: what the published two-pass order
+    (surrogate first, cache the encoder's gradients, zero, task, add) computes.
+
+    Args:
+        z: features, (B, ...).
+        factor: lambda_eff.
+
+    Returns:
+        The task's branch, of the shape of z; the surrogate's, (B, D); and a tensor of two, which
+        the backward pass fills with the norms of the task's and of the surrogate's gradient at z,
+        the latter times `factor`.
     """
-    scaled: Tensor = _ScaleGradient.apply(x, factor)
-    return scaled
+    norms = torch.zeros(2, dtype=z.dtype, device=z.device)
+    task, penalty = _Fork.apply(z, factor, norms)
+    return task, penalty, norms

@@ -15,13 +15,23 @@ from cemlib.data.batches import batches
 from cemlib.data.prepared import Prepared
 from cemlib.defences.deployed import Deployed
 from cemlib.errors import check_finite
+from cemlib.metrics import leakage_bound
 from cemlib.optim import SGD
 from cemlib.seeds import derive, generator
 from cemlib.surrogates.base import Surrogate
-from cemlib.training.objective import scale_gradient
+from cemlib.training.monitor import Monitor
+from cemlib.training.objective import fork
 from cemlib.training.schedule import learning_rate, strength
 
 Row = dict[str, Any]
+WATCHED = (
+    "a feature",
+    "train_ce",
+    "surrogate",
+    "train_top1",
+    "gradient of the task",
+    "gradient of the surrogate",
+)
 
 
 @dataclass(frozen=True)
@@ -86,11 +96,7 @@ class Trainer:
         pace = self._pace(number)
         row = {"epoch": number, "lr": pace.lr, "lambda_eff": pace.lambda_eff}
         row |= self._pass(number, pace)
-        if self.surrogate is not None:
-            row |= {f"surrogate/{name}": value for name, value in self.surrogate.log().items()}
         row |= self._validate(number)
-        # The epoch's last step may have spoilt the weights after its loss was taken.
-        check_finite(number, val_loss=row["val_loss"])
         if self.surrogate is not None and self.surrogate.fits:
             self._fit(self.surrogate, number)
         row["seconds"] = time.perf_counter() - start
@@ -101,21 +107,28 @@ class Trainer:
     def _pace(self, number: int) -> Pace:
         settings = self.settings
         lr = learning_rate(number, settings.lr, settings.milestones, settings.decay)
-        active = self.surrogate is not None and number >= self.surrogate.start_epoch
+        active = self.surrogate is not None and self._defended(number)
         return Pace(lr, strength(self.weight, lr) if active else 0.0)
 
+    def _defended(self, number: int) -> bool:
+        """Whether the surrogate, if there is one, acts in an epoch."""
+        return self.surrogate is None or number >= self.surrogate.start_epoch
+
     def _pass(self, number: int, pace: Pace) -> Row:
-        """One pass over the training images; sums stay on the device until its end."""
+        """One pass over the training images; its statistics are read at its end."""
         self._reseed(number)
         noise = generator(self.seed, "noise", number)
-        sums, seen = torch.zeros(3, device=self.device), 0
+        monitor = Monitor(WATCHED, self.device)
         for images, labels in self._batches(number):
-            sums += self._step(images, labels, noise, pace) * len(labels)
-            seen += len(labels)
-        ce, penalty, top1 = (sums / seen).tolist()
-        check_finite(number, train_ce=ce, surrogate=penalty)
-        loss = ce + pace.lambda_eff * penalty
-        return {"train_loss": loss, "train_ce": ce, "surrogate": penalty, "train_top1": top1}
+            monitor.add(self._step(images, labels, noise, pace), len(labels))
+        means = monitor.means(number)
+        row: Row = {name: means[name] for name in ("train_ce", "surrogate", "train_top1")}
+        row["train_loss"] = means["train_ce"] + pace.lambda_eff * means["surrogate"]
+        if self.surrogate is not None:
+            task, penalty = means["gradient of the task"], means["gradient of the surrogate"]
+            row["surrogate/gradient_ratio"] = penalty / task if task > 0 else None
+            row |= {f"surrogate/{name}": value for name, value in self.surrogate.drain().items()}
+        return row
 
     def _reseed(self, number: int) -> None:
         """Dropout draws from torch's global state, a surrogate from its own generator."""
@@ -132,22 +145,27 @@ class Trainer:
             augmented = self.augment(images, draws)
             yield augmented.contiguous(memory_format=torch.channels_last), labels
 
-    def _step(self, images: Tensor, labels: Tensor, noise: torch.Generator, pace: Pace) -> Tensor:
-        """One update; returns (cross-entropy, penalty, accuracy) of the batch, on the device."""
+    def _step(
+        self, images: Tensor, labels: Tensor, noise: torch.Generator, pace: Pace
+    ) -> tuple[Tensor, ...]:
+        """One update; returns the statistics of `WATCHED`, on the device."""
         self.deployed.model.train()
         with self._precision():
             features = self.deployed.model.encoder(images)
         features = features.float()
-        with self._precision():
-            logits = self.deployed.model.head(self.deployed.channel(features, noise))
-        ce, penalty = F.cross_entropy(logits.float(), labels), logits.new_zeros(())
+        penalty, norms = features.new_zeros(()), features.new_zeros(2)
+        clean = features
         if self.surrogate is not None and pace.lambda_eff > 0:
-            penalty = self.surrogate(scale_gradient(features.flatten(1), pace.lambda_eff), labels)
+            clean, branch, norms = fork(features, pace.lambda_eff)
+            penalty = self.surrogate(branch, labels)
+        with self._precision():
+            logits = self.deployed.model.head(self.deployed.channel(clean, noise))
+        ce = F.cross_entropy(logits.float(), labels)
         self.optimiser.zero_grad()
         (ce + penalty).backward()
         self.optimiser.step(pace.lr)
         top1 = (logits.argmax(1) == labels).float().mean()
-        return torch.stack([ce.detach(), penalty.detach().float(), top1])
+        return features.abs().amax(), ce, penalty, top1, norms[0], norms[1]
 
     def _precision(self) -> torch.autocast:
         low = self.settings.precision == "bfloat16"
@@ -165,14 +183,23 @@ class Trainer:
         self.fits.append({name: t.cpu().clone() for name, t in surrogate.statistics().items()})
 
     def _validate(self, number: int) -> Row:
-        val = self.data.val
+        """Scores on held-out images, and the bound on what their features tell."""
+        val, deployed = self.data.val, self.deployed
+        features = deployed.features(val.images)
         noise = generator(self.seed, "val_noise", number)
-        scores = self.deployed.score(val.images, val.labels, noise)
-        return {f"val_{name}": value for name, value in scores.items()}
+        scores = deployed.score_features(features, val.labels, noise)
+        # The epoch's last step may have spoilt the weights after its loss was taken.
+        check_finite(number, val_loss=scores["loss"])
+        row: Row = {f"val_{name}": value for name, value in scores.items()}
+        std = deployed.channel.std
+        return row | {"val_leakage_nats": leakage_bound(features.flatten(1), val.labels, std)}
 
     def _select(self, row: Row) -> None:
-        """Keep the weights of the best epoch, where the settings ask for one."""
-        if self.settings.select == "last":
+        """Keep the weights of the best epoch, where the settings ask for one.
+
+        An epoch before the surrogate acts is none: its weights are not defended.
+        """
+        if self.settings.select == "last" or not self._defended(row["epoch"]):
             return
         score = row["val_top1"]
         if self.settings.select == "best_test":

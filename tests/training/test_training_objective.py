@@ -8,20 +8,27 @@ from torch.nn import functional as F
 from cemlib.models import SplitModel, build
 from cemlib.surrogates import Surrogate
 from cemlib.surrogates import build as build_surrogate
-from cemlib.training.objective import scale_gradient
+from cemlib.training.objective import fork
 
 LAMBDA_EFF = 0.32
+NOISE = 0.025 * torch.randn(24, 8, 4, 4, generator=torch.Generator().manual_seed(6)).double()
 Gradients = list[Tensor | None]
 
 
-def test_scale_gradient_is_the_identity_with_a_scaled_gradient() -> None:
-    x = torch.linspace(-2, 2, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
-    y = scale_gradient(x, 7.0)
-    assert torch.equal(y, x)
-    weights = torch.arange(12.0, dtype=torch.float64).reshape(3, 4)
-    (y.sin() * weights).sum().backward()
+def test_fork_adds_the_branches_gradients_and_measures_them() -> None:
+    x = torch.linspace(-2, 2, 24, dtype=torch.float64).reshape(3, 2, 4).requires_grad_()
+    task, penalty, norms = fork(x, 7.0)
+    assert torch.equal(task, x)
+    assert torch.equal(penalty, x.flatten(1))
+    weights = torch.arange(24.0, dtype=torch.float64).reshape(3, 2, 4)
+    (task.sin() * weights).sum().backward(retain_graph=True, inputs=[x])
+    assert torch.allclose(x.grad, weights * x.detach().cos(), atol=1e-14)
+    x.grad = None
+    ((task.sin() * weights).sum() + penalty.square().sum()).backward()
+    of_task, of_penalty = weights * x.detach().cos(), 7 * 2 * x.detach()
     assert x.grad is not None
-    assert torch.allclose(x.grad, 7 * weights * x.detach().cos(), atol=1e-14)
+    assert torch.allclose(x.grad, of_task + of_penalty, atol=1e-13)
+    assert norms.tolist() == pytest.approx([float(of_task.norm()), float(of_penalty.norm())])
 
 
 def network(name: str) -> tuple[SplitModel, Surrogate]:
@@ -40,16 +47,16 @@ def passes(model: SplitModel, images: Tensor) -> tuple[Tensor, Tensor]:
     """Features and logits, with fixed dropout and noise."""
     torch.manual_seed(5)
     features = model.encoder(images)
-    noise = torch.randn(features.shape, generator=torch.Generator().manual_seed(6)).double()
-    return features, model.head(features + 0.025 * noise)
+    return features, model.head(features + NOISE)
 
 
 def one_pass(model: SplitModel, surrogate: Surrogate) -> None:
     images, labels = batch()
-    features, logits = passes(model, images)
+    torch.manual_seed(5)
+    task, branch, _ = fork(model.encoder(images), LAMBDA_EFF)
     surrogate.reseed(3)
-    penalty = surrogate(scale_gradient(features.flatten(1), LAMBDA_EFF), labels)
-    (F.cross_entropy(logits, labels) + penalty).backward()
+    penalty = surrogate(branch, labels)
+    (F.cross_entropy(model.head(task + NOISE), labels) + penalty).backward()
 
 
 def two_passes(model: SplitModel, surrogate: Surrogate) -> None:
@@ -107,7 +114,7 @@ def test_the_encoders_pull_is_proportional_to_the_strength() -> None:
         model, surrogate = network("gated")
         images, labels = batch()
         features = passes(model, images)[0]
-        surrogate(scale_gradient(features.flatten(1), strength), labels).backward()
+        surrogate(fork(features, strength)[1], labels).backward()
         pulls.append(gradients(model.encoder))
     for one, three in zip(*pulls, strict=True):
         assert one is not None

@@ -14,7 +14,12 @@ from cemlib.training.job import TrainJob, run
 
 @pytest.mark.parametrize(
     ("defence", "select", "killed_after", "epochs"),
-    [("clustering", "best_val", 3, 9), ("gated", "last", 6, 12)],
+    [
+        ("clustering", "best_val", 3, 9),
+        ("gated", "last", 6, 12),
+        ("gmm", "last", 3, 9),
+        ("logdet", "last", 3, 9),
+    ],
 )
 def test_a_killed_training_ends_with_the_same_bits(
     tmp_path: Path,

@@ -1,5 +1,6 @@
 """Training runs: what decides their bits, what is selected, and how a diverging one ends."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import load_tensors, read_json, read_jsonl
+from cemlib.metrics import leakage_bound
 from cemlib.models import build
 from cemlib.seeds import derive, generator
+from cemlib.surrogates import SURROGATES
 from cemlib.surrogates import build as build_surrogate
 from cemlib.training.trainer import Trainer
 
@@ -49,19 +52,41 @@ def test_a_seed_decides_every_bit(tmp_path: Path) -> None:
     assert not same_weights(first, trained(tmp_path / "a", "clustering", seed=1, select="best_val"))
 
 
-@pytest.mark.parametrize("surrogate", ["clustering", "gated", "slot"])
+@pytest.mark.parametrize("surrogate", SURROGATES)
 def test_a_surrogate_shifts_no_random_stream(tmp_path: Path, surrogate: str) -> None:
     plain = trained(tmp_path, "noise", epochs=7)  # gated, the last to act, starts at the sixth
     assert same_weights(plain, trained(tmp_path, f"{surrogate}_off", epochs=7))
-    rows = zip(
-        read_jsonl(plain.history),
-        read_jsonl(tmp_path / f"tiny/runs/{surrogate}_off/seed0/history.jsonl"),
-        strict=True,
-    )
-    for row, other in rows:
+    off = read_jsonl(tmp_path / f"tiny/runs/{surrogate}_off/seed0/history.jsonl")
+    for row, other in zip(read_jsonl(plain.history), off, strict=True):
         assert {k: other[k] for k in row if k != "seconds"} == {
             k: row[k] for k in row if k != "seconds"
         }
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_an_epochs_row_says_what_the_surrogate_did(tmp_path: Path, surrogate: str) -> None:
+    folder = trained(tmp_path, surrogate, epochs=7)
+    rows = read_jsonl(folder.history)
+    start = SURROGATES[surrogate].start_epoch
+    assert [row["lambda_eff"] > 0 for row in rows] == [n >= start for n in range(1, 8)]
+    for row in rows:
+        counted = {k: row.get(f"surrogate/{k}") for k in ("steps", "idle_steps", "active_steps")}
+        if row["lambda_eff"] == 0:
+            assert set(counted.values()) == {None}
+            assert row["surrogate/gradient_ratio"] is None
+        else:
+            assert counted == {"steps": 3, "idle_steps": 0, "active_steps": 1}
+            assert row["surrogate/value"] == pytest.approx(row["surrogate"], rel=0.1)
+            assert row["surrogate/gradient_ratio"] > 0
+    deployed, val = load_deployed(folder, torch.device("cpu")), blob_data().val
+    bound = leakage_bound(deployed.features(val.images).flatten(1), val.labels, 0.025)
+    assert rows[-1]["val_leakage_nats"] == pytest.approx(bound, rel=1e-5)
+
+
+def test_an_epoch_before_the_surrogate_acts_is_not_deployed(tmp_path: Path) -> None:
+    """Weights that no defence has touched must not pass for defended ones."""
+    folder = trained(tmp_path, "gated", epochs=7, select="best_val", lr=0.0001)
+    assert read_json(folder.metrics)["selected_epoch"] >= 6
 
 
 def test_a_surrogate_acts_from_its_first_epoch_on(tmp_path: Path) -> None:
@@ -223,8 +248,7 @@ def test_a_diverging_run_is_finished_and_failed(tmp_path: Path, defence: str) ->
     folder = trained(tmp_path, defence, lr=1e30, epochs=4)
     metrics = read_json(folder.metrics)
     assert metrics["status"] == "failed"
-    assert "epoch" in metrics["reason"]
-    assert "nan" in metrics["reason"] or "inf" in metrics["reason"]
+    assert re.match(r"epoch 1, batch \d+: a feature is not finite", metrics["reason"])
     scores = ("top1", "test_loss", "val_top1", "leakage_nats")
     assert {metrics[name] for name in scores} == {None}
     assert all(file.is_file() for file in folder.files())

@@ -12,6 +12,7 @@ from cemlib.data.prepared import Prepared, Split, save
 from cemlib.files import load_tensors, read_json, read_jsonl
 from cemlib.layout import RunFolder
 from cemlib.plan import Plan
+from cemlib.surrogates import SURROGATES
 from cemlib.training.job import TrainJob, run
 
 CPU = torch.device("cpu")
@@ -26,12 +27,8 @@ RAW: dict[str, Any] = {
         "none": {"noise_std": 0.0},
         "noise": {},
         "huge_noise": {"noise_std": 1000.0},
-        "clustering": {"surrogate": "clustering"},
-        "gated": {"surrogate": "gated"},
-        "slot": {"surrogate": "slot"},
-        "clustering_off": {"surrogate": {"name": "clustering", "lambda": 0}},
-        "gated_off": {"surrogate": {"name": "gated", "lambda": 0}},
-        "slot_off": {"surrogate": {"name": "slot", "lambda": 0}},
+        **{name: {"surrogate": name} for name in SURROGATES},
+        **{f"{name}_off": {"surrogate": {"name": name, "lambda": 0}} for name in SURROGATES},
     },
     "attacks": {
         "decoder": {"epochs": 20, "lr": 0.01, "batch_size": 32, "blocks": 1, "width": 16},
