@@ -1,4 +1,4 @@
-"""`clustering`: hinge on the scalar variance of K-means clusters, the CEM baseline.
+"""`clustering`: hinge on the variance of K-means clusters, the CEM baseline.
 
 Source: Xia et al., "Theoretical Insights in Model Inversion Robustness and Conditional Entropy
 Maximization for Collaborative Inference Systems", CVPR 2025, and its public code.
@@ -13,27 +13,40 @@ nearest own-class centroid; for a cluster with n members there, N training image
     l = pi (v + 0.001)                                          gate "linear"
     R = (1 / classes in the batch) sum of l over the clusters in the batch
 
-The gradient flows through z in the batch's variance only. (The public code reads pi and vbar from
-another class's row; here they are the cluster's own.)
+With `variance: diagonal` v and vbar are per dimension and l is the mean over the dimensions. The
+public code reads pi and vbar from another class's row: for the u-th class in the batch, from that
+of the u-th sample in label order, nearly always the first class. `reference_indexing` repeats it.
+
+With `form: batch`, the second documented form, the stored variances have no part: v is the mean
+over a cluster's members of the squared norm |z_i - mu|^2, one hinge per class c acts on the sum
+
+    s_c = sum_k pi_k v_k over its clusters in the batch,   tau = rho sigma^2
+    l_c = relu(log(s_c + 1e-6) - log(tau + 1e-6)), or s_c with gate "linear"
+    R = sum_c (m_c / B) l_c,   m_c of the batch's B samples are of class c
+
+The gradient flows through z in the batch's variance only.
 
 How it fails: gamma (0.01) is far above rho sigma^2 (7.8e-5 at sigma 0.025), so the hinge hardly
 pulls once v is well under gamma. Centroids are an epoch old. A sample nearest to a centroid of
-weight 0 is not penalised until the next fit.
+weight 0 is not penalised until the next fit. A squared norm grows with D: with `form: batch` the
+hinge is active long after the variance per dimension has fallen below the ceiling.
 """
 
 import math
-from typing import ClassVar, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.base import Surrogate, above_zero, at_least, one_of
-from cemlib.surrogates.kmeans import Clusters, fit_clusters
-from cemlib.surrogates.moments import Gate, count, group
+from cemlib.surrogates.base import above_zero, one_of
+from cemlib.surrogates.fitted import Fitted, blend
+from cemlib.surrogates.kmeans import fit_clusters
+from cemlib.surrogates.moments import Gate, Groups, count, group
 
-BLEND = 10.0  # a batch member counts as this many of the stored statistics' members
-LARGEST_BLEND = 0.99
 LINEAR_OFFSET = 0.001
+BATCH_OFFSET = 1e-6
+Variance = Literal["scalar", "diagonal"]
+Form = Literal["blended", "batch"]
 
 
 def nearest_own(z: Tensor, y: Tensor, means: Tensor) -> Tensor:
@@ -42,28 +55,18 @@ def nearest_own(z: Tensor, y: Tensor, means: Tensor) -> Tensor:
         return (z.unsqueeze(1) - means[y]).square().sum(-1).argmin(1)
 
 
-def blend(members: Tensor, weights: Tensor, class_size: Tensor) -> Tensor:
-    """Weight `a` of the batch's variance against the stored one.
-
-    Args:
-        members: batch members n of each cluster.
-        weights: stored weight pi of each cluster, same shape.
-        class_size: N / C, mean number of training images of a class.
-    """
-    wanted, stored = BLEND * members, weights * class_size
-    return torch.where(wanted < stored, wanted / stored, LARGEST_BLEND)
+def reference_rows(y: Tensor, num_classes: int) -> Tensor:
+    """For each class in the batch the class whose row the public code reads: (B,) to (C,)."""
+    rank = (count(y, num_classes) > 0).cumsum(0) - 1
+    return y.sort().values[rank.clamp_min(0)]
 
 
-def cluster_penalty(
-    v: Tensor, weights: Tensor, *, gate: Gate, gamma: float, threshold: float
-) -> Tensor:
-    """Penalty `l` of clusters with variance v and weight pi; threshold is rho sigma^2."""
-    if gate == "linear":
-        return weights * (v + LINEAR_OFFSET)
-    return weights * ((v + gamma).log() - math.log(threshold + gamma)).relu()
+def log_hinge(v: Tensor, offset: float, threshold: float) -> Tensor:
+    """`relu(log(v + offset) - log(threshold + offset))`, same shape."""
+    return ((v + offset).log() - math.log(threshold + offset)).relu()
 
 
-class Clustering(Surrogate):
+class Clustering(Fitted):
     """The CEM baseline; see the module's text for the formula.
 
     Args:
@@ -73,19 +76,15 @@ class Clustering(Surrogate):
         clusters: clusters per class K.
         num_train: number of training images N; None takes it from each `fit`.
         gate: form of the hinge.
-        gamma: offset inside the logarithms.
+        gamma: offset inside the logarithms of the blended form.
+        variance: one variance per cluster, or one per cluster and dimension.
+        form: batch variances blended with stored ones, or squared norms of the batch alone.
+        reference_indexing: read weights and variances from the row that the public code reads.
         var_threshold: rho.
 
-    The statistics are buffers, so a restored state continues bit for bit. Before the first `fit`
-    all weights are 0 and so is the penalty.
+    Raises:
+        ValueError: a value is out of its range, or two options do not go together.
     """
-
-    start_epoch: ClassVar[int] = 2
-    fits = True
-    means: Tensor
-    weights: Tensor
-    variances: Tensor
-    num_train: Tensor
 
     def __init__(
         self,
@@ -97,60 +96,101 @@ class Clustering(Surrogate):
         num_train: int | None = None,
         gate: Gate = "log",
         gamma: float = 0.01,
+        variance: Variance = "scalar",
+        form: Form = "blended",
+        reference_indexing: bool = False,
         var_threshold: float = 0.125,
     ) -> None:
-        super().__init__(
-            dim=dim, num_classes=num_classes, noise_std=noise_std, var_threshold=var_threshold
-        )
-        at_least("clusters", clusters, 1)
         one_of("gate", gate, get_args(Gate))
+        one_of("variance", variance, get_args(Variance))
+        one_of("form", form, get_args(Form))
         above_zero("gamma", gamma)
-        at_least("num_train", 1 if num_train is None else num_train, 1)
-        self.clusters, self.gate, self.gamma = clusters, gate, gamma
-        self._takes_num_train = num_train is None
-        self._seed = 0
-        self.register_buffer("means", torch.zeros(num_classes, clusters, dim))
-        self.register_buffer("weights", torch.zeros(num_classes, clusters))
-        self.register_buffer("variances", torch.zeros(num_classes, clusters))
-        self.register_buffer("num_train", torch.tensor(num_train or 0))
+        if form == "batch":
+            _refuse("variance", variance, "scalar")
+            _refuse("reference_indexing", reference_indexing, False)
+        per_dimension = (dim,) if variance == "diagonal" else ()
+        super().__init__(
+            dim=dim,
+            num_classes=num_classes,
+            noise_std=noise_std,
+            clusters=clusters,
+            num_train=num_train,
+            var_threshold=var_threshold,
+            variances=(num_classes, clusters, *per_dimension),
+        )
+        self.gate, self.gamma, self.variance = gate, gamma, variance
+        self.form, self.reference_indexing = form, reference_indexing
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the mean variance v, active hinges and empty clusters."""
+        """See the base class; logs the mean variance v and the share of empty clusters."""
         nearest = nearest_own(z, y, self.means)
         cells = group(y * self.clusters + nearest, self.weights.numel(), smallest=1, dtype=z.dtype)
-        squares = (z - self.means[y, nearest]).square().mean(1)
-        v, weights = self._blended(cells.total(squares), cells.sizes, cells.labels)
-        threshold = self.var_threshold * self.noise_std**2
-        each = cells.valid * cluster_penalty(
-            v, weights, gate=self.gate, gamma=self.gamma, threshold=threshold
-        )
-        present = (count(y, self.num_classes) > 0).sum()
-        return each.sum() / present, {
-            "variance": cells.mean(v.detach()),
-            "active": cells.mean((each > 0).to(z)),
+        rows = self._rows(y, cells.labels)
+        weights = self.weights.flatten()[rows] * cells.valid
+        squares = (z - self.means[y, nearest]).square()
+        owner = self._owner(cells).to(z)
+        if self.form == "batch":
+            value, notes = self._batch_form(squares, weights, cells, owner)
+        else:
+            value, notes = self._blended_form(squares, weights, cells, rows)
+            value = value / owner.amax(1).sum()
+        return value, notes | {
+            "classes": ((owner @ weights) > 0).sum(),
             "empty": (self.weights == 0).to(z).mean(),
         }
 
-    def _blended(self, squares: Tensor, members: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
-        """Variance v and weight pi of the given clusters, from their sums over the batch."""
-        weights, stored = self.weights.flatten()[cells], self.variances.flatten()[cells]
-        a = blend(members, weights, self.num_train.to(members) / self.num_classes)
-        return a * squares / members.clamp_min(1) + (1 - a) * stored, weights
+    def _rows(self, y: Tensor, cells: Tensor) -> Tensor:
+        """Clusters whose statistics are read for the given clusters, both counted over classes."""
+        if not self.reference_indexing:
+            return cells
+        classes = reference_rows(y, self.num_classes)[cells // self.clusters]
+        return classes * self.clusters + cells % self.clusters
 
-    def fit(self, z: Tensor, y: Tensor) -> None:
-        """Cluster the clean features of the training images, (N, D) with labels (N,)."""
-        self._check(z, y)
-        generator = torch.Generator().manual_seed(self._seed)
-        previous = Clusters(self.means, self.weights, self.variances)
-        with torch.no_grad(), torch.autocast(z.device.type, enabled=False):
-            new = fit_clusters(z.to(self.means), y.to(self.means.device), previous, generator)
-        if self._takes_num_train:
-            self.num_train.fill_(len(y))
-        self._store(new.means, new.weights, new.variances)
+    def _owner(self, cells: Groups) -> Tensor:
+        """Whether a row in use is a cluster of the class, (C, R)."""
+        classes = torch.arange(self.num_classes, device=cells.labels.device)
+        own = classes.unsqueeze(1) == cells.labels // self.clusters
+        return own & (cells.sizes > 0)
 
-    def reseed(self, seed: int) -> None:
-        """Choose the k-means++ draws of classes that have no clusters yet."""
-        self._seed = seed
+    def _blended_form(
+        self, squares: Tensor, weights: Tensor, cells: Groups, rows: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Sum of l over the clusters in the batch, from the squared deviations (B, D)."""
+        if self.variance == "scalar":
+            squares = squares.mean(1, keepdim=True)
+        stored = self.variances.flatten(0, 1)[rows].view(len(rows), -1)
+        members = cells.sizes.unsqueeze(1)
+        a = blend(members, weights.unsqueeze(1), self.class_size)
+        v = a * cells.total(squares) / members.clamp_min(1) + (1 - a) * stored
+        each = weights.unsqueeze(1) * self._hinge(v)
+        return each.mean(1).sum(), {
+            "variance": cells.mean(v.detach().mean(1)),
+            "active": cells.mean((each > 0).to(v).mean(1)),
+        }
+
+    def _hinge(self, v: Tensor) -> Tensor:
+        if self.gate == "linear":
+            return v + LINEAR_OFFSET
+        return log_hinge(v, self.gamma, self.var_threshold * self.noise_std**2)
+
+    def _batch_form(
+        self, squares: Tensor, weights: Tensor, cells: Groups, owner: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The penalty from the squared deviations (B, D) alone."""
+        v = cells.total(squares.sum(1)) / cells.sizes.clamp_min(1)
+        each = owner @ (weights * v)
+        if self.gate == "log":
+            each = log_hinge(each, BATCH_OFFSET, self.var_threshold * self.noise_std**2)
+        shares = owner @ cells.sizes / len(squares)
+        return (shares * each).sum(), {
+            "variance": cells.mean(v.detach()),
+            "active": (each > 0).sum() / owner.amax(1).sum(),
+        }
+
+    def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        new = fit_clusters(z.to(self.means), y, self.means, self.weights, generator)
+        variances = new.variances if self.variance == "diagonal" else new.variances.mean(-1)
+        self._store(means=new.means, weights=new.weights, variances=variances)
 
     def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
         """Use statistics fitted elsewhere.
@@ -158,31 +198,25 @@ class Clustering(Surrogate):
         Args:
             means: centroids, (C, K, D).
             weights: share of each class's samples, (C, K).
-            variances: (C, K), or (C, K, D), of which the mean over the dimensions is used.
+            variances: (C, K, D), or with `variance: scalar` also (C, K); of (C, K, D) that takes
+                the mean over the dimensions.
 
         Raises:
-            ValueError: a shape does not fit, or `num_train` is unknown.
+            ValueError: a shape does not fit, or `num_train` is needed and unknown.
         """
-        if variances.ndim == 3:
+        full, short = self.means.shape, self.weights.shape
+        scalar = self.variance == "scalar"
+        owner = f"clustering with variance {self.variance!r}"
+        allowed = (short, full) if scalar else (full,)
+        self._check_statistics(owner, means, weights, variances, *allowed)
+        if self.form == "blended":
+            self._check_size("clustering")
+        if scalar and variances.ndim == 3:
             variances = variances.mean(-1)
-        for name, values in (("means", means), ("weights", weights), ("variances", variances)):
-            expected = getattr(self, name).shape
-            if values.shape != expected:
-                raise ValueError(
-                    f"clustering: {name} has shape {tuple(values.shape)}, "
-                    f"expected {tuple(expected)} for its classes, clusters and dimensions"
-                )
-        if not self.num_train:
-            raise ValueError("clustering: num_train is unknown; give it when building or fit first")
-        self._store(means, weights, variances)
+        self._store(means=means, weights=weights, variances=variances)
 
-    def statistics(self) -> dict[str, Tensor]:
-        """Copies of means (C, K, D), weights (C, K) and variances (C, K); all 0 before a fit."""
-        names = ("means", "weights", "variances")
-        return {name: getattr(self, name).detach().clone() for name in names}
 
-    def _store(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
-        with torch.no_grad():
-            self.means.copy_(means)
-            self.weights.copy_(weights)
-            self.variances.copy_(variances)
+def _refuse(option: str, value: object, needed: object) -> None:
+    """Refuse an option that has no meaning with `form: batch`."""
+    if value != needed:
+        raise ValueError(f"{option} is {value!r}; form 'batch' allows only {needed!r}")

@@ -13,7 +13,7 @@ How it fails: a class with fewer than K distinct samples has clusters without me
 their place with weight 0 and variance 0, take part in no sum, and may win members in a later fit.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -31,13 +31,14 @@ class Clusters:
 
     means: Tensor  # (C, K, D) centroids
     weights: Tensor  # (C, K) share of the class's samples, each row sums to 1 or is all 0
-    variances: Tensor  # (C, K) mean over members and dimensions of (z - centroid)^2
+    variances: Tensor  # (C, K, D) mean over members of (z - centroid)^2
 
 
 def fit_clusters(
     z: Tensor,
     y: Tensor,
-    previous: Clusters,
+    means: Tensor,
+    weights: Tensor,
     generator: torch.Generator,
     *,
     max_steps: int = MAX_STEPS,
@@ -48,7 +49,8 @@ def fit_clusters(
     Args:
         z: features, (N, D).
         y: labels in [0, C), (N,).
-        previous: the last fit; classes with all weights 0 start from k-means++.
+        means: centroids of the last fit, (C, K, D).
+        weights: weights of the last fit, (C, K); classes with all 0 start from k-means++.
         generator: source of the k-means++ draws, on the CPU.
         max_steps: most Lloyd steps.
         block: most padded feature values worked on at a time; no result depends on it.
@@ -56,20 +58,14 @@ def fit_clusters(
     Returns:
         The new clusters. Empty ones keep their centroid, with weight and variance 0.
     """
-    index, sizes = padded_index(y, len(previous.means))
-    draws = _draws(len(y), previous.means.shape[1], generator).to(z.device)
-    fitted = Clusters(**{name: torch.empty_like(old) for name, old in _fields(previous).items()})
-    for ids in _blocks(sizes, z.shape[1], block):
-        held = index[ids, : int(sizes[ids].max())]
-        part = Clusters(**{name: old[ids] for name, old in _fields(previous).items()})
-        new = _fit_block(z[held], sizes[ids], part, draws[held], max_steps)
-        for name, values in _fields(new).items():
-            getattr(fitted, name)[ids] = values
+    index, sizes = padded_index(y, len(means))
+    draws = _draws(len(y), means.shape[1], generator).to(z.device)
+    fitted = Clusters(means.clone(), weights.clone(), means.clone())
+    for ids in class_blocks(sizes * z.shape[1], block):
+        held = index[ids, : largest(sizes[ids])]
+        new = _fit_block(z[held], sizes[ids], means[ids], weights[ids], draws[held], max_steps)
+        fitted.means[ids], fitted.weights[ids], fitted.variances[ids] = new
     return fitted
-
-
-def _fields(clusters: Clusters) -> dict[str, Tensor]:
-    return {field.name: getattr(clusters, field.name) for field in fields(clusters)}
 
 
 def _draws(samples: int, clusters: int, generator: torch.Generator) -> Tensor:
@@ -78,38 +74,58 @@ def _draws(samples: int, clusters: int, generator: torch.Generator) -> Tensor:
     return draws.clamp_min_(torch.finfo(draws.dtype).tiny)
 
 
-def _blocks(sizes: Tensor, dim: int, block: int) -> list[Tensor]:
-    """Classes from large to small, cut where the padded rectangle would exceed the block."""
-    ordered, ids = sizes.sort(descending=True, stable=True)
+def largest(sizes: Tensor) -> int:
+    """Width of the rectangle that classes of these sizes need, at least 1."""
+    return max(1, int(sizes.max()))
+
+
+def class_blocks(values: Tensor, block: int) -> list[Tensor]:
+    """Ids of classes in blocks, from large to small.
+
+    Args:
+        values: how many values the rectangle of each class alone has, (C,).
+        block: most values of a block in which every class takes as many as its largest.
+    """
+    ordered, ids = values.sort(descending=True, stable=True)
     widths = ordered.tolist()
     cuts = [0]
     while cuts[-1] < len(widths):
-        width = max(1, widths[cuts[-1]] * dim)
+        width = max(1, widths[cuts[-1]])
         cuts.append(min(len(widths), cuts[-1] + max(1, block // width)))
     return [ids[start:stop] for start, stop in pairwise(cuts)]
 
 
-def _fit_block(x: Tensor, sizes: Tensor, old: Clusters, draws: Tensor, max_steps: int) -> Clusters:
-    """Cluster classes given as a rectangle x (c, M, D), which is overwritten; draws (c, M, K)."""
-    mask = (torch.arange(x.shape[1], device=x.device) < sizes.unsqueeze(1)).to(x)  # (c, M)
+def centre_(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Centre a rectangle x (c, M, D) of classes in place, with 0 where it is padding.
+
+    Returns:
+        1 where there is a sample, (c, M), and the class means, (c, 1, D).
+    """
+    mask = (torch.arange(x.shape[1], device=x.device) < sizes.unsqueeze(1)).to(x)
     centre = torch.einsum("cm,cmd->cd", mask, x) / sizes.clamp_min(1).unsqueeze(1)
     centre = centre.unsqueeze(1)
     x.sub_(centre).mul_(mask.unsqueeze(-1))
-    start = _start(x, mask, old, centre, draws)
-    means = _lloyd(x, mask, start, max_steps)
-    joined = _joined(x, mask, means)
+    return mask, centre
+
+
+def _fit_block(
+    x: Tensor, sizes: Tensor, means: Tensor, weights: Tensor, draws: Tensor, max_steps: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cluster classes given as a rectangle x (c, M, D), which is overwritten; draws (c, M, K)."""
+    mask, centre = centre_(x, sizes)
+    means = _start(x, mask, means - centre, weights, draws)
+    means = _lloyd(x, mask, means, max_steps)
+    joined = joining(x, mask, means)
     members = joined.sum(1)  # (c, K)
     nearest = joined.argmax(-1, keepdim=True).expand_as(x)
-    spread = (x - means.gather(1, nearest)).square_().mean(-1)  # (c, M)
-    variances = torch.einsum("cmk,cm->ck", joined, spread) / members.clamp_min(1)
-    weights = members / sizes.clamp_min(1).unsqueeze(1)
-    return Clusters(means=means + centre, weights=weights, variances=variances)
+    squares = (x - means.gather(1, nearest)).square_()
+    variances = (joined.mT @ squares) / members.clamp_min(1).unsqueeze(-1)
+    return means + centre, members / sizes.clamp_min(1).unsqueeze(1), variances
 
 
-def _start(x: Tensor, mask: Tensor, old: Clusters, centre: Tensor, draws: Tensor) -> Tensor:
-    """First centroids about the class centre, (c, K, D)."""
-    known = old.weights.sum(1) > 0
-    warm = old.means - centre
+def _start(x: Tensor, mask: Tensor, warm: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
+    """First centroids, (c, K, D): the given ones, or drawn where a class has no weights."""
+    known = weights.sum(1) > 0
     if bool(known.all()):
         return warm
     return torch.where(known.view(-1, 1, 1), warm, _plus_plus(x, mask, draws))
@@ -130,7 +146,7 @@ def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
     return torch.stack(chosen, 1)
 
 
-def _joined(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
+def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
     """1 where a sample's nearest centroid is k, else 0, (c, M, K); rows of padding are 0."""
     norms = means.square().sum(-1).unsqueeze(1)
     nearest = torch.baddbmm(norms, x, means.mT, alpha=-2).argmin(-1, keepdim=True)
@@ -142,7 +158,7 @@ def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
     """Lloyd steps until no sample changes its cluster; empty clusters stay where they are."""
     last = None
     for _ in range(max_steps):
-        joined = _joined(x, mask, means)
+        joined = joining(x, mask, means)
         if last is not None and torch.equal(joined, last):
             break
         members = joined.sum(1).unsqueeze(-1)  # (c, K, 1)

@@ -1,6 +1,7 @@
 import pytest
 import surrogate_references as reference
 import torch
+from mixture_references import loaded, stored
 from surrogate_batches import BATCHES, assert_near, batch, value_and_gradient
 
 from cemlib.surrogates.clustering import Clustering
@@ -8,34 +9,11 @@ from cemlib.surrogates.clustering import Clustering
 NOISE_STD = 0.025
 
 
-def loaded(num_classes, dim, clusters, *, num_train, seed=1, **options):
-    """A surrogate with made-up statistics, one cluster of them empty where there are several."""
-    generator = torch.Generator().manual_seed(seed)
-    weights = torch.rand(num_classes, clusters, generator=generator)
-    if clusters > 1:
-        weights[0, 1] = 0
-    surrogate = Clustering(
-        dim=dim,
-        num_classes=num_classes,
-        noise_std=NOISE_STD,
-        clusters=clusters,
-        num_train=num_train,
-        **options,
-    )
-    surrogate.load_statistics(
-        torch.rand(num_classes, clusters, dim, generator=generator),
-        weights / weights.sum(1, keepdim=True),
-        0.02 * torch.rand(num_classes, clusters, generator=generator),
-    )
-    return surrogate
-
-
 def by_loops(surrogate, z, y, num_train):
-    stored = (values.double() for values in surrogate.statistics().values())
     return reference.clustering(
         z,
         y,
-        *stored,
+        *stored(surrogate),
         num_train=num_train,
         noise_std=NOISE_STD,
         gate=surrogate.gate,
@@ -49,7 +27,9 @@ def by_loops(surrogate, z, y, num_train):
 @pytest.mark.parametrize("num_train", [10, 3000])
 def test_value_and_gradient_equal_the_loops(name, clusters, gate, num_train):
     z, y, num_classes = batch(name)
-    surrogate = loaded(num_classes, z.shape[1], clusters, num_train=num_train, gate=gate)
+    surrogate = loaded(
+        Clustering, num_classes, z.shape[1], clusters, num_train=num_train, gate=gate
+    )
     value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
     expected, (slope,) = value_and_gradient(
         lambda z: by_loops(surrogate, z, y, num_train), z.double()
@@ -61,7 +41,7 @@ def test_value_and_gradient_equal_the_loops(name, clusters, gate, num_train):
 def test_equal_features_equal_the_loops():
     y = torch.tensor([0, 0, 1, 1, 2])
     z = torch.full((5, 8), 0.3)
-    surrogate = loaded(3, 8, 2, num_train=3000)
+    surrogate = loaded(Clustering, 3, 8, 2, num_train=3000)
     value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
     expected, (slope,) = value_and_gradient(lambda z: by_loops(surrogate, z, y, 3000), z.double())
     assert_near(value, expected, 1e-5)
@@ -102,26 +82,36 @@ def test_one_cluster_by_hand():
     torch.testing.assert_close(surrogate(z, y), expected)
 
 
-def test_contracting_features_lowers_the_penalty():
+@pytest.mark.parametrize("options", [{}, {"variance": "diagonal"}, {"form": "batch"}])
+def test_contracting_features_lowers_the_penalty(options):
     z, y, num_classes = batch("balanced")
     surrogate = Clustering(
-        dim=z.shape[1], num_classes=num_classes, noise_std=NOISE_STD, clusters=1, num_train=40
+        dim=z.shape[1],
+        num_classes=num_classes,
+        noise_std=NOISE_STD,
+        clusters=1,
+        num_train=40,
+        **options,
     )
     surrogate.fit(z, y)
     centres = surrogate.statistics()["means"][y, 0]
     values = [surrogate(centres + t * (z - centres), y).item() for t in (1.5, 1, 0.5, 0.2)]
     assert values == sorted(values, reverse=True)
     assert values[-1] < 0.8 * values[0]
+    _, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
+    assert ((-gradient * (centres - z)).sum(1) > 0).all()
 
 
-def test_before_the_first_fit_the_penalty_is_zero_and_attached():
+@pytest.mark.parametrize("options", [{}, {"variance": "diagonal"}, {"form": "batch"}])
+def test_before_the_first_fit_the_penalty_is_zero_and_attached(options):
     z, y, num_classes = batch("balanced")
-    surrogate = Clustering(dim=z.shape[1], num_classes=num_classes, noise_std=NOISE_STD)
+    surrogate = Clustering(dim=z.shape[1], num_classes=num_classes, noise_std=NOISE_STD, **options)
     z.requires_grad_()
     value = surrogate(z, y)
     value.backward()
     assert value == 0
     assert torch.equal(z.grad, torch.zeros_like(z))
+    assert (surrogate.log()["classes"], surrogate.log()["active"]) == (0, 0)
 
 
 def test_a_cluster_of_weight_zero_contributes_nothing():
@@ -139,12 +129,15 @@ def test_a_cluster_of_weight_zero_contributes_nothing():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_restored_state_continues_bit_for_bit(dtype):
+@pytest.mark.parametrize("variance", ["scalar", "diagonal"])
+def test_restored_state_continues_bit_for_bit(dtype, variance):
     generator = torch.Generator().manual_seed(3)
     features = [torch.rand(60, 6, generator=generator, dtype=dtype) for _ in range(3)]
     y = torch.arange(60) % 4
     first, second = (
-        Clustering(dim=6, num_classes=4, noise_std=NOISE_STD, clusters=3).to(dtype)
+        Clustering(dim=6, num_classes=4, noise_std=NOISE_STD, clusters=3, variance=variance).to(
+            dtype
+        )
         for _ in range(2)
     )
     first.fit(features[0], y)
@@ -157,15 +150,6 @@ def test_restored_state_continues_bit_for_bit(dtype):
         for name, values in first.statistics().items()
     )
     assert torch.equal(first(features[1], y), second(features[1], y))
-
-
-def test_num_train_comes_from_the_fit_unless_given():
-    z, y, num_classes = batch("balanced")
-    taken = Clustering(dim=8, num_classes=num_classes, noise_std=NOISE_STD, clusters=1)
-    given = Clustering(dim=8, num_classes=num_classes, noise_std=NOISE_STD, clusters=1, num_train=7)
-    for surrogate in (taken, given):
-        surrogate.fit(z, y)
-    assert (int(taken.num_train), int(given.num_train)) == (len(z), 7)
 
 
 def test_diagonal_variances_are_averaged():
@@ -202,3 +186,16 @@ def test_log_counts_active_hinges_and_empty_clusters():
     assert notes["active"] == 0.5
     assert notes["empty"] == 0.25
     assert notes["variance"] == pytest.approx(0.99 * (0.01 + 1) / 2)
+    assert notes["classes"] == 2
+
+
+def test_classes_count_where_a_cluster_of_the_batch_has_a_weight():
+    """Class 1's only sample is nearest to a cluster of weight 0; class 2 is not in the batch."""
+    surrogate = Clustering(dim=1, num_classes=3, noise_std=0.4, clusters=2, num_train=2)
+    surrogate.load_statistics(
+        torch.tensor([[0.0], [5.0]]).expand(3, 2, 1),
+        torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]),
+        torch.zeros(3, 2),
+    )
+    surrogate(torch.tensor([[0.1], [4.0], [5.0]]), torch.tensor([0, 0, 1]))
+    assert surrogate.log()["classes"] == 1

@@ -1,0 +1,235 @@
+"""`gmm`: Gaussian mixtures per class, the bound on the released information of the CEM paper.
+
+Source: Xia et al., "Theoretical Insights in Model Inversion Robustness and Conditional Entropy
+Maximization for Collaborative Inference Systems", CVPR 2025.
+
+At each epoch's end EM fits K Gaussians to every class. A component of class c has weight w_k there
+and p_ck = (N_c / N) w_ck in all. In a batch, with responsibilities r_ik of each sample over its own
+class's components, which carry no gradient, and n = sum_i r_ik,
+
+    a = 10 n / (w N / C), or 0.99 where that is >= 1
+    S_ck = a sum_i r_ik (z_i - mu)(z_i - mu)^T / n + (1 - a) Sigma_ck      mu, Sigma as fitted
+    R = (1/D) sum_ck p_ck (-log p_ck + 1/2 log det(I + S_ck / sigma^2))
+
+or the diagonal of S with `covariance: diagonal`. R D is at least what z + noise tells, in nats, as
+far as the mixture describes the features.
+
+A full covariance is kept as axes and variances along them, Sigma = Q diag(lambda) Q^T. Along these
+A = I + (1 - a) Sigma / sigma^2 is diagonal, and with X the batch's rows sqrt(a r / (n sigma^2))
+(z - mu) there,
+
+    log det(A + X^T X) = log det A + log det(I + X A^-1 X^T)
+
+so a step turns the rows and factorises K matrices of the batch's size, not C K of D's: about
+B K D^2 + K B^3 / 3 operations. The classes share a matrix, as rows of different classes do not mix.
+
+Everything is computed in float64, because log det(I + S / sigma^2) amplifies rounding by its
+condition number, but for the turning: axes are float32, whose rounding is that of z itself. A full
+covariance needs 4 C K D^2 bytes, and ten times that while fitting: 52 MB for 10 classes of 5
+components in 512 dimensions.
+
+How it fails: without noise the bound is infinite. EM needs many samples per component and, with
+full covariances, per dimension; with few the bound is far below the information in unseen
+features. Means are an epoch old, so S also grows with the way that a class has moved.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from cemlib.surrogates.base import one_of
+from cemlib.surrogates.fitted import Fitted, blend
+from cemlib.surrogates.mixture import RIDGE, Mixtures, fit_mixtures
+from cemlib.surrogates.tiles import Tiles, tile
+
+Covariance = Literal["diagonal", "full"]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What the samples of a batch and the last fit contribute to each component."""
+
+    member: Tensor  # (B, C) 1 where the sample is of the class, else 0
+    masses: Tensor  # (C, K) n
+    batch: Tensor  # (B, K) a r / n of the sample in the components of its class
+    stored: Tensor  # (C, K) 1 - a
+
+    def blended(self, squares: Tensor, variances: Tensor) -> Tensor:
+        """Variances of the batch with those of the fit: (B, K, S) and (C, K, S) to (C, K, S)."""
+        weighted = (self.batch.unsqueeze(-1) * squares).flatten(1)
+        return (self.member.T @ weighted).view_as(variances) + self.stored.unsqueeze(-1) * variances
+
+
+def turn(rows: Tensor, axes: Tensor, tiles: Tiles) -> Tensor:
+    """Coordinates of each row along its own component's axes: (R, D) and (A, D, D) to (R, D)."""
+    first, rest = tiles.arrange(rows)
+    places = torch.cat([first @ axes, rest @ axes[tiles.owners]])
+    return places.flatten(0, 1)[tiles.place]
+
+
+class GaussianMixture(Fitted):
+    """The bound of a Gaussian mixture; see the module's text for the formula.
+
+    Args:
+        dim: number of feature dimensions D.
+        num_classes: number of classes C.
+        noise_std: standard deviation sigma of the released noise, above 0.
+        clusters: components per class K.
+        num_train: number of training images N of the blend; None takes it from each `fit`.
+        covariance: whether components have a variance per dimension or a full covariance.
+        var_threshold: without influence, because nothing here is a hinge.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    axes: Tensor
+    class_shares: Tensor
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        num_classes: int,
+        noise_std: float,
+        clusters: int = 5,
+        num_train: int | None = None,
+        covariance: Covariance = "diagonal",
+        var_threshold: float = 0.125,
+    ) -> None:
+        super().__init__(
+            dim=dim,
+            num_classes=num_classes,
+            noise_std=noise_std,
+            clusters=clusters,
+            num_train=num_train,
+            var_threshold=var_threshold,
+            variances=(num_classes, clusters, dim),
+            dtype=torch.float64,
+        )
+        one_of("covariance", covariance, get_args(Covariance))
+        if noise_std == 0:
+            raise ValueError(
+                "noise_std is 0; gmm needs it above 0: without noise its bound is infinite, "
+                "so give the defence noise"
+            )
+        self.covariance = covariance
+        self.register_buffer("class_shares", torch.full_like(self.weights[:, 0], 1 / num_classes))
+        if covariance == "full":
+            square = (num_classes, clusters, dim, dim)
+            self.register_buffer("axes", torch.eye(dim).expand(square).clone())
+
+    def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """See the base class; logs the mean variance of the components with batch members."""
+        places = self._places(z.to(self.means), y)
+        squares = places.square()
+        shares = self._shares(squares.detach(), y)
+        if self.covariance == "full":
+            half_log_dets = self._full(places, shares, y)
+        else:
+            variances = shares.blended(squares, self.variances)
+            half_log_dets = (variances / self.noise_std**2).log1p().sum(-1) / 2
+        p = self.class_shares.unsqueeze(1) * self.weights
+        value = (torch.special.entr(p) + p * half_log_dets).sum() / self.dim
+        return value.to(z), self._notes(squares.detach(), shares)
+
+    def _places(self, rows: Tensor, y: Tensor) -> Tensor:
+        """Where the samples are along the axes of their class's components, (B, K, D)."""
+        apart = rows.unsqueeze(1) - self.means[y]
+        if self.covariance == "diagonal":
+            return apart
+        components = y.unsqueeze(1) * self.clusters + torch.arange(self.clusters, device=y.device)
+        tiles = tile(components.flatten(), self.weights.numel(), self.axes.dtype)
+        turned = turn(apart.to(self.axes).flatten(0, 1), self.axes.flatten(0, 1), tiles)
+        return turned.view_as(apart).to(apart)
+
+    def _shares(self, squares: Tensor, y: Tensor) -> Shares:
+        """Responsibilities and blend of a batch, from squared places (B, K, D)."""
+        member = (y.unsqueeze(1) == torch.arange(self.num_classes, device=y.device)).to(squares)
+        variances = self.variances.clamp_min(RIDGE)
+        distances = (squares / variances[y]).sum(-1)
+        logs = self.weights.log() - variances.log().sum(-1) / 2
+        # Finite even where a class has no mixture yet; there the last factor is 0.
+        logs = (logs[y] - distances / 2).clamp_min(torch.finfo(logs.dtype).min)
+        responsibilities = logs.softmax(-1) * (self.weights > 0)[y]
+        masses = member.T @ responsibilities
+        a = blend(masses, self.weights, self.class_size)
+        each = torch.where(masses > 0, a / masses, 0.0)
+        return Shares(member, masses, each[y] * responsibilities, 1 - a)
+
+    def _full(self, places: Tensor, shares: Shares, y: Tensor) -> Tensor:
+        """Half the log determinants of I + S / sigma^2, (C, K)."""
+        variance = self.noise_std**2
+        stored = 1 + shares.stored.unsqueeze(-1) * self.variances / variance
+        scale = shares.batch.unsqueeze(-1) / (variance * stored[y])
+        rows = (places * scale.sqrt()).transpose(0, 1)  # (K, B, D)
+        together = (y.unsqueeze(1) == y).to(rows)
+        products = (rows @ rows.mT) * together
+        products.diagonal(dim1=-2, dim2=-1).add_(1)
+        factors: Tensor = torch.linalg.cholesky_ex(products).L
+        # A class's determinant is the product of the pivots of its own rows.
+        pivots = factors.diagonal(dim1=-2, dim2=-1).log()  # (K, B)
+        return stored.log().sum(-1) / 2 + (pivots @ shares.member).T
+
+    def _notes(self, squares: Tensor, shares: Shares) -> dict[str, Tensor]:
+        spread = shares.blended(
+            squares.mean(-1, keepdim=True), self.variances.mean(-1, keepdim=True)
+        ).squeeze(-1)
+        used, reached = self.weights > 0, shares.masses > 0
+        return {
+            "classes": (used.any(1) & (shares.member.amax(0) > 0)).sum(),
+            "active": reached.sum() / used.sum().clamp_min(1),
+            "variance": (reached * spread).sum() / reached.sum().clamp_min(1),
+        }
+
+    def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        last = Mixtures(self.means, self.weights, self._covariances())
+        new = fit_mixtures(z, y, last, generator)
+        self._store(means=new.means, weights=new.weights)
+        self._store_covariances(new.covariances)
+        sizes = torch.bincount(y, minlength=self.num_classes)
+        self._store(class_shares=sizes / len(y))
+
+    def _covariances(self) -> Tensor:
+        """Stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
+        variances = self.variances.clamp_min(RIDGE)
+        if self.covariance == "diagonal":
+            return variances
+        # Class by class, here and below: at once, several times the memory would be needed.
+        each = zip(self.axes, variances.unsqueeze(-2), strict=True)
+        return torch.stack([(axes * spread) @ axes.to(spread).mT for axes, spread in each])
+
+    def _store_covariances(self, covariances: Tensor) -> None:
+        """Keep diagonals (C, K, D), or the axes of (C, K, D, D) and the variances along them."""
+        if covariances.ndim == 3:
+            self._store(variances=covariances)
+            return
+        for c, matrices in enumerate(covariances.detach().to(self.means)):
+            spread, self.axes[c] = torch.linalg.eigh(matrices)
+            self.variances[c] = spread.clamp_min(0)
+
+    def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
+        """Use statistics fitted elsewhere; classes are equally frequent unless `fit` counted them.
+
+        Args:
+            means: means, (C, K, D).
+            weights: share of each class's samples, (C, K).
+            variances: (C, K), the same in all dimensions, or (C, K, D); with `covariance: full`
+                also covariances, (C, K, D, D).
+
+        Raises:
+            ValueError: a shape does not fit, or `num_train` is unknown.
+        """
+        full, short = self.means.shape, self.weights.shape
+        square = [torch.Size([*full, self.dim])] if self.covariance == "full" else []
+        owner = f"gmm with covariance {self.covariance!r}"
+        self._check_statistics(owner, means, weights, variances, short, full, *square)
+        self._check_size("gmm")
+        if variances.ndim == 2:
+            variances = variances.unsqueeze(-1).expand(full)
+        if square and variances.ndim == 3:
+            variances = variances.diag_embed()
+        self._store(means=means, weights=weights)
+        self._store_covariances(variances)

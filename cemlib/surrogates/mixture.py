@@ -1,0 +1,213 @@
+"""Gaussian mixtures inside every class by EM, all classes as one batched tensor problem.
+
+Source: Dempster, Laird and Rubin, "Maximum Likelihood from Incomplete Data via the EM Algorithm",
+1977. With N_c samples x_i of a class, one EM step is
+
+    r_ik proportional to w_k N(x_i; mu_k, Sigma_k), summing to 1 over k
+    n_k = sum_i r_ik,   w_k = n_k / N_c,   mu_k = sum_i r_ik x_i / n_k
+    Sigma_k = sum_i r_ik (x_i - mu_k)(x_i - mu_k)^T / n_k + 1e-6 I, or its diagonal
+
+A class stops after the step at whose start its mean log-likelihood had gained less than 1e-3. A
+class without a mixture starts from the hard assignment to its K-means clusters.
+
+Everything is computed in float64, because far components and variances near 1e-6 make squared
+distances by products of some 1e8, of which float32 keeps no digit below 1.
+
+Memory: the classes are taken in blocks, each of at most `BLOCK` padded values or of one class where
+a single class is larger; values of a class are its features and, with full covariances, K D^2.
+Beyond input and result, at most four such blocks exist at a time (4 x 128 MiB, or four times the
+largest class). Before that, K-means of the classes without a mixture needs what it needs.
+
+How it fails: a component that no sample belongs to (a class with fewer distinct samples than K) has
+weight 0 from then on. It keeps its place, mean and covariance, and wins no member in a later fit.
+With few samples per dimension a component closes in on them, until 1e-6 is all its variance.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from cemlib.surrogates.kmeans import centre_, class_blocks, fit_clusters, joining, largest
+from cemlib.surrogates.moments import padded_index
+
+BLOCK = 2**22
+MAX_STEPS = 20
+TOLERANCE = 1e-3
+RIDGE = 1e-6  # added to every variance
+SMALLEST_MASS = 1e-10  # samples; components with fewer are empty
+
+
+@dataclass(frozen=True)
+class Mixtures:
+    """K Gaussians for each of C classes; a class with all weights 0 has no mixture yet."""
+
+    means: Tensor  # (C, K, D)
+    weights: Tensor  # (C, K) each row sums to 1 or is all 0
+    covariances: Tensor  # (C, K, D) diagonals, or (C, K, D, D)
+
+    def __getitem__(self, ids: Tensor) -> "Mixtures":
+        return Mixtures(*(values[ids] for values in self.tensors()))
+
+    def tensors(self) -> list[Tensor]:
+        """Means, weights and covariances."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def where(self, chosen: Tensor, other: "Mixtures") -> "Mixtures":
+        """These for the chosen classes (C,), or components (C, K), and the other's for the rest."""
+        pairs = zip(self.tensors(), other.tensors(), strict=True)
+        return Mixtures(*(torch.where(_like(chosen, new), new, old) for new, old in pairs))
+
+
+def _like(chosen: Tensor, values: Tensor) -> Tensor:
+    return chosen.view(*chosen.shape, *[1] * (values.ndim - chosen.ndim))
+
+
+def fit_mixtures(
+    z: Tensor,
+    y: Tensor,
+    previous: Mixtures,
+    generator: torch.Generator,
+    *,
+    max_steps: int = MAX_STEPS,
+    block: int = BLOCK,
+) -> Mixtures:
+    """Fit a mixture to every class, from the previous one where the class has any.
+
+    Args:
+        z: features, (N, D).
+        y: labels in [0, C), (N,).
+        previous: the last fit, in float64, every covariance positive definite; what is fitted,
+            full or diagonal covariances, is what this holds.
+        generator: source of the draws of K-means, on the CPU.
+        max_steps: most EM steps.
+        block: most padded values worked on at a time; no result depends on it.
+
+    Returns:
+        The new mixtures. A class without samples gets weight 0 and keeps means and covariances.
+    """
+    index, sizes = padded_index(y, len(previous.means))
+    fresh = previous.weights.sum(1) == 0
+    start = replace(previous, means=_starts(z, y, previous, fresh, generator))
+    fitted = Mixtures(*(torch.empty_like(values) for values in start.tensors()))
+    values = sizes * z.shape[1] + previous.covariances[0].numel()
+    for ids in class_blocks(values, block):
+        x = z[index[ids, : largest(sizes[ids])]].to(torch.float64)
+        new = _fit_block(x, sizes[ids], start[ids], fresh[ids], max_steps)
+        for kept, found in zip(fitted.tensors(), new.tensors(), strict=True):
+            kept[ids] = found
+    return fitted
+
+
+def _starts(
+    z: Tensor, y: Tensor, previous: Mixtures, fresh: Tensor, generator: torch.Generator
+) -> Tensor:
+    """First means: the previous ones, or centroids where a class is fresh."""
+    if not bool(fresh[y].any()):
+        return previous.means
+    found = fit_clusters(z, y, previous.means.to(z), previous.weights.to(z), generator)
+    return torch.where(_like(fresh, previous.means), found.means.to(torch.float64), previous.means)
+
+
+def _fit_block(
+    x: Tensor, sizes: Tensor, start: Mixtures, fresh: Tensor, max_steps: int
+) -> Mixtures:
+    """Fit classes given as a rectangle x (c, M, D), which is overwritten."""
+    mask, centre = centre_(x, sizes)
+    samples = (FullSamples if start.covariances.ndim == 4 else DiagonalSamples)(x)
+    mixture = replace(start, means=start.means - centre)
+    hard = _maximise(samples, joining(x, mask, mixture.means), mixture)
+    mixture = _climb(samples, mask, hard.where(fresh, mixture), max_steps)
+    return replace(mixture, means=mixture.means + centre)
+
+
+class DiagonalSamples:
+    """What EM takes from samples x (c, M, D) where covariances are diagonal."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x, self.squares = x, x.square()
+
+    def distances(self, mixture: Mixtures) -> tuple[Tensor, Tensor]:
+        """Squared Mahalanobis distances (c, M, K) and log determinants (c, K)."""
+        precisions = mixture.covariances.reciprocal()
+        scaled = mixture.means * precisions
+        products = self.squares @ precisions.mT - 2 * (self.x @ scaled.mT)
+        offsets = (mixture.means * scaled).sum(-1).unsqueeze(1)
+        return products + offsets, mixture.covariances.log().sum(-1)
+
+    def covariances(self, shares: Tensor, means: Tensor, size: Tensor) -> Tensor:
+        """Weighted covariances about the means, for responsibilities of sums size (c, K, 1)."""
+        variances = shares.mT @ self.squares / size - means.square()
+        return variances.clamp_min(0) + RIDGE
+
+
+class FullSamples:
+    """As `DiagonalSamples` for full covariances, with no more than one component's at a time."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+    def distances(self, mixture: Mixtures) -> tuple[Tensor, Tensor]:
+        """Squared Mahalanobis distances (c, M, K) and log determinants (c, K)."""
+        factors = torch.linalg.cholesky_ex(mixture.covariances).L
+        distances = []
+        for mean, factor in zip(mixture.means.unbind(1), factors.unbind(1), strict=True):
+            rows = self.x - mean.unsqueeze(1)
+            white = torch.linalg.solve_triangular(factor.mT, rows, upper=True, left=False)
+            distances.append(white.square_().sum(-1))
+        return torch.stack(distances, -1), 2 * factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def covariances(self, shares: Tensor, means: Tensor, size: Tensor) -> Tensor:
+        """Weighted covariances about the means, for responsibilities of sums size (c, K, 1)."""
+        found = []
+        for mean, share in zip(means.unbind(1), shares.unbind(-1), strict=True):
+            rows = (self.x - mean.unsqueeze(1)).mul_(share.sqrt().unsqueeze(-1))
+            found.append(rows.mT @ rows)
+        covariances = torch.stack(found, 1).div_(size.unsqueeze(-1))
+        covariances.diagonal(dim1=-2, dim2=-1).add_(RIDGE)
+        return covariances
+
+
+Samples = DiagonalSamples | FullSamples
+
+
+def _climb(samples: Samples, mask: Tensor, mixture: Mixtures, max_steps: int) -> Mixtures:
+    """EM steps; a class that has stopped waits for the others of its block."""
+    last = mask.new_full((len(mask),), -torch.inf)
+    moving = torch.ones_like(last, dtype=torch.bool)
+    for _ in range(max_steps):
+        shares, now = expect(samples, mask, mixture)
+        # Not finite where rounding has made a covariance indefinite: the class stays as it is.
+        moving = moving & now.isfinite()
+        mixture = _maximise(samples, shares, mixture).where(moving, mixture)
+        moving = moving & (now - last >= TOLERANCE)
+        last = now
+        if not bool(moving.any()):
+            break
+    return mixture
+
+
+def expect(samples: Samples, mask: Tensor, mixture: Mixtures) -> tuple[Tensor, Tensor]:
+    """Responsibilities (c, M, K), 0 where mask (c, M) is, and mean log-likelihoods (c,)."""
+    distances, log_dets = samples.distances(mixture)
+    constant = samples.x.shape[-1] * math.log(2 * math.pi)
+    logs = mixture.weights.log() - (log_dets + constant) / 2
+    logs = logs.unsqueeze(1) - distances / 2
+    padding = mask == 0
+    total = logs.logsumexp(-1).masked_fill(padding, 0)
+    shares = (logs - total.unsqueeze(-1)).exp().masked_fill(padding.unsqueeze(-1), 0)
+    return shares, total.sum(1) / mask.sum(1).clamp_min(1)
+
+
+def _maximise(samples: Samples, shares: Tensor, old: Mixtures) -> Mixtures:
+    """Mixture of given responsibilities (c, M, K); empty components keep their old place."""
+    mass = shares.sum(1)
+    size = mass.clamp_min(SMALLEST_MASS).unsqueeze(-1)
+    means = shares.mT @ samples.x / size
+    found = Mixtures(
+        means=means,
+        weights=mass / mass.sum(1, keepdim=True).clamp_min(1),
+        covariances=samples.covariances(shares, means, size),
+    )
+    return found.where(mass > SMALLEST_MASS, replace(old, weights=torch.zeros_like(mass)))

@@ -1,0 +1,73 @@
+"""The rows of a batch as rectangles of one class each, for products with matrices of the classes.
+
+A product of every row with its own class's matrix, (B, D) with (C, D, D), would take C times the
+work if every class got a rectangle of the whole batch, and a loop if each got one of its size.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TILE = 3  # rows of a tile, in mean class sizes: few classes need a second one
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The rows of a batch in rectangles of one class each, their number known from shapes alone.
+
+    Tile c has the first rows of class c. What larger classes have left over is in the tiles after
+    those of the classes, of which (B - 1) // depth suffice. Places without a row are 0.
+    """
+
+    member: Tensor  # (B, C) 1 where the row is of the class, else 0
+    sizes: Tensor  # (C,) rows of each class
+    place: Tensor  # (B,) where each row is: tile * depth + row of the tile
+    owners: Tensor  # (E,) class of each tile after those of the classes; any, where it is empty
+    depth: int  # rows of a tile
+
+    def arrange(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows (B, D) as the tiles of the classes (C, depth, D) and those after, (E, depth, D)."""
+        num_classes = len(self.sizes)
+        places = (num_classes + len(self.owners)) * self.depth
+        filled = rows.new_zeros(places, rows.shape[1]).index_copy_(0, self.place, rows)
+        tiles = filled.view(-1, self.depth, rows.shape[1])
+        return tiles[:num_classes], tiles[num_classes:]
+
+
+def tile(y: Tensor, num_classes: int, dtype: torch.dtype) -> Tiles:
+    """Tiles of a batch with labels y in [0, num_classes), (B,)."""
+    depth = min(len(y), TILE * math.ceil(len(y) / num_classes))
+    of_class = y.unsqueeze(1) == torch.arange(num_classes, device=y.device)
+    counted = of_class.cumsum(0)
+    sizes = counted[-1]
+    rank = counted.gather(1, y.unsqueeze(1)).squeeze(1) - 1
+    further = (sizes - 1).clamp_min(0) // depth
+    ends = further.cumsum(0)
+    level = rank // depth
+    number = torch.where(level == 0, y, num_classes - 1 + (ends - further)[y] + level)
+    extra = torch.arange((len(y) - 1) // depth, device=y.device)
+    return Tiles(
+        member=of_class.to(dtype),
+        sizes=sizes.to(dtype),
+        place=number * depth + rank % depth,
+        owners=torch.searchsorted(ends, extra, right=True).clamp_max(num_classes - 1),
+        depth=depth,
+    )
+
+
+def own_product(rows: Tensor, matrices: Tensor, tiles: Tiles) -> Tensor:
+    """Each row times its own class's symmetric matrix: (B, D) and (C, D, D) to (B, D)."""
+    first, rest = tiles.arrange(rows)
+    # Transposed, which changes nothing but is read faster.
+    products = torch.cat([first @ matrices.mT, rest @ matrices[tiles.owners].mT])
+    return products.flatten(0, 1)[tiles.place]
+
+
+def add_scatter(totals: Tensor, rows: Tensor, tiles: Tiles) -> None:
+    """Add each row's product with itself to its class's matrix: (B, D) into (C, D, D)."""
+    first, rest = tiles.arrange(rows)
+    totals.baddbmm_(first.mT, first)
+    owned = tiles.owners == torch.arange(len(totals), device=rows.device).unsqueeze(1)
+    totals.view(len(totals), -1).addmm_(owned.to(rows), (rest.mT @ rest).flatten(1))

@@ -1,0 +1,294 @@
+import math
+
+import pytest
+import torch
+from mixture_references import assert_equal_to, gmm_by_loops, loaded, some_covariances
+from surrogate_batches import BATCHES, assert_near, batch, value_and_gradient
+
+from cemlib.metrics import leakage_bound
+from cemlib.surrogates.gmm import GaussianMixture
+
+NOISE_STD = 0.025
+COVARIANCES = ["diagonal", "full"]
+
+
+def made(covariance, num_classes=4, dim=8, **options):
+    return GaussianMixture(
+        dim=dim, num_classes=num_classes, noise_std=NOISE_STD, covariance=covariance, **options
+    )
+
+
+@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("clusters", [1, 3])
+@pytest.mark.parametrize("num_train", [10, 3000])
+def test_diagonal_equals_the_loops(name, clusters, num_train):
+    z, y, num_classes = batch(name)
+    surrogate = loaded(GaussianMixture, num_classes, z.shape[1], clusters, num_train=num_train)
+    covariances = surrogate.variances.diag_embed()
+    assert_equal_to(gmm_by_loops(surrogate, y, covariances, num_train), surrogate, z, y)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("clusters", [1, 3])
+@pytest.mark.parametrize("num_train", [10, 3000])
+def test_full_equals_the_loops(name, clusters, num_train):
+    """In double precision from statistics of double precision: its axes are else float32."""
+    z, y, num_classes = batch(name)
+    dim = z.shape[1]
+    surrogate = loaded(
+        GaussianMixture, num_classes, dim, clusters, num_train=num_train, covariance="full"
+    )
+    covariances = some_covariances(num_classes, clusters, dim)
+    function = gmm_by_loops(surrogate, y, covariances, num_train)
+    expected, (slope,) = value_and_gradient(function, z.double())
+    for dtype, rel in ((torch.float32, 1e-5), (torch.float64, 1e-9)):
+        surrogate.axes = surrogate.axes.to(dtype)
+        surrogate.load_statistics(surrogate.means, surrogate.weights, covariances)
+        value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z.to(dtype))
+        assert_near(value, expected, rel)
+        assert_near(gradient, slope, rel)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_equal_features_equal_the_loops(covariance):
+    y = torch.tensor([0, 0, 1, 1, 2])
+    z = torch.full((5, 8), 0.3)
+    surrogate = loaded(GaussianMixture, 3, 8, 2, num_train=3000, covariance=covariance)
+    covariances = some_covariances(3, 2, 8).diagonal(dim1=-2, dim2=-1).diag_embed()
+    variances = covariances if covariance == "full" else covariances.diagonal(dim1=-2, dim2=-1)
+    surrogate.load_statistics(surrogate.means, surrogate.weights, variances)
+    assert_equal_to(gmm_by_loops(surrogate, y, covariances, 3000), surrogate, z, y)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_one_sample_by_hand(covariance):
+    """n = 1 of N / C = 40 images: a = .25, v = .25 (.01, .04) + .75 (.02, .02)."""
+    surrogate = made(covariance, 2, 2, clusters=1, num_train=80)
+    surrogate.load_statistics(torch.zeros(2, 1, 2), torch.ones(2, 1), torch.full((2, 1, 2), 0.02))
+    value = surrogate(torch.tensor([[0.1, 0.2]]), torch.tensor([1]))
+    unseen = 2 * math.log1p(0.02 / NOISE_STD**2)
+    if covariance == "diagonal":
+        seen = math.log1p(0.0175 / NOISE_STD**2) + math.log1p(0.025 / NOISE_STD**2)
+    else:
+        one, two, both = (1 + 0.0175 / NOISE_STD**2, 1 + 0.025 / NOISE_STD**2, 0.005 / NOISE_STD**2)
+        seen = math.log(one * two - both**2)
+    expected = (math.log(2) + (unseen + seen) / 4) / 2
+    assert float(value) == pytest.approx(expected, rel=1e-6)
+
+
+def test_in_one_dimension_full_is_diagonal():
+    z, y, num_classes = batch("unequal")
+    z = z[:, :1]
+    diagonal, full = (
+        loaded(GaussianMixture, num_classes, 1, 3, num_train=300, covariance=covariance)
+        for covariance in COVARIANCES
+    )
+    one, two = (value_and_gradient(lambda z, s=s: s(z, y), z) for s in (diagonal, full))
+    torch.testing.assert_close(two[0], one[0])
+    torch.testing.assert_close(two[1][0], one[1][0])
+
+
+def test_full_is_diagonal_where_nothing_is_off_the_diagonal():
+    """Each sample lies along one axis from its centre, so the batch's moments are diagonal."""
+    surrogates = [made(name, 2, 4, clusters=1, num_train=100) for name in COVARIANCES]
+    variances = 0.02 * torch.rand(2, 1, 4, generator=torch.Generator().manual_seed(0))
+    for surrogate in surrogates:
+        surrogate.load_statistics(torch.zeros(2, 1, 4), torch.ones(2, 1), variances)
+    z = torch.diag_embed(torch.tensor([0.3, -0.2, 0.1, 0.4]))
+    values = [surrogate(z, torch.tensor([0, 0, 1, 1])) for surrogate in surrogates]
+    torch.testing.assert_close(values[1], values[0])
+
+
+def test_turning_everything_leaves_the_full_bound_alone():
+    z, y, num_classes = batch("balanced")
+    dim = z.shape[1]
+    turn = torch.linalg.qr(torch.randn(dim, dim, generator=torch.Generator().manual_seed(0))).Q
+    plain = loaded(GaussianMixture, num_classes, dim, 3, num_train=300, covariance="full")
+    covariances = some_covariances(num_classes, 3, dim)
+    plain.load_statistics(plain.means, plain.weights, covariances)
+    turned = made("full", num_classes, dim, clusters=3, num_train=300)
+    turned.load_statistics(
+        plain.means @ turn.double(),
+        plain.weights,
+        turn.T.double() @ covariances @ turn.double(),
+    )
+    torch.testing.assert_close(turned(z @ turn, y), plain(z, y), rtol=1e-5, atol=0)
+
+
+def test_full_never_exceeds_diagonal():
+    """Hadamard: a determinant is at most the product of the diagonal."""
+    z, y, num_classes = batch("balanced")
+    diagonal, full = (
+        loaded(GaussianMixture, num_classes, 8, 3, num_train=300, covariance=name)
+        for name in COVARIANCES
+    )
+    full.load_statistics(full.means, full.weights, diagonal.variances)
+    assert float(full(z, y)) < float(diagonal(z, y))
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_contracting_features_lowers_the_penalty(covariance):
+    """On raw features, and the negative gradient points to the centre."""
+    z, y, num_classes = batch("balanced")
+    surrogate = made(covariance, num_classes, z.shape[1], clusters=1)
+    surrogate.fit(z, y)
+    centres = surrogate.statistics()["means"][y, 0]
+    values = [surrogate(centres + t * (z - centres), y).item() for t in (1.5, 1, 0.5, 0.2)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.8 * values[0]
+    _, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
+    assert ((-gradient * (centres - z)).sum(1) > 0).all()
+
+
+def test_with_one_full_component_it_is_the_leakage_bound():
+    """On all features of the fit, but for the ridge of 1e-6."""
+    y = torch.tensor([0] * 60 + [1] * 30 + [2] * 90)
+    z = 0.1 * torch.randn(180, 5, generator=torch.Generator().manual_seed(0)) + y.unsqueeze(1)
+    surrogate = made("full", 3, 5, clusters=1)
+    surrogate.fit(z, y)
+    bound = leakage_bound(z, y, NOISE_STD)
+    assert float(surrogate(z, y)) * 5 == pytest.approx(bound, rel=1e-4)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_before_the_first_fit_the_penalty_is_zero_and_attached(covariance):
+    z, y, num_classes = batch("balanced")
+    surrogate = made(covariance, num_classes, z.shape[1])
+    value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
+    assert value == 0
+    assert torch.equal(gradient, torch.zeros_like(z))
+    assert surrogate.log() == {"value": 0, "classes": 0, "active": 0, "variance": 0}
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_class_that_the_fit_never_saw_has_no_part(covariance):
+    z, y, _ = batch("balanced")
+    surrogate = made(covariance, 5, 8, clusters=2)
+    surrogate.fit(z[y != 2], y[y != 2])
+    _, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
+    assert torch.equal(gradient[y == 2], torch.zeros(4, 8))
+    assert all(gradient[y == c].abs().sum() > 0 for c in (0, 1, 3))
+    assert surrogate.log()["classes"] == 3
+    shares = torch.tensor([1, 1, 0, 1, 0]) / 3
+    torch.testing.assert_close(surrogate.class_shares, shares.double(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_restored_state_continues_bit_for_bit(covariance):
+    generator = torch.Generator().manual_seed(3)
+    features = [torch.rand(60, 6, generator=generator) for _ in range(3)]
+    y = torch.arange(60) % 4
+    first, second = (made(covariance, 4, 6, clusters=3) for _ in range(2))
+    first.fit(features[0], y)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(features[1], y), second(features[1], y))
+    first.fit(features[2], y)
+    second.fit(features[2], y)
+    for name, values in first.state_dict().items():
+        assert torch.equal(values, second.state_dict()[name]), name
+    assert torch.equal(first(features[1], y), second(features[1], y))
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_fits_start_where_the_last_one_ended(covariance):
+    """Fitting the same features again and again climbs to where nothing moves."""
+    z, y, num_classes = batch("unequal")
+    surrogate = made(covariance, num_classes, z.shape[1], clusters=2)
+    for _ in range(5):
+        surrogate.fit(z, y)
+    before = surrogate.statistics()
+    surrogate.reseed(7)
+    surrogate.fit(z, y)
+    for name, values in surrogate.statistics().items():
+        torch.testing.assert_close(values, before[name], rtol=1e-3, atol=1e-6)
+
+
+def test_the_statistics_are_means_weights_and_mean_variances():
+    surrogate = made("full", 1, 3, clusters=2, num_train=5)
+    covariances = some_covariances(1, 2, 3)
+    means, weights = torch.rand(1, 2, 3), torch.tensor([[0.3, 0.7]])
+    surrogate.load_statistics(means, weights, covariances)
+    found = surrogate.statistics()
+    assert torch.equal(found["means"], means)
+    assert torch.equal(found["weights"], weights)
+    spread = covariances.diagonal(dim1=-2, dim2=-1).mean(-1)
+    torch.testing.assert_close(found["variances"], spread.float())
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_one_variance_per_component_is_that_of_all_dimensions(covariance):
+    z, y, num_classes = batch("balanced")
+    short, long = (made(covariance, num_classes, 8, clusters=1, num_train=9) for _ in range(2))
+    means, weights = z[:num_classes].unsqueeze(1), torch.ones(num_classes, 1)
+    variances = torch.linspace(0.01, 0.1, num_classes).unsqueeze(1)
+    short.load_statistics(means, weights, variances)
+    long.load_statistics(means, weights, variances.unsqueeze(-1).expand(-1, -1, 8))
+    assert torch.equal(short(z, y), long(z, y))
+
+
+def test_loaded_classes_are_equally_frequent_unless_a_fit_counted_them():
+    z, y = torch.rand(8, 2), torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
+    surrogate = made("diagonal", 2, 2, clusters=1, num_train=8)
+    statistics = (torch.zeros(2, 1, 2), torch.ones(2, 1), torch.ones(2, 1))
+    surrogate.load_statistics(*statistics)
+    assert surrogate.class_shares.tolist() == [0.5, 0.5]
+    surrogate.fit(z, y)
+    surrogate.load_statistics(*statistics)
+    assert surrogate.class_shares.tolist() == [0.75, 0.25]
+
+
+def test_statistics_of_a_wrong_shape_are_refused():
+    surrogate = made("diagonal", 2, 3, clusters=2, num_train=5)
+    means, weights = torch.zeros(2, 2, 3), torch.ones(2, 2)
+    refused = (
+        r"'diagonal': variances has shape \(2, 2, 3, 3\), expected \(2, 2\) or \(2, 2, 3\) for"
+    )
+    with pytest.raises(ValueError, match=refused):
+        surrogate.load_statistics(means, weights, torch.zeros(2, 2, 3, 3))
+    with pytest.raises(ValueError, match=r"means has shape \(2, 2\), expected \(2, 2, 3\)"):
+        surrogate.load_statistics(weights, weights, weights)
+
+
+def test_statistics_without_the_number_of_training_images_are_refused():
+    surrogate = made("diagonal", 2, 3, clusters=2)
+    with pytest.raises(ValueError, match="gmm: num_train is unknown"):
+        surrogate.load_statistics(torch.zeros(2, 2, 3), torch.ones(2, 2), torch.zeros(2, 2))
+
+
+def test_a_release_without_noise_is_refused():
+    with pytest.raises(ValueError, match=r"noise_std is 0; gmm needs it above 0.*give the defence"):
+        GaussianMixture(dim=3, num_classes=2, noise_std=0)
+
+
+def test_an_unknown_covariance_is_refused():
+    with pytest.raises(ValueError, match="covariance is 'tied'; it must be one of diagonal, full"):
+        made("tied")
+
+
+def test_log_counts_the_components_that_the_batch_reaches():
+    """Far components get no representable responsibility: one of three with a weight is reached."""
+    surrogate = made("diagonal", 2, 1, clusters=2, num_train=8)
+    surrogate.load_statistics(
+        torch.tensor([[[0.0], [100.0]], [[0.0], [100.0]]]),
+        torch.tensor([[0.5, 0.5], [1.0, 0.0]]),
+        torch.full((2, 2), 0.01),
+    )
+    surrogate(torch.tensor([[0.1], [0.3]]), torch.tensor([0, 0]))
+    notes = surrogate.log()
+    assert notes["classes"] == 1
+    assert notes["active"] == pytest.approx(1 / 3)
+    assert notes["variance"] == pytest.approx(0.99 * 0.05 + 0.01 * 0.01)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_stored_variances_of_zero_are_survived(covariance):
+    z, y, num_classes = batch("balanced")
+    surrogate = made(covariance, num_classes, 8, clusters=2, num_train=100)
+    surrogate.load_statistics(
+        z[:8].view(4, 2, 8), torch.full((num_classes, 2), 0.5), torch.zeros(4, 2)
+    )
+    value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
+    assert value > 0
+    assert gradient.isfinite().all()
+    surrogate.fit(z, y)
+    assert all(values.isfinite().all() for values in surrogate.state_dict().values())

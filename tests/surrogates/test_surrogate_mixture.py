@@ -1,0 +1,280 @@
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from cemlib.surrogates.kmeans import fit_clusters
+from cemlib.surrogates.mixture import MAX_STEPS, RIDGE, Mixtures, fit_mixtures
+
+COVARIANCES = ["diagonal", "full"]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def mixed_classes(sizes, dim, seed=0):
+    """Classes of overlapping unequal blobs, shuffled."""
+    y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    y = y[torch.randperm(len(y), generator=generator(seed))]
+    blob = torch.randint(3, (len(y),), generator=generator(seed + 1))
+    centres = 1.5 * torch.randn(3, dim, generator=generator(seed + 2), dtype=torch.float64)
+    noise = torch.randn(len(y), dim, generator=generator(seed + 3), dtype=torch.float64)
+    return centres[blob] + (0.5 + blob.unsqueeze(1) / 2) * noise, y
+
+
+def unit(num_classes, clusters, dim, covariance):
+    """Covariances that are the identity."""
+    ones = torch.ones(num_classes, clusters, dim, dtype=torch.float64)
+    return ones.diag_embed() if covariance == "full" else ones
+
+
+def nothing(num_classes, clusters, dim, covariance):
+    means = torch.zeros(num_classes, clusters, dim, dtype=torch.float64)
+    return Mixtures(means, means.sum(-1), unit(num_classes, clusters, dim, covariance))
+
+
+def started(z, y, clusters, covariance):
+    """Mixtures about the first samples of each class, of unequal weights."""
+    classes = int(y.max()) + 1
+    means = torch.stack([z[y == c][:clusters] for c in range(classes)]).double()
+    weights = torch.arange(1.0, clusters + 1, dtype=torch.float64).expand(classes, clusters)
+    weights = weights / weights.sum(1, keepdim=True)
+    return Mixtures(means, weights, 2 * unit(classes, clusters, z.shape[1], covariance))
+
+
+def by_scikit_learn(z, start, c, covariance, steps):
+    model = GaussianMixture(
+        start.means.shape[1],
+        covariance_type="diag" if covariance == "diagonal" else "full",
+        tol=1e-3,
+        reg_covar=1e-6,
+        max_iter=steps,
+        weights_init=start.weights[c].numpy(),
+        means_init=start.means[c].numpy(),
+        precisions_init=(
+            1 / start.covariances[c] if covariance == "diagonal" else start.covariances[c].inverse()
+        ).numpy(),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(z.numpy())
+
+
+def log_likelihood(z, found, c):
+    """Mean over the samples of one class, component by component."""
+    parts = [
+        np.log(float(w)) + multivariate_normal(mean, cov.diag() if cov.ndim == 1 else cov).logpdf(z)
+        for w, mean, cov in zip(
+            found.weights[c], found.means[c].numpy(), found.covariances[c], strict=True
+        )
+        if w > 0
+    ]
+    return logsumexp(parts, axis=0).mean()
+
+
+def assert_alike(found, expected, rtol=1e-9):
+    for one, other in zip(found.tensors(), expected.tensors(), strict=True):
+        torch.testing.assert_close(one, other, rtol=rtol, atol=1e-12)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize(("clusters", "dim"), [(1, 3), (3, 2), (4, 8)])
+@pytest.mark.parametrize("steps", [1, 4, MAX_STEPS])
+def test_equals_scikit_learn_from_the_same_start(covariance, clusters, dim, steps):
+    z, y = mixed_classes([90, 40, 150], dim)
+    start = started(z, y, clusters, covariance)
+    found = fit_mixtures(z, y, start, generator(), max_steps=steps)
+    for c in range(3):
+        model = by_scikit_learn(z[y == c], start, c, covariance, steps)
+        np.testing.assert_allclose(found.weights[c], model.weights_, rtol=1e-7)
+        np.testing.assert_allclose(found.means[c], model.means_, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(found.covariances[c], model.covariances_, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_the_likelihood_never_falls(covariance):
+    z, y = mixed_classes([120, 80], 4)
+    mixture, courses = started(z, y, 3, covariance), []
+    for _ in range(12):
+        mixture = fit_mixtures(z, y, mixture, generator(), max_steps=1)
+        courses.append([log_likelihood(z[y == c], mixture, c) for c in range(2)])
+    gains = np.diff(courses, axis=0)
+    assert gains.min() > -1e-9
+    assert gains[0].min() > 1e-3
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_class_without_a_mixture_starts_from_its_clusters(covariance):
+    z, y = mixed_classes([60, 90], 3)
+    found = fit_mixtures(z, y, nothing(2, 3, 3, covariance), generator(5), max_steps=0)
+    clusters = fit_clusters(
+        z, y, torch.zeros(2, 3, 3).double(), torch.zeros(2, 3).double(), generator(5)
+    )
+    torch.testing.assert_close(found.means, clusters.means)
+    torch.testing.assert_close(found.weights, clusters.weights)
+    variances = (
+        found.covariances.diagonal(dim1=-2, dim2=-1) if covariance == "full" else found.covariances
+    )
+    torch.testing.assert_close(variances, clusters.variances + RIDGE)
+
+
+def test_full_covariances_of_clusters_are_those_of_their_members():
+    z, y = mixed_classes([80], 3)
+    found = fit_mixtures(z, y, nothing(1, 2, 3, "full"), generator(), max_steps=0)
+    nearest = torch.cdist(z, found.means[0]).argmin(1)
+    for k in range(2):
+        expected = z[nearest == k].T.cov(correction=0) + RIDGE * torch.eye(3)
+        torch.testing.assert_close(found.covariances[0, k], expected)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_results_do_not_depend_on_the_block(covariance):
+    """Classes stop at different steps, and with the small block each is alone."""
+    z, y = mixed_classes([30, 5, 0, 80, 12, 0], 4)
+    whole, pieces = (
+        fit_mixtures(z, y, nothing(6, 3, 4, covariance), generator(4), block=block)
+        for block in (2**24, 10)
+    )
+    assert_alike(pieces, whole, 1e-6)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_class_alone_is_fitted_as_beside_others(covariance):
+    """The steps at which the others stop have no influence."""
+    z, y = mixed_classes([200, 40, 90], 3)
+    start = started(z, y, 3, covariance)
+    together = fit_mixtures(z, y, start, generator())
+    for c in range(3):
+        alone = fit_mixtures(
+            z[y == c], y[y == c] * 0, start[torch.tensor([c])], generator(), max_steps=MAX_STEPS
+        )
+        assert_alike(alone, together[torch.tensor([c])], 1e-6)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_small_classes_have_empty_components_and_no_nan(covariance):
+    """Of 1, 2 and 0 samples for 3 components, and 12 equal ones."""
+    z, y = mixed_classes([1, 2, 0, 12], 5)
+    z[y == 3] = 0.7
+    found = fit_mixtures(z, y, nothing(4, 3, 5, covariance), generator())
+    assert all(values.isfinite().all() for values in found.tensors())
+    weights = found.weights.sort(1).values
+    expected = torch.tensor([[0, 0, 1], [0, 0.5, 0.5], [0, 0, 0], [0, 0, 1]]).double()
+    torch.testing.assert_close(weights, expected)
+    full = found.covariances.ndim == 4
+    kept = found.covariances[[0, 1, 3]][found.weights[[0, 1, 3]] > 0]
+    variances = kept.diagonal(dim1=-2, dim2=-1) if full else kept
+    torch.testing.assert_close(variances, torch.full_like(variances, RIDGE), rtol=1e-6, atol=0)
+    again = fit_mixtures(z, y, found, generator())
+    torch.testing.assert_close(again.weights, found.weights)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_an_empty_component_keeps_its_place_and_shifts_no_other(covariance):
+    z, y = mixed_classes([70], 2)
+    two = started(z, y, 2, covariance)
+    far = Mixtures(
+        torch.cat([torch.full((1, 1, 2), 1e4).double(), two.means], 1),
+        torch.cat([torch.zeros(1, 1).double(), two.weights], 1),
+        torch.cat([3 * unit(1, 1, 2, covariance), two.covariances], 1),
+    )
+    found, without = (fit_mixtures(z, y, start, generator()) for start in (far, two))
+    torch.testing.assert_close(found.means[:, 1:], without.means)
+    torch.testing.assert_close(found.covariances[:, 1:], without.covariances)
+    torch.testing.assert_close(found.means[0, 0], far.means[0, 0])
+    assert torch.equal(found.covariances[0, 0], far.covariances[0, 0])
+    assert float(found.weights[0, 0]) == 0
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_component_that_loses_its_members_is_emptied(covariance):
+    """It is so far away that its responsibilities are 0 in every representable number."""
+    z, y = mixed_classes([70], 2)
+    start = started(z, y, 2, covariance)
+    start.means[0, 0] = 1e4
+    found = fit_mixtures(z, y, start, generator())
+    assert found.weights.tolist() == [[0, 1]]
+    torch.testing.assert_close(found.means[0, 0], start.means[0, 0])
+    torch.testing.assert_close(found.means[0, 1], z.mean(0))
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_samples_far_from_every_component_do_not_underflow(covariance):
+    z, y = mixed_classes([40], 2)
+    start = started(z, y, 2, covariance)
+    narrow = Mixtures(start.means - 1e3, start.weights, 1e-6 * start.covariances)
+    found = fit_mixtures(z, y, narrow, generator(), max_steps=1)
+    assert all(values.isfinite().all() for values in found.tensors())
+    nearest = torch.cdist(z, narrow.means[0]).argmin(1)
+    shares = torch.bincount(nearest, minlength=2) / 40
+    torch.testing.assert_close(found.weights[0], shares.double(), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_class_without_samples_keeps_what_it_had_with_weight_zero(covariance):
+    z, y = mixed_classes([50, 60], 3)
+    first = fit_mixtures(z, y, nothing(2, 2, 3, covariance), generator())
+    second = fit_mixtures(z[y == 0], y[y == 0], first, generator())
+    torch.testing.assert_close(second.means[1], first.means[1])
+    assert torch.equal(second.covariances[1], first.covariances[1])
+    assert second.weights[1].tolist() == [0, 0]
+    third = fit_mixtures(z, y, second, generator())
+    assert float(third.weights[1].sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_warm_start_does_not_draw(covariance):
+    z, y = mixed_classes([30, 20], 3)
+    first = fit_mixtures(z, y, nothing(2, 3, 3, covariance), generator(1))
+    again = [fit_mixtures(z + 0.1, y, first, generator(seed)) for seed in (2, 3)]
+    assert torch.equal(again[0].means, again[1].means)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_float32_far_from_the_origin_keeps_its_digits(covariance):
+    """A spread of .003 about 1: differences of squares in float32 would be noise."""
+    z, y = mixed_classes([200, 150], 6)
+    z = (1 + 0.003 * z).float()
+    start = started(z, y, 2, covariance)
+    narrow = Mixtures(start.means, start.weights, 1e-5 * start.covariances)
+    exact = fit_mixtures(z.double(), y, narrow, generator())
+    assert_alike(fit_mixtures(z, y, narrow, generator()), exact)
+    for c in range(2):
+        model = by_scikit_learn(z[y == c].double() - 1, centred(narrow), c, covariance, MAX_STEPS)
+        np.testing.assert_allclose(exact.covariances[c], model.covariances_, rtol=1e-6, atol=1e-12)
+
+
+def centred(mixture):
+    return Mixtures(mixture.means - 1, mixture.weights, mixture.covariances)
+
+
+def test_rounding_that_makes_covariances_indefinite_is_survived():
+    """The ridge of 1e-6 is below the rounding of covariances of 1e12 and fewer samples than D."""
+    z, y = mixed_classes([12, 9], 16)
+    found = fit_mixtures(1e6 * z, y, nothing(2, 3, 16, "full"), generator())
+    assert all(values.isfinite().all() for values in found.tensors())
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(2).double())
+
+
+def test_the_inputs_are_left_as_they_were():
+    z, y = mixed_classes([30, 20], 3)
+    copy, previous = z.clone(), nothing(2, 2, 3, "diagonal")
+    fit_mixtures(z, y, previous, generator())
+    assert torch.equal(z, copy)
+    assert float(previous.means.abs().sum() + previous.weights.sum()) == 0
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_large_fit_takes_seconds(covariance):
+    z, y = torch.rand(20_000, 64, generator=generator()), torch.arange(20_000) % 10
+    start = time.process_time()
+    found = fit_mixtures(z, y, nothing(10, 5, 64, covariance), generator())
+    assert time.process_time() - start < 60
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(10).double())
