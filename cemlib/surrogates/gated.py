@@ -35,6 +35,7 @@ from cemlib.surrogates.moments import (
 )
 
 LOG_OFFSET = 1e-6
+SMALLEST_CLASS = 2
 Moments = Literal["layernorm", "raw"]
 Variance = Literal["diagonal", "trace"]
 SurrogateGrad = Literal["descend", "stop", "ascend"]
@@ -43,14 +44,6 @@ SurrogateGrad = Literal["descend", "stop", "ascend"]
 def attention_scores(x: Tensor, V: Tensor, U: Tensor, w: Tensor) -> Tensor:
     """Gated attention before the softmax: x (B, D), V and U (h, D), w (1, h) to (B, 1)."""
     return F.linear(F.linear(x, V).tanh() * F.linear(x, U).sigmoid(), w)
-
-
-def dispersion(x: Tensor, alpha: Tensor, groups: Groups, variance: Variance) -> Tensor:
-    """Attention-weighted variance of each row: x (B, D), alpha (B, 1) to (R, D), or (R, 1)."""
-    v = weighted_moments(x, alpha, groups)[1].squeeze(1)
-    if variance == "trace":
-        v = v.sum(-1, keepdim=True)
-    return v.clamp_min(VARIANCE_FLOOR)
 
 
 def dispersion_penalty(v: Tensor, tau: float, gate: Gate) -> Tensor:
@@ -117,17 +110,36 @@ class GatedAttention(Surrogate):
         self.w = nn.Linear(width, 1, bias=False)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs effective sample size (mean over classes), active hinges."""
+        """See the base class; logs what `spread` and `hinge` log."""
+        groups = self.rows(z, y)
+        v, notes = self.spread(z, groups)
+        value, hinges = self.hinge(v, groups)
+        return value, notes | hinges
+
+    def rows(self, z: Tensor, y: Tensor) -> Groups:
+        """The classes with enough samples, larger ones first."""
+        return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
+
+    def spread(self, z: Tensor, groups: Groups) -> tuple[Tensor, dict[str, Tensor]]:
+        """Attention-weighted variance per row and dimension, (R, D), before trace and floor.
+
+        Logs the effective sample size, mean over classes.
+        """
         x = F.layer_norm(z, z.shape[-1:]) if self.moments == "layernorm" else z
-        groups = group(y, self.num_classes, smallest=2, dtype=z.dtype)
         weights = (view(part.weight, self.surrogate_grad) for part in (self.V, self.U, self.w))
         alpha = groups.softmax(attention_scores(x, *weights))
-        v = dispersion(x, alpha, groups, self.variance)
-        each = dispersion_penalty(v, ceiling(self.noise_std, self.var_threshold), self.gate)
-        value = self.scale * groups.weighted_mean(each.mean(-1))
-        return value, {
-            "effective_sample_size": groups.mean(effective_sample_size(alpha, groups)),
-            "active": groups.mean((each > 0).to(z).mean(-1)),
+        size = groups.mean(effective_sample_size(alpha, groups))
+        return weighted_moments(x, alpha, groups)[1].squeeze(1), {"effective_sample_size": size}
+
+    def hinge(self, v: Tensor, groups: Groups) -> tuple[Tensor, dict[str, Tensor]]:
+        """Penalty of variances (R, D), a scalar; logs the classes and the active hinges."""
+        if self.variance == "trace":
+            v = v.sum(-1, keepdim=True)
+        tau = ceiling(self.noise_std, self.var_threshold)
+        each = dispersion_penalty(v.clamp_min(VARIANCE_FLOOR), tau, self.gate)
+        return self.scale * groups.weighted_mean(each.mean(-1)), {
+            "classes": groups.valid.sum(),
+            "active": groups.mean((each > 0).to(v).mean(-1)),
         }
 
 

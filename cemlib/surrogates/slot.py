@@ -20,6 +20,7 @@ features moving: watch `gate` and `class_gate`. R is noisy, because the slots st
 """
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -27,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cemlib.surrogates.base import Surrogate, above_zero, at_least
-from cemlib.surrogates.moments import VARIANCE_FLOOR, ceiling, group, weighted_moments
+from cemlib.surrogates.moments import VARIANCE_FLOOR, Groups, ceiling, group, weighted_moments
 from cemlib.surrogates.slot_attention import (
     CrossRefinement,
     SlotRounds,
@@ -37,6 +38,7 @@ from cemlib.surrogates.slot_attention import (
 
 EPS = 1e-6
 MASS_POWER = 2.5
+SMALLEST_CLASS = 3
 START_STRENGTH = 0.1  # a1 and a2
 
 
@@ -65,6 +67,15 @@ class DispersionGate(nn.Module):
         b_s = F.softplus(self.raw_b_s)
         excess = v.log() - self.log_tau - self.m0
         return gate * snr_gate, F.softplus(b_s * excess) / (b_s + EPS), excess
+
+
+@dataclass(frozen=True)
+class SlotSpread:
+    """How the samples of each row lie around its slots."""
+
+    weights: Tensor  # (R, S) w_k, 0 in rows without members
+    mean: Tensor  # (R, S, D)
+    variance: Tensor  # (R, S, D), before its floor
 
 
 class SlotAttention(Surrogate):
@@ -124,24 +135,40 @@ class SlotAttention(Surrogate):
         self._generator: torch.Generator | None = None
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs entropy of the slot masses, active hinges and mean gates."""
+        """See the base class; logs the mean gates and what `spread` logs.
+
+        The hinge is smooth and never quite off: `active` is the share of variances above tau e^m0.
+        """
+        groups = self.rows(z, y)
+        found, notes = self.spread(z, groups)
+        gate, hinge, excess = self.gate(found.mean, found.variance.clamp_min(VARIANCE_FLOOR))
+        each = (found.weights.unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
+        class_gate = (self.a_c * (groups.sizes / len(y) - self.b_c)).sigmoid()
+        value = self.scale * groups.weighted_mean(class_gate * each)
+        return value, notes | {
+            "classes": groups.valid.sum(),
+            "active": groups.mean((excess > 0).to(z).mean((1, 2))),
+            "gate": groups.mean(gate.detach().mean((1, 2))),
+            "class_gate": groups.mean(class_gate.detach()),
+        }
+
+    def rows(self, z: Tensor, y: Tensor) -> Groups:
+        """The classes with enough samples, larger ones first."""
+        return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
+
+    def spread(self, z: Tensor, groups: Groups) -> tuple[SlotSpread, dict[str, Tensor]]:
+        """How the samples of each row lie around its slots; draws the next noise.
+
+        Logs the entropy of the slots' masses, mean over classes.
+        """
         x = F.layer_norm(z, z.shape[-1:])
-        groups = group(y, self.num_classes, smallest=3, dtype=z.dtype)
         found = self.rounds(x, self._noise(len(groups.sizes), z), groups)
         affinity = (self.beta * own_cosines(x, found, groups)).log_softmax(-1)  # log r, (B, S)
         masses = groups.total(affinity.exp()) / groups.sizes.clamp_min(1).unsqueeze(-1)
         tokens = self.refine(x, found, groups)
         mean, v = weighted_moments(tokens, groups.softmax(affinity), groups)
-        gate, hinge, excess = self.gate(mean, v.clamp_min(VARIANCE_FLOOR))
-        spread = (slot_weights(masses).unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
-        class_gate = (self.a_c * (groups.sizes / len(y) - self.b_c)).sigmoid()
-        value = self.scale * groups.weighted_mean(class_gate * spread)
-        return value, {
-            "slot_entropy": groups.mean(torch.special.entr(masses.detach()).sum(-1)),
-            "active": groups.mean((excess > 0).to(z).mean((1, 2))),
-            "gate": groups.mean(gate.detach().mean((1, 2))),
-            "class_gate": groups.mean(class_gate.detach()),
-        }
+        entropy = torch.special.entr(masses.detach()).sum(-1)
+        return SlotSpread(slot_weights(masses), mean, v), {"slot_entropy": groups.mean(entropy)}
 
     def _noise(self, rows: int, like: Tensor) -> Tensor:
         """Standard normal numbers (R, S, D), made on the device of the features."""

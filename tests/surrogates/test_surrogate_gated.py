@@ -68,10 +68,23 @@ def test_equal_features_equal_the_loops(moments):
 
 def test_no_class_with_two_samples_gives_zero_attached_to_the_graph():
     z = torch.rand(5, 8, requires_grad=True)
-    value = built(5, 8)(z, torch.arange(5))
+    surrogate = built(5, 8)
+    value = surrogate(z, torch.arange(5))
     value.backward()
     assert value == 0
     assert torch.equal(z.grad, torch.zeros(5, 8))
+    notes = {"value": 0, "classes": 0, "active": 0, "effective_sample_size": 0}
+    assert surrogate.log() == notes
+
+
+@pytest.mark.parametrize(("gate", "active"), [("log", 0.75), ("linear", 1)])
+def test_classes_and_active_hinges_are_counted(gate, active):
+    """Of two classes with two samples or more, one has half of its variances under the ceiling."""
+    z = torch.tensor([[0.0, 0.0], [1.0, 1e-3], [0.0, 0.0], [1.0, 1.0], [0.3, 0.2]])
+    surrogate = built(5, 2, moments="raw", gate=gate)
+    surrogate(z, torch.tensor([3, 3, 1, 1, 0]))
+    assert surrogate.log()["classes"] == 2
+    assert surrogate.log()["active"] == active
 
 
 def worked_classes():
@@ -128,25 +141,68 @@ def test_worked_example_of_the_squared_norm_weighted():
     assert surrogate(z, torch.tensor([0, 0])).item() == pytest.approx(0.0105)
 
 
+def centres_of(x, y):
+    """The mean of each sample's class."""
+    return torch.stack([x[y == label].mean(0) for label in y])
+
+
+def under_contraction(surrogate, x, y, shares):
+    """Penalties where the distances to the class centres are these shares of what they are."""
+    centres = centres_of(x, y)
+    return [surrogate(centres + t * (x - centres), y).item() for t in shares]
+
+
+def outward(surrogate, x, y):
+    """Slope of the penalty along the way out from the class's centre, for each larger class."""
+    _, (slope,) = value_and_gradient(lambda x: surrogate(x, y), x)
+    along = (slope * (x - centres_of(x, y))).sum(1)
+    return [along[y == c].sum().item() for c in y.unique() if (y == c).sum() > 1]
+
+
+@pytest.mark.parametrize("name", ["balanced", "unequal", "wide"])
 @pytest.mark.parametrize("variance", ["diagonal", "trace"])
-def test_contracting_raw_features_lowers_the_penalty(variance):
-    z, y, num_classes = batch("balanced")
+def test_raw_features_are_pulled_to_their_class_centre(name, variance):
+    z, y, num_classes = batch(name)
     surrogate = built(num_classes, z.shape[1], moments="raw", variance=variance)
-    centres = torch.stack([z[y == c].mean(0) for c in range(num_classes)])[y]
-    values = [surrogate(centres + t * (z - centres), y).item() for t in (1.5, 1, 0.5, 0.1, 0.01)]
+    values = under_contraction(surrogate, z, y, (1.5, 1, 0.5, 0.1, 0.02))
     assert values[-2] > 0
     assert values == sorted(values, reverse=True)
     assert values[-1] < 0.2 * values[0]
+    assert min(outward(surrogate, z, y)) > 0
 
 
-def test_layernorm_sees_the_shape_of_features_but_not_their_scale():
-    """Scaling everything changes nothing; contracting classes about their centres still pays."""
-    z, y, num_classes = batch("balanced")
-    surrogate = built(num_classes, z.shape[1])
-    centres = torch.stack([z[y == c].mean(0) for c in range(num_classes)])[y]
+@pytest.mark.parametrize("name", ["balanced", "unequal", "wide"])
+def test_layernorm_removes_the_scale_but_the_shapes_are_pulled_together(name):
+    """LayerNorm divides each sample by its own spread over the dimensions, so no scale is left.
+
+    (To within its eps of 1e-5: the features here are large beside it.) What contracts is the
+    pattern of a sample, its normalised features, toward the mean pattern of its class.
+    """
+    z, y, num_classes = batch(name)
+    z = 1e3 * z.double()
+    surrogate = built(num_classes, z.shape[1]).double()
     value = surrogate(z, y).item()
-    assert surrogate(10 * z, y).item() == pytest.approx(value, rel=1e-2)
-    assert surrogate(centres + 0.5 * (z - centres), y).item() < 0.95 * value
+    assert surrogate(10 * z, y).item() == pytest.approx(value, rel=1e-6)
+    assert surrogate(0.1 * z, y).item() == pytest.approx(value, rel=1e-6)
+    patterns = torch.nn.functional.layer_norm(z, z.shape[-1:])
+    values = under_contraction(surrogate, patterns, y, (1, 0.7, 0.4, 0.1))
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.5 * values[0]
+    assert min(outward(surrogate, patterns, y)) > 0
+
+
+def test_a_collapsed_attention_does_not_pull():
+    """The pull needs an attention that is spread out; here it sits on one sample of each class.
+
+    The variance is then 0 however far the others are, and contraction brings them into view.
+    """
+    z, y, num_classes = batch("balanced")
+    surrogate = built(num_classes, z.shape[1], moments="raw")
+    with torch.no_grad():
+        surrogate.w.weight.mul_(1e4)
+    assert surrogate(z, y) == 0
+    assert surrogate.log()["effective_sample_size"] == pytest.approx(1, abs=0.01)
+    assert under_contraction(surrogate, z, y, [0.2])[0] > 0.01
 
 
 def test_with_layernorm_the_noise_does_not_enter_the_gradient():

@@ -1,5 +1,6 @@
 import copy
 import math
+from itertools import pairwise
 
 import pytest
 import surrogate_references as reference
@@ -89,10 +90,13 @@ def test_published_start_values():
 
 def test_no_class_with_three_samples_gives_zero_attached_to_the_graph():
     z = torch.rand(6, 8, requires_grad=True)
-    value = built(4, 8)(z, torch.tensor([0, 0, 1, 1, 2, 3]))
+    surrogate = built(4, 8)
+    value = surrogate(z, torch.tensor([0, 0, 1, 1, 2, 3]))
     value.backward()
     assert value == 0
     assert torch.equal(z.grad, torch.zeros(6, 8))
+    names = ("value", "classes", "active", "slot_entropy", "gate", "class_gate")
+    assert surrogate.log() == dict.fromkeys(names, 0)
 
 
 def test_other_classes_do_not_meet_a_class():
@@ -106,16 +110,66 @@ def test_other_classes_do_not_meet_a_class():
     torch.testing.assert_close(surrogate(torch.cat([z[:6], z[:2]]), y).detach(), value)
 
 
-def test_contracting_features_lowers_the_penalty():
-    z, y, num_classes = batch("balanced")
-    surrogate = built(num_classes, z.shape[1])
-    centres = torch.stack([z[y == c].mean(0) for c in range(num_classes)])[y]
-    values = []
-    for t in (1, 0.5, 0.1, 0.01):
-        surrogate.reseed(11)
-        values.append(surrogate(centres + t * (z - centres), y).item())
+def of_seed(surrogate, z, y):
+    """The penalty on the same slots each time."""
+    surrogate.reseed(11)
+    return surrogate(z, y)
+
+
+@pytest.mark.parametrize("name", ["balanced", "unequal", "wide"])
+def test_normalised_features_are_pulled_to_their_class_centre(name):
+    """The slots at their start: all near the class's centre, and all gates open upwards."""
+    z, y, num_classes = batch(name)
+    surrogate = built(num_classes, z.shape[1]).double()
+    x = torch.nn.functional.layer_norm(z.double(), z.shape[-1:])
+    centres = torch.stack([x[y == label].mean(0) for label in y])
+    values = [
+        of_seed(surrogate, centres + t * (x - centres), y).item() for t in (1, 0.5, 0.1, 0.02)
+    ]
     assert values == sorted(values, reverse=True)
-    assert values[-1] < 0.5 * values[0]
+    assert values[-1] < 0.3 * values[0]
+    _, (slope,) = value_and_gradient(lambda x: of_seed(surrogate, x, y), x)
+    outward = (slope * (x - centres)).sum(1)
+    assert all(outward[y == c].sum() > 0 for c in y.unique() if (y == c).sum() >= 3)
+
+
+def test_the_scale_of_features_is_not_seen():
+    """To within LayerNorm's eps of 1e-5: the features here are large beside it."""
+    z, y, num_classes = batch("unequal")
+    z = 1e3 * z.double()
+    surrogate = built(num_classes, z.shape[1]).double()
+    value = of_seed(surrogate, z, y).item()
+    assert of_seed(surrogate, 10 * z, y).item() == pytest.approx(value, rel=1e-6)
+
+
+def gated_hinge(gate, mean, v):
+    opening, hinge, _ = gate(mean, v)
+    return opening * hinge
+
+
+def test_the_learned_hinge_rises_with_the_variances_of_a_slot_together():
+    """The gate on LayerNorm(log v) does not see a common factor; the hinge and g_snr rise."""
+    torch.manual_seed(0)
+    gate = built(2, 8).gate.double()
+    mean, v = torch.randn(2, 3, 8).double(), torch.rand(2, 3, 8).double()
+    values = [gated_hinge(gate, mean, t * v) for t in (1e-3, 0.1, 1, 10)]
+    assert all((low < high).all() for low, high in pairwise(values))
+
+
+def test_the_learned_hinge_can_fall_while_a_variance_rises():
+    """Nothing keeps the learned b_snr positive."""
+    gate = built(2, 8).gate.double()
+    mean, v = torch.full((1, 1, 8), 0.1).double(), torch.linspace(0.1, 1, 8).double()[None, None]
+    assert gated_hinge(gate, mean, 2 * v).mean() > gated_hinge(gate, mean, v).mean()
+    torch.nn.init.constant_(gate.b_snr, -1)
+    assert gated_hinge(gate, mean, 2 * v).mean() < gated_hinge(gate, mean, v).mean()
+
+
+def test_a_larger_mean_lowers_the_learned_hinge():
+    """g_snr falls with mu^2: moving a whole slot away pays like contracting its samples."""
+    gate = built(2, 8).gate
+    mean, v = torch.full((1, 1, 8), 0.5), torch.full((1, 1, 8), 0.3)
+    assert (gated_hinge(gate, 2 * mean, v) < gated_hinge(gate, mean, v)).all()
 
 
 def test_noise_neither_disturbs_nor_depends_on_the_global_generator():
@@ -182,7 +236,18 @@ def test_log_reports_entropy_and_gates():
     assert notes["slot_entropy"] == pytest.approx(math.log(3))
     assert notes["class_gate"] == 0.5
     assert notes["active"] == 1
+    assert notes["classes"] == 4
     assert 0 < notes["gate"] < 1
+
+
+def test_log_counts_the_classes_and_the_variances_above_the_ceiling():
+    """One class is spread, one is a single point, a pair is too small."""
+    z = torch.rand(8, 8, generator=torch.Generator().manual_seed(1))
+    z[3:6] = z[3]
+    surrogate = built(4, 8)
+    surrogate(z, torch.tensor([2, 2, 2, 0, 0, 0, 1, 1]))
+    assert surrogate.log()["classes"] == 2
+    assert surrogate.log()["active"] == 0.5
 
 
 @pytest.mark.parametrize(

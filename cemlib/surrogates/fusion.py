@@ -1,0 +1,223 @@
+"""`parallel` and `shortcut`: fusions of the surrogates `gated` and `slot`.
+
+Source: the two surrogates, see `gated` and `slot` for theirs. With m and a learned,
+
+    parallel:  R = m_1 R_gated + m_2 R_slot,   (m_1, m_2) = softmax of two logits, both 0 at first
+    shortcut:  v = max(v_gated + tanh(a) sum_k w_k v_k, 1e-6),   a = 0.1 at first
+               then the hinge, the means over dimensions and classes and the scale of `gated`
+
+In `parallel` each penalty is the one that its surrogate alone has on the batch, with its own scale
+and its own classes. In `shortcut` v_gated is the attention-weighted variance of each dimension, w_k
+and v_k are the weights and variances of the slots, and a class of two samples, which has no slots,
+keeps v_gated alone. The floor acts once, on the sum (`variance: trace`: on its sum over dimensions)
+and on neither part before. Slots always look at LayerNorm(z), also where `moments` is raw, and
+`surrogate_grad` rules the gated attention alone: all else descends. The gates of `slot` (`gate`,
+`a_c`, `b_c`) take no part in `shortcut` and stay as they start.
+
+With `use_slots: false` both are `gated`, bit for bit.
+
+How they fail: the mix is trained on the sum, and dR/dlogit_2 = m_1 m_2 (R_slot - R_gated), so
+`parallel` drifts to whichever penalty is smaller, which need not be the one that protects: watch
+`slot_share`. In `shortcut` the slots' variance is never negative, so dR/da >= 0 and training only
+lowers a: below 0 the spread around slots cancels v_gated and is rewarded, and at the floor no
+gradient is left: watch `strength`. With raw moments the slots' variance is still on LayerNorm's
+scale, of order 1 a dimension, and can outweigh the released scale's.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cemlib.surrogates.base import Surrogate, above_zero
+from cemlib.surrogates.gated import GatedAttention, Moments, SurrogateGrad, Variance
+from cemlib.surrogates.moments import Gate
+from cemlib.surrogates.slot import SlotAttention
+
+START_STRENGTH = 0.1  # a
+
+
+class _Fusion(Surrogate):
+    """The two branches, made from their options; `slot` is None where it is switched off."""
+
+    start_epoch: ClassVar[int] = GatedAttention.start_epoch
+
+    def __init__(
+        self, *, gated: dict[str, Any], slot: dict[str, Any], use_slots: bool, **common: Any
+    ) -> None:
+        super().__init__(**common)
+        self.gated = GatedAttention(**gated, **common)
+        self.slot = SlotAttention(**slot, **common) if use_slots else None
+
+    def reseed(self, seed: int) -> None:
+        """Start the noise of the slots anew."""
+        if self.slot is not None:
+            self.slot.reseed(seed)
+
+
+class ParallelFusion(_Fusion):
+    """Both penalties, mixed by learned weights; see the module's text for the formula.
+
+    Args:
+        dim: number of feature dimensions D.
+        num_classes: number of classes C.
+        noise_std: standard deviation sigma of the released noise.
+        moments: features whose moments the gated branch takes; raw is the released scale.
+        variance: in the gated branch, one variance per dimension, or the squared norm.
+        gate: form of the gated branch's hinge.
+        hidden: width h of the gated attention; None is min(512, max(64, D // 4)).
+        surrogate_grad: how the gated attention trains: with, without or against the penalty.
+        slots: slots per class S.
+        iterations: rounds of slot attention T.
+        heads: heads of the cross-attention; divides D.
+        gated_scale: constant factor of the gated penalty.
+        slot_scale: constant factor of the slot penalty.
+        use_slots: False leaves the gated branch alone.
+        var_threshold: rho.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        num_classes: int,
+        noise_std: float,
+        moments: Moments = "layernorm",
+        variance: Variance = "diagonal",
+        gate: Gate = "log",
+        hidden: int | None = None,
+        surrogate_grad: SurrogateGrad = "descend",
+        slots: int = 8,
+        iterations: int = 3,
+        heads: int = 4,
+        gated_scale: float = 0.1,
+        slot_scale: float = 0.25,
+        use_slots: bool = True,
+        var_threshold: float = 0.125,
+    ) -> None:
+        above_zero("gated_scale", gated_scale)
+        above_zero("slot_scale", slot_scale)
+        super().__init__(
+            dim=dim,
+            num_classes=num_classes,
+            noise_std=noise_std,
+            var_threshold=var_threshold,
+            gated={
+                "moments": moments,
+                "variance": variance,
+                "gate": gate,
+                "scale": gated_scale,
+                "hidden": hidden,
+                "surrogate_grad": surrogate_grad,
+            },
+            slot={"slots": slots, "iterations": iterations, "heads": heads, "scale": slot_scale},
+            use_slots=use_slots,
+        )
+        if use_slots:
+            self.logits = nn.Parameter(torch.zeros(2))
+
+    def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """See the base class; logs both penalties, what they log, and the share m_2 of the slots'.
+
+        `classes` are the gated branch's, which include the slots'; `active` is mixed like R.
+        """
+        value, notes = self.gated.penalty(z, y)
+        if self.slot is None:
+            return value, notes
+        slot_value, slot_notes = self.slot.penalty(z, y)
+        shares = self.logits.softmax(0)
+        mixed = shares.detach() @ torch.stack([notes["active"], slot_notes["active"]])
+        return shares @ torch.stack([value, slot_value]), {
+            **slot_notes,
+            **notes,
+            "active": mixed,
+            "gated_value": value.detach(),
+            "slot_value": slot_value.detach(),
+            "slot_share": shares[1].detach(),
+        }
+
+
+class ShortcutFusion(_Fusion):
+    """Slot variances as a residual of the gated ones; see the module's text for the formula.
+
+    Args:
+        dim: number of feature dimensions D.
+        num_classes: number of classes C.
+        noise_std: standard deviation sigma of the released noise.
+        moments: features whose moments the gated branch takes; raw is the released scale.
+        variance: one variance per dimension, or the squared norm.
+        gate: form of the hinge.
+        scale: constant factor s.
+        hidden: width h of the gated attention; None is min(512, max(64, D // 4)).
+        surrogate_grad: how the gated attention trains: with, without or against the penalty.
+        slots: slots per class S.
+        iterations: rounds of slot attention T.
+        heads: heads of the cross-attention; divides D.
+        use_slots: False leaves the gated branch alone.
+        var_threshold: rho.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        num_classes: int,
+        noise_std: float,
+        moments: Moments = "layernorm",
+        variance: Variance = "diagonal",
+        gate: Gate = "log",
+        scale: float = 0.1,
+        hidden: int | None = None,
+        surrogate_grad: SurrogateGrad = "descend",
+        slots: int = 8,
+        iterations: int = 3,
+        heads: int = 4,
+        use_slots: bool = True,
+        var_threshold: float = 0.125,
+    ) -> None:
+        super().__init__(
+            dim=dim,
+            num_classes=num_classes,
+            noise_std=noise_std,
+            var_threshold=var_threshold,
+            gated={
+                "moments": moments,
+                "variance": variance,
+                "gate": gate,
+                "scale": scale,
+                "hidden": hidden,
+                "surrogate_grad": surrogate_grad,
+            },
+            slot={"slots": slots, "iterations": iterations, "heads": heads},
+            use_slots=use_slots,
+        )
+        if use_slots:
+            self.a = nn.Parameter(torch.tensor(START_STRENGTH))
+
+    def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """See the base class; logs what both spreads log, and the strength tanh(a)."""
+        groups = self.gated.rows(z, y)
+        v, notes = self.gated.spread(z, groups)
+        if self.slot is not None:
+            residual, slot_notes = self._residual(self.slot, z, y)
+            # Both branches put larger classes first: the slots' rows are the first of gated's.
+            v = v + F.pad(residual, (0, 0, 0, len(v) - len(residual)))
+            notes |= slot_notes
+        value, hinges = self.gated.hinge(v, groups)
+        return value, notes | hinges
+
+    def _residual(
+        self, slot: SlotAttention, z: Tensor, y: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """`tanh(a) sum_k w_k v_k` of the classes with slots, (R, D), 0 in unused rows."""
+        found, notes = slot.spread(z, slot.rows(z, y))
+        strength = self.a.tanh()
+        pooled = torch.einsum("rs,rsd->rd", found.weights, found.variance)
+        return strength * pooled, notes | {"strength": strength.detach()}
