@@ -10,15 +10,22 @@ from typing import Any
 
 from cemlib.surrogates.base import Surrogate
 from cemlib.surrogates.clustering import Clustering
+from cemlib.surrogates.fusion import ParallelFusion, ShortcutFusion
 from cemlib.surrogates.gated import GatedAttention
+from cemlib.surrogates.gmm import GaussianMixture
+from cemlib.surrogates.logdet import LogDet
 from cemlib.surrogates.slot import SlotAttention
 
 __all__ = ["SURROGATES", "Surrogate", "build"]
 
 SURROGATES: dict[str, type[Surrogate]] = {
     "clustering": Clustering,
+    "gmm": GaussianMixture,
     "gated": GatedAttention,
     "slot": SlotAttention,
+    "parallel": ParallelFusion,
+    "shortcut": ShortcutFusion,
+    "logdet": LogDet,
 }
 
 

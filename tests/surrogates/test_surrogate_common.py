@@ -8,7 +8,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cemlib.surrogates import SURROGATES, Surrogate, build
 
 # Operators that wait for the device, because their result or its size is read on the host.
-WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "bincount", "_unique2", "equal"}
+WAITING = {
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "bincount",
+    "_unique2",
+    "equal",
+    "linalg_cholesky",  # reads whether it succeeded; linalg_cholesky_ex does not
+    "linalg_inv",
+}
 
 
 class Operators(TorchDispatchMode):
@@ -97,22 +106,66 @@ def test_wrong_shapes_are_refused(name):
         surrogate(torch.rand(0, 8), torch.arange(0))
 
 
+@pytest.mark.parametrize("name", SURROGATES)
+def test_the_epochs_numbers_are_means_over_its_batches(name):
+    surrogate = made(name)
+    torch.manual_seed(1)
+    batches = [torch.rand(16, 8) for _ in range(3)]
+    logs = []
+    for z in batches:
+        surrogate(z, torch.arange(16) % 4)
+        logs.append(surrogate.log())
+    drained = surrogate.drain()
+    for key in logs[0]:
+        assert drained[key] == pytest.approx(sum(log[key] for log in logs) / 3), key
+    assert (drained["steps"], drained["idle_steps"]) == (3, 0)
+    assert drained["classes"] == 4
+    assert surrogate.drain() == {}
+    surrogate(batches[0], torch.arange(16) % 4)
+    assert surrogate.drain()["steps"] == 1
+
+
+@pytest.mark.parametrize("name", ["gated", "slot", "parallel", "shortcut"])
+def test_batches_without_a_large_enough_class_are_counted_as_idle(name):
+    surrogate = made(name, num_classes=8)
+    for y in (torch.arange(8), torch.arange(8) % 2, torch.arange(8)):
+        surrogate(torch.rand(8, 8), y)
+    drained = surrogate.drain()
+    assert (drained["steps"], drained["idle_steps"]) == (3, 2)
+    assert drained["active_steps"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("name", ["clustering", "gmm"])
+def test_before_a_fit_every_batch_is_idle(name):
+    surrogate = build(name, dim=8, num_classes=4, noise_std=0.025)
+    z = torch.rand(16, 8, requires_grad=True)
+    value = surrogate(z, torch.arange(16) % 4)
+    value.backward()
+    assert value == 0
+    assert torch.equal(z.grad, torch.zeros(16, 8))
+    assert surrogate.drain()["idle_steps"] == 1
+
+
 def test_start_epochs():
     starts = {name: surrogate.start_epoch for name, surrogate in SURROGATES.items()}
-    assert starts == {"clustering": 2, "gated": 6, "slot": 4}
+    fitted = {"clustering": 2, "gmm": 2, "logdet": 2}
+    assert starts == {"gated": 6, "slot": 4, "parallel": 6, "shortcut": 6} | fitted
 
 
-def test_statistics_are_kept_by_clustering_alone():
+def test_statistics_are_kept_by_those_that_cluster():
     shapes = {
         name: {key: tuple(value.shape) for key, value in made(name).statistics().items()}
         for name in SURROGATES
     }
-    fitted = {"means": (4, 5, 8), "weights": (4, 5), "variances": (4, 5)}
-    assert shapes == {"clustering": fitted, "gated": {}, "slot": {}}
+    kept = {"means": (4, 5, 8), "weights": (4, 5), "variances": (4, 5)}
+    none: dict[str, dict] = {name: {} for name in SURROGATES}
+    assert shapes == none | {"clustering": kept, "gmm": kept}
 
 
 def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(ValueError, match=r"'gate'; did you mean 'gated'.*clustering, gated, slot"):
+    with pytest.raises(
+        ValueError, match=r"'gate'; did you mean 'gated'.*clustering, gmm, gated, slot"
+    ):
         build("gate", dim=4, num_classes=2, noise_std=0.1)
 
 
@@ -135,9 +188,11 @@ def test_adding_one_takes_a_class_and_a_line(monkeypatch):
             self.power = power
 
         def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            return z.pow(self.power).mean(), {"samples": torch.tensor(len(y))}
+            classes = (y.bincount() > 0).sum()
+            notes = {"classes": classes, "active": torch.tensor(1.0)}
+            return z.pow(self.power).mean(), notes
 
     monkeypatch.setitem(SURROGATES, "spread", Spread)
     surrogate = build("spread", dim=2, num_classes=2, noise_std=0.1, power=4)
     assert surrogate(torch.full((3, 2), 2.0), torch.zeros(3, dtype=torch.long)) == 16
-    assert surrogate.log() == {"value": 16, "samples": 3}
+    assert surrogate.log() == {"value": 16, "classes": 1, "active": 1}

@@ -1,0 +1,300 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from logdet_references import Gaussians, closed_form
+from surrogate_batches import BATCHES, assert_near, batch, value_and_gradient
+from surrogate_references import classes_of
+
+from cemlib.surrogates.logdet import LogDet
+from cemlib.surrogates.tiles import add_scatter, own_product, tile
+
+NOISE_STD = 0.025
+# Five classes, of which the last never comes: missing classes, singletons, one sample, a class met
+# late, and one so large that it needs several tiles.
+SEQUENCE = [
+    [0, 0, 1, 1, 1, 2],
+    [1, 1, 1],
+    [3],
+    [0, 2, 2, 0, 3],
+    [2] * 14 + [1],
+    [3, 3, 0, 1, 2],
+    [1],
+]
+
+
+def built(num_classes, dim, noise_std=NOISE_STD, **options):
+    return LogDet(dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
+
+
+def batches(dim=6, dtype=torch.float32, seed=0):
+    """The sequence as features that widen from batch to batch; those of the fourth are equal."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.rand(5, dim, generator=generator)
+    for step, labels in enumerate(SEQUENCE):
+        y = torch.tensor(labels)
+        spread = 0.03 * step * torch.randn(len(y), dim, generator=generator)
+        z = torch.full((len(y), dim), 0.3) if step == 3 else centres[y] + spread
+        yield z.to(dtype), y
+
+
+def pair(dim=6, **options):
+    """The surrogate and its reference."""
+    options = {"momentum": 0.9, "refresh": 3, **options}
+    return built(5, dim, **options), Gaussians(5, dim, NOISE_STD, **options)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("shrinkage", [0.0, 0.3])
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])
+def test_first_batch_has_value_and_gradient_of_the_closed_form(name, shrinkage, dtype, rel):
+    z, y, num_classes = batch(name)
+    surrogate = built(num_classes, z.shape[1], shrinkage=shrinkage)
+    value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z.to(dtype))
+    expected, (slope,) = value_and_gradient(
+        lambda z: closed_form(z, y, NOISE_STD, shrinkage), z.double()
+    )
+    assert value.dtype == gradient.dtype == dtype
+    assert_near(value, expected, rel)
+    assert_near(gradient, slope, rel)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_running_moments_are_those_of_all_samples_by_weight(momentum):
+    surrogate, reference = pair(momentum=momentum)
+    for z, y in batches():
+        surrogate(z, y)
+        reference.see(z, y)
+        means, covariances = zip(*(reference.moments(c) for c in range(5)), strict=True)
+        assert_near(surrogate.means, torch.stack(means), 1e-12)
+        assert_near(surrogate.covariances, torch.stack(covariances), 1e-12)
+
+
+@pytest.mark.parametrize("refresh", [1, 3, 100])
+@pytest.mark.parametrize("shrinkage", [0.0, 0.2])
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])
+def test_every_value_and_gradient_equal_the_loops(refresh, shrinkage, dtype, rel):
+    surrogate, reference = pair(refresh=refresh, shrinkage=shrinkage)
+    for z, y in batches(dtype=dtype):
+        value, (gradient,) = value_and_gradient(lambda z, y=y: surrogate(z, y), z)
+        reference.see(z, y)
+        assert_near(value, reference.value(y), rel)
+        assert_near(gradient, reference.gradient(z, y), rel)
+
+
+def test_float32_is_right_where_the_covariance_is_ill_conditioned():
+    generator = torch.Generator().manual_seed(0)
+    surrogate = built(2, 32, refresh=4)
+    reference = Gaussians(2, 32, NOISE_STD, momentum=0.9, refresh=4)
+    y = torch.arange(24) % 2
+    for _ in range(6):
+        along = 0.5 + 0.4 * torch.randn(24, 1, generator=generator)
+        z = along + 0.01 * torch.randn(24, 32, generator=generator)
+        value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
+        reference.see(z, y)
+        assert_near(value, reference.value(y), 1e-5)
+        assert_near(gradient, reference.gradient(z, y), 1e-5)
+    widest = torch.linalg.eigvalsh(reference.moments(0)[1])[-1] / NOISE_STD**2
+    assert 5e3 < widest < 2e4
+
+
+def test_value_is_above_the_bound_and_equal_to_it_after_a_refresh():
+    surrogate, reference = pair()
+    excess = []
+    for z, y in batches():
+        value = surrogate(z.double(), y)
+        reference.see(z, y)
+        excess.append(float(value - reference.exact(y)))
+    assert excess[::3] == pytest.approx([0] * len(excess[::3]), abs=1e-12)
+    assert min(excess) > -1e-12
+    assert max(excess) > 1e-3
+
+
+def test_reseeding_refreshes_at_the_next_step():
+    surrogate, reference = pair(refresh=100)
+    for z, y in batches():
+        surrogate.reseed(0)
+        value = surrogate(z.double(), y)
+        reference.see(z, y)
+        assert float(value) == pytest.approx(float(reference.exact(y)), rel=1e-12)
+        assert surrogate.log()["stale"] == 0
+
+
+def test_a_class_first_met_between_refreshes_has_the_bound_from_zero():
+    z, y = torch.rand(8, 6, dtype=torch.float64), torch.tensor([0] * 4 + [1] * 4)
+    surrogate = built(2, 6, shrinkage=0.1)
+    surrogate(z[:4], y[:4])
+    value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y[4:]), z[4:])
+    centred = z[4:] - z[4:].mean(0)
+    assert_near(value, centred.square().mean() / (2 * NOISE_STD**2), 1e-12)
+    assert_near(gradient, centred / (NOISE_STD**2 * 4 * 6), 1e-12)
+    assert surrogate.log()["stale"] == pytest.approx(1)
+
+
+def history(surrogate, epochs):
+    """Values and gradients of epochs of the sequence."""
+    results = []
+    for epoch in epochs:
+        surrogate.reseed(epoch)
+        for z, y in batches(seed=epoch):
+            value, (gradient,) = value_and_gradient(lambda z, y=y: surrogate(z, y), z)
+            results.append(torch.cat([value.reshape(1), gradient.flatten()]))
+    return torch.cat(results)
+
+
+def test_the_same_batches_give_the_same_bits_also_after_resuming_between_epochs():
+    whole, first, second = (pair(refresh=4)[0] for _ in range(3))
+    expected = history(whole, [1, 2, 3])
+    start = history(first, [1, 2])
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(torch.cat([start, history(second, [3])]), expected)
+
+
+def test_checkpoints_hold_the_moments_only():
+    shapes = {name: tuple(value.shape) for name, value in built(3, 4).state_dict().items()}
+    assert shapes == {"means": (3, 4), "covariances": (3, 4, 4), "seen": (3,)}
+
+
+def contracted(z, y, scale):
+    centres = torch.stack([z[y == label].mean(0) for label in y])
+    return centres + scale * (z - centres)
+
+
+def test_contracting_classes_lowers_the_penalty():
+    z, y, num_classes = batch("balanced")
+    features = [contracted(z, y, scale) for scale in (1.0, 0.7, 0.3, 0.0)]
+    values = [float(built(num_classes, z.shape[1])(narrow, y)) for narrow in features]
+    assert all(high > 1.1 * low for high, low in itertools.pairwise(values))
+    assert values[-1] == pytest.approx(0, abs=1e-6)
+
+
+def test_descending_moves_every_sample_toward_its_class_mean():
+    surrogate, reference = pair()
+    for z, y in batches():
+        _, (gradient,) = value_and_gradient(lambda z, y=y: surrogate(z, y), z.double())
+        reference.see(z, y)
+        for row, slope, label in zip(z.double(), gradient, y.tolist(), strict=True):
+            offset = row - reference.moments(label)[0]
+            assert offset @ slope > 0 or offset.norm() < 1e-7
+
+
+def on_axes(variances):
+    """Two samples per axis whose covariance is exactly diagonal with these variances."""
+    reach = (len(variances) * torch.as_tensor(variances, dtype=torch.float64)).sqrt()
+    return 0.5 + torch.cat([reach.diag(), -reach.diag()])
+
+
+@pytest.mark.parametrize("variances", [[0.01] * 4, [0.04, 0.0, 0.0, 0.0], [0.03, 0.005, 0.005, 0]])
+@pytest.mark.parametrize("shrinkage", [0.0, 0.25])
+@pytest.mark.parametrize("noise_std", [0.025, 0.05])
+def test_penalty_of_a_diagonal_covariance(variances, shrinkage, noise_std):
+    z = on_axes(variances)
+    value = built(1, 4, noise_std, shrinkage=shrinkage)(z, torch.zeros(8, dtype=torch.long))
+    spread = [(1 - shrinkage) * v + shrinkage * sum(variances) / 4 for v in variances]
+    expected = 0.5 * np.mean(np.log1p(np.array(spread) / noise_std**2))
+    assert float(value) == pytest.approx(expected, rel=1e-12)
+
+
+def test_directions_count_and_not_only_total_spread():
+    even, narrow = on_axes([0.01] * 4), on_axes([0.04, 0.0, 0.0, 0.0])
+    y = torch.zeros(8, dtype=torch.long)
+    surrogate = built(2, 4)
+    both = surrogate(torch.cat([even, narrow]), torch.cat([y, y + 1]))
+    parts = [float(built(1, 4)(z, y)) for z in (even, narrow)]
+    assert parts[0] > 2 * parts[1]
+    assert float(both) == pytest.approx(sum(parts) / 2, rel=1e-12)
+    spreads = surrogate.covariances.diagonal(dim1=1, dim2=2).sum(1)
+    assert spreads.tolist() == pytest.approx([0.04, 0.04])
+
+
+def test_doubling_features_and_noise_changes_nothing_and_noise_alone_lowers_the_penalty():
+    z, y, num_classes = batch("unequal")
+    value = built(num_classes, 12)(z.double(), y)
+    assert_near(built(num_classes, 12, 2 * NOISE_STD)(2 * z.double(), y), value, 1e-12)
+    expected = closed_form(z.double(), y, 2 * NOISE_STD)
+    assert_near(built(num_classes, 12, 2 * NOISE_STD)(z.double(), y), expected, 1e-12)
+    assert expected < value
+
+
+def test_shrinkage_never_lowers_the_bound():
+    z, y, num_classes = batch("wide")
+    values = [float(built(num_classes, 64, shrinkage=s)(z, y)) for s in (0.0, 0.1, 0.5, 0.9)]
+    assert values == sorted(values)
+    assert values[-1] > 2 * values[0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "num_classes"),
+    [
+        ([0] * 33, 50),
+        ([49] * 33, 50),
+        ([3] * 20 + [1] * 9 + [0, 1, 2] * 2, 4),
+        ([0, 1, 2, 3] * 5, 4),
+        ([2], 9),
+        (list(range(8)) * 2 + [5] * 30 + [0] * 25, 8),
+    ],
+)
+def test_tiles_hold_every_row_once_with_its_class(labels, num_classes):
+    generator = torch.Generator().manual_seed(0)
+    y, rows = torch.tensor(labels), torch.randn(len(labels), 4, generator=generator).double()
+    matrices = torch.randn(num_classes, 4, 4, generator=generator).double()
+    matrices = matrices + matrices.mT
+    tiles = tile(y, num_classes, torch.float64)
+    products = torch.stack([matrices[c] @ row for row, c in zip(rows, labels, strict=True)])
+    assert_near(own_product(rows, matrices, tiles), products, 1e-12)
+    totals = matrices.clone()
+    add_scatter(totals, rows, tiles)
+    for row, c in zip(rows, labels, strict=True):
+        matrices[c] += torch.outer(row, row)
+    assert_near(totals, matrices, 1e-12)
+    assert tiles.sizes.tolist() == [labels.count(c) for c in range(num_classes)]
+
+
+def test_tiles_are_few_where_classes_are_many():
+    y = torch.arange(128) % 100
+    first, rest = tile(y, 100, torch.float32).arrange(torch.ones(128, 1))
+    assert first.numel() + rest.numel() < 10 * len(y)
+
+
+def test_notes():
+    surrogate, reference = pair(refresh=100)
+    for z, y in batches():
+        surrogate(z, y)
+        reference.see(z, y)
+        notes, present = surrogate.log(), {int(y[i[0]]) for i in classes_of(y)}
+        spreads = [float(reference.moments(c)[1].trace()) / 6 for c in present]
+        assert notes["classes"] == len(present)
+        assert notes["active"] == 1
+        assert notes["variance"] == pytest.approx(sum(spreads) / len(spreads), rel=1e-6)
+    at, precision, sigma_ref = reference.tangents[1]
+    change = float((precision @ (reference.moments(1)[1] - sigma_ref)).trace())
+    assert notes["stale"] == pytest.approx(abs(change) / (change + float(at)), rel=1e-6)
+
+
+def test_var_threshold_has_no_influence():
+    z, y, num_classes = batch("balanced")
+    values = [built(num_classes, 8, var_threshold=rho)(z, y) for rho in (0.01, 1.0)]
+    assert torch.equal(*values)
+
+
+def test_diverged_features_give_a_value_that_is_not_finite():
+    z, y, num_classes = batch("balanced")
+    z[0, 0] = torch.nan
+    assert built(num_classes, 8)(z, y).isnan()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("noise_std", 0, "above 0: .*give the defence noise"),
+        ("momentum", 1.0, "at least 0 and below 1"),
+        ("momentum", -0.1, "at least 0 and below 1"),
+        ("shrinkage", 1.0, "at least 0 and below 1"),
+        ("shrinkage", float("nan"), "at least 0 and below 1"),
+        ("refresh", 0, "at least 1"),
+    ],
+)
+def test_options_out_of_range_are_named(option, value, allowed):
+    with pytest.raises(ValueError, match=f"{option} is {value}; .*{allowed}"):
+        built(2, 4, **{option: value})

@@ -1,0 +1,225 @@
+"""The leakage bound against mutual information that is known exactly.
+
+Features z are a function of the image x, so I(x; z~) = I(z; z~) = h(z~) - h(noise), which one
+integral over the density of z~ gives for a single feature. The bound takes nothing from samples
+but class frequencies and covariances: few points with exactly those of a distribution stand for it.
+"""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from torch import Tensor
+
+from cemlib.metrics import leakage_bound
+
+EXACT = 1e-9  # what is left of rounding and of the integration
+
+
+def bound(classes: list[np.ndarray], noise_std: float) -> float:
+    """The bound for these samples of each class, (n, D)."""
+    z = torch.as_tensor(np.concatenate(classes), dtype=torch.float64)
+    y = torch.cat([torch.full((len(rows),), c) for c, rows in enumerate(classes)])
+    return leakage_bound(z, y, noise_std)
+
+
+def information(density: Callable[[float], float], edges: list[float], noise_std: float) -> float:
+    """h(z~) - h(noise) in nats for the density of z~, integrated piece by piece."""
+
+    def minus_p_log_p(t: float) -> float:
+        p = density(t)
+        return -p * math.log(p) if p > 0 else 0.0
+
+    pieces = pairwise(edges)
+    entropy = sum(quad(minus_p_log_p, *piece, epsabs=1e-12, epsrel=1e-11)[0] for piece in pieces)
+    return entropy - 0.5 * math.log(2 * math.pi * math.e * noise_std**2)
+
+
+# A linear channel of Gaussian inputs: z = A x + b with x ~ N(0, I) of d dimensions.
+
+
+def axis_points(d: int) -> np.ndarray:
+    """2 d points of mean 0 and covariance exactly I."""
+    return math.sqrt(d) * np.concatenate([np.eye(d), -np.eye(d)])
+
+
+def whitened(d: int) -> np.ndarray:
+    """Gaussian samples moved to mean 0 and covariance I."""
+    x = np.random.default_rng(d).normal(size=(10 * d, d))
+    x -= x.mean(0)
+    return np.asarray(x @ np.linalg.inv(np.linalg.cholesky(np.cov(x.T, bias=True))).T)
+
+
+def channel_information(A: np.ndarray, noise_std: float) -> float:
+    """1/2 log det(I + A A^T / sigma^2) by the singular values of A."""
+    gains = np.linalg.svd(A, compute_uv=False) / noise_std
+    return float(0.5 * np.log1p(gains**2).sum())
+
+
+@pytest.mark.parametrize("samples", [axis_points, whitened])
+@pytest.mark.parametrize(("features", "inputs"), [(2, 2), (5, 3), (3, 7), (40, 4)])
+@pytest.mark.parametrize("noise_std", [0.025, 0.3, 5.0])
+def test_bound_is_exact_for_a_linear_gaussian_channel(
+    samples: Callable[[int], np.ndarray], features: int, inputs: int, noise_std: float
+) -> None:
+    A = np.random.default_rng(features).normal(size=(features, inputs))
+    z = samples(inputs) @ A.T + 0.5
+    assert bound([z], noise_std) == pytest.approx(channel_information(A, noise_std), rel=1e-10)
+
+
+def test_bound_of_separate_gaussian_classes_adds_the_entropy_of_the_classes() -> None:
+    """Far apart, z~ tells the class for certain: I = H(y) + sum_k pi_k I_k."""
+    rng = np.random.default_rng(0)
+    channels = [scale * rng.normal(size=(3, 2)) for scale in (0.2, 1.0, 3.0)]
+    repeats = (1, 3, 4)
+    classes = [
+        np.tile(axis_points(2) @ A.T + 1e3 * k, (n, 1))
+        for k, (A, n) in enumerate(zip(channels, repeats, strict=True))
+    ]
+    weights = np.array(repeats) / sum(repeats)
+    within = sum(w * channel_information(A, 0.3) for w, A in zip(weights, channels, strict=True))
+    expected = within - float(weights @ np.log(weights))
+    assert bound(classes, 0.3) == pytest.approx(expected, rel=1e-10)
+
+
+# Two Gaussian classes of one feature, with means -a and a.
+
+
+def normal(t: float, mean: float, std: float) -> float:
+    return math.exp(-0.5 * ((t - mean) / std) ** 2) / (std * math.sqrt(2 * math.pi))
+
+
+def two_gaussians(
+    a: float, spreads: tuple[float, float], share: float, noise_std: float
+) -> tuple[Callable[[float], float], list[float]]:
+    """Density of z~, and edges between which it is smooth."""
+    wide = [math.hypot(s, noise_std) for s in spreads]
+
+    def density(t: float) -> float:
+        return share * normal(t, -a, wide[0]) + (1 - share) * normal(t, a, wide[1])
+
+    reach = 12 * max(wide)
+    return density, sorted([-a - reach, -a, 0.0, a, a + reach])
+
+
+def standing_for(a: float, spreads: tuple[float, float], share: float) -> list[np.ndarray]:
+    """Points with exactly the classes' frequencies, in twentieths, means and variances."""
+    counts = [round(20 * share), 20 - round(20 * share)]
+    pairs = [np.array([[m - s], [m + s]]) for m, s in zip((-a, a), spreads, strict=True)]
+    return [np.tile(pair, (n, 1)) for pair, n in zip(pairs, counts, strict=True)]
+
+
+def gap(a: float, spreads: tuple[float, float], share: float, noise_std: float) -> float:
+    """How far the bound lies above the information."""
+    exact = information(*two_gaussians(a, spreads, share, noise_std), noise_std)
+    assert exact > 0
+    return bound(standing_for(a, spreads, share), noise_std) - exact
+
+
+SHARES = [0.05, 0.3, 0.5]
+SPREADS = [(0.5, 0.5), (0.2, 1.0), (0.0, 0.4)]
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("spreads", SPREADS)
+@pytest.mark.parametrize("noise_std", [0.3, 1.0])
+def test_bound_is_above_the_information_of_two_gaussians_and_meets_it_when_they_part(
+    share: float, spreads: tuple[float, float], noise_std: float
+) -> None:
+    width = math.hypot(max(spreads), noise_std)
+    gaps = [gap(a * width, spreads, share, noise_std) for a in (0, 0.5, 1, 2, 4, 8)]
+    assert min(gaps) > -EXACT
+    assert all(near > far for near, far in pairwise(gaps[:-1]))
+    assert gaps[-1] == pytest.approx(0, abs=EXACT)
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_gap_of_two_equal_gaussians_is_the_entropy_of_the_classes(share: float) -> None:
+    """Where both classes are the same, z~ tells nothing of the class, which the bound counts."""
+    entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
+    assert gap(0.0, (0.5, 0.5), share, 0.3) == pytest.approx(entropy, abs=EXACT)
+
+
+@pytest.mark.parametrize("a", [0.0, 0.4, 2.0])
+def test_bound_of_many_samples_is_that_of_their_distribution(a: float) -> None:
+    share, spreads, noise_std, samples = 0.3, (0.2, 1.0), 0.3, 400_000
+    rng = np.random.default_rng(5)
+    second = rng.random(samples) > share
+    z = torch.tensor(np.where(second, a, -a) + rng.normal(size=samples) * np.take(spreads, second))
+    measured = leakage_bound(z[:, None], torch.tensor(second).long(), noise_std)
+    error = 5 * standard_error(np.array([share, 1 - share]), np.array(spreads), noise_std, samples)
+    assert error < 0.01
+    assert measured == pytest.approx(bound(standing_for(a, spreads, share), noise_std), abs=error)
+    exact = information(*two_gaussians(a, spreads, share, noise_std), noise_std)
+    assert measured > exact - error
+
+
+def standard_error(
+    weights: np.ndarray, spreads: np.ndarray, noise_std: float, samples: int
+) -> float:
+    """First order, of the sampled variances (each v sqrt(2 / n)) and of the class frequencies."""
+    ratio = spreads**2 / noise_std**2
+    of_variances = weights * 0.5 * ratio / (1 + ratio) * np.sqrt(2 / (weights * samples))
+    slope = np.diff(0.5 * np.log1p(ratio) - np.log(weights))
+    of_weights = slope * math.sqrt(weights.prod() / samples)
+    return float(np.sqrt(np.sum(of_variances**2) + of_weights.item() ** 2))
+
+
+# Features that are not Gaussian: one class, any shape.
+
+
+def uniform_information(half_width: float, noise_std: float) -> float:
+    """Exact for z uniform in [-w, w]: z~ has density (Phi((t + w)/s) - Phi((t - w)/s)) / 2w."""
+    scale = math.sqrt(2) * noise_std
+
+    def density(t: float) -> float:
+        # Complements of erf: exact also far out, where differences of erf are 0.
+        inner, outer = (abs(t) - half_width) / scale, (abs(t) + half_width) / scale
+        return (math.erfc(inner) - math.erfc(outer)) / (4 * half_width)
+
+    reach = 12 * noise_std
+    edges = [-half_width - reach, -half_width, 0.0, half_width, half_width + reach]
+    return information(density, edges, noise_std)
+
+
+def uniform_bound(half_width: float, noise_std: float, dim: int) -> float:
+    """For independent features: points of variance w^2 / 3 along each axis."""
+    return bound([half_width / math.sqrt(3) * axis_points(dim)], noise_std)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 6])
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0, 3.0, 20.0])
+def test_bound_is_above_the_information_of_uniform_features(dim: int, ratio: float) -> None:
+    exact = dim * uniform_information(0.5, 0.5 / ratio)
+    excess = uniform_bound(0.5, 0.5 / ratio, dim) - exact
+    # At most the entropy that a Gaussian has more than a uniform of the same variance.
+    assert 0 < excess < dim * 0.5 * math.log(math.pi * math.e / 6)
+
+
+def test_gap_of_uniform_features_is_known_at_both_ends() -> None:
+    """Without noise it is h(Gaussian) - h(uniform), and under much noise all shapes are alike."""
+    gaps = [uniform_bound(0.5, s, 1) - uniform_information(0.5, s) for s in (5e-4, 0.1, 0.5, 10.0)]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] == pytest.approx(0.5 * math.log(math.pi * math.e / 6), abs=2e-3)
+    assert gaps[-1] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("noise_std", [0.05, 0.3, 1.0, 4.0])
+def test_bound_is_above_the_information_of_two_points(noise_std: float) -> None:
+    """z = -1 or 1 in one class: a strongly bimodal feature tells at most log 2."""
+    exact = information(*two_gaussians(1.0, (0.0, 0.0), 0.5, noise_std), noise_std)
+    assert exact < math.log(2) + EXACT
+    one_class: list[np.ndarray] = [np.array([[-1.0], [1.0]])]
+    assert bound(one_class, noise_std) > exact
+
+
+def test_one_class_per_point_is_exact_where_the_points_are_told_apart() -> None:
+    y = torch.arange(2)
+    z: Tensor = 2.0 * y[:, None].double() - 1
+    exact = information(*two_gaussians(1.0, (0.0, 0.0), 0.5, 0.1), 0.1)
+    assert leakage_bound(z, y, 0.1) == pytest.approx(exact, abs=EXACT)
+    assert exact == pytest.approx(math.log(2), abs=EXACT)
