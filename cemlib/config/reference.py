@@ -1,11 +1,12 @@
 """The reference of every key, written from the schema: `python -m cemlib.config.reference`."""
 
-from typing import Any
+from typing import Any, get_args
 
-from cemlib.config import attacks, surrogates
+from cemlib.config.attacks import AnyAttack
 from cemlib.config.base import Section
 from cemlib.config.data import AugmentConfig, DataConfig
 from cemlib.config.study import DefenceConfig, ModelConfig, Study, TrainConfig
+from cemlib.config.surrogates import AnySurrogate
 
 HEADER = """# Configuration
 
@@ -15,6 +16,14 @@ nearest right name. Write small numbers with a point (`1.0e-3`): YAML reads `1e-
 
 This page is written from the schema by `make reference`.
 """
+
+
+def _members(union: Any, title: str, key: str) -> dict[str, type[Section]]:
+    """Sections of a union of named sections, such as all surrogates."""
+    kinds: tuple[type[Section], ...] = get_args(get_args(union)[0])
+    return {f"{title} `{kind.model_fields[key].default}`": kind for kind in kinds}
+
+
 SECTIONS: dict[str, type[Section]] = {
     "The study": Study,
     "`data`": DataConfig,
@@ -22,12 +31,8 @@ SECTIONS: dict[str, type[Section]] = {
     "`train`": TrainConfig,
     "`train.augment`": AugmentConfig,
     "`defences.<name>`": DefenceConfig,
-    "surrogate `clustering`": surrogates.Clustering,
-    "surrogate `gated`": surrogates.Gated,
-    "surrogate `slot`": surrogates.Slot,
-    "attack `decoder`": attacks.Decoder,
-    "attack `linear`": attacks.Linear,
-    "attack `mean_image`": attacks.MeanImage,
+    **_members(AnySurrogate, "surrogate", "name"),
+    **_members(AnyAttack, "attack", "kind"),
 }
 
 

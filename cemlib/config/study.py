@@ -13,7 +13,7 @@ from cemlib.config.surrogates import AnySurrogate
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 RESERVED = frozenset(
     {"all", "attack", "attack_closed_form", "cluster_course", "figures", "prepare", "report_one"}
-    | {"scope", "study", "tables", "track", "track_one", "train", "worst_case"}
+    | {"scope", "study", "surrogates", "tables", "track", "track_one", "train", "worst_case"}
 )
 
 

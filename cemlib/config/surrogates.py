@@ -13,28 +13,52 @@ class SurrogateConfig(Section):
     lambda_: float = Field(
         16.0, alias="lambda", ge=0, description="weight before scaling by the learning rate"
     )
-    var_threshold: float = Field(
-        0.125, gt=0, description="ceiling of the hinge, as a fraction of the noise variance"
-    )
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments for `cemlib.surrogates.build`."""
         return self.model_dump(exclude={"name", "lambda_"})
 
 
-class Clustering(SurrogateConfig):
+class _Hinge(SurrogateConfig):
+    """A surrogate that penalises variance above a ceiling."""
+
+    var_threshold: float = Field(
+        0.125, gt=0, description="ceiling of the hinge, as a fraction of the noise variance"
+    )
+
+
+class Clustering(_Hinge):
     """K-means per class, hinge on the scalar variance of each cluster (the CEM baseline)."""
 
     name: Literal["clustering"] = "clustering"
     clusters: int = Field(5, ge=1, description="clusters per class")
     gate: Literal["log", "linear"] = Field("log", description="form of the hinge")
     gamma: float = Field(0.01, gt=0, description="offset inside the logarithms")
+    variance: Literal["scalar", "diagonal"] = Field(
+        "scalar", description="one variance per cluster, or per cluster and dimension"
+    )
+    form: Literal["blended", "batch"] = Field(
+        "blended",
+        description="batch moments blended with stored ones, or squared norms of the batch alone",
+    )
+    reference_indexing: bool = Field(
+        False, description="read weights and variances from the row that the public code reads"
+    )
 
 
-class Gated(SurrogateConfig):
-    """Gated attention pooling per class, hinge on the attention-weighted variance."""
+class Gmm(SurrogateConfig):
+    """Gaussian mixture per class by EM, the paper's bound on the mutual information."""
 
-    name: Literal["gated"] = "gated"
+    name: Literal["gmm"] = "gmm"
+    clusters: int = Field(5, ge=1, description="components per class")
+    covariance: Literal["diagonal", "full"] = Field(
+        "diagonal", description="covariance of each component"
+    )
+
+
+class _Attention(_Hinge):
+    """Options of the gated attention, alone or in a fusion."""
+
     moments: Literal["layernorm", "raw"] = Field(
         "layernorm", description="features whose moments are taken; raw is the released scale"
     )
@@ -42,21 +66,66 @@ class Gated(SurrogateConfig):
         "diagonal", description="one variance per dimension, or the squared norm"
     )
     gate: Literal["log", "linear"] = Field("log", description="form of the hinge")
-    scale: float = Field(0.1, gt=0, description="constant factor s of the penalty")
     hidden: int | None = Field(None, ge=1, description="attention width; null = from the features")
     surrogate_grad: Literal["descend", "stop", "ascend"] = Field(
         "descend", description="how the attention trains: with, without or against the penalty"
     )
 
 
-class Slot(SurrogateConfig):
-    """Slot attention with gated cross-attention, hinge on the slot-weighted variance."""
+class _Slots(_Hinge):
+    """Options of the slot attention, alone or in a fusion."""
 
-    name: Literal["slot"] = "slot"
     slots: int = Field(8, ge=1, description="slots per class")
     iterations: int = Field(3, ge=1, description="rounds of slot attention")
     heads: int = Field(4, ge=1, description="heads of the cross-attention")
+
+
+class _Fusion(_Attention, _Slots):
+    """Options of both, and the switch between them."""
+
+    use_slots: bool = Field(True, description="false leaves the gated attention alone")
+
+
+class Gated(_Attention):
+    """Gated attention pooling per class, hinge on the attention-weighted variance."""
+
+    name: Literal["gated"] = "gated"
+    scale: float = Field(0.1, gt=0, description="constant factor s of the penalty")
+
+
+class Slot(_Slots):
+    """Slot attention with gated cross-attention, hinge on the slot-weighted variance."""
+
+    name: Literal["slot"] = "slot"
     scale: float = Field(0.25, gt=0, description="constant factor s of the penalty")
+
+
+class Parallel(_Fusion):
+    """Penalties of gated and slot side by side, mixed by learned weights."""
+
+    name: Literal["parallel"] = "parallel"
+    gated_scale: float = Field(0.1, gt=0, description="constant factor of the gated penalty")
+    slot_scale: float = Field(0.25, gt=0, description="constant factor of the slot penalty")
+
+
+class Shortcut(_Fusion):
+    """Gated attention whose variance gets the slots' as a learned residual."""
+
+    name: Literal["shortcut"] = "shortcut"
+    scale: float = Field(0.1, gt=0, description="constant factor s of the penalty")
+
+
+class LogDet(SurrogateConfig):
+    """One Gaussian per class: the log-determinant bound, without clusters."""
+
+    name: Literal["logdet"] = "logdet"
+    momentum: float = Field(
+        0.9, ge=0, lt=1, description="share that running moments keep from batch to batch"
+    )
+    refresh: int = Field(50, ge=1, description="steps between two factorisations")
+    shrinkage: float = Field(
+        0.0, ge=0, lt=1, description="weight of a multiple of the identity in each covariance"
+    )
 
 
 def _named(value: Any) -> Any:
@@ -64,5 +133,9 @@ def _named(value: Any) -> Any:
 
 
 AnySurrogate = Annotated[
-    Annotated[Clustering | Gated | Slot, Field(discriminator="name")], BeforeValidator(_named)
+    Annotated[
+        Clustering | Gmm | Gated | Slot | Parallel | Shortcut | LogDet,
+        Field(discriminator="name"),
+    ],
+    BeforeValidator(_named),
 ]

@@ -6,19 +6,22 @@ from typing import Any
 import pytest
 from checkout import Checkout, tiny
 
+from cemlib.surrogates import SURROGATES
+
 ALL = {(defence, "0") for defence in ("noise", "clustering", "gated", "wild")}
 GATED = {("gated", "0")}
 JOBS = ("train", "attack", "attack_closed_form")
+DRAWN = {"tables", "figures", "cluster_course", "surrogates"}
 Runs = set[tuple[str | None, str | None]]
 
 
 @pytest.mark.parametrize(
     ("source", "train", "attack", "closed_form", "report"),
     [
-        ("surrogates/gated.py", GATED, GATED, GATED, {"tables", "figures", "cluster_course"}),
+        ("surrogates/gated.py", GATED, GATED, GATED, DRAWN),
         ("attacks/decoder.py", set(), ALL, set(), {"tables", "figures"}),
-        ("training/trainer.py", ALL, ALL, ALL, {"tables", "figures", "cluster_course"}),
-        ("report/style.py", set(), set(), set(), {"tables", "figures", "cluster_course"}),
+        ("training/trainer.py", ALL, ALL, ALL, DRAWN),
+        ("report/style.py", set(), set(), set(), DRAWN),
     ],
 )
 def test_an_edited_source_reruns_what_depends_on_it(
@@ -102,5 +105,5 @@ def test_forcing_train_for_one_run_plans_one_training(finished: Checkout) -> Non
 
 def test_without_configfile_the_embedded_default_is_planned(fresh: Checkout) -> None:
     plan = fresh.plan(config=None)
-    defences = ("none", "noise", "clustering", "gated", "slot")
+    defences = {"none", "noise", *SURROGATES}
     assert plan.runs("train") == {(name, seed) for name in defences for seed in "012"}
