@@ -34,6 +34,7 @@ rule all:
         PLAN.tables(),
         PLAN.figures(),
         PLAN.cluster_course(),
+        PLAN.surrogate_courses(),
         PLAN.layout.tracked(),
 
 

@@ -16,7 +16,13 @@ from cemlib.config.study import Study
 from cemlib.files import write_text
 from cemlib.layout import KNOWLEDGES, AttackFolder, Layout, RunFolder
 from cemlib.provenance import fingerprint, source_files
-from cemlib.report import CLUSTER_COURSE, FIGURES, TABLES, reconstructions_name
+from cemlib.report import (
+    CLUSTER_COURSE,
+    FIGURES,
+    TABLES,
+    reconstructions_name,
+    surrogate_course_name,
+)
 
 FORMATS = ("png", "svg")
 
@@ -47,6 +53,11 @@ class Plan:
             ConfigError: if there is no such defence.
         """
         return tuple(self.study.defences) if only is None else (self.known_defence(only),)
+
+    def defences_with_surrogate(self, only: str | None = None) -> tuple[str, ...]:
+        """Those of `defences` whose training has a surrogate."""
+        settings = self.study.defences
+        return tuple(n for n in self.defences(only) if settings[n].surrogate is not None)
 
     def seeds(self, only: int | None = None) -> tuple[int, ...]:
         """Seeds of the study, or the one asked for.
@@ -101,6 +112,10 @@ class Plan:
     def cluster_course(self) -> list[Path]:
         """The figure of how fitted clusters moved, if the study has any."""
         return self._drawn([CLUSTER_COURSE])
+
+    def surrogate_courses(self) -> list[Path]:
+        """The figures of how the surrogates worked, one for each defence that has one."""
+        return self._drawn([surrogate_course_name(n) for n in self.defences_with_surrogate()])
 
     def _drawn(self, names: Sequence[str]) -> list[Path]:
         return [self.layout.figures / f"{name}.{kind}" for name in names for kind in FORMATS]

@@ -20,3 +20,8 @@ CLUSTER_COURSE = "cluster_course"
 def reconstructions_name(attack: str, knowledge: str) -> str:
     """Name of the figure of one attack's reconstructions, without its ending."""
     return f"reconstructions_{attack}-{knowledge}"
+
+
+def surrogate_course_name(defence: str) -> str:
+    """Name of the figure of how one defence's surrogate worked, without its ending."""
+    return f"surrogate_{defence}"

@@ -8,7 +8,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from cemlib.files import write_text
-from cemlib.report import CLUSTER_COURSE, FIGURES, TABLES, reconstructions_name
+from cemlib.report import (
+    CLUSTER_COURSE,
+    FIGURES,
+    TABLES,
+    reconstructions_name,
+    surrogate_course_name,
+)
 from cemlib.report.bars import accuracy, privacy, psnr
 from cemlib.report.clusters import cluster_course
 from cemlib.report.collect import collect, collect_runs
@@ -16,6 +22,7 @@ from cemlib.report.curves import attack_curves, training_curves
 from cemlib.report.grid import reconstructions
 from cemlib.report.render import latex, markdown
 from cemlib.report.style import save
+from cemlib.report.surrogates import surrogate_course
 from cemlib.report.tables import comparisons_table, present, runs_table, summary_table
 from cemlib.report.tradeoff import tradeoff
 
@@ -105,6 +112,37 @@ def write_cluster_course(
         if found := [path for path in paths if path.is_file()]:
             clusters[defence] = found
     return save(cluster_course(clusters), out, CLUSTER_COURSE)
+
+
+def write_surrogate_courses(
+    run_metrics: Sequence[Path],
+    out: Path,
+    *,
+    defences: Sequence[str],
+    reference: str | None = None,
+) -> list[Path]:
+    """Write a figure of how its surrogate worked for each of some defences.
+
+    Args:
+        run_metrics: ``metrics.json`` of the runs; ``history.jsonl`` lies beside it.
+        out: folder to write to.
+        defences: those that have a surrogate.
+        reference: the defence whose leakage bound is drawn beside theirs.
+
+    Returns:
+        The files written.
+
+    Raises:
+        FileError: if a file is missing or wrong.
+    """
+    runs = collect_runs(run_metrics)
+    return [
+        path
+        for defence in defences
+        for path in save(
+            surrogate_course(runs, defence, reference), out, surrogate_course_name(defence)
+        )
+    ]
 
 
 def figures(

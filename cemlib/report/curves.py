@@ -27,7 +27,7 @@ _DASHED: Line = (0, (4, 2))
 def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """MSE over the epochs: a row for each attack that learns, a column for each knowledge."""
     names = present(attacks, defences)
-    history = _histories(attacks, ("attack", "knowledge", "defence"), ("train_mse", "val_mse"))
+    history = histories(attacks, ("attack", "knowledge", "defence"), ("train_mse", "val_mse"))
     learned = [name for name in attacks["attack"].unique() if name in set(history["attack"])]
     knowledges = list(attacks["knowledge"].unique())
     with settings():
@@ -51,7 +51,7 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
 def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Loss, validation accuracy, strength of the surrogate and its value over the epochs."""
     names = present(runs, defences)
-    history = _histories(runs, ("defence",), _TRAINING)
+    history = histories(runs, ("defence",), _TRAINING)
     history["val_percent"] = 100 * history["val_top1"].astype(float)
     with settings():
         figure, panels = new_figure(5.2, 2, 2, share_x=True)
@@ -70,7 +70,7 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
     return figure
 
 
-def _histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
+def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
     """Every finished job's history in one table, with the job's ``keys`` beside each epoch."""
     lines = []
     for row in frame[frame["status"] == "ok"].to_dict("records"):
@@ -80,6 +80,22 @@ def _histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) 
                 raise FileError(f"{path}: a line has no 'epoch'; delete it and rerun the job")
             lines.append(line | {key: row[key] for key in keys})
     return pd.DataFrame(lines, columns=[*keys, "epoch", *values])
+
+
+def over_seeds(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Mean, lowest and highest value of a column at each epoch; what is absent is left out."""
+    values = rows[["epoch", column]].dropna().astype(float)
+    return values.groupby("epoch")[column].agg(["mean", "min", "max"])
+
+
+def mean_and_range(panel: Axes, rows: pd.DataFrame, column: str, colour: str, **line: Any) -> None:
+    """A line through the means over the seeds, on a band from the lowest to the highest seed."""
+    over = over_seeds(rows, column)
+    epochs, mean, low, high = over.index, over["mean"], over["min"], over["max"]
+    panel.plot(epochs.to_numpy(), mean.to_numpy(), color=colour, **line)
+    panel.fill_between(
+        epochs.to_numpy(), low.to_numpy(), high.to_numpy(), color=colour, alpha=0.18, linewidth=0
+    )
 
 
 def _draw(
@@ -93,28 +109,13 @@ def _draw(
 ) -> None:
     """A line with a band per defence."""
     for place, (name, look) in enumerate(looks(names).items()):
-        rows = history.loc[history["defence"] == name, ["epoch", column]].dropna().astype(float)
-        over = rows.groupby("epoch")[column].agg(["mean", "min", "max"])
+        rows = history[history["defence"] == name]
         marks: dict[str, Any] = {
             "marker": look.marker,
             "markevery": (0.04 + 0.03 * (place % 5), 0.2),
         }
-        panel.plot(
-            over.index.to_numpy(),
-            over["mean"].to_numpy(),
-            color=look.colour,
-            linestyle=line,
-            linewidth=1.4 if marked else 0.9,
-            **(marks if marked else {}),
-        )
-        panel.fill_between(
-            over.index.to_numpy(),
-            over["min"].to_numpy(),
-            over["max"].to_numpy(),
-            color=look.colour,
-            alpha=0.18,
-            linewidth=0,
-        )
+        width, kept = (1.4, marks) if marked else (0.9, {})
+        mean_and_range(panel, rows, column, look.colour, linestyle=line, linewidth=width, **kept)
 
 
 def _draw_positive(panel: Axes, history: pd.DataFrame, names: Sequence[str], column: str) -> None:

@@ -12,7 +12,9 @@ from cemlib.report import TABLES, reconstructions_name
 PICTURES = ("privacy", "accuracy_mse", reconstructions_name("decoder", "train_data"))
 
 
-def publish(root: Path, metrics: Sequence[Path], out: Path, command: str) -> list[Path]:
+def publish(
+    root: Path, metrics: Sequence[Path], out: Path, command: str, courses: Sequence[Path] = ()
+) -> list[Path]:
     """Copy the tables and the main figures of a finished study, and say where they came from.
 
     Args:
@@ -20,6 +22,7 @@ def publish(root: Path, metrics: Sequence[Path], out: Path, command: str) -> lis
         metrics: `metrics.json` of every run and attack.
         out: Folder to write to.
         command: What a reader types to produce the study again.
+        courses: Figures of the study's surrogates, copied as well.
 
     Raises:
         FileError: if a result is missing, or came from a checkout with uncommitted changes: a
@@ -30,7 +33,7 @@ def publish(root: Path, metrics: Sequence[Path], out: Path, command: str) -> lis
         if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
             raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
     sources = [root / "tables" / name for name in TABLES]
-    sources += [root / "figures" / f"{name}.png" for name in PICTURES]
+    sources += [*(root / "figures" / f"{name}.png" for name in PICTURES), *courses]
     for source in sources:
         if not source.is_file():
             raise FileError(

@@ -16,6 +16,16 @@ def lines(panel: Axes, colour: str) -> list[np.ndarray]:
     return [np.asarray(line.get_ydata(), dtype=float) for line in found]
 
 
+def band(panel: Axes) -> list[tuple[float, float, float]]:
+    """Place, lowest and highest value of the panel's only band, from left to right."""
+    (drawn,) = panel.collections
+    (path,) = drawn.get_paths()
+    heights: dict[float, list[float]] = {}
+    for x, y in np.asarray(path.vertices).tolist():
+        heights.setdefault(x, []).append(y)
+    return [(x, min(heights[x]), max(heights[x])) for x in sorted(heights)]
+
+
 def labelled(figure: Figure) -> bool:
     """Each axis has a label of its own, the figure's, or leaves its numbers to its neighbour's."""
     return all(

@@ -130,6 +130,7 @@ def _add_attacks(
 
 def training_history(defence: str, rng: np.random.Generator) -> list[dict[str, Any]]:
     rows = []
+    draws = rng.spawn(1)[0]
     for epoch in range(1, EPOCHS + 1):
         loss = 2.2 * math.exp(-epoch / 4) + 0.02
         rate = 0.05 * 0.2 ** (epoch // 12)
@@ -145,10 +146,28 @@ def training_history(defence: str, rng: np.random.Generator) -> list[dict[str, A
                 "surrogate": 0.4 * math.exp(-epoch / 10) if active else 0.0,
                 "val_loss": 1.1 * loss + 0.02 * rng.random(),
                 "val_top1": _ACCURACY[defence] * (1 - 0.9 * math.exp(-epoch / 4)),
+                "val_leakage_nats": None if defence == "none" else bound(active, epoch, draws),
                 "seconds": 1.0,
             }
         )
+        rows[-1] |= surrogate_notes(defence, epoch, draws) if active else {}
     return rows
+
+
+def bound(active: bool, epoch: int, draws: np.random.Generator) -> float:
+    return 400 * (1 - 0.02 * epoch * active) + 5 * draws.random()
+
+
+def surrogate_notes(defence: str, epoch: int, draws: np.random.Generator) -> dict[str, float]:
+    """What an epoch's line says while the surrogate acts; `gated` says one thing of its own."""
+    own = {
+        "clustering": {"variance": 0.03 * math.exp(-epoch / 10), "empty": 0.2},
+        "gated": {"effective_sample_size": 9 + draws.random()},
+        "slot": {"slot_entropy": 1 + 0.1 * draws.random(), "class_gate": 0.6},
+    }[defence]
+    common = {"active": math.exp(-epoch / 40), "steps": 14.0, "idle_steps": 0.0}
+    ratio = 0.5 * math.exp(-epoch / 6) * (1 + 0.3 * draws.random())
+    return {f"surrogate/{k}": v for k, v in ({"gradient_ratio": ratio} | common | own).items()}
 
 
 def attack_history(error: float, rng: np.random.Generator) -> list[dict[str, Any]]:

@@ -38,6 +38,17 @@ def test_tables_and_pictures_are_copied_with_their_origin(tmp_path: Path) -> Non
     assert (found["jobs"], found["failed"], found["job_seconds"]) == (2, 0, 3)
 
 
+def test_the_courses_of_the_surrogates_are_copied_too(tmp_path: Path) -> None:
+    jobs = finished(tmp_path / "study")
+    course = tmp_path / "study/figures/surrogate_gated.png"
+    with pytest.raises(FileError, match=r"surrogate_gated\.png: no such file; run the study to"):
+        publish(tmp_path / "study", jobs, tmp_path / "out", "do it", [course])
+    course.write_bytes(b"a course")
+    written = publish(tmp_path / "study", jobs, tmp_path / "out", "do it", [course])
+    assert tmp_path / "out/surrogate_gated.png" in written
+    assert (tmp_path / "out/surrogate_gated.png").read_bytes() == b"a course"
+
+
 @pytest.mark.parametrize("changes", [{"dirty": True}, {"commit": "unknown"}])
 def test_results_of_uncommitted_code_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     jobs = finished(tmp_path / "study", **changes)

@@ -29,6 +29,7 @@ RULES = {
     "tables": 1,
     "figures": 1,
     "cluster_course": 1,
+    "surrogates": 1,
     "track": 1,
 }
 
@@ -149,6 +150,8 @@ def test_every_figure_opens(base: Base) -> None:
         f"{name}.{kind}" for name in names for kind in ("png", "svg")
     }
     assert {f"reconstructions_{a}-{k}" for a in ATTACKS for k in KNOWLEDGES} < names
+    courses = {name for name in names if name.startswith("surrogate_")}
+    assert courses == {"surrogate_clustering", "surrogate_gated", "surrogate_wild"}
     for name in names:
         with Image.open(figures / f"{name}.png") as picture:
             picture.load()

@@ -54,6 +54,25 @@ rule cluster_course:
         " > {log:q} 2>&1"
 
 
+if PLAN.surrogate_courses():
+
+    rule surrogates:
+        input:
+            sources=relative(PLAN.report_sources()),
+            metrics=[run.metrics for run in PLAN.runs()],
+        output:
+            PLAN.surrogate_courses(),
+        log:
+            LOGS / "surrogates.log",
+        benchmark:
+            BENCHMARKS / "surrogates.tsv"
+        params:
+            settings=PLAN.study.report_slice(),
+            config=CONFIG,
+        shell:
+            "python -m cemlib report --only surrogates --config {params.config:q} > {log:q} 2>&1"
+
+
 # Tables of one defence, for `snakemake <defence>`.
 rule report_one:
     input:

@@ -1,7 +1,12 @@
 rule track:
     input:
         metrics=PLAN.metrics(),
-        report=[*PLAN.tables(), *PLAN.figures(), *PLAN.cluster_course()],
+        report=[
+            *PLAN.tables(),
+            *PLAN.figures(),
+            *PLAN.cluster_course(),
+            *PLAN.surrogate_courses(),
+        ],
     output:
         touch(PLAN.layout.tracked()),
     log:
