@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     report = _add(commands, "report", _report, "write tables and figures of finished jobs")
     track = _add(commands, "track", _track, "upload finished jobs to MLflow")
     _add(commands, "publish", _publish, "copy a finished study's tables under results/published")
+    _add_bench(commands)
     for narrowed in (train, attack, report, track):
         narrowed.add_argument("--defence", metavar="NAME", help="only this defence")
     for seeded in (train, attack):
@@ -75,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         "--attack", action="append", metavar="NAME", help="only this attack; may be repeated"
     )
     report.add_argument(
-        "--only", choices=("tables", "figures", "cluster_course"), help="only this part"
+        "--only",
+        choices=("tables", "figures", "cluster_course", "surrogates"),
+        help="only this part",
     )
     track.add_argument(
         "--uri",
@@ -104,6 +107,21 @@ def _add(
     )
     parser.set_defaults(command=command)
     return parser
+
+
+def _add_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "measure what the surrogates cost beside the training step"
+    parser = commands.add_parser("bench", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, not a table")
+    parser.add_argument(
+        "--samples", type=int, default=50_000, metavar="N", help="features of the epoch-end fits"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=15, metavar="N", help="timed calls of each surrogate"
+    )
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads on the CPU")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
+    parser.set_defaults(command=_bench)
 
 
 def _plan(options: argparse.Namespace) -> "Plan":
@@ -159,15 +177,20 @@ def _attack(options: argparse.Namespace) -> Iterator[Path]:
 
 
 def _report(options: argparse.Namespace) -> Iterator[Path]:
-    from cemlib.report.build import write_cluster_course, write_figures, write_tables
+    from cemlib.report.build import (
+        write_cluster_course,
+        write_figures,
+        write_surrogate_courses,
+        write_tables,
+    )
 
     plan = _plan(options)
     defences, scope = plan.defences(options.defence), options.defence or ""
     runs = [run.metrics for run in plan.runs(options.defence)]
     attacks = [attack.metrics for attack in plan.attacks(options.defence)]
     tables, figures = plan.layout.tables / scope, plan.layout.figures / scope
+    reference = plan.study.reference if options.defence is None else None
     if options.only in (None, "tables"):
-        reference = plan.study.reference if options.defence is None else None
         yield from write_tables(
             plan.layout.root, runs, attacks, tables, defences=defences, reference=reference
         )
@@ -175,6 +198,9 @@ def _report(options: argparse.Namespace) -> Iterator[Path]:
         yield from write_figures(runs, attacks, figures, defences=defences)
     if options.only in (None, "cluster_course"):
         yield from write_cluster_course(runs, figures, defences=defences)
+    if options.only in (None, "surrogates"):
+        drawn = plan.defences_with_surrogate(options.defence)
+        yield from write_surrogate_courses(runs, figures, defences=drawn, reference=reference)
 
 
 def _publish(options: argparse.Namespace) -> Iterator[Path]:
@@ -183,7 +209,23 @@ def _publish(options: argparse.Namespace) -> Iterator[Path]:
     plan = _plan(options)
     out = Path("results/published") / plan.study.experiment
     command = f"snakemake --cores 2 --configfile {options.config}"
-    yield from publish(plan.layout.root, plan.metrics(), out, command)
+    courses = [path for path in plan.surrogate_courses() if path.suffix == ".png"]
+    yield from publish(plan.layout.root, plan.metrics(), out, command, courses)
+
+
+def _bench(options: argparse.Namespace) -> Iterator[str]:
+    import json
+
+    from cemlib.bench import Scale, bench, table
+
+    scale = Scale(
+        samples=options.samples,
+        repeats=options.repeats,
+        threads=options.threads,
+        device=_device(options).type,
+    )
+    figures = bench(scale)
+    yield json.dumps(figures, indent=2) if options.json else table(figures)
 
 
 def _track(options: argparse.Namespace) -> Iterator[str]:
@@ -192,7 +234,7 @@ def _track(options: argparse.Namespace) -> Iterator[str]:
     plan = _plan(options)
     runs = [run.metrics for run in plan.runs(options.defence)]
     attacks = [attack.metrics for attack in plan.attacks(options.defence)]
-    report = [*plan.tables(), *plan.figures(), *plan.cluster_course()]
+    figures = [*plan.figures(), *plan.cluster_course(), *plan.surrogate_courses()]
     upload = watch if options.watch else track
     yield str(
         upload(
@@ -200,7 +242,7 @@ def _track(options: argparse.Namespace) -> Iterator[str]:
             experiment=plan.study.experiment,
             run_metrics=runs,
             attack_metrics=attacks,
-            report_files=report,
+            report_files=[*plan.tables(), *figures],
             uri=options.uri,
         )
     )

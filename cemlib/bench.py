@@ -1,0 +1,226 @@
+"""What the surrogates cost beside the training that they defend.
+
+Measured on the published split of VGG11 at 32x32 (512 features, ten classes): the forward and
+backward pass of every surrogate at batch 128, against the training step without one, and the fit
+at an epoch's end, against the epoch and against scikit-learn on the same features.
+"""
+
+import ctypes
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cemlib.models import build as build_model
+from cemlib.optim import SGD
+from cemlib.provenance import device_name, git_state
+from cemlib.surrogates import SURROGATES, Surrogate
+from cemlib.surrogates import build as build_surrogate
+
+CLASSES, SIZE, NOISE_STD, CLUSTERS = 10, 32, 0.025, 5
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in SURROGATES},
+    "gmm, full covariance": ("gmm", {"covariance": "full"}),
+}
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured."""
+
+    batch: int = 128
+    samples: int = 50_000
+    repeats: int = 15
+    threads: int = 1
+    device: str = "cpu"
+
+
+def bench(scale: Scale) -> dict[str, Any]:
+    """All figures by name, as plain numbers: milliseconds, seconds, MiB and shares.
+
+    On the CPU memory is measured on Linux alone.
+    """
+    torch.set_num_threads(scale.threads)
+    torch.manual_seed(0)
+    step = _train_step(scale)
+    epoch = step["milliseconds"] / 1e3 * scale.samples / scale.batch
+    dim = 512
+    surrogates = {
+        label: _surrogate_step(name, options, dim, scale, step["milliseconds"])
+        for label, (name, options) in VARIANTS.items()
+    }
+    z, y = _features(scale.samples, dim, scale.device)
+    fits = {
+        label: _fit(name, options, z, y, epoch)
+        for label, (name, options) in VARIANTS.items()
+        if SURROGATES[name].fits
+    }
+    return {
+        "machine": _machine(scale),
+        "scale": {"batch": scale.batch, "dim": dim, "classes": CLASSES, "samples": scale.samples},
+        "train_step": step | {"epoch_seconds": epoch},
+        "surrogates": surrogates,
+        "fits": fits,
+        "scikit_learn": _scikit_learn(z.cpu(), y.cpu()),
+    }
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The figures of `bench` as a Markdown table."""
+    step, epoch = figures["train_step"]["milliseconds"], figures["train_step"]["epoch_seconds"]
+    lines = [
+        f"training step without a surrogate: {step:.0f} ms; epoch: {epoch:.0f} s; K-means of",
+        f"scikit-learn: {figures['scikit_learn']['kmeans_seconds']:.1f} s",
+        "",
+        "| surrogate | step [ms] | of the step | memory [MiB] | first fit [s] | of the epoch |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for label, found in figures["surrogates"].items():
+        fit = figures["fits"].get(label)
+        fitted = ("", "")
+        if fit:
+            fitted = (f"{fit['first_seconds']:.1f}", f"{fit['first_share_of_epoch']:.1%}")
+        cost = (f"{found['milliseconds']:.1f}", f"{found['share_of_step']:.1%}")
+        row = (label, *cost, f"{found['peak_memory_mib']:.0f}", *fitted)
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def _machine(scale: Scale) -> dict[str, Any]:
+    return {
+        "device": device_name(scale.device),
+        "threads": scale.threads,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        **git_state(),
+    }
+
+
+def _train_step(scale: Scale) -> dict[str, float]:
+    """One update of the undefended split network on random images."""
+    mean, std = (0.5,) * 3, (0.25,) * 3
+    model = build_model("vgg11", num_classes=CLASSES, image_size=SIZE, cut=4, mean=mean, std=std)
+    model = model.to(scale.device).to(memory_format=torch.channels_last)
+    optimiser = SGD(model.parameters(), momentum=0.9, weight_decay=5e-4)
+    images = torch.rand(scale.batch, 3, SIZE, SIZE, device=scale.device)
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.arange(scale.batch, device=scale.device) % CLASSES
+
+    def step() -> None:
+        optimiser.zero_grad()
+        loss = F.cross_entropy(model(images), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step(0.01)
+
+    return _timed(step, max(3, scale.repeats // 3), scale.device)
+
+
+def _surrogate_step(
+    name: str, options: dict[str, Any], dim: int, scale: Scale, step_ms: float
+) -> dict[str, float]:
+    """Forward and backward pass of a surrogate, its own parameters included."""
+    surrogate = _built(name, dim, scale.device, options)
+    if surrogate.fits:
+        surrogate.fit(*_features(2000, dim, scale.device))
+    z, _ = _features(scale.batch, dim, scale.device)
+    y = torch.randint(CLASSES, (scale.batch,), device=scale.device)
+
+    def step() -> None:
+        surrogate.zero_grad()
+        surrogate(z.clone().requires_grad_(), y).backward()
+
+    figures = _timed(step, scale.repeats, scale.device)
+    return figures | {"share_of_step": figures["milliseconds"] / step_ms}
+
+
+def _fit(
+    name: str, options: dict[str, Any], z: Tensor, y: Tensor, epoch: float
+) -> dict[str, float]:
+    """The first fit, from its own starting points, and the next one, from the last."""
+    surrogate = _built(name, z.shape[1], z.device.type, options)
+    first = _timed(lambda: surrogate.fit(z, y), 1, z.device.type, warm_up=False)
+    warm = _timed(lambda: surrogate.fit(z, y), 1, z.device.type, warm_up=False)
+    seconds = first["milliseconds"] / 1e3
+    return {
+        "first_seconds": seconds,
+        "warm_seconds": warm["milliseconds"] / 1e3,
+        "first_share_of_epoch": seconds / epoch,
+        "peak_memory_mib": first["peak_memory_mib"],
+    }
+
+
+def _scikit_learn(z: Tensor, y: Tensor) -> dict[str, float]:
+    """K-means of scikit-learn on the same features, class by class, on as many threads."""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    parts = [z[y == label].numpy() for label in range(CLASSES)]
+
+    def fit() -> None:
+        with threadpool_limits(torch.get_num_threads()):
+            for part in parts:
+                KMeans(CLUSTERS, n_init=1, max_iter=50, random_state=0).fit(part)
+
+    return {"kmeans_seconds": _timed(fit, 1, "cpu", warm_up=False)["milliseconds"] / 1e3}
+
+
+def _built(name: str, dim: int, device: str, options: dict[str, Any]) -> Surrogate:
+    surrogate = build_surrogate(name, dim=dim, num_classes=CLASSES, noise_std=NOISE_STD, **options)
+    return surrogate.to(device)
+
+
+def _features(samples: int, dim: int, device: str) -> tuple[Tensor, Tensor]:
+    """Features in (0, 1) of classes with five clusters each, as a sigmoid cut releases them."""
+    generator = torch.Generator().manual_seed(1)
+    y = torch.arange(samples) % CLASSES
+    centres = torch.randn(CLASSES, CLUSTERS, dim, generator=generator)
+    cluster = torch.randint(CLUSTERS, (samples,), generator=generator)
+    z = centres[y, cluster] + 0.5 * torch.randn(samples, dim, generator=generator)
+    return z.sigmoid().to(device), y.to(device)
+
+
+def _timed(
+    run: Callable[[], None], repeats: int, device: str, *, warm_up: bool = True
+) -> dict[str, float]:
+    """Median time of a call, and the memory that its first call needed beyond what was there."""
+    seconds = []
+    before = _memory_mib(device)
+    if warm_up:
+        run()
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        _wait(device)
+        seconds.append(time.perf_counter() - start)
+    peak = _memory_mib(device, peak=True) - before
+    spread = {"fastest": min(seconds) * 1e3, "slowest": max(seconds) * 1e3}
+    return {"milliseconds": statistics.median(seconds) * 1e3, **spread, "peak_memory_mib": peak}
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _memory_mib(device: str, *, peak: bool = False) -> float:
+    """Memory in use, or its highest since the last call for the former; NaN where unknown."""
+    if device == "cuda":
+        if not peak:
+            torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.max_memory_allocated() / 2**20
+    if not _STATUS.exists():
+        return float("nan")
+    if not peak:
+        ctypes.CDLL(None).malloc_trim(0)  # what was freed before must not pass for unused
+        _RESET.write_text("5")  # starts the kernel's high-water mark anew
+    name = "VmHWM:" if peak else "VmRSS:"
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) / 1024
