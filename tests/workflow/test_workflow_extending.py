@@ -1,0 +1,46 @@
+"""A surrogate added as docs/extending.md shows runs through training, attacks and tables."""
+
+import re
+import textwrap
+
+import pandas as pd
+from checkout import REPOSITORY, Checkout, tiny
+
+BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+ROOM, OPTIONS = "cemlib/surrogates/__init__.py", "cemlib/config/surrogates.py"
+
+
+def replaced(checkout: Checkout, source: str, old: str, new: str) -> None:
+    path = checkout.root / source
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{source} should hold {old!r} once"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def add_spread(checkout: Checkout) -> None:
+    """The page's own steps: a file, a line (and its import), and a section of options."""
+    page = (REPOSITORY / "docs/extending.md").read_text(encoding="utf-8")
+    surrogate, options = (textwrap.dedent(block) for block in BLOCK.findall(page)[:2])
+    (checkout.root / "cemlib/surrogates/mine.py").write_text(surrogate, encoding="utf-8")
+    table = "SURROGATES: dict[str, type[Surrogate]] = {\n"
+    replaced(checkout, ROOM, table, f'{table}    "spread": Spread,\n')
+    first = "from cemlib.surrogates.slot import"
+    replaced(checkout, ROOM, first, f"from cemlib.surrogates.mine import Spread\n{first}")
+    replaced(checkout, OPTIONS, "def _named(", f"{options}\n\ndef _named(")
+    replaced(checkout, OPTIONS, "| LogDet", "| LogDet | Spread")
+
+
+def test_an_added_surrogate_runs_to_the_tables(finished: Checkout) -> None:
+    add_spread(finished)
+    config = tiny()
+    config["defences"]["spread"] = {"surrogate": {"name": "spread", "lambda": 0.1}}
+    finished.configure(config)
+    outcome = finished.snakemake("results/tiny/tables/summary.csv")
+    assert outcome.code == 0, outcome.output
+    assert outcome.runs("train") == {("spread", "0")}
+    summary = pd.read_csv(finished.results / "tables/summary.csv")
+    worst = summary[(summary["defence"] == "spread") & (summary["attack"] == "worst_case")]
+    assert list(worst["n_seeds"]) == [1, 1]
+    assert worst["mse_mean"].between(0, 1).all()
+    history = (finished.results / "runs/spread/seed0/history.jsonl").read_text()
+    assert '"surrogate/classes": 10.0' in history
