@@ -198,21 +198,20 @@ class Clustering(Fitted):
         Args:
             means: centroids, (C, K, D).
             weights: share of each class's samples, (C, K).
-            variances: (C, K, D), or with `variance: scalar` also (C, K); of (C, K, D) that takes
-                the mean over the dimensions.
+            variances: (C, K) or (C, K, D); `variance: scalar` takes the mean over the dimensions,
+                `diagonal` the same number in all of them.
 
         Raises:
             ValueError: a shape does not fit, or `num_train` is needed and unknown.
         """
         full, short = self.means.shape, self.weights.shape
-        scalar = self.variance == "scalar"
-        owner = f"clustering with variance {self.variance!r}"
-        allowed = (short, full) if scalar else (full,)
-        self._check_statistics(owner, means, weights, variances, *allowed)
+        self._check_statistics("clustering", means, weights, variances, short, full)
         if self.form == "blended":
             self._check_size("clustering")
-        if scalar and variances.ndim == 3:
+        if self.variance == "scalar" and variances.ndim == 3:
             variances = variances.mean(-1)
+        elif self.variance == "diagonal" and variances.ndim == 2:
+            variances = variances.unsqueeze(-1).expand(full)
         self._store(means=means, weights=weights, variances=variances)
 
 

@@ -187,10 +187,9 @@ class GaussianMixture(Fitted):
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
         last = Mixtures(self.means, self.weights, self._covariances())
         new = fit_mixtures(z, y, last, generator)
-        self._store(means=new.means, weights=new.weights)
+        shares = torch.bincount(y, minlength=self.num_classes) / len(y)
+        self._store(means=new.means, weights=new.weights, class_shares=shares)
         self._store_covariances(new.covariances)
-        sizes = torch.bincount(y, minlength=self.num_classes)
-        self._store(class_shares=sizes / len(y))
 
     def _covariances(self) -> Tensor:
         """Stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""

@@ -14,9 +14,9 @@ Everything is computed in float64, because far components and variances near 1e-
 distances by products of some 1e8, of which float32 keeps no digit below 1.
 
 Memory: the classes are taken in blocks, each of at most `BLOCK` padded values or of one class where
-a single class is larger; values of a class are its features and, with full covariances, K D^2.
-Beyond input and result, at most four such blocks exist at a time (4 x 128 MiB, or four times the
-largest class). Before that, K-means of the classes without a mixture needs what it needs.
+a single class is larger; the values of a class are its features and, with full covariances, K D^2.
+Beyond input and result, at most eight such blocks exist at a time (8 x 32 MiB, or eight times the
+largest class), and before that what K-means needs where a class has no mixture yet.
 
 How it fails: a component that no sample belongs to (a class with fewer distinct samples than K) has
 weight 0 from then on. It keeps its place, mean and covariance, and wins no member in a later fit.

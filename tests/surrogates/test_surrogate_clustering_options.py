@@ -167,13 +167,16 @@ def test_diagonal_fits_a_variance_per_dimension():
     )
 
 
-def test_diagonal_refuses_one_variance_per_cluster():
-    surrogate = Clustering(
-        dim=3, num_classes=2, noise_std=NOISE_STD, clusters=2, num_train=5, variance="diagonal"
-    )
-    refused = r"variance 'diagonal': variances has shape \(2, 2\), expected \(2, 2, 3\)"
-    with pytest.raises(ValueError, match=refused):
-        surrogate.load_statistics(torch.zeros(2, 2, 3), torch.ones(2, 2), torch.zeros(2, 2))
+def test_diagonal_takes_one_variance_per_cluster_for_all_dimensions():
+    options = {"dim": 3, "num_classes": 2, "noise_std": NOISE_STD, "clusters": 2, "num_train": 5}
+    one, each = (Clustering(**options, variance="diagonal") for _ in range(2))
+    means, weights, variances = torch.rand(2, 2, 3), torch.full((2, 2), 0.5), torch.rand(2, 2)
+    one.load_statistics(means, weights, variances)
+    each.load_statistics(means, weights, torch.stack([variances] * 3, -1))
+    z, y = torch.rand(6, 3), torch.arange(6) % 2
+    assert torch.equal(one(z, y), each(z, y))
+    with pytest.raises(ValueError, match=r"variances has shape \(2, 3\), expected \(2, 2\)"):
+        one.load_statistics(means, weights, torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize("option", [DIAGONAL, INDEXING])
