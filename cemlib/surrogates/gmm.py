@@ -122,7 +122,7 @@ class GaussianMixture(Fitted):
             self.register_buffer("axes", torch.eye(dim).expand(square).clone())
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the mean variance of the components with batch members."""
+        """See the base class; logs the share of components reached, and their variance."""
         places = self._places(z.to(self.means), y)
         squares = places.square()
         shares = self._shares(squares.detach(), y)
@@ -180,7 +180,8 @@ class GaussianMixture(Fitted):
         used, reached = self.weights > 0, shares.masses > 0
         return {
             "classes": (used.any(1) & (shares.member.amax(0) > 0)).sum(),
-            "active": reached.sum() / used.sum().clamp_min(1),
+            "active": reached.any(),
+            "reached": reached.sum() / used.sum().clamp_min(1),
             "variance": (reached * spread).sum() / reached.sum().clamp_min(1),
         }
 

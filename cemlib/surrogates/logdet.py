@@ -19,18 +19,20 @@ Sigma_ref is never below it. Between two factorisations the value is that tangen
 
 with P = (Sigma_ref + sigma^2 I)^-1. The gradient is an estimate of the whole data set's,
 straight through this batch's scatter about mu: dR/dz_i = P_c (z_i - mu_c) / (B D), the Mahalanobis
-pull; a class's first batch has exactly the gradient of R. With shrinkage s every Sigma is replaced
-by (1-s) Sigma + s tr(Sigma)/D I, which never lowers the bound.
+pull; a class's first batch, if it is factorised, has exactly the gradient of R. With shrinkage s
+every Sigma is replaced by (1-s) Sigma + s tr(Sigma)/D I, which never lowers the bound.
 
 Statistics are kept and inverted in float64: rounding is amplified by the condition number of
 I + Sigma / sigma^2, easily 1e3 to 1e4, and float32 would leave three digits of the gradient. They
 take 16 C D^2 bytes, three times that while factorising, half of it in a checkpoint: 42 MB for 10
 classes of 512 dimensions, 419 MB for 100 classes.
 
-How it fails: without noise the bound is infinite. Until about D samples of a class have been
-averaged, Sigma_c has directions without spread, along which a sample is pulled with the full
-1 / sigma^2; shrinkage fills them. Features that move quickly leave P behind: watch `stale`, and
-refresh more often. The bound is loose where a class is far from Gaussian.
+How it fails: without noise the bound is infinite. Sigma_c averages about m_c (1 + d) / (1 - d)
+samples. Where that is not well above D it has directions without spread, along which a sample is
+pulled with the full 1 / sigma^2, and R lies below the bound of the true covariance: raise momentum,
+or fill them by shrinkage. A class first met between two factorisations has P = I / sigma^2 until
+the next. Features that move quickly leave P behind: watch `stale`, and refresh more often. The
+bound is loose where a class is far from Gaussian.
 """
 
 from typing import ClassVar

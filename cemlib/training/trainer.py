@@ -180,7 +180,8 @@ class Trainer:
                 features.append(encoder(images).flatten(1).float())
                 labels.append(batch_labels)
         surrogate.fit(torch.cat(features), torch.cat(labels))
-        self.fits.append({name: t.cpu().clone() for name, t in surrogate.statistics().items()})
+        if statistics := surrogate.statistics():
+            self.fits.append({name: t.cpu().clone() for name, t in statistics.items()})
 
     def _validate(self, number: int) -> Row:
         """Scores on held-out images, and the bound on what their features tell."""

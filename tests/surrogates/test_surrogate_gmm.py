@@ -157,7 +157,13 @@ def test_before_the_first_fit_the_penalty_is_zero_and_attached(covariance):
     value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
     assert value == 0
     assert torch.equal(gradient, torch.zeros_like(z))
-    assert surrogate.log() == {"value": 0, "classes": 0, "active": 0, "variance": 0}
+    assert surrogate.log() == {
+        "value": 0,
+        "classes": 0,
+        "active": 0,
+        "reached": 0,
+        "variance": 0,
+    }
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -276,7 +282,8 @@ def test_log_counts_the_components_that_the_batch_reaches():
     surrogate(torch.tensor([[0.1], [0.3]]), torch.tensor([0, 0]))
     notes = surrogate.log()
     assert notes["classes"] == 1
-    assert notes["active"] == pytest.approx(1 / 3)
+    assert notes["reached"] == pytest.approx(1 / 3)
+    assert notes["active"] == 1
     assert notes["variance"] == pytest.approx(0.99 * 0.05 + 0.01 * 0.01)
 
 
