@@ -84,6 +84,7 @@ class _Fusion(_Attention, _Slots):
     """Options of both, and the switch between them."""
 
     use_slots: bool = Field(True, description="false leaves the gated attention alone")
+    scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")
 
 
 class Gated(_Attention):
@@ -104,7 +105,6 @@ class Parallel(_Fusion):
     """Penalties of gated and slot side by side, mixed by learned weights."""
 
     name: Literal["parallel"] = "parallel"
-    gated_scale: float = Field(0.1, gt=0, description="constant factor of the gated penalty")
     slot_scale: float = Field(0.25, gt=0, description="constant factor of the slot penalty")
 
 
@@ -112,7 +112,6 @@ class Shortcut(_Fusion):
     """Gated attention whose variance gets the slots' as a learned residual."""
 
     name: Literal["shortcut"] = "shortcut"
-    scale: float = Field(0.1, gt=0, description="constant factor s of the penalty")
 
 
 class LogDet(SurrogateConfig):

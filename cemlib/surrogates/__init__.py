@@ -4,10 +4,10 @@ To add one: a file here with the formula, its source and how it fails, a class d
 `Surrogate`, a line in `SURROGATES`, and its options in `cemlib.config.surrogates`.
 """
 
-import difflib
 import inspect
 from typing import Any
 
+from cemlib.errors import nearest
 from cemlib.surrogates.base import Surrogate
 from cemlib.surrogates.clustering import Clustering
 from cemlib.surrogates.fusion import ParallelFusion, ShortcutFusion
@@ -49,15 +49,25 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
     if name not in SURROGATES:
         raise ValueError(f"no surrogate is called {name!r}{_hint(name, list(SURROGATES))}")
     surrogate = SURROGATES[name]
-    given = ("dim", "num_classes", "noise_std")
-    known = [option for option in inspect.signature(surrogate).parameters if option not in given]
+    known = _options(surrogate)
     for option in options:
         if option not in known:
             raise TypeError(f"surrogate {name!r} has no option {option!r}{_hint(option, known)}")
     return surrogate(dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
 
 
+def _options(surrogate: type[Surrogate]) -> list[str]:
+    """Options of its constructor and, where that passes others on, of those before it."""
+    known: list[str] = []
+    for kind in surrogate.__mro__:
+        if "__init__" not in vars(kind):
+            continue
+        parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
+        known += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+            break
+    return [option for option in known if option not in ("dim", "num_classes", "noise_std")]
+
+
 def _hint(word: str, known: list[str]) -> str:
-    nearest = difflib.get_close_matches(word, known, n=1)
-    suggestion = f"; did you mean {nearest[0]!r}?" if nearest else ";"
-    return f"{suggestion} known: {', '.join(known)}"
+    return f"{nearest(word, known)}; known: {', '.join(known)}"

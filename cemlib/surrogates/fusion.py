@@ -39,16 +39,63 @@ START_STRENGTH = 0.1  # a
 
 
 class _Fusion(Surrogate):
-    """The two branches, made from their options; `slot` is None where it is switched off."""
+    """The two branches; `slot` is None where it is switched off.
+
+    Args:
+        dim: number of feature dimensions D.
+        num_classes: number of classes C.
+        noise_std: standard deviation sigma of the released noise.
+        moments: features whose moments the gated branch takes; raw is the released scale.
+        variance: in the gated branch, one variance per dimension, or the squared norm.
+        gate: form of the gated branch's hinge.
+        scale: constant factor s of the gated branch's hinge.
+        hidden: width h of the gated attention; None is min(512, max(64, D // 4)).
+        surrogate_grad: how the gated attention trains: with, without or against the penalty.
+        slots: slots per class S.
+        iterations: rounds of slot attention T.
+        heads: heads of the cross-attention; divides D.
+        use_slots: False leaves the gated branch alone.
+        var_threshold: rho.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
 
     start_epoch: ClassVar[int] = GatedAttention.start_epoch
 
     def __init__(
-        self, *, gated: dict[str, Any], slot: dict[str, Any], use_slots: bool, **common: Any
+        self,
+        *,
+        dim: int,
+        num_classes: int,
+        noise_std: float,
+        moments: Moments = "layernorm",
+        variance: Variance = "diagonal",
+        gate: Gate = "log",
+        scale: float = 0.1,
+        hidden: int | None = None,
+        surrogate_grad: SurrogateGrad = "descend",
+        slots: int = 8,
+        iterations: int = 3,
+        heads: int = 4,
+        use_slots: bool = True,
+        var_threshold: float = 0.125,
     ) -> None:
+        common: dict[str, Any] = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
+        common["var_threshold"] = var_threshold
         super().__init__(**common)
-        self.gated = GatedAttention(**gated, **common)
-        self.slot = SlotAttention(**slot, **common) if use_slots else None
+        self.gated = GatedAttention(
+            moments=moments,
+            variance=variance,
+            gate=gate,
+            scale=scale,
+            hidden=hidden,
+            surrogate_grad=surrogate_grad,
+            **common,
+        )
+        self.slot: SlotAttention | None = None
+        if use_slots:
+            self.slot = SlotAttention(slots=slots, iterations=iterations, heads=heads, **common)
 
     def reseed(self, seed: int) -> None:
         """Start the noise of the slots anew."""
@@ -60,64 +107,15 @@ class ParallelFusion(_Fusion):
     """Both penalties, mixed by learned weights; see the module's text for the formula.
 
     Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise.
-        moments: features whose moments the gated branch takes; raw is the released scale.
-        variance: in the gated branch, one variance per dimension, or the squared norm.
-        gate: form of the gated branch's hinge.
-        hidden: width h of the gated attention; None is min(512, max(64, D // 4)).
-        surrogate_grad: how the gated attention trains: with, without or against the penalty.
-        slots: slots per class S.
-        iterations: rounds of slot attention T.
-        heads: heads of the cross-attention; divides D.
-        gated_scale: constant factor of the gated penalty.
-        slot_scale: constant factor of the slot penalty.
-        use_slots: False leaves the gated branch alone.
-        var_threshold: rho.
-
-    Raises:
-        ValueError: an option is out of its range.
+        slot_scale: constant factor s of the slot branch.
+        options: as for every fusion, see the base class.
     """
 
-    def __init__(
-        self,
-        *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        moments: Moments = "layernorm",
-        variance: Variance = "diagonal",
-        gate: Gate = "log",
-        hidden: int | None = None,
-        surrogate_grad: SurrogateGrad = "descend",
-        slots: int = 8,
-        iterations: int = 3,
-        heads: int = 4,
-        gated_scale: float = 0.1,
-        slot_scale: float = 0.25,
-        use_slots: bool = True,
-        var_threshold: float = 0.125,
-    ) -> None:
-        above_zero("gated_scale", gated_scale)
+    def __init__(self, *, slot_scale: float = 0.25, **options: Any) -> None:
+        super().__init__(**options)
         above_zero("slot_scale", slot_scale)
-        super().__init__(
-            dim=dim,
-            num_classes=num_classes,
-            noise_std=noise_std,
-            var_threshold=var_threshold,
-            gated={
-                "moments": moments,
-                "variance": variance,
-                "gate": gate,
-                "scale": gated_scale,
-                "hidden": hidden,
-                "surrogate_grad": surrogate_grad,
-            },
-            slot={"slots": slots, "iterations": iterations, "heads": heads, "scale": slot_scale},
-            use_slots=use_slots,
-        )
-        if use_slots:
+        if self.slot is not None:
+            self.slot.scale = slot_scale
             self.logits = nn.Parameter(torch.zeros(2))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -145,60 +143,12 @@ class ShortcutFusion(_Fusion):
     """Slot variances as a residual of the gated ones; see the module's text for the formula.
 
     Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise.
-        moments: features whose moments the gated branch takes; raw is the released scale.
-        variance: one variance per dimension, or the squared norm.
-        gate: form of the hinge.
-        scale: constant factor s.
-        hidden: width h of the gated attention; None is min(512, max(64, D // 4)).
-        surrogate_grad: how the gated attention trains: with, without or against the penalty.
-        slots: slots per class S.
-        iterations: rounds of slot attention T.
-        heads: heads of the cross-attention; divides D.
-        use_slots: False leaves the gated branch alone.
-        var_threshold: rho.
-
-    Raises:
-        ValueError: an option is out of its range.
+        options: as for every fusion, see the base class.
     """
 
-    def __init__(
-        self,
-        *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        moments: Moments = "layernorm",
-        variance: Variance = "diagonal",
-        gate: Gate = "log",
-        scale: float = 0.1,
-        hidden: int | None = None,
-        surrogate_grad: SurrogateGrad = "descend",
-        slots: int = 8,
-        iterations: int = 3,
-        heads: int = 4,
-        use_slots: bool = True,
-        var_threshold: float = 0.125,
-    ) -> None:
-        super().__init__(
-            dim=dim,
-            num_classes=num_classes,
-            noise_std=noise_std,
-            var_threshold=var_threshold,
-            gated={
-                "moments": moments,
-                "variance": variance,
-                "gate": gate,
-                "scale": scale,
-                "hidden": hidden,
-                "surrogate_grad": surrogate_grad,
-            },
-            slot={"slots": slots, "iterations": iterations, "heads": heads},
-            use_slots=use_slots,
-        )
-        if use_slots:
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.slot is not None:
             self.a = nn.Parameter(torch.tensor(START_STRENGTH))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

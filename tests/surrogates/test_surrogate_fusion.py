@@ -147,7 +147,7 @@ def test_without_slots_only_the_attention_is_made_and_drawn(kind):
 
 def test_parallel_mixes_what_each_is_alone():
     z, y, num_classes = batch("unequal")
-    fusion = built(ParallelFusion, num_classes, z.shape[1], gated_scale=0.7, slot_scale=0.2)
+    fusion = built(ParallelFusion, num_classes, z.shape[1], scale=0.7, slot_scale=0.2)
     move_off_the_start(fusion)
     gated = alone(fusion, GatedAttention, hidden=7, scale=0.7)
     slot = alone(fusion, SlotAttention, **SMALL, scale=0.2)
@@ -265,7 +265,7 @@ def test_published_start_values():
 @pytest.mark.parametrize(
     ("kind", "option", "value"),
     [
-        (ParallelFusion, "gated_scale", 0.0),
+        (ParallelFusion, "scale", 0.0),
         (ParallelFusion, "slot_scale", -1.0),
         (ParallelFusion, "heads", 3),
         (ShortcutFusion, "scale", 0.0),

@@ -25,7 +25,7 @@ def trained(fusion, z, y, parameter, steps):
 def test_training_moves_the_share_to_the_smaller_penalty(gated_scale, slot_scale):
     """Whatever it protects: here only the constant factors decide."""
     z, y, num_classes = batch("unequal")
-    scales = {"gated_scale": gated_scale, "slot_scale": slot_scale}
+    scales = {"scale": gated_scale, "slot_scale": slot_scale}
     fusion = built(ParallelFusion, num_classes, z.shape[1], **scales)
     notes = trained(fusion, z, y, fusion.logits, 10)
     slot_is_smaller = notes["slot_value"] < notes["gated_value"]
