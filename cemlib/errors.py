@@ -1,6 +1,8 @@
-"""Faults of a computation that are results: the run is finished, and it failed."""
+"""Faults of a computation that are results, and what errors of the user's input have in common."""
 
+import difflib
 import math
+from collections.abc import Iterable
 
 
 class DivergedError(RuntimeError):
@@ -12,3 +14,9 @@ def check_finite(epoch: int, **values: float) -> None:
     for name, value in values.items():
         if not math.isfinite(value):
             raise DivergedError(f"epoch {epoch}: {name} is {value}; a lower lr or weight may help")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the closest known word, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

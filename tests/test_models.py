@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from cemlib.models import Decoder, build
-from cemlib.models.layers import SparseCoding, soft_threshold
+from cemlib.models.layers import SparseCoding
 
 
 def count(module: torch.nn.Module) -> int:
@@ -73,9 +73,14 @@ def test_sparse_coding_starts_with_unit_rows() -> None:
     assert torch.allclose(rows, torch.ones(16), atol=1e-6)
 
 
-def test_soft_threshold_is_sign_times_relu() -> None:
-    a = torch.linspace(-1, 1, 101)
-    assert torch.allclose(soft_threshold(a, 0.1), a.sign() * F.relu(a.abs() - 0.1), atol=1e-7)
+def test_sparse_coding_is_a_soft_threshold_between_two_products() -> None:
+    torch.manual_seed(0)
+    layer, features = SparseCoding(18, threshold=0.1).double(), torch.randn(5, 2, 3, 3).double()
+    a = features.flatten(1) @ layer.weight.T
+    codes = a.sign() * F.relu(a.abs() - 0.1)
+    assert 0 < (codes == 0).sum() < codes.numel()
+    expected = (codes @ layer.weight).view_as(features)
+    assert torch.allclose(layer(features), expected, atol=1e-12)
 
 
 def test_decoder_reaches_other_sizes() -> None:

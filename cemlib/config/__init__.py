@@ -1,6 +1,6 @@
 """The configuration: what may be set, its defaults, and which job depends on what."""
 
-from cemlib.config.load import ConfigError, load, nearest, parse
+from cemlib.config.load import ConfigError, load, parse
 from cemlib.config.study import Study
 
-__all__ = ["ConfigError", "Study", "load", "nearest", "parse"]
+__all__ = ["ConfigError", "Study", "load", "parse"]

@@ -1,9 +1,8 @@
 """Reading a configuration, with errors that name the key, what was found and what to do."""
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from cemlib.config.base import Section
 from cemlib.config.study import Study
+from cemlib.errors import nearest
 
 
 class ConfigError(ValueError):
@@ -60,12 +60,6 @@ def parse(raw: Any) -> Study:
     except ValidationError as error:
         faults = error.errors(include_url=False)
         raise ConfigError("\n".join(_explain(fault, raw) for fault in faults)) from error
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the closest known word, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _explain(fault: ErrorDetails, raw: Any) -> str:

@@ -25,13 +25,10 @@ class Normalise(nn.Module):
         return (images - self.mean) / self.std
 
 
-def soft_threshold(a: Tensor, threshold: float) -> Tensor:
-    """sign(a) relu(|a| - threshold), elementwise: the proximal operator of the l1 norm."""
-    return F.softshrink(a, threshold)
-
-
 class SparseCoding(nn.Module):
     """u = soft(x W^T, t) W on the flattened features (the published code's "SCA_new").
+
+    soft(a, t) = sign(a) relu(|a| - t), the proximal operator of the l1 norm.
 
     W (D, D) starts with standard normal rows scaled to unit norm and is trained with the rest. It
     is not adversarial and adds no loss. Input and output have the same shape (B, ...), D elements.
@@ -44,7 +41,7 @@ class SparseCoding(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, ...) with D elements per sample, to the same shape."""
-        codes = soft_threshold(F.linear(features.flatten(1), self.weight), self.threshold)
+        codes = F.softshrink(F.linear(features.flatten(1), self.weight), self.threshold)
         return (codes @ self.weight).view_as(features)
 
 
