@@ -54,7 +54,8 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the checkpoint of a job that is done."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
 
 _JSON = "__json__"

@@ -68,6 +68,19 @@ def read_json(path: Path) -> Any:
     return _parse(path, _read(path))
 
 
+def read_record(path: Path, keys: Iterable[str]) -> dict[str, Any]:
+    """Read a JSON object that has the given keys.
+
+    Raises:
+        FileError: also if it is no object, or lacks one of them.
+    """
+    found = read_json(path)
+    for key in keys:
+        if not isinstance(found, dict) or key not in found:
+            raise FileError(f"{path}: no key {key!r}; delete it and rerun the job that writes it")
+    return dict(found)
+
+
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """Read a file of one JSON object per line (see `read_json` for errors)."""
     return [_parse(path, line) for line in _read(path).splitlines() if line.strip()]

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cemlib.config.load import ConfigError, nearest
+from cemlib.config.load import ConfigError
 from cemlib.config.study import Study
+from cemlib.errors import nearest
 from cemlib.files import write_text
 from cemlib.layout import KNOWLEDGES, AttackFolder, Layout, RunFolder
-from cemlib.provenance import fingerprint, source_files
+from cemlib.provenance import fingerprint, library_versions, source_files
 from cemlib.report import (
     CLUSTER_COURSE,
     FIGURES,
@@ -150,15 +151,15 @@ class Plan:
         attacks = self.study.closed_form_attacks()
         return tuple(sorted({file for name in attacks for file in self.attack_sources(name)}))
 
-    def train_checkpoint(self, defence: str, seed: int, data: str) -> Path:
-        """Folder of a training's checkpoint; `data` is the checksum of the prepared data."""
-        parts = [self.study.train_slice(defence), fingerprint(self.train_sources(defence)), data]
+    def train_checkpoint(self, defence: str, seed: int, origin: str) -> Path:
+        """Folder of a training's checkpoint; `origin` names its prepared data and device."""
+        parts = [self.study.train_slice(defence), fingerprint(self.train_sources(defence)), origin]
         return self.layout.checkpoint(_digest("train", defence, seed, *parts))
 
-    def attack_checkpoint(self, defence: str, seed: int, attack: str, data: str) -> Path:
-        """Folder of an attack's checkpoint; `data` names the knowledge and what is attacked."""
+    def attack_checkpoint(self, defence: str, seed: int, attack: str, origin: str) -> Path:
+        """Folder of an attack's checkpoint; `origin` names knowledge, victim, data and device."""
         config = self.study.attack_slice(defence, attack)
-        parts = [config, fingerprint(self.attack_sources(attack)), data]
+        parts = [config, fingerprint(self.attack_sources(attack)), origin]
         return self.layout.checkpoint(_digest("attack", defence, seed, attack, *parts))
 
 
@@ -171,4 +172,5 @@ def _known(what: str, name: str, names: dict[str, Any]) -> str:
 
 
 def _digest(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
+    together = [*parts, library_versions()]
+    return hashlib.sha256(json.dumps(together, sort_keys=True).encode()).hexdigest()[:20]

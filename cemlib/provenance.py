@@ -61,12 +61,16 @@ def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, An
     return {
         "fingerprint": fingerprint(files),
         **git_state(),
-        "versions": {"python": platform.python_version()}
-        | {library: version(library) for library in LIBRARIES},
+        "versions": library_versions(),
         "device": device,
         "machine": platform.machine(),
         "threads": threads,
     }
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what computes a job's numbers."""
+    return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
 
 
 @cache

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from cemlib.data.batches import to_float
 from cemlib.defences.channel import GaussianNoise
-from cemlib.files import FileError, load_tensors, read_json
+from cemlib.files import FileError, load_tensors, read_record
 from cemlib.layout import RunFolder
 from cemlib.models import build
 from cemlib.models.split import SplitModel
@@ -60,7 +60,7 @@ def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
     Raises:
         FileError: if the folder's files are missing, damaged or do not fit together.
     """
-    config = read_json(run.config)
+    config = read_record(run.config, ("network", "defence"))
     model = build(**config["network"])
     try:
         model.load_state_dict(load_tensors(run.model))

@@ -17,7 +17,7 @@ from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.errors import DivergedError
 from cemlib.evaluation.pictures import showcase, write_strip
 from cemlib.evaluation.scores import means, per_image, write_per_image
-from cemlib.files import FileError, read_json, save_tensors, sha256, write_json, write_jsonl
+from cemlib.files import FileError, read_record, save_tensors, sha256, write_json, write_jsonl
 from cemlib.layout import KNOWLEDGES, AttackFolder, RunFolder
 from cemlib.plan import Plan
 from cemlib.provenance import device_name, peak_memory_mb, provenance
@@ -49,7 +49,7 @@ def run(job: AttackJob) -> Iterator[AttackFolder]:
     """
     torch.set_num_threads(job.plan.study.threads)
     data = load(job.plan.layout.data).to(job.device)
-    metrics = read_json(job.run.metrics)
+    metrics = read_record(job.run.metrics, ("status", "reason", "config", "data_sha256"))
     _check_same_study(job, metrics)
     failed = metrics["status"] != "ok"
     stage = None if failed else _Stage(job, data, load_deployed(job.run, job.device))
@@ -99,7 +99,8 @@ class _Stage:
         """The attack's task; the released targets are the same for every attack of a seed."""
         job, plan, test = self.job, self.job.plan, self.pairs["test"].features
         targets = test[first_target(knowledge, len(test)) :]
-        origin = [sha256(plan.layout.prepared), sha256(job.run.model), knowledge]
+        device = job.device.type
+        origin = [sha256(plan.layout.prepared), sha256(job.run.model), knowledge, device]
         place = plan.attack_checkpoint(job.defence, job.seed, attack, "/".join(origin))
         return Task(
             victim=self.victim,

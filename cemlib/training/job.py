@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -55,8 +56,7 @@ def run(job: TrainJob) -> dict[str, Any]:
     data = load(job.plan.layout.data)
     network = _network(job, data)
     trainer = _trainer(job, data.to(job.device), network)
-    place = job.plan.train_checkpoint(job.defence, job.seed, sha256(job.plan.layout.prepared))
-    checkpoint = Checkpoint(place)
+    checkpoint = Checkpoint(checkpoint_place(job))
     spent = _resume(trainer, checkpoint)
     job.folder.clusters.unlink(missing_ok=True)
     reason = _train(job, trainer, checkpoint, start - spent)
@@ -64,6 +64,12 @@ def run(job: TrainJob) -> dict[str, Any]:
     _write(job, trainer, network, metrics)
     checkpoint.remove()
     return metrics
+
+
+def checkpoint_place(job: TrainJob) -> Path:
+    """Where the job keeps its state: a place for these settings, code, data and device."""
+    origin = f"{sha256(job.plan.layout.prepared)}/{job.device.type}"
+    return job.plan.train_checkpoint(job.defence, job.seed, origin)
 
 
 def _network(job: TrainJob, data: Prepared) -> dict[str, Any]:
@@ -176,7 +182,8 @@ def _unstacked(stacked: dict[str, Tensor]) -> list[dict[str, Tensor]]:
 
 def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, Any]:
     study, model = job.plan.study, trainer.deployed.model
-    selected = trainer.deploy()
+    # What a failed run leaves is no classifier: no epoch of it is deployed.
+    selected = trainer.deploy() if reason is None else None
     scores = _scores(trainer) if reason is None else dict.fromkeys(_SCORES)
     files = job.plan.train_sources(job.defence)
     return {

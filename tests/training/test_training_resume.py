@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from killed_job import first_epoch_shown, kill_after
 from tiny_study import CPU, outcome, tiny_plan, trained
 
 from cemlib.checkpoint import Checkpoint
-from cemlib.files import read_jsonl, sha256
-from cemlib.training.job import TrainJob, run
+from cemlib.files import read_jsonl
+from cemlib.provenance import library_versions
+from cemlib.training.job import TrainJob, checkpoint_place, run
 
 
 @pytest.mark.parametrize(
@@ -62,10 +64,20 @@ def test_another_configuration_never_meets_a_checkpoint(tmp_path: Path) -> None:
     assert plan.train_checkpoint("noise", 0, "data") in places
 
 
+def test_another_device_or_library_never_meets_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tiny_plan(tmp_path)
+    here = checkpoint_place(TrainJob(plan, "noise", 0, CPU))
+    assert checkpoint_place(TrainJob(plan, "noise", 0, torch.device("cuda"))) != here
+    newer = library_versions() | {"torch": "99.0"}
+    monkeypatch.setattr("cemlib.plan.library_versions", lambda: newer)
+    assert checkpoint_place(TrainJob(plan, "noise", 0, CPU)) != here
+
+
 def test_a_foreign_checkpoint_is_neither_read_nor_removed(tmp_path: Path) -> None:
-    plan, other = tiny_plan(tmp_path, epochs=1), tiny_plan(tmp_path, epochs=2)
-    data = sha256(plan.layout.prepared)
-    foreign = Checkpoint(other.train_checkpoint("noise", 0, data))
+    other = tiny_plan(tmp_path, epochs=2)
+    foreign = Checkpoint(checkpoint_place(TrainJob(other, "noise", 0, CPU)))
     foreign.save({}, {"unreadable": True})
     assert outcome(trained(tmp_path, "noise", epochs=1)) == outcome(
         trained(tmp_path / "clean", "noise", epochs=1)
@@ -76,7 +88,7 @@ def test_a_foreign_checkpoint_is_neither_read_nor_removed(tmp_path: Path) -> Non
 def test_a_checkpoint_of_the_very_same_job_is_read(tmp_path: Path) -> None:
     """The counterpart: the same garbage under the job's own name is not passed over."""
     plan = tiny_plan(tmp_path, epochs=1)
-    own = Checkpoint(plan.train_checkpoint("noise", 0, sha256(plan.layout.prepared)))
+    own = Checkpoint(checkpoint_place(TrainJob(plan, "noise", 0, CPU)))
     own.save({}, {"unreadable": True})
     with pytest.raises(RuntimeError, match="Missing key"):
         trained(tmp_path, "noise", epochs=1)

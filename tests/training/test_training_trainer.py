@@ -250,7 +250,7 @@ def test_a_diverging_run_is_finished_and_failed(tmp_path: Path, defence: str) ->
     assert metrics["status"] == "failed"
     assert re.match(r"epoch 1, batch \d+: a feature is not finite", metrics["reason"])
     scores = ("top1", "test_loss", "val_top1", "leakage_nats")
-    assert {metrics[name] for name in scores} == {None}
+    assert {metrics[name] for name in (*scores, "selected_epoch")} == {None}
     assert all(file.is_file() for file in folder.files())
     assert len(read_jsonl(folder.history)) < 4
 
