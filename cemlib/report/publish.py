@@ -6,34 +6,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cemlib.files import FileError, read_json, write_json
-from cemlib.report import TABLES, reconstructions_name
+from cemlib.files import FileError, read_record, write_json
+from cemlib.report import reconstructions_name
 
+_NEEDED = ("seed", "status", "wall_seconds", "provenance")
 PICTURES = ("privacy", "accuracy_mse", reconstructions_name("decoder", "train_data"))
 
 
 def publish(
-    root: Path, metrics: Sequence[Path], out: Path, command: str, courses: Sequence[Path] = ()
+    metrics: Sequence[Path], sources: Sequence[Path], out: Path, command: str
 ) -> list[Path]:
     """Copy the tables and the main figures of a finished study, and say where they came from.
 
     Args:
-        root: Result folder of the study.
         metrics: `metrics.json` of every run and attack.
+        sources: Tables and figures of the study that are copied.
         out: Folder to write to.
         command: What a reader types to produce the study again.
-        courses: Figures of the study's surrogates, copied as well.
 
     Raises:
         FileError: if a result is missing, or came from a checkout with uncommitted changes: a
             number nobody can produce again is not published.
     """
-    results = [read_json(path) for path in metrics]
+    results = [read_record(path, _NEEDED) for path in metrics]
     for path, result in zip(metrics, results, strict=True):
         if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
             raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
-    sources = [root / "tables" / name for name in TABLES]
-    sources += [*(root / "figures" / f"{name}.png" for name in PICTURES), *courses]
     for source in sources:
         if not source.is_file():
             raise FileError(

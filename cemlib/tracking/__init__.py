@@ -1,11 +1,11 @@
 """Uploading an experiment's result folder to MLflow.
 
-Jobs write files and know nothing of MLflow; one process, `track` or `watch`, reads those files and
-brings a store up to date. Neither changes the result folder, so an upload can always be repeated.
+Jobs write files and know nothing of MLflow; one process reads those files and
+brings a store up to date. It does not change the result folder, so it can always be repeated.
 mlflow is imported when a store is opened, not before.
 """
 
 from cemlib.tracking.errors import TrackingError
-from cemlib.tracking.sync import Summary, track, watch
+from cemlib.tracking.sync import Study, Summary
 
-__all__ = ["Summary", "TrackingError", "track", "watch"]
+__all__ = ["Study", "Summary", "TrackingError"]

@@ -38,7 +38,20 @@ class Summary:
 
 @dataclass(frozen=True)
 class Study:
-    """The files that an experiment has, or is to have (see `track` for each)."""
+    """The files that an experiment has, or is to have, and their way into an MLflow store.
+
+    The store gets one experiment with a run per (defence, seed), the attacks nested below, and a
+    run `report` with the tables and figures. What it holds already stays as it is; a changed result
+    takes the place of the older one; a half-uploaded one is done again.
+
+    Attributes:
+        root: Result folder of the experiment.
+        experiment: Name of the MLflow experiment.
+        run_metrics: `metrics.json` of every run of the study, below `root`; those that do not exist
+            are counted as unfinished.
+        attack_metrics: `metrics.json` of every attack of the study, likewise.
+        report_files: Tables and figures below `root`, as far as they exist.
+    """
 
     root: Path
     experiment: str
@@ -46,20 +59,24 @@ class Study:
     attack_metrics: Sequence[Path]
     report_files: Sequence[Path]
 
-    def results(self) -> Iterator[Result | None]:
-        """Runs, then the attacks on them, then the report; None for what is not there yet."""
-        for metrics in (*self.run_metrics, *self.attack_metrics):
-            yield read_result(self.root, metrics)
-        report = read_report(self.root, self.experiment, self.report_files)
-        if report is not None:
-            yield report
+    def track(self, uri: str, artifact_root: Path | None = None, *, live: bool = False) -> Summary:
+        """Upload every finished result, each once.
 
-    def upload(self, uri: str, artifact_root: Path | None = None, *, live: bool) -> Summary:
-        """Upload what has finished and, if `live`, the curves of what has not."""
+        Args:
+            uri: `sqlite:///FILE` or the `http(s)://` address of an MLflow server.
+            artifact_root: Where a new experiment's files go, instead of `mlartifacts` beside the
+                SQLite file or the server's own choice.
+            live: Also show the curves of jobs under way, as runs that are `RUNNING` and grow; the
+                same runs are completed when their jobs have finished, by this or a later upload.
+
+        Raises:
+            TrackingError: if the store cannot be used.
+            FileError: if a result file is damaged.
+        """
         done: Counter[Outcome] = Counter()
         with open_store(uri, artifact_root) as store:
             uploader = Uploader(store, self.experiment)
-            for result in self.results():
+            for result in self._results():
                 if result is None or (result.status == RUNNING and not live):
                     done[Outcome.WAITING] += 1
                 else:
@@ -73,62 +90,16 @@ class Study:
                 unfinished=done[Outcome.RUNNING] + done[Outcome.WAITING],
             )
 
+    def watch(self, uri: str, interval: float = 5.0) -> Summary:
+        """Track live every `interval` seconds until all has finished; returns the last summary."""
+        while (summary := self.track(uri, live=True)).unfinished:
+            time.sleep(interval)
+        return summary
 
-def track(
-    root: Path,
-    *,
-    experiment: str,
-    run_metrics: Sequence[Path],
-    attack_metrics: Sequence[Path],
-    report_files: Sequence[Path],
-    uri: str,
-    artifact_root: Path | None = None,
-) -> Summary:
-    """Upload every finished result of an experiment, each once.
-
-    The store gets one experiment with a run per (defence, seed), the attacks nested below, and a
-    run `report` with the tables and figures. What it holds already stays as it is; a changed result
-    takes the place of the older one; a half-uploaded one is done again.
-
-    Args:
-        root: Result folder of the experiment.
-        experiment: Name of the MLflow experiment.
-        run_metrics: `metrics.json` of every run of the study, below `root`; those that do not exist
-            are counted as unfinished.
-        attack_metrics: `metrics.json` of every attack of the study, likewise.
-        report_files: Tables and figures below `root`, as far as they exist.
-        uri: `sqlite:///FILE` or the `http(s)://` address of an MLflow server.
-        artifact_root: Where a new experiment's files go, instead of `mlartifacts` beside the SQLite
-            file or the server's own choice.
-
-    Raises:
-        TrackingError: if the store cannot be used.
-        FileError: if a result file is damaged.
-    """
-    study = Study(root, experiment, run_metrics, attack_metrics, report_files)
-    return study.upload(uri, artifact_root, live=False)
-
-
-def watch(
-    root: Path,
-    *,
-    experiment: str,
-    run_metrics: Sequence[Path],
-    attack_metrics: Sequence[Path],
-    report_files: Sequence[Path],
-    uri: str,
-    artifact_root: Path | None = None,
-    interval: float = 5.0,
-) -> Summary:
-    """Upload like `track` every `interval` seconds until every run and attack has finished.
-
-    The curves of jobs under way are shown as runs that are `RUNNING` and grow; the same runs are
-    completed when their jobs have finished, by this or by any `track`.
-
-    Returns:
-        The last upload's summary.
-    """
-    study = Study(root, experiment, run_metrics, attack_metrics, report_files)
-    while (summary := study.upload(uri, artifact_root, live=True)).unfinished:
-        time.sleep(interval)
-    return summary
+    def _results(self) -> Iterator[Result | None]:
+        """Runs, then the attacks on them, then the report; None for what is not there yet."""
+        for metrics in (*self.run_metrics, *self.attack_metrics):
+            yield read_result(self.root, metrics)
+        report = read_report(self.root, self.experiment, self.report_files)
+        if report is not None:
+            yield report

@@ -8,7 +8,7 @@ from toy_study import Store, Study, curve
 
 from cemlib.files import write_jsonl
 from cemlib.layout import Layout, RunFolder
-from cemlib.tracking import Summary, sync, watch
+from cemlib.tracking import Summary
 
 RUN = "runs/gated/seed0"
 
@@ -24,9 +24,7 @@ class Job:
         write_jsonl(self.folder.history, [row | changes for row in curve(epoch)])
 
     def look(self) -> Summary:
-        inputs = self.study.inputs()
-        uri = inputs.pop("uri")
-        return sync.Study(self.study.root, **inputs).upload(uri, live=True)
+        return self.study.files().track(self.study.uri, live=True)
 
 
 @pytest.fixture
@@ -135,7 +133,7 @@ def test_watch_ends_when_every_expected_result_is_there(study: Study, store: Sto
     ended: list[Summary] = []
 
     def follow() -> None:
-        ended.append(watch(study.root, **study.inputs(), interval=0.05))
+        ended.append(study.files().watch(study.uri, interval=0.05))
 
     watcher = threading.Thread(target=follow, daemon=True)
     watcher.start()

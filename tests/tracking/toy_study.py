@@ -9,9 +9,9 @@ from typing import Any
 
 from PIL import Image
 
+from cemlib import tracking
 from cemlib.files import write_json, write_jsonl
 from cemlib.layout import AttackFolder, Layout, RunFolder
-from cemlib.tracking import Summary, track
 
 PROVENANCE = {
     "fingerprint": "f" * 64,
@@ -82,17 +82,11 @@ class Study:
         Image.new("L", (4, 4)).save(figure)
         self.report = [table, figure]
 
-    def inputs(self) -> dict[str, Any]:
-        return {
-            "experiment": "toy",
-            "run_metrics": self.runs,
-            "attack_metrics": self.attacks,
-            "report_files": self.report,
-            "uri": self.uri,
-        }
+    def files(self, experiment: str = "toy") -> tracking.Study:
+        return tracking.Study(self.root, experiment, self.runs, self.attacks, self.report)
 
-    def track(self, **changes: Any) -> Summary:
-        return track(self.root, **(self.inputs() | changes))
+    def track(self, experiment: str = "toy", artifact_root: Path | None = None) -> tracking.Summary:
+        return self.files(experiment).track(self.uri, artifact_root)
 
 
 def common() -> dict[str, Any]:
