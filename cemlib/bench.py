@@ -1,16 +1,17 @@
 """What the surrogates cost beside the training that they defend.
 
-Measured on the published split of VGG11 at 32x32 (512 features, ten classes): the forward and
-backward pass of every surrogate at batch 128, against the training step without one, and the fit
-at an epoch's end, against the epoch and against scikit-learn on the same features.
+Measured with ten classes on the published split of VGG11 at 32x32 (512 features, batches of 128),
+or on a study's own network: the forward and backward pass of every surrogate, against the training
+step without one, and the fit at an epoch's end, against the epoch and against scikit-learn.
 """
 
 import ctypes
+import math
 import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cemlib.models import SplitModel
 from cemlib.models import build as build_model
 from cemlib.optim import SGD
 from cemlib.provenance import device_name, git_state
 from cemlib.surrogates import SURROGATES, Surrogate
 from cemlib.surrogates import build as build_surrogate
 
-CLASSES, SIZE, NOISE_STD, CLUSTERS = 10, 32, 0.025, 5
+CLASSES, NOISE_STD, CLUSTERS = 10, 0.025, 5
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in SURROGATES},
     "gmm, full covariance": ("gmm", {"covariance": "full"}),
@@ -34,8 +36,12 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured."""
+    """What is measured, and how much of it."""
 
+    network: str = "vgg11"
+    cut: int = 4
+    image_size: int = 32
+    channels: int = 3
     batch: int = 128
     samples: int = 50_000
     repeats: int = 15
@@ -46,13 +52,14 @@ class Scale:
 def bench(scale: Scale) -> dict[str, Any]:
     """All figures by name, as plain numbers: milliseconds, seconds, MiB and shares.
 
-    On the CPU memory is measured on Linux alone.
+    Memory on the CPU is measured where Linux and the GNU C library tell it, and null elsewhere.
     """
     torch.set_num_threads(scale.threads)
     torch.manual_seed(0)
-    step = _train_step(scale)
+    model = _model(scale)
+    step = _train_step(model, scale)
     epoch = step["milliseconds"] / 1e3 * scale.samples / scale.batch
-    dim = 512
+    dim = math.prod(model.feature_shape)
     surrogates = {
         label: _surrogate_step(name, options, dim, scale, step["milliseconds"])
         for label, (name, options) in VARIANTS.items()
@@ -65,7 +72,7 @@ def bench(scale: Scale) -> dict[str, Any]:
     }
     return {
         "machine": _machine(scale),
-        "scale": {"batch": scale.batch, "dim": dim, "classes": CLASSES, "samples": scale.samples},
+        "scale": asdict(scale) | {"dim": dim, "classes": CLASSES},
         "train_step": step | {"epoch_seconds": epoch},
         "surrogates": surrogates,
         "fits": fits,
@@ -89,7 +96,8 @@ def table(figures: dict[str, Any]) -> str:
         if fit:
             fitted = (f"{fit['first_seconds']:.1f}", f"{fit['first_share_of_epoch']:.1%}")
         cost = (f"{found['milliseconds']:.1f}", f"{found['share_of_step']:.1%}")
-        row = (label, *cost, f"{found['peak_memory_mib']:.0f}", *fitted)
+        memory = found["peak_memory_mib"]
+        row = (label, *cost, "" if memory is None else f"{memory:.0f}", *fitted)
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
@@ -104,13 +112,25 @@ def _machine(scale: Scale) -> dict[str, Any]:
     }
 
 
-def _train_step(scale: Scale) -> dict[str, float]:
-    """One update of the undefended split network on random images."""
-    mean, std = (0.5,) * 3, (0.25,) * 3
-    model = build_model("vgg11", num_classes=CLASSES, image_size=SIZE, cut=4, mean=mean, std=std)
-    model = model.to(scale.device).to(memory_format=torch.channels_last)
+def _model(scale: Scale) -> SplitModel:
+    """The undefended split network."""
+    mean, std = (0.5,) * scale.channels, (0.25,) * scale.channels
+    model = build_model(
+        scale.network,
+        num_classes=CLASSES,
+        image_size=scale.image_size,
+        cut=scale.cut,
+        mean=mean,
+        std=std,
+    )
+    return model.to(scale.device).to(memory_format=torch.channels_last)
+
+
+def _train_step(model: SplitModel, scale: Scale) -> dict[str, Any]:
+    """One update of the network on random images."""
     optimiser = SGD(model.parameters(), momentum=0.9, weight_decay=5e-4)
-    images = torch.rand(scale.batch, 3, SIZE, SIZE, device=scale.device)
+    shape = (scale.batch, scale.channels, scale.image_size, scale.image_size)
+    images = torch.rand(shape, device=scale.device)
     images = images.contiguous(memory_format=torch.channels_last)
     labels = torch.arange(scale.batch, device=scale.device) % CLASSES
 
@@ -125,7 +145,7 @@ def _train_step(scale: Scale) -> dict[str, float]:
 
 def _surrogate_step(
     name: str, options: dict[str, Any], dim: int, scale: Scale, step_ms: float
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Forward and backward pass of a surrogate, its own parameters included."""
     surrogate = _built(name, dim, scale.device, options)
     if surrogate.fits:
@@ -141,17 +161,13 @@ def _surrogate_step(
             surrogate.zero_grad()
             surrogate(z.clone().requires_grad_(), y).backward()
 
-    figures = _timed(
-        steps, max(1, scale.repeats // 5 if period > 1 else scale.repeats), scale.device
-    )
-    for name in ("milliseconds", "fastest", "slowest"):
-        figures[name] /= period
+    figures = _timed(steps, max(1, scale.repeats // period), scale.device)
+    for figure in ("milliseconds", "fastest", "slowest"):
+        figures[figure] /= period
     return figures | {"share_of_step": figures["milliseconds"] / step_ms}
 
 
-def _fit(
-    name: str, options: dict[str, Any], z: Tensor, y: Tensor, epoch: float
-) -> dict[str, float]:
+def _fit(name: str, options: dict[str, Any], z: Tensor, y: Tensor, epoch: float) -> dict[str, Any]:
     """The first fit, from its own starting points, and the next one, from the last."""
     surrogate = _built(name, z.shape[1], z.device.type, options)
     first = _timed(lambda: surrogate.fit(z, y), 1, z.device.type, warm_up=False)
@@ -165,7 +181,7 @@ def _fit(
     }
 
 
-def _scikit_learn(z: Tensor, y: Tensor) -> dict[str, float]:
+def _scikit_learn(z: Tensor, y: Tensor) -> dict[str, Any]:
     """K-means of scikit-learn on the same features, class by class, on as many threads."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
@@ -197,20 +213,25 @@ def _features(samples: int, dim: int, device: str) -> tuple[Tensor, Tensor]:
 
 def _timed(
     run: Callable[[], None], repeats: int, device: str, *, warm_up: bool = True
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Median time of a call, and the memory that its first call needed beyond what was there."""
     seconds = []
     before = _memory_mib(device)
     if warm_up:
         run()
+        _wait(device)
     for _ in range(repeats):
         start = time.perf_counter()
         run()
         _wait(device)
         seconds.append(time.perf_counter() - start)
-    peak = _memory_mib(device, peak=True) - before
+    peak = _grown(before, _memory_mib(device, peak=True))
     spread = {"fastest": min(seconds) * 1e3, "slowest": max(seconds) * 1e3}
     return {"milliseconds": statistics.median(seconds) * 1e3, **spread, "peak_memory_mib": peak}
+
+
+def _grown(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
 
 
 def _wait(device: str) -> None:
@@ -218,16 +239,17 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _memory_mib(device: str, *, peak: bool = False) -> float:
-    """Memory in use, or its highest since the last call for the former; NaN where unknown."""
+def _memory_mib(device: str, *, peak: bool = False) -> float | None:
+    """Memory in use, or its highest since the last call for the former; None where unknown."""
     if device == "cuda":
         if not peak:
             torch.cuda.reset_peak_memory_stats()
         return torch.cuda.max_memory_allocated() / 2**20
-    if not _STATUS.exists():
-        return float("nan")
+    library = ctypes.CDLL(None)
+    if not (_RESET.exists() and hasattr(library, "malloc_trim")):
+        return None
     if not peak:
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed before must not pass for unused
+        library.malloc_trim(0)  # what was freed before must not pass for unused
         _RESET.write_text("5")  # starts the kernel's high-water mark anew
     name = "VmHWM:" if peak else "VmRSS:"
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(name))

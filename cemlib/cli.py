@@ -46,7 +46,8 @@ def _user_errors() -> tuple[type[Exception], ...]:
     from cemlib.files import FileError
     from cemlib.tracking.errors import TrackingError
 
-    return (ConfigError, DataError, FileError, TrackingError)
+    # An OSError names the file and what the system refused: a full disk, a folder without rights.
+    return (ConfigError, DataError, FileError, TrackingError, OSError)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -112,16 +113,36 @@ def _add(
 def _add_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     text = "measure what the surrogates cost beside the training step"
     parser = commands.add_parser("bench", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a study whose network and batch size are measured, on colour images unless it says"
+        " data.channels (default: the published VGG11 split)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, not a table")
+    for option, default, meaning in (
+        ("--samples", 50_000, "features of the epoch-end fits"),
+        ("--repeats", 15, "timed calls of each surrogate"),
+        ("--threads", 1, "threads on the CPU"),
+    ):
+        parser.add_argument(
+            option,
+            type=_positive,
+            default=default,
+            metavar="N",
+            help=f"{meaning} (default: %(default)s)",
+        )
     parser.add_argument(
-        "--samples", type=int, default=50_000, metavar="N", help="features of the epoch-end fits"
+        "--device", choices=("auto", "cpu", "cuda"), default="cpu", help="default: %(default)s"
     )
-    parser.add_argument(
-        "--repeats", type=int, default=15, metavar="N", help="timed calls of each surrogate"
-    )
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads on the CPU")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.set_defaults(command=_bench)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
 
 
 def _plan(options: argparse.Namespace) -> "Plan":
@@ -204,45 +225,48 @@ def _report(options: argparse.Namespace) -> Iterator[Path]:
 
 
 def _publish(options: argparse.Namespace) -> Iterator[Path]:
-    from cemlib.report.publish import publish
+    from cemlib.report.publish import PICTURES, publish
 
     plan = _plan(options)
     out = Path("results/published") / plan.study.experiment
     command = f"snakemake --cores 2 --configfile {options.config}"
-    courses = [path for path in plan.surrogate_courses() if path.suffix == ".png"]
-    yield from publish(plan.layout.root, plan.metrics(), out, command, courses)
+    drawn = [path for path in plan.figures() if path.stem in PICTURES] + plan.surrogate_courses()
+    pictures = [path for path in drawn if path.suffix == ".png"]
+    yield from publish(plan.metrics(), plan.tables() + pictures, out, command)
 
 
 def _bench(options: argparse.Namespace) -> Iterator[str]:
     import json
+    from dataclasses import replace
 
     from cemlib.bench import Scale, bench, table
 
-    scale = Scale(
-        samples=options.samples,
-        repeats=options.repeats,
-        threads=options.threads,
-        device=_device(options).type,
-    )
+    amounts = {name: getattr(options, name) for name in ("samples", "repeats", "threads")}
+    scale = Scale(**amounts, device=_device(options).type)
+    if options.config is not None:
+        study = _plan(options).study
+        scale = replace(
+            scale,
+            network=study.model.name,
+            cut=study.model.cut,
+            image_size=study.data.image_size,
+            channels=study.data.channels or scale.channels,
+            batch=study.train.batch_size,
+        )
     figures = bench(scale)
     yield json.dumps(figures, indent=2) if options.json else table(figures)
 
 
 def _track(options: argparse.Namespace) -> Iterator[str]:
-    from cemlib.tracking import track, watch
+    from cemlib.tracking import Study
 
     plan = _plan(options)
-    runs = [run.metrics for run in plan.runs(options.defence)]
-    attacks = [attack.metrics for attack in plan.attacks(options.defence)]
     figures = [*plan.figures(), *plan.cluster_course(), *plan.surrogate_courses()]
-    upload = watch if options.watch else track
-    yield str(
-        upload(
-            plan.layout.root,
-            experiment=plan.study.experiment,
-            run_metrics=runs,
-            attack_metrics=attacks,
-            report_files=[*plan.tables(), *figures],
-            uri=options.uri,
-        )
+    study = Study(
+        plan.layout.root,
+        plan.study.experiment,
+        run_metrics=[run.metrics for run in plan.runs(options.defence)],
+        attack_metrics=[attack.metrics for attack in plan.attacks(options.defence)],
+        report_files=[*plan.tables(), *figures],
     )
+    yield str(study.watch(options.uri) if options.watch else study.track(options.uri))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +42,13 @@ def test_the_command_prints_one_json_object(
 ) -> None:
     monkeypatch.setattr(cemlib.bench, "VARIANTS", {"clustering": ("clustering", {})})
     assert main(["bench", "--json", "--samples", "200", "--repeats", "1"]) == 0
-    assert json.loads(capsys.readouterr().out)["scale"]["samples"] == 200
+    scale = json.loads(capsys.readouterr().out)["scale"]
+    assert (scale["network"], scale["dim"], scale["samples"]) == ("vgg11", 512, 200)
+    study = str(Path(__file__).parents[1] / "config/config.yaml")
+    of_study = ["bench", "--json", "--config", study, "--samples", "200", "--repeats", "1"]
+    assert main(of_study) == 0
+    scale = json.loads(capsys.readouterr().out)["scale"]
+    assert (scale["network"], scale["image_size"], scale["dim"]) == ("small", 16, 512)
 
 
 def test_memory_is_what_a_call_needs(figures: dict) -> None:

@@ -15,7 +15,7 @@ from cemlib import __version__
 from cemlib.cli import main
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("prepare", "train", "attack", "report", "track", "publish")
+COMMANDS = ("prepare", "train", "attack", "report", "track", "publish", "bench")
 RAW: dict[str, Any] = {
     "experiment": "short",
     "seeds": [0],
@@ -215,3 +215,34 @@ def test_what_cannot_be_built_is_named_by_its_section(
     capsys.readouterr()
     assert main(["train", "--config", path]) == 2
     assert message in only_error(capsys)
+
+
+def test_what_the_system_refuses_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results").write_text("a file where a folder should be")
+    assert main(["prepare", "--config", configuration(tmp_path)]) == 2
+    assert str(tmp_path / "results") in only_error(capsys)
+
+
+def test_a_run_of_another_version_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = configuration(tmp_path)
+    assert main(["prepare", "--config", path]) == 0
+    assert main(["train", "--config", path]) == 0
+    metrics = tmp_path / "results/short/runs/noise/seed0/metrics.json"
+    kept = {k: v for k, v in json.loads(metrics.read_text()).items() if k != "data_sha256"}
+    metrics.write_text(json.dumps(kept))
+    capsys.readouterr()
+    assert main(["attack", "--config", path, "--defence", "noise"]) == 2
+    assert f"{metrics}: no key 'data_sha256'; delete it and rerun" in only_error(capsys)
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "1.5", "many"])
+def test_the_benchmark_takes_positive_numbers_alone(
+    number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "--repeats", number])
+    assert f"--repeats: {number!r} is not a positive whole number" in capsys.readouterr().err
