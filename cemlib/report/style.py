@@ -21,7 +21,19 @@ from cemlib.files import atomic
 
 WIDTH = 7.0  # inches: the text width of a page
 
-_COLOURS = ("#000000", "#E69F00", "#0072B2", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
+_COLOURS = (
+    "#000000",
+    "#E69F00",
+    "#0072B2",
+    "#009E73",
+    "#D55E00",
+    "#56B4E9",
+    "#CC79A7",
+    "#999999",
+    "#882255",
+    "#B8A000",
+    "#44AA99",
+)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
 _SETTINGS: Any = {
@@ -60,7 +72,7 @@ class Look:
 def looks(defences: Sequence[str]) -> dict[str, Look]:
     """The look of each defence, by its place in the order of the study.
 
-    The cycles have lengths 7, 8 and 9, so that 504 defences differ in at least one respect.
+    The cycles have lengths 11, 8 and 9, so that 792 defences differ in at least one respect.
     """
     return {
         defence: Look(

@@ -35,6 +35,7 @@ _NOTES = {
     "surrogate/class_gate": "class gate",
     "surrogate/gate": "gate",
     "surrogate/variance": "variance",
+    "surrogate/reached": "share of components reached",
     "surrogate/stale": "staleness of the factors",
     "surrogate/empty": "share of empty clusters",
     "surrogate/classes": "classes per batch",
