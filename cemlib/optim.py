@@ -108,9 +108,25 @@ class SGD(Optimiser):
 
 
 class Adam(Optimiser):
-    """Adam with an L2 term and torch's defaults (Kingma and Ba, ICLR 2015, algorithm 1)."""
+    """Adam with an L2 term and torch's defaults (Kingma and Ba, ICLR 2015, algorithm 1).
+
+    Args:
+        parameters: what is trained.
+        weight_decay: weight of the L2 term, added to the gradient.
+        betas: decay of the running mean of the gradients and of that of their squares.
+    """
 
     slots = ("mean", "square")
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+    ) -> None:
+        super().__init__(parameters, weight_decay=weight_decay)
+        self.betas = betas
 
     def _start(self, weights: Tensor) -> State:
         step = torch.zeros((), dtype=torch.float32, device=weights.device)
@@ -125,8 +141,8 @@ class Adam(Optimiser):
             [],
             [kept["step"] for kept in states],
             amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
             lr=lr,
             weight_decay=self.weight_decay,
             eps=1e-8,

@@ -14,10 +14,12 @@ Parameters = Iterable[nn.Parameter]
 OURS: dict[str, Callable[[Parameters], Optimiser]] = {
     "sgd": lambda weights: SGD(weights, momentum=0.9, weight_decay=1e-2),
     "adam": lambda weights: Adam(weights, weight_decay=1e-2),
+    "adam of a GAN": lambda weights: Adam(weights, betas=(0.5, 0.9)),
 }
 THEIRS: dict[str, Callable[[Parameters], torch.optim.Optimizer]] = {
     "sgd": lambda weights: torch.optim.SGD(weights, lr=1.0, momentum=0.9, weight_decay=1e-2),
     "adam": lambda weights: torch.optim.Adam(weights, lr=1.0, weight_decay=1e-2),
+    "adam of a GAN": lambda weights: torch.optim.Adam(weights, lr=1.0, betas=(0.5, 0.9)),
 }
 
 
