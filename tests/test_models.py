@@ -96,9 +96,65 @@ def test_decoder_reaches_other_sizes() -> None:
         ({"cut": 0}, "cut: must lie between 1 and 12, found 0"),
         ({"cut": 13}, "cut: must lie between 1 and 12, found 13"),
         ({"image_size": 48}, "multiple of 32, found 48"),
+        ({"client_widths": (64,)}, r"2 convolutions .* at most 64, 128 channels, found \[64\]"),
+        ({"client_widths": (64, 129)}, r"at most 64, 128 channels, found \[64, 129\]"),
+        ({"client_widths": (0, 128)}, r"at least 1 .* found \[0, 128\]"),
     ],
 )
 def test_an_impossible_network_is_refused(arguments: dict[str, object], message: str) -> None:
     valid = {"name": "vgg11", "num_classes": 10, "image_size": 32, "cut": 4}
     with pytest.raises(ValueError, match=message):
         build(**(valid | arguments))  # type: ignore[arg-type]
+
+
+# Saved weights go by these names.
+VGG11_CLIENT = {
+    "0.mean": (1, 3, 1, 1),
+    "0.std": (1, 3, 1, 1),
+    "1.0.weight": (64, 3, 3, 3),
+    "1.0.bias": (64,),
+    "1.1.weight": (64,),
+    "1.1.bias": (64,),
+    "1.1.running_mean": (64,),
+    "1.1.running_var": (64,),
+    "1.1.num_batches_tracked": (),
+    "1.4.weight": (128, 64, 3, 3),
+    "1.4.bias": (128,),
+    "1.5.weight": (128,),
+    "1.5.bias": (128,),
+    "1.5.running_mean": (128,),
+    "1.5.running_var": (128,),
+    "1.5.num_batches_tracked": (),
+    "2.weight": (8, 128, 3, 3),
+    "2.bias": (8,),
+}
+
+
+def test_the_client_keeps_its_names_and_shapes() -> None:
+    state = build("vgg11", num_classes=10, image_size=32, cut=4).encoder.state_dict()
+    assert {name: tuple(tensor.shape) for name, tensor in state.items()} == VGG11_CLIENT
+
+
+def test_a_narrowed_client_leaves_features_and_head_as_they_are() -> None:
+    full, narrow = (
+        build("vgg11", num_classes=10, image_size=32, cut=4, sparse_coding=True, client_widths=w)
+        for w in (None, (5, 7))
+    )
+    shapes = [tuple(w.shape) for w in narrow.encoder.parameters() if w.ndim == 4]
+    assert shapes == [(5, 3, 3, 3), (7, 5, 3, 3), (8, 7, 3, 3)]
+    heads = [[tuple(w.shape) for w in model.head.parameters()] for model in (full, narrow)]
+    assert heads[0] == heads[1]
+    assert narrow.feature_shape == full.feature_shape == (8, 8, 8)
+    images = torch.rand(2, 3, 32, 32)
+    assert narrow.encoder(images).shape == (2, 8, 8, 8)
+    assert narrow(images).shape == (2, 10)
+
+
+def test_the_networks_own_widths_give_the_same_weights() -> None:
+    states = []
+    for widths in (None, (16, 32)):
+        torch.manual_seed(3)
+        model = build("small", num_classes=4, image_size=16, cut=4, client_widths=widths)
+        states.append(model.state_dict())
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])

@@ -3,11 +3,16 @@
 from collections.abc import Callable, Sequence
 
 from cemlib.models.decoder import Decoder
+from cemlib.models.resnet import resnet20
 from cemlib.models.small import small
 from cemlib.models.split import Shape, SplitModel
 from cemlib.models.vgg import vgg11
 
-MODELS: dict[str, Callable[[Shape], SplitModel]] = {"small": small, "vgg11": vgg11}
+MODELS: dict[str, Callable[[Shape], SplitModel]] = {
+    "small": small,
+    "vgg11": vgg11,
+    "resnet20": resnet20,
+}
 
 __all__ = ["MODELS", "Decoder", "SplitModel", "build"]
 
@@ -21,6 +26,7 @@ def build(
     sparse_coding: bool = False,
     mean: Sequence[float] = (0.5, 0.5, 0.5),
     std: Sequence[float] = (0.5, 0.5, 0.5),
+    client_widths: Sequence[int] | None = None,
 ) -> SplitModel:
     """Build a split network by name; its weights come from torch's global random state.
 
@@ -28,15 +34,17 @@ def build(
         name: Key of `MODELS`.
         num_classes: Logits of the head.
         image_size: Side of the square images.
-        cut: Layer entries on the client; a convolution block and a pool are one entry each.
+        cut: Layer entries on the client; a convolution, a pool and a residual block are one each.
         sparse_coding: Whether a sparse-coding layer stands before the sigmoid.
         mean: Mean of each colour channel, in [0, 1]; as many as the images have channels.
         std: Standard deviation of each colour channel.
+        client_widths: Output channels of the client's convolutions before the bottleneck, in order,
+            where pruning left fewer than the network's own; features and head stay the same.
 
     Raises:
-        ValueError: if the name is unknown, or the network cannot be cut or fed so.
+        ValueError: if the name is unknown, or the network cannot be cut, fed or narrowed so.
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r} (known: {', '.join(MODELS)})")
-    shape = Shape(num_classes, image_size, cut, len(mean), sparse_coding, mean, std)
+    shape = Shape(num_classes, image_size, cut, len(mean), sparse_coding, mean, std, client_widths)
     return MODELS[name](shape)

@@ -1,4 +1,4 @@
-"""Layers of the split networks, and the builder of their convolution stacks."""
+"""Layers of the split networks, and their stacks of convolutions."""
 
 from collections.abc import Sequence
 
@@ -45,16 +45,25 @@ class SparseCoding(nn.Module):
         return (codes @ self.weight).view_as(features)
 
 
-def conv_stack(entries: Sequence[Entry], channels: int) -> nn.Sequential:
+class ConvStack(nn.Sequential):
     """Conv 3x3-BN-ReLU for every number, MaxPool 2 for every "M"; `channels` enter it."""
-    layers: list[nn.Module] = []
-    for entry in entries:
-        if isinstance(entry, int):
-            layers += [nn.Conv2d(channels, entry, 3, padding=1), nn.BatchNorm2d(entry), nn.ReLU()]
-            channels = entry
-        else:
-            layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers)
+
+    def __init__(self, entries: Sequence[Entry], channels: int) -> None:
+        layers: list[nn.Module] = []
+        for entry in entries:
+            if isinstance(entry, int):
+                convolution = nn.Conv2d(channels, entry, 3, padding=1)
+                layers += [convolution, nn.BatchNorm2d(entry), nn.ReLU()]
+                channels = entry
+            else:
+                layers.append(nn.MaxPool2d(2))
+        super().__init__(*layers)
+
+    def blocks(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+        """Every convolution with the batch normalisation behind it, in order."""
+        convolutions = [layer for layer in self if isinstance(layer, nn.Conv2d)]
+        norms = [layer for layer in self if isinstance(layer, nn.BatchNorm2d)]
+        return list(zip(convolutions, norms, strict=True))
 
 
 def xavier(module: nn.Module) -> None:

@@ -21,4 +21,4 @@ def small(shape: Shape) -> SplitModel:
         nn.ReLU(),
         nn.Linear(128, shape.num_classes),
     )
-    return SplitModel(*split_stack(ENTRIES, shape, classifier))
+    return split_stack(ENTRIES, shape, classifier)

@@ -31,4 +31,4 @@ def vgg11(shape: Shape) -> SplitModel:
         nn.ReLU(),
         nn.Linear(512, shape.num_classes),
     )
-    return SplitModel(*split_stack(ENTRIES, shape, classifier))
+    return split_stack(ENTRIES, shape, classifier)

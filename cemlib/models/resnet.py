@@ -1,0 +1,85 @@
+"""ResNet-20 for small images, with a bottleneck and a sigmoid at the cut.
+
+He, Zhang, Ren and Sun, "Deep residual learning for image recognition", CVPR 2016, section 4.2: a
+3x3 convolution to 16 channels, three stages of three blocks with 16, 32 and 64 channels, the
+first block of the second and of the third stage with stride 2, the mean over positions, a linear
+layer. Convolutions have no bias. Shortcuts are the paper's option A, without parameters: every
+second pixel where the stride is 2, and zeros for the new channels.
+
+    block(x) = relu( BN(W2 relu(BN(W1 x))) + shortcut(x) )
+
+Option A ties channels to their places in the sum, so this client cannot be pruned by channels.
+"""
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cemlib.models.split import (
+    Shape,
+    SplitModel,
+    back_convolution,
+    check_fits,
+    client_encoder,
+    feature_shape,
+)
+
+# Channels and stride of every entry: the stem, then nine blocks.
+ENTRIES = (*[(16, 1)] * 4, (32, 2), *[(32, 1)] * 2, (64, 2), *[(64, 1)] * 2)
+
+
+class BasicBlock(nn.Module):
+    """Conv3x3-BN-ReLU-Conv3x3-BN plus the shortcut, then ReLU."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        self.stride, self.added = stride, out_channels - in_channels
+        self.body = nn.Sequential(
+            nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(out_channels),
+            nn.ReLU(),
+            nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(out_channels),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in_channels, H, W) to (B, out_channels, H / stride, W / stride)."""
+        thinned = x[:, :, :: self.stride, :: self.stride]
+        shortcut = F.pad(thinned, (0, 0, 0, 0, 0, self.added))
+        return F.relu(self.body(x) + shortcut)
+
+
+def resnet20(shape: Shape) -> SplitModel:
+    """ResNet-20 for images whose side is a multiple of 4.
+
+    `cut` counts the stem (1) and the blocks (2 to 10). Behind cut 1 to 4 the features have the
+    side of the images, behind cut 5 to 7 half of it, behind 8 and 9 a quarter: 64x64 images give
+    8x32x32 behind the first block of the second stage (cut 5) and 8x16x16 behind the first of the
+    third (cut 8).
+
+    With 3 channels and 10 classes the network has 269,722 parameters; a cut at width w adds the
+    bottleneck's 72 w + 8 and the server's 73 w (279,010 in all at cut 8).
+
+    Raises:
+        ValueError: if the cut lies outside, the images do not fit, or other widths are asked for.
+    """
+    strides = [stride for _, stride in ENTRIES]
+    check_fits(shape, len(ENTRIES), strides.count(2))
+    if shape.client_widths is not None:
+        raise ValueError("client_widths: the shortcuts of resnet20 fix its widths; must be null")
+    width, halvings = ENTRIES[shape.cut - 1][0], strides[: shape.cut].count(2)
+    layers = _layers(shape.in_channels)
+    encoder = client_encoder(nn.Sequential(*layers[: shape.cut]), width, shape, halvings)
+    pool = (nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    classifier = nn.Linear(ENTRIES[-1][0], shape.num_classes)
+    server = (back_convolution(width), *layers[shape.cut :], *pool, classifier)
+    return SplitModel(encoder, nn.Sequential(*server), feature_shape(shape, halvings))
+
+
+def _layers(in_channels: int) -> list[nn.Module]:
+    width = ENTRIES[0][0]
+    convolution = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
+    stem = nn.Sequential(convolution, nn.BatchNorm2d(width), nn.ReLU())
+    steps = pairwise(ENTRIES)
+    return [stem, *(BasicBlock(before, after, stride) for (before, _), (after, stride) in steps)]

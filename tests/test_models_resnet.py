@@ -1,0 +1,123 @@
+"""ResNet-20 against hand-computed sizes, and its shortcut against a loop."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cemlib.models import SplitModel, build
+from cemlib.models.resnet import BasicBlock
+
+
+def resnet20(cut: int, size: int = 32, sparse_coding: bool = False) -> SplitModel:
+    return build("resnet20", num_classes=10, image_size=size, cut=cut, sparse_coding=sparse_coding)
+
+
+def count(module: nn.Module) -> int:
+    return sum(weights.numel() for weights in module.parameters())
+
+
+@pytest.mark.parametrize(("cut", "width"), [(1, 16), (4, 16), (5, 32), (7, 32), (8, 64), (9, 64)])
+def test_the_parameters_are_the_papers_and_those_of_the_cut(cut: int, width: int) -> None:
+    stem = 3 * 16 * 9 + 2 * 16
+    first = 6 * (16 * 16 * 9 + 2 * 16)
+    second = (16 * 32 * 9 + 2 * 32) + 5 * (32 * 32 * 9 + 2 * 32)
+    third = (32 * 64 * 9 + 2 * 64) + 5 * (64 * 64 * 9 + 2 * 64)
+    whole = stem + first + second + third + (64 * 10 + 10)
+    assert whole == 269_722  # the 0.27 M of the paper's table 6
+    bottleneck, back = width * 8 * 9 + 8, 8 * width * 9 + width
+    assert count(resnet20(cut)) == whole + bottleneck + back
+
+
+def test_the_client_at_cut_5_has_the_stem_and_four_blocks() -> None:
+    stem, blocks = 464, 3 * 2 * 2_336 + (4_608 + 64 + 9_216 + 64)
+    assert count(resnet20(5).encoder) == stem + blocks + 2_312 == 30_744
+
+
+@pytest.mark.parametrize(
+    ("cut", "size", "side"),
+    [
+        *((1, 32, 32), (4, 32, 32), (5, 32, 16), (7, 32, 16), (8, 32, 8), (9, 32, 8)),
+        *((5, 64, 32), (8, 64, 16), (8, 12, 3)),
+    ],
+)
+def test_features_have_the_side_of_their_stage(cut: int, size: int, side: int) -> None:
+    model, images = resnet20(cut, size), torch.rand(2, 3, size, size)
+    features = model.encoder(images)
+    assert features.shape == (2, *model.feature_shape) == (2, 8, side, side)
+    assert 0 < features.min() < features.max() < 1
+    assert model(images).shape == (2, 10)
+
+
+def test_the_sparse_coding_layer_fits_the_features() -> None:
+    model = resnet20(8, sparse_coding=True)
+    assert count(model.encoder) - count(resnet20(8).encoder) == (8 * 8 * 8) ** 2
+    assert model(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+
+
+def option_a(x: Tensor, out_channels: int, stride: int) -> Tensor:
+    """The paper's shortcut, pixel by pixel."""
+    batch, channels, height, width = x.shape
+    out = torch.zeros(batch, out_channels, height // stride, width // stride)
+    for row in range(height // stride):
+        for column in range(width // stride):
+            out[:, :channels, row, column] = x[:, :, stride * row, stride * column]
+    return out
+
+
+@pytest.mark.parametrize(("channels", "stride"), [((4, 4), 1), ((4, 8), 2)])
+def test_a_block_without_branch_is_its_shortcut(channels: tuple[int, int], stride: int) -> None:
+    block = BasicBlock(*channels, stride)
+    nn.init.zeros_(list(block.body.parameters())[-2])
+    x = torch.randn(2, channels[0], 6, 6)
+    expected = option_a(x, channels[1], stride).clamp(min=0)
+    assert torch.equal(block(x), expected)
+
+
+def test_a_block_adds_its_branch_before_the_last_relu() -> None:
+    block, x = BasicBlock(4, 8, 2).eval(), torch.randn(2, 4, 6, 6)
+    first, second = (weights for weights in block.parameters() if weights.ndim == 4)
+    scale = (1 + 1e-5) ** -0.5  # batch normalisation at its start, in eval mode
+    hidden = (F.conv2d(x, first, stride=2, padding=1) * scale).clamp(min=0)
+    branch = F.conv2d(hidden, second, padding=1) * scale
+    expected = (branch + option_a(x, 8, 2)).clamp(min=0)
+    assert torch.allclose(block(x), expected, atol=1e-6)
+
+
+def test_the_server_averages_over_positions() -> None:
+    model = resnet20(9).eval()
+    features, head = torch.rand(2, 8, 8, 8), list(model.head.children())
+    weight, bias = list(model.head.parameters())[-2:]
+    maps = nn.Sequential(*head[:2])(features)
+    expected = F.linear(maps.mean((2, 3)), weight, bias)
+    assert torch.allclose(model.head(features), expected, atol=1e-5)
+
+
+def test_client_convolutions_are_xavier_uniform() -> None:
+    torch.manual_seed(0)
+    for layer in resnet20(8).encoder.modules():
+        if isinstance(layer, nn.Conv2d) and layer.weight.numel() > 2_000:
+            bound = (6 / (9 * layer.in_channels + 9 * layer.out_channels)) ** 0.5
+            assert layer.weight.abs().max() <= bound
+            assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+
+
+def test_every_parameter_receives_a_gradient() -> None:
+    model = resnet20(5)
+    model(torch.rand(4, 3, 32, 32)).square().mean().backward()
+    assert all(w.grad is not None and w.grad.any() for w in model.parameters() if w.ndim > 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cut": 0}, "cut: must lie between 1 and 9, found 0"),
+        ({"cut": 10}, "cut: must lie between 1 and 9, found 10"),
+        ({"image_size": 30}, "multiple of 4, found 30"),
+        ({"client_widths": (16,)}, "client_widths: the shortcuts of resnet20"),
+    ],
+)
+def test_an_impossible_resnet_is_refused(arguments: dict[str, object], message: str) -> None:
+    valid = {"num_classes": 10, "image_size": 32, "cut": 5}
+    with pytest.raises(ValueError, match=message):
+        build("resnet20", **(valid | arguments))  # type: ignore[arg-type]
