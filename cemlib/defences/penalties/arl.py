@@ -1,0 +1,119 @@
+"""Adversarial representation learning: the encoder trains against a decoder that attacks it.
+
+Source: the defence "ARL" (also "gan_adv") that Xia et al., CVPR 2025, combine with conditional
+entropy; the idea is of Edwards and Storkey, "Censoring representations with an adversary", ICLR
+2016. With the decoder's reconstructions r = D(z~) of the images x from what is released, and
+S = mean over the batch of SSIM(r, x) with zero padding:
+
+    D minimises -S,    the encoder's loss gets + scale relu(S - threshold)
+
+Both gradients come from one forward and one backward pass of D: backward runs through D with the
+factor -1 that D's own parameters need, and where it leaves D towards the encoder it is multiplied
+by -scale, or by 0 where S is at most the threshold.
+
+How it fails: the encoder is protected against the decoder that it met, in the state that it had in
+training. A deeper one, or one trained on the finished encoder, reads what this one could not; a
+decoder that learns too slowly for the encoder makes S small and the defence idle.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cemlib.defences.penalties.base import Penalty, Shape
+from cemlib.metrics import ssim
+from cemlib.models.decoder import Decoder
+from cemlib.optim import Adam
+
+WEIGHT_DECAY = 1e-4  # of the attack that the decoder stands for
+
+
+class AdversarialDecoder(Penalty):
+    """A decoder of released features trained on SSIM, and the encoder's penalty through it.
+
+    Args:
+        image_shape: (C, H, W) of the images.
+        feature_shape: (c, h, w) of the features.
+        scale: weight of the encoder's penalty.
+        threshold: mean SSIM up to which the encoder is left alone.
+        blocks: residual blocks of the decoder.
+        width: their channels.
+        lr: learning rate of the decoder's Adam.
+
+    Raises:
+        ValueError: the features' sides do not double to the images'.
+    """
+
+    optimiser: Adam
+
+    def __init__(
+        self,
+        *,
+        image_shape: Shape,
+        feature_shape: Shape,
+        scale: float = 0.3,
+        threshold: float = 0.5,
+        blocks: int = 4,
+        width: int = 64,
+        lr: float = 1e-3,
+    ) -> None:
+        super().__init__(image_shape=image_shape, feature_shape=feature_shape)
+        self.scale, self.threshold, self.lr = scale, threshold, lr
+        decoder = Decoder(
+            feature_shape[0],
+            image_shape,
+            blocks=blocks,
+            width=width,
+            doublings=_doublings(image_shape, feature_shape),
+        )
+        self.decoder = decoder.to(memory_format=torch.channels_last)
+        self.optimiser = Adam(self.decoder.parameters(), weight_decay=WEIGHT_DECAY)
+
+    def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
+        """`scale` relu(S - threshold), whose backward pass trains the decoder to raise S."""
+        pull = released.new_zeros(())  # filled once S is known
+        answers = self.decoder(_pulled(released, pull))
+        similarity = ssim(answers, images).mean()
+        reached = similarity.detach()
+        pull.copy_(reached > self.threshold).mul_(-self.scale)
+        # The bracket is exactly 0 and hands the decoder the gradient of -S.
+        return self.scale * F.relu(reached - self.threshold) + (reached - similarity)
+
+    def step(self) -> None:
+        """Update the decoder and forget its gradients."""
+        self.optimiser.step(self.lr)
+        self.optimiser.zero_grad()
+
+
+class _Pull(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, released: Tensor, factor: Tensor) -> Tensor:
+        ctx.factor = factor
+        return released.view_as(released)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.factor * gradients[0], None
+
+
+def _pulled(released: Tensor, factor: Tensor) -> Tensor:
+    """The features, whose gradient is multiplied by what `factor` () holds in the backward pass."""
+    passed: Tensor = _Pull.apply(released, factor)
+    return passed.contiguous(memory_format=torch.channels_last)
+
+
+def _doublings(image_shape: Shape, feature_shape: Shape) -> int:
+    """Times that the features' sides must double to reach the images'."""
+    doublings = round(math.log2(image_shape[-1] / feature_shape[-1]))
+    if doublings < 0 or any(
+        side * 2**doublings != target
+        for side, target in zip(feature_shape[1:], image_shape[1:], strict=True)
+    ):
+        raise ValueError(
+            f"arl: features of {feature_shape[1]}x{feature_shape[2]} do not double to images of "
+            f"{image_shape[1]}x{image_shape[2]}; choose a cut behind poolings of even sides"
+        )
+    return doublings

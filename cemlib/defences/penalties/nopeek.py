@@ -1,0 +1,86 @@
+"""NoPeek: make features statistically independent of images, by their distance correlation.
+
+Sources: Vepakomma, Singh, Gupta and Raskar, "NoPeek: information leakage reduction to share
+activations in distributed deep learning", ICDM Workshops 2020; distance correlation by Szekely,
+Rizzo and Bakirov, "Measuring and testing dependence by correlation of distances", Annals of
+Statistics 35(6), 2007.
+
+With a_ij = |x_i - x_j| and b_ij = |z_i - z_j| over the flattened images and features of a batch,
+and A, B the same matrices less their row and column means plus their grand mean:
+
+    dCov^2(x, z) = mean_ij A_ij B_ij,    dVar^2(x) = dCov^2(x, x)
+    dCor(x, z)   = sqrt( dCov^2(x, z) / sqrt( dVar^2(x) dVar^2(z) ) ),  0 where a variance is 0
+    penalty      = scale dCor(x, z)
+
+How it fails: this is the biased V-statistic. Independent samples of a finite batch have a positive
+dCor, near 1 where the batch is small against the dimensions (exactly 1 in a batch of two), so
+values of different batch sizes or cuts cannot be compared, and much of a small one is bias. It
+compares distances between images and not images: a low dCor does not stop a trained decoder, which
+needs features that differ, however little they differ.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cemlib.defences.penalties.base import Penalty, Shape
+
+
+class NoPeek(Penalty):
+    """Distance correlation between images and clean features, times `scale`.
+
+    Args:
+        image_shape: (C, H, W) of the images.
+        feature_shape: (c, h, w) of the features.
+        scale: weight of the penalty.
+    """
+
+    def __init__(self, *, image_shape: Shape, feature_shape: Shape, scale: float) -> None:
+        super().__init__(image_shape=image_shape, feature_shape=feature_shape)
+        self.scale = scale
+
+    def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
+        """`scale` dCor(images, features); what is released plays no part."""
+        return self.scale * distance_correlation(images.flatten(1), features.flatten(1))
+
+
+def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
+    """Sample distance correlation, not squared, of paired samples; in [0, 1].
+
+    Where it is 0 or a variance is, the gradient is 0; distances of 0 have no gradient.
+
+    Args:
+        x: (N, D), float32 or float64.
+        y: (N, E).
+
+    Example:
+        >>> x = torch.arange(4.0)[:, None]
+        >>> distance_correlation(x, 3 - 2 * x)
+        tensor(1.)
+    """
+    a, b = _centred_distances(x), _centred_distances(y)
+    deviations = _root((a * a).mean()) * _root((b * b).mean())
+    return _root((a * b).mean() / torch.where(deviations > 0, deviations, 1))
+
+
+def _centred_distances(x: Tensor) -> Tensor:
+    """Doubly centred distances, (N, N)."""
+    distances = _distances(x)
+    means = distances.mean(0)
+    return distances - means - means[:, None] + means.mean()
+
+
+def _distances(x: Tensor) -> Tensor:
+    """Euclidean distances (N, N), each pair from its own differences.
+
+    Products of samples would be no faster here and lose the digits of small distances.
+    """
+    rows, columns = torch.triu_indices(len(x), len(x), 1, device=x.device)
+    upper = x.new_zeros(len(x), len(x)).index_put((rows, columns), F.pdist(x))
+    return upper + upper.T
+
+
+def _root(x: Tensor) -> Tensor:
+    """Square root with gradient 0 where x is 0, or below by rounding."""
+    zero = x <= 0
+    return torch.where(zero, 0, torch.where(zero, 1, x).sqrt())

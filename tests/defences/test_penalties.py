@@ -1,0 +1,86 @@
+"""What the training penalties have in common."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from cemlib.defences.penalties import PENALTIES, Penalty, build
+
+OPTIONS: dict[str, dict[str, Any]] = {"nopeek": {"scale": 0.7}, "arl": {"blocks": 1, "width": 8}}
+IMAGES, FEATURES = (1, 8, 8), (2, 4, 4)
+
+
+def penalty(name: str) -> Penalty:
+    torch.manual_seed(0)
+    return build(name, image_shape=IMAGES, feature_shape=FEATURES, **OPTIONS[name])
+
+
+def batch(size: int = 6) -> tuple[Tensor, Tensor, Tensor]:
+    numbers = torch.Generator().manual_seed(1)
+    images = torch.rand(size, *IMAGES, generator=numbers)
+    features = torch.rand(size, *FEATURES, generator=numbers)
+    return images, features, features + 0.1 * torch.randn(features.shape, generator=numbers)
+
+
+def test_every_penalty_is_covered_here() -> None:
+    assert OPTIONS.keys() == PENALTIES.keys()
+
+
+def test_an_unknown_name_is_refused_with_a_hint() -> None:
+    with pytest.raises(ValueError, match=r"'nopeak'; did you mean 'nopeek'.*known: nopeek, arl"):
+        build("nopeak", image_shape=IMAGES, feature_shape=FEATURES)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="strength"):
+        build("arl", image_shape=IMAGES, feature_shape=FEATURES, strength=1.0)
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_shapes_that_do_not_fit_are_refused(name: str) -> None:
+    images, features, released = batch()
+    with pytest.raises(ValueError, match=r"images have shape \(6, 1, 8, 4\), expected \(B, 1, 8"):
+        penalty(name)(images[..., :4], features, released)
+    with pytest.raises(ValueError, match=r"features have shape \(6, 32\).*expected \(6, 2, 4, 4\)"):
+        penalty(name)(images, features.flatten(1), released)
+    with pytest.raises(ValueError, match=r"released as \(5, 2, 4, 4\)"):
+        penalty(name)(images, features, released[:5])
+    with pytest.raises(ValueError, match="at least one image"):
+        penalty(name)(images[:0], features[:0], released[:0])
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_half_precision_is_computed_in_single(name: str, kind: torch.dtype) -> None:
+    low = [x.to(kind) for x in batch()]
+    expected = penalty(name)(*[x.float() for x in low])
+    features = low[1].requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = penalty(name)(low[0], features, features + (low[2] - low[1]).detach())
+        single = penalty(name)(*[x.detach().float() for x in low])
+    assert found.dtype == torch.float32
+    assert torch.equal(single, expected)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-2)
+    found.backward()
+    assert features.grad is not None
+    assert features.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_the_value_is_a_finite_scalar_attached_to_the_features(name: str) -> None:
+    images, features, _ = batch()
+    features.requires_grad_()
+    value = penalty(name)(images, features, features + 0.1)
+    assert value.shape == ()
+    assert value.isfinite()
+    assert value.requires_grad
+
+
+def test_only_the_adversary_has_weights_to_train() -> None:
+    assert penalty("nopeek").optimiser is None
+    assert not list(penalty("nopeek").parameters())
+    adversary = penalty("arl")
+    assert adversary.optimiser is not None
+    assert list(map(id, adversary.optimiser.parameters)) == list(map(id, adversary.parameters()))

@@ -1,0 +1,211 @@
+"""The adversarial decoder: both directions of its one backward pass."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cemlib.defences.penalties import build
+from cemlib.defences.penalties.arl import AdversarialDecoder
+from cemlib.metrics import ssim
+
+IMAGES, FEATURES = (1, 8, 8), (2, 4, 4)
+SCALE = 0.3
+
+
+def adversary(threshold: float = -1.0, lr: float = 1e-2) -> AdversarialDecoder:
+    """A narrow decoder, float64; the default threshold lies below every similarity."""
+    torch.manual_seed(0)
+    options = {"scale": SCALE, "threshold": threshold, "blocks": 1, "width": 8, "lr": lr}
+    penalty = build("arl", image_shape=IMAGES, feature_shape=FEATURES, **options)
+    assert isinstance(penalty, AdversarialDecoder)
+    return penalty.double()
+
+
+def encoder() -> nn.Sequential:
+    torch.manual_seed(1)
+    layers = nn.Sequential(nn.Conv2d(1, 2, 3, stride=2, padding=1), nn.Sigmoid())
+    return layers.double()
+
+
+def images(size: int = 12) -> Tensor:
+    """Bright discs at random places: what SSIM can learn from."""
+    places = 7 * torch.rand(size, 2, 1, 1, generator=torch.Generator().manual_seed(2))
+    grid = torch.stack(torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij"))
+    squares = (grid - places).square().sum(1, keepdim=True)
+    return (-squares / 8).exp().double()
+
+
+def similarity(penalty: AdversarialDecoder, released: Tensor) -> Tensor:
+    """Mean SSIM of the decoder's answers, in train mode and without touching the decoder."""
+    return ssim(copy.deepcopy(penalty.decoder)(released), images()).mean()
+
+
+def trained(penalty: AdversarialDecoder, released: Tensor, steps: int = 40) -> AdversarialDecoder:
+    for _ in range(steps):
+        penalty(images(), released, released).backward()
+        penalty.step()
+    return penalty
+
+
+def weights(module: nn.Module) -> list[Tensor]:
+    return [each.detach().clone() for each in module.parameters()]
+
+
+def gradients(module: nn.Module) -> list[Tensor]:
+    found = [each.grad for each in module.parameters()]
+    assert all(each is not None for each in found)
+    return [each.clone() for each in found if each is not None]
+
+
+def test_the_value_is_the_encoders_penalty() -> None:
+    released = encoder()(images()).detach()
+    reached = similarity(adversary(), released).item()
+    above, below = adversary(reached - 0.25), adversary(reached + 0.25)
+    assert above(images(), released, released).item() == pytest.approx(SCALE * 0.25, rel=1e-9)
+    assert below(images(), released, released).item() == 0
+
+
+def separately(penalty: AdversarialDecoder, outer: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Gradients of the whole loss for the encoder, then of -SSIM for the decoder: two passes."""
+    features = outer(images())
+    reached = ssim(penalty.decoder(features + 0.01), images()).mean()
+    loss = (features - 0.2).square().sum() + SCALE * torch.relu(reached - penalty.threshold)
+    for_encoder = torch.autograd.grad(loss, list(outer.parameters()), retain_graph=True)
+    for_decoder = torch.autograd.grad(-reached, list(penalty.decoder.parameters()))
+    return list(for_encoder), list(for_decoder)
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.999])
+def test_one_backward_equals_two_passes(threshold: float) -> None:
+    start = trained(adversary(threshold), encoder()(images()).detach(), steps=5)
+    expected = separately(copy.deepcopy(start), copy.deepcopy(outer := encoder()))
+    features = outer(images())
+    penalty = start(images(), features, features + 0.01)
+    ((features - 0.2).square().sum() + penalty).backward()
+    for module, wanted in zip((outer, start.decoder), expected, strict=True):
+        for one, other in zip(gradients(module), wanted, strict=True):
+            assert torch.allclose(one, other, rtol=1e-9, atol=1e-14)
+    assert max(each.abs().max().item() for each in expected[1]) > 1e-4
+
+
+def test_the_gradient_at_the_release_is_that_of_the_penalty() -> None:
+    penalty = adversary()
+    released = encoder()(images()).detach().requires_grad_()
+    (expected,) = torch.autograd.grad(SCALE * similarity(penalty, released), released)
+    penalty(images(), released.detach(), released).backward()
+    assert released.grad is not None
+    assert torch.allclose(released.grad, expected, rtol=1e-9, atol=1e-15)
+    assert expected.abs().max() > 1e-6
+
+
+def test_a_larger_factor_on_the_sum_scales_both() -> None:
+    penalty, released = adversary(), encoder()(images()).detach().requires_grad_()
+    found = []
+    for factor in (1.0, 4.0):
+        released.grad = None
+        penalty.optimiser.zero_grad()
+        (factor * penalty(images(), released, released)).backward()
+        assert released.grad is not None
+        found.append([released.grad.clone(), *gradients(penalty.decoder)])
+    for one, four in zip(*found, strict=True):
+        assert torch.allclose(4 * one, four, rtol=1e-9, atol=1e-15)
+
+
+def test_with_a_frozen_encoder_the_decoder_gains() -> None:
+    released = encoder()(images()).detach()
+    before = similarity(adversary(), released).item()
+    for threshold in (-1.0, 0.999):  # it learns while the encoder is left alone, too
+        after = similarity(trained(adversary(threshold), released), released).item()
+        assert after > before + 0.2
+
+
+def descended(penalty: AdversarialDecoder, outer: nn.Module, lr: float) -> None:
+    """One step of the encoder against a decoder that stays as it is."""
+    features = outer(images())
+    pulls = torch.autograd.grad(penalty(images(), features, features), list(outer.parameters()))
+    with torch.no_grad():
+        for each, pull in zip(outer.parameters(), pulls, strict=True):
+            each -= lr * pull
+
+
+def test_with_a_frozen_decoder_the_encoder_hides_above_the_threshold() -> None:
+    outer = encoder()
+    penalty = trained(adversary(), outer(images()).detach())
+    values = []
+    for _ in range(6):
+        values.append(similarity(penalty, outer(images())).item())
+        descended(penalty, outer, lr=0.3)
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < values[0] - 0.02
+
+
+def test_below_the_threshold_the_encoder_does_not_move() -> None:
+    outer = encoder()
+    penalty = trained(adversary(0.999), outer(images()).detach(), steps=5)
+    before = weights(outer)
+    descended(penalty, outer, lr=1.0)
+    assert all(map(torch.equal, before, weights(outer)))
+
+
+def test_a_step_is_one_of_adam_with_the_attacks_decay() -> None:
+    penalty, released = adversary(lr=3e-3), encoder()(images()).detach()
+    other = copy.deepcopy(penalty)
+    theirs = torch.optim.Adam(other.decoder.parameters(), lr=3e-3, weight_decay=1e-4)
+    for _ in range(4):
+        trained(penalty, released, steps=1)
+        theirs.zero_grad()
+        (-ssim(other.decoder(released), images()).mean()).backward()
+        theirs.step()
+    for one, wanted in zip(weights(penalty), weights(other), strict=True):
+        assert torch.allclose(one, wanted, rtol=1e-7, atol=1e-10)
+    assert all(each.grad is None for each in penalty.parameters())
+
+
+def test_a_step_passes_the_decoder_once_and_in_train_mode() -> None:
+    penalty, released = adversary(), encoder()(images()).detach()
+    trained(penalty, released, steps=3)
+    counts = [
+        t.item() for name, t in penalty.state_dict().items() if name.endswith("num_batches_tracked")
+    ]
+    assert counts
+    assert set(counts) == {3}
+
+
+def test_a_decoder_taken_up_again_continues_alike() -> None:
+    released = encoder()(images()).detach()
+    first = trained(adversary(), released, steps=3)
+    state, kept = copy.deepcopy(first.state_dict()), copy.deepcopy(first.optimiser.state_dict())
+    trained(first, released, steps=3)
+    second = adversary()
+    second.load_state_dict(state)
+    second.optimiser.load_state_dict(kept)
+    trained(second, released, steps=3)
+    assert all(map(torch.equal, weights(first), weights(second)))
+
+
+@pytest.mark.parametrize(
+    ("image_shape", "feature_shape"),
+    [((3, 32, 32), (8, 8, 8)), ((3, 64, 64), (8, 16, 16)), ((1, 28, 28), (4, 7, 7))],
+)
+def test_the_decoder_doubles_features_to_images(
+    image_shape: tuple[int, int, int], feature_shape: tuple[int, int, int]
+) -> None:
+    arl = build("arl", image_shape=image_shape, feature_shape=feature_shape, blocks=1, width=8)
+    assert isinstance(arl, AdversarialDecoder)
+    assert arl.decoder(torch.rand(2, *feature_shape)).shape == (2, *image_shape)
+
+
+@pytest.mark.parametrize("feature_shape", [(8, 3, 3), (8, 64, 64), (8, 8, 4), (8, 12, 12)])
+def test_sides_that_do_not_double_are_refused(feature_shape: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match=r"do not double to images of 32x32"):
+        build("arl", image_shape=(3, 32, 32), feature_shape=feature_shape)
+
+
+def test_the_default_decoder_is_the_published_one() -> None:
+    """res_normN4C64: the attack's 711,539 parameters at 8 channels less four blocks of 64."""
+    arl = build("arl", image_shape=(3, 32, 32), feature_shape=(8, 8, 8))
+    block = 2 * (2 * 64) + 2 * (64 * 64 * 9 + 64)
+    assert sum(each.numel() for each in arl.parameters()) == 711_539 - 4 * block
+    assert (arl.scale, arl.threshold, arl.lr) == (0.3, 0.5, 1e-3)

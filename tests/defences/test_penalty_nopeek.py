@@ -1,0 +1,204 @@
+"""Distance correlation against plain double loops and the facts published with it."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from cemlib.defences.penalties import build
+from cemlib.defences.penalties.nopeek import distance_correlation
+
+
+def plain_centred(x: Tensor) -> list[list[float]]:
+    rows = x.double().tolist()
+    n = len(rows)
+    a = [[math.dist(one, other) for other in rows] for one in rows]
+    means = [math.fsum(row) / n for row in a]
+    grand = math.fsum(means) / n
+    return [[a[i][j] - means[i] - means[j] + grand for j in range(n)] for i in range(n)]
+
+
+def plain_covariance(a: list[list[float]], b: list[list[float]]) -> float:
+    """Squared distance covariance of centred distances."""
+    n = len(a)
+    return math.fsum(a[i][j] * b[i][j] for i in range(n) for j in range(n)) / n**2
+
+
+def plain(x: Tensor, y: Tensor) -> float:
+    a, b = plain_centred(x), plain_centred(y)
+    variances = plain_covariance(a, a) * plain_covariance(b, b)
+    return math.sqrt(plain_covariance(a, b) / math.sqrt(variances))
+
+
+def samples(n: int, dim: int, seed: int = 0) -> Tensor:
+    numbers = torch.Generator().manual_seed(seed)
+    return torch.randn(n, dim, dtype=torch.float64, generator=numbers)
+
+
+def pairs(n: int, dim: int, width: int) -> tuple[Tensor, Tensor]:
+    """Samples and a noisy curved function of them, float64."""
+    x = samples(n, dim)
+    y = torch.sigmoid(x @ samples(dim, width, 1) / dim**0.5)
+    return x, y + 0.2 * samples(n, width, 2)
+
+
+def gradient(x: Tensor, y: Tensor) -> Tensor:
+    y = y.clone().requires_grad_()
+    distance_correlation(x, y).backward()
+    assert y.grad is not None
+    return y.grad
+
+
+SIZES = [(2, 3, 2), (5, 1, 1), (20, 4, 7), (48, 200, 32)]
+
+
+@pytest.mark.parametrize(("n", "dim", "width"), SIZES)
+def test_double_precision_equals_double_loops(n: int, dim: int, width: int) -> None:
+    x, y = pairs(n, dim, width)
+    assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=1e-12)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-6])
+@pytest.mark.parametrize(("n", "dim", "width"), SIZES)
+def test_single_precision_is_right_to_1e_5(n: int, dim: int, width: int, spread: float) -> None:
+    """Also where the features have contracted around a point far from 0."""
+    x, y = pairs(n, dim, width)
+    x, y = x.float(), (0.5 + spread * y).float()
+    assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=1e-5)
+
+
+def test_single_precision_keeps_the_digits_of_tight_classes() -> None:
+    centres = 3 * samples(4, 16).repeat(8, 1)
+    x, y = samples(32, 10, 1).float(), (centres + 1e-4 * samples(32, 16, 2)).float()
+    assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=1e-5)
+
+
+def test_gradients_in_single_precision() -> None:
+    x, y = pairs(40, 100, 16)
+    x, y = x.float(), y.float()
+    expected = gradient(x.double(), y.double())
+    assert (gradient(x, y) - expected).norm() < 1e-5 * expected.norm()
+
+
+def test_gradients_against_finite_differences() -> None:
+    x, y = pairs(6, 4, 3)
+    assert torch.autograd.gradcheck(distance_correlation, (x.requires_grad_(), y.requires_grad_()))
+
+
+@pytest.mark.parametrize("slope", [3.0, -0.01])
+def test_a_linear_function_of_one_dimension_has_correlation_one(slope: float) -> None:
+    x = samples(30, 1)
+    assert float(distance_correlation(x, 2 + slope * x)) == pytest.approx(1, abs=1e-12)
+
+
+def test_it_sees_dependence_that_is_not_linear() -> None:
+    x = torch.linspace(-1, 1, 201, dtype=torch.float64)[:, None]
+    y = x.square()
+    assert abs(float((x * (y - y.mean())).mean())) < 1e-12
+    assert float(distance_correlation(x, y)) > 0.4
+
+
+def test_independent_samples_approach_zero_as_their_number_grows() -> None:
+    sizes = (25, 100, 400, 1600)
+    values = [float(distance_correlation(samples(n, 2), samples(n, 2, 1))) for n in sizes]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.08
+
+
+def test_few_independent_samples_of_many_dimensions_look_dependent() -> None:
+    """The bias that the module warns of."""
+    assert float(distance_correlation(samples(8, 500), samples(8, 500, 1))) > 0.9
+
+
+def test_shifts_rotations_and_scaling_change_nothing() -> None:
+    x, y = pairs(20, 5, 4)
+    turn = torch.linalg.qr(samples(4, 4, 3))[0]
+    expected = float(distance_correlation(x, y))
+    for factor in (1e-9, 7.0, 1e9):
+        moved = 4 + factor * (y @ turn)
+        tolerance = 1e-12 if factor > 1 else 1e-5  # the shift takes digits of the small one
+        assert float(distance_correlation(x, moved)) == pytest.approx(expected, rel=tolerance)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e12])
+def test_neither_tiny_nor_huge_samples_leave_the_range_of_single_precision(factor: float) -> None:
+    x, y = (each.float() for each in pairs(20, 5, 4))
+    found = distance_correlation(factor * x, factor * y)
+    assert float(found) == pytest.approx(plain(factor * x, factor * y), rel=1e-5)
+    pull = gradient(factor * x, factor * y)
+    assert torch.allclose(pull * factor, gradient(x, y), rtol=1e-3, atol=1e-6)
+
+
+def test_it_is_symmetric() -> None:
+    x, y = pairs(20, 5, 4)
+    assert torch.allclose(distance_correlation(x, y), distance_correlation(y, x), rtol=1e-14)
+
+
+def test_a_batch_of_two_has_correlation_one_and_no_pull() -> None:
+    x, y = (each.float() for each in pairs(2, 5, 4))
+    assert float(distance_correlation(x, y)) == pytest.approx(1, abs=1e-6)
+    assert gradient(x, y).abs().max() < 1e-6
+
+
+def test_one_sample_has_none() -> None:
+    x, y = pairs(1, 5, 4)
+    assert float(distance_correlation(x, y)) == 0
+    assert torch.equal(gradient(x, y), torch.zeros_like(y))
+
+
+@pytest.mark.parametrize("level", [0.0, 0.3, 1e4])
+def test_constant_features_have_correlation_zero_and_no_pull(level: float) -> None:
+    x, y = samples(9, 5).float(), torch.full((9, 4), level)
+    for first, second in ((x, y), (y, x), (y, y)):
+        assert float(distance_correlation(first, second)) == 0
+        assert not gradient(first, second).any()
+
+
+def test_features_that_have_diverged_do_not_pass_for_constant() -> None:
+    x, y = pairs(9, 5, 4)
+    y[2, 1] = math.nan
+    assert distance_correlation(x, y).isnan()
+
+
+def test_identical_samples_among_others() -> None:
+    x, y = (each.float() for each in pairs(12, 5, 4))
+    x[3], y[3] = x[7], y[7]
+    y[0] = y[1]
+    assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=1e-5)
+    assert gradient(x, y).isfinite().all()
+    assert gradient(x, y).abs().max() > 0
+
+
+def test_where_the_correlation_is_zero_the_pull_is_finite() -> None:
+    """The four corners of a square: the coordinates are exactly independent."""
+    x = torch.tensor([[0.0], [0.0], [1.0], [1.0]])
+    y = torch.tensor([[0.0], [1.0], [0.0], [1.0]])
+    assert float(distance_correlation(x, y)) < 1e-3
+    assert gradient(x, y).isfinite().all()
+
+
+def test_the_penalty_weighs_the_correlation_of_images_and_clean_features() -> None:
+    images, features = samples(12, 64).sigmoid().view(12, 1, 8, 8), samples(12, 32, 1)
+    features = features.view(12, 2, 4, 4).requires_grad_()
+    noise = samples(12, 32, 2).view(12, 2, 4, 4)
+    nopeek = build("nopeek", image_shape=(1, 8, 8), feature_shape=(2, 4, 4), scale=2.5)
+    value = nopeek(images, features, features + noise)
+    expected = plain(images.flatten(1), features.detach().flatten(1))
+    assert value.item() == pytest.approx(2.5 * expected, rel=1e-12)
+    value.backward()
+    assert features.grad is not None
+    pull = gradient(images.flatten(1), features.detach().flatten(1))
+    assert torch.allclose(features.grad.flatten(1), 2.5 * pull, rtol=1e-10)
+
+
+def test_descent_turns_the_features_away_from_the_images() -> None:
+    """Features mix an image's number with an unrelated one; the mixture is what is trained."""
+    x, unrelated = samples(60, 1), samples(60, 1, 1)
+    angle = torch.tensor(0.3, dtype=torch.float64)
+    for _ in range(60):
+        angle = angle.detach().requires_grad_()
+        value = distance_correlation(x, angle.cos() * x + angle.sin() * unrelated)
+        angle = angle - 0.1 * torch.autograd.grad(value, angle)[0]
+    assert angle.item() == pytest.approx(math.pi / 2, abs=0.2)
+    assert value.item() < 0.4
