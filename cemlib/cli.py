@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cemlib {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add(commands, "prepare", _prepare, "read, check, split and store the images")
-    train = _add(commands, "train", _train, "train defended classifiers")
+    train = _add(commands, "train", _train, "train defended classifiers, and the judge")
     attack = _add(commands, "attack", _attack, "reconstruct images from a run's released features")
     report = _add(commands, "report", _report, "write tables and figures of finished jobs")
     track = _add(commands, "track", _track, "upload finished jobs to MLflow")
@@ -177,13 +177,12 @@ def _train(options: argparse.Namespace) -> Iterator[Path | str]:
     from cemlib.training.job import TrainJob, run
 
     plan = _plan(options)
-    for defence in plan.defences(options.defence):
-        for seed in plan.seeds(options.seed):
-            job = TrainJob(plan, defence, seed, _device(options))
-            metrics = run(job)
-            if metrics["status"] == "failed":
-                yield f"failed: {defence} seed{seed}: {metrics['reason']}"
-            yield job.folder.metrics
+    for defence, seed in plan.trainings(options.defence, options.seed):
+        job = TrainJob(plan, defence, seed, _device(options))
+        metrics = run(job)
+        if metrics["status"] == "failed":
+            yield f"failed: {job.name}: {metrics['reason']}"
+        yield job.folder.metrics
 
 
 def _attack(options: argparse.Namespace) -> Iterator[Path]:

@@ -37,9 +37,15 @@ class AttackFolder:
         """Strip of originals above their reconstructions."""
         return self.root / "reconstructions.png"
 
+    @property
+    def extremes(self) -> Path:
+        """Strip of the least and the most protected images above their reconstructions."""
+        return self.root / "extremes.png"
+
     def files(self) -> tuple[Path, ...]:
         """Every file that a finished attack leaves."""
-        return (self.attacker, self.history, self.metrics, self.per_image, self.reconstructions)
+        pictures = (self.reconstructions, self.extremes)
+        return (self.attacker, self.history, self.metrics, self.per_image, *pictures)
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,11 @@ class Layout:
     def run(self, defence: str, seed: int | str) -> RunFolder:
         """The folder of one run; a workflow passes wildcards."""
         return RunFolder(self.root / "runs" / defence / f"seed{seed}")
+
+    @property
+    def judge(self) -> RunFolder:
+        """The undefended classifier that recognises reconstructions, of no seed of the study."""
+        return RunFolder(self.root / "judge")
 
     def checkpoint(self, job: str) -> Path:
         """Folder of a job's resume checkpoint, outside the outputs that Snakemake clears."""

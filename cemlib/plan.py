@@ -8,11 +8,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from cemlib.config.load import ConfigError
-from cemlib.config.study import Study
+from cemlib.config.study import JUDGE, Study
 from cemlib.errors import nearest
 from cemlib.files import write_text
 from cemlib.layout import KNOWLEDGES, AttackFolder, Layout, RunFolder
@@ -20,12 +21,15 @@ from cemlib.provenance import fingerprint, library_versions, source_files
 from cemlib.report import (
     CLUSTER_COURSE,
     FIGURES,
+    RELEASES,
     TABLES,
+    extremes_name,
     reconstructions_name,
     surrogate_course_name,
 )
 
 FORMATS = ("png", "svg")
+JUDGE_SEED = 1_000_000_007  # of no study's run: the judge is trained apart
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,23 @@ class Plan:
             raise ConfigError(f"no seed {only} in this study (it has {list(self.study.seeds)})")
         return self.study.seeds if only is None else (only,)
 
+    def trainings(
+        self, defence: str | None = None, seed: int | None = None
+    ) -> Iterator[tuple[str, int]]:
+        """Defence and seed of every training, the judge's last, or of those asked for.
+
+        Raises:
+            ConfigError: if there is no such defence or seed.
+        """
+        if defence != JUDGE:
+            yield from product(self.defences(defence), self.seeds(seed))
+        if defence in (None, JUDGE) and seed is None:
+            yield JUDGE, JUDGE_SEED
+
+    def folder(self, defence: str, seed: int) -> RunFolder:
+        """Folder of a training."""
+        return self.layout.judge if defence == JUDGE else self.layout.run(defence, seed)
+
     def known_defence(self, name: str) -> str:
         """Return the name of a defence, or raise ConfigError with the nearest one."""
         return _known("defence", name, self.study.defences)
@@ -96,6 +117,13 @@ class Plan:
         runs = [run.metrics for run in self.runs(only)]
         return runs + [attack.metrics for attack in self.attacks(only)]
 
+    def attacked_files(self, run: RunFolder, attack: str) -> list[Path]:
+        """Files that an attack on a run reads beside the data."""
+        start = self.study.attacks[attack].begins_with
+        before = [run.attack(start, known) for known in KNOWLEDGES] if start else []
+        made = [file for folder in before for file in (folder.attacker, folder.metrics)]
+        return [*run.files(), *self.layout.judge.files(), *made]
+
     def attack_files(self, run: RunFolder, attacks: Sequence[str]) -> list[Path]:
         """Files that some attacks leave on a run, with every knowledge."""
         folders = (run.attack(attack, known) for attack in attacks for known in KNOWLEDGES)
@@ -107,7 +135,10 @@ class Plan:
 
     def figures(self) -> list[Path]:
         """Figures of the study, as PNG and SVG."""
-        kinds = (reconstructions_name(a, k) for a in self.study.attacks for k in KNOWLEDGES)
+        kinds = [reconstructions_name(a, k) for a in self.study.attacks for k in KNOWLEDGES]
+        kinds += [extremes_name(knowledge) for knowledge in KNOWLEDGES]
+        queries = {getattr(attack, "queries", 1) for attack in self.study.attacks.values()}
+        kinds += [RELEASES] if len(queries) > 1 else []
         return self._drawn([*FIGURES, *kinds])
 
     def cluster_course(self) -> list[Path]:
@@ -130,26 +161,30 @@ class Plan:
         return source_files("cemlib.data.prepare", data=self.study.data.source)
 
     def train_sources(self, defence: str) -> tuple[Path, ...]:
-        """Source files that decide the training of one defence."""
-        surrogate = self.study.defences[defence].surrogate
+        """Source files that decide the training of one defence, or of the judge."""
+        settings = self.study.defence(defence)
+        surrogate, penalty = settings.surrogate, settings.penalty
         return source_files(
             "cemlib.training.job",
             models=self.study.model.name,
             surrogates=surrogate.name if surrogate else None,
+            channels=settings.channel.name,
+            penalties=penalty.name if penalty else None,
         )
 
-    def attack_sources(self, attack: str) -> tuple[Path, ...]:
-        """Source files that decide one attack, given the run it attacks."""
+    def attack_sources(self, defence: str, attack: str) -> tuple[Path, ...]:
+        """Source files that decide one attack on one defence, given the run it attacks."""
         return source_files(
             "cemlib.evaluation.job",
             models=self.study.model.name,
+            channels=self.study.defences[defence].channel.name,
             attacks=self.study.attacks[attack].kind,
         )
 
-    def closed_form_sources(self) -> tuple[Path, ...]:
+    def closed_form_sources(self, defence: str) -> tuple[Path, ...]:
         """Source files that decide the attacks without training."""
         attacks = self.study.closed_form_attacks()
-        return tuple(sorted({file for name in attacks for file in self.attack_sources(name)}))
+        return tuple(sorted({file for a in attacks for file in self.attack_sources(defence, a)}))
 
     def train_checkpoint(self, defence: str, seed: int, origin: str) -> Path:
         """Folder of a training's checkpoint; `origin` names its prepared data and device."""
@@ -159,7 +194,7 @@ class Plan:
     def attack_checkpoint(self, defence: str, seed: int, attack: str, origin: str) -> Path:
         """Folder of an attack's checkpoint; `origin` names knowledge, victim, data and device."""
         config = self.study.attack_slice(defence, attack)
-        parts = [config, fingerprint(self.attack_sources(attack)), origin]
+        parts = [config, fingerprint(self.attack_sources(defence, attack)), origin]
         return self.layout.checkpoint(_digest("attack", defence, seed, attack, *parts))
 
 

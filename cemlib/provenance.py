@@ -1,8 +1,8 @@
 """What decided a result: the source files behind a job, their fingerprint, and where it ran.
 
 A job's source files are found by following its imports. A *plug-in room* is a package whose
-`__init__` holds one plain dict from names to members (surrogates, models, attacks, data sources):
-it is not followed, and the one member that the job's configuration names is added instead. So an
+`__init__` holds one plain dict from names to members (surrogates, channels, attacks, ...): it is
+not followed, and the one member that the job's configuration names is added instead. So an
 edit of one surrogate concerns the jobs of that surrogate, and a new one concerns nobody yet.
 """
 
@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parent
-PLUG_INS = {
-    "surrogates": "SURROGATES",
-    "models": "MODELS",
-    "attacks": "ATTACKS",
-    "data": "SOURCES",
+PLUG_INS = {  # room: its module below the package, and its dict
+    "surrogates": ("surrogates", "SURROGATES"),
+    "channels": ("defences.channels", "CHANNELS"),
+    "penalties": ("defences.penalties", "PENALTIES"),
+    "models": ("models", "MODELS"),
+    "attacks": ("attacks", "ATTACKS"),
+    "data": ("data", "SOURCES"),
 }
+_ROOMS = frozenset(f"cemlib.{place}" for place, _ in PLUG_INS.values())
 # Rooms that decide no number: a job's settings reach it through its resolved slice, which
 # Snakemake watches as `params`; the others say where files lie and what a log shows.
 NEUTRAL = tuple(f"cemlib.{n}" for n in ("config", "layout", "plan", "progress", "provenance"))
@@ -112,7 +115,7 @@ def _file(module: str) -> Path:
 
 
 def _is_plug_in(module: str) -> bool:
-    return module.removeprefix("cemlib.") in PLUG_INS
+    return module in _ROOMS
 
 
 @cache
@@ -140,12 +143,14 @@ def _is_module(name: str) -> bool:
 
 def _member(room: str, name: str) -> str:
     """Module of a plug-in room's member, read from the room's plain dict without importing it."""
-    tree = _tree(_file(f"cemlib.{room}"))
+    place, table = PLUG_INS[room]
+    path = _file(f"cemlib.{place}")
+    tree = _tree(path)
     modules = _origins(tree)
-    for key, value in _entries(tree, PLUG_INS[room]):
+    for key, value in _entries(tree, table):
         if key == name:
             return modules[value]
-    raise KeyError(f"cemlib/{room}/__init__.py: {PLUG_INS[room]} has no entry {name!r}")
+    raise KeyError(f"{path}: {table} has no entry {name!r}")
 
 
 def _origins(tree: ast.Module) -> Mapping[str, str]:

@@ -160,7 +160,7 @@ def test_a_study_from_the_first_command_to_the_last(
     config, results = configuration(tmp_path), tmp_path / "results/short"
     assert main(["prepare", "--config", config]) == 0
     # A process of its own for the training: nothing of it is left in this one's memory.
-    done = cemlib("train", "--config", config, "--seed", "0", cwd=tmp_path)
+    done = cemlib("train", "--config", config, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert main(["attack", "--config", config, "--device", "cpu"]) == 0
     assert main(["report", "--config", config, "--only", "tables"]) == 0
@@ -169,13 +169,13 @@ def test_a_study_from_the_first_command_to_the_last(
     assert len(printed) == len(set(printed))
     assert all(path.is_file() for path in printed)
     metrics = [path for path in printed if path.name == "metrics.json"]
-    assert len(metrics) == 2 + 2 * 2 * 2
+    assert len(metrics) == 3 + 2 * 2 * 2
     assert all(json.loads(path.read_text())["status"] == "ok" for path in metrics)
     assert set(metrics) == set(results.rglob("metrics.json"))
     assert (results / "runs/clustering/seed0/clusters.safetensors").is_file()
     runs = pd.read_csv(results / "tables/runs.csv")
     assert set(runs["defence"]) == {"noise", "clustering"}
-    assert sorted(path.name for path in results.iterdir()) == ["data", "runs", "tables"]
+    assert sorted(path.name for path in results.iterdir()) == ["data", "judge", "runs", "tables"]
 
 
 @pytest.mark.parametrize(

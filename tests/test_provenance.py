@@ -23,6 +23,7 @@ PLAN = Plan(
                 "noise": {},
                 "gated": {"surrogate": "gated"},
                 "clustering": {"surrogate": "clustering"},
+                "dropped": {"channel": "dropout", "penalty": "nopeek"},
             },
             "attacks": {"decoder": {}, "linear": {}},
         }
@@ -44,15 +45,29 @@ def test_a_surrogate_concerns_its_own_training_alone() -> None:
 
 
 def test_an_attack_concerns_its_own_jobs_alone() -> None:
-    decoder, linear = names(PLAN.attack_sources("decoder")), names(PLAN.attack_sources("linear"))
+    decoder, linear = (
+        names(PLAN.attack_sources("noise", attack)) for attack in ("decoder", "linear")
+    )
     assert {"attacks/decoder.py", "models/decoder.py", "metrics.py"} <= decoder
     assert {"attacks/decoder.py", "training/trainer.py"}.isdisjoint(linear)
 
 
+def test_a_channel_concerns_what_releases_through_it() -> None:
+    sources = [PLAN.train_sources("dropped"), PLAN.attack_sources("dropped", "linear")]
+    for files in (*sources, PLAN.closed_form_sources("dropped")):
+        assert "defences/channels/dropout.py" in names(files)
+    for files in (PLAN.train_sources("noise"), PLAN.attack_sources("noise", "linear")):
+        assert {"defences/channels/dropout.py", "defences/penalties/nopeek.py"}.isdisjoint(
+            names(files)
+        )
+    assert "defences/penalties/nopeek.py" in names(PLAN.train_sources("dropped"))
+
+
 def test_a_new_plug_in_changes_no_fingerprint() -> None:
     """The dict of a room is no source of any job: a line more in it reruns nothing."""
-    files = PLAN.train_sources("gated") + PLAN.attack_sources("decoder") + PLAN.prepare_sources()
-    assert not names(files) & {f"{room}/__init__.py" for room in PLUG_INS}
+    files = PLAN.train_sources("gated") + PLAN.attack_sources("noise", "decoder")
+    rooms = {f"{place.replace('.', '/')}/__init__.py" for place, _ in PLUG_INS.values()}
+    assert not names(files + PLAN.prepare_sources()) & rooms
 
 
 def test_the_followed_imports_cover_what_python_loads() -> None:
@@ -61,9 +76,10 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     sources = {f"cemlib/{name}" for name in names(PLAN.train_sources("noise"))}
     for module in done.stdout.split():
-        room = module.split(".")[1]
         path = f"{module.replace('.', '/')}.py"
-        neutral = room in {"config", "layout", "progress", "provenance", "plan", *PLUG_INS}
+        plug_in = any(module.startswith(f"cemlib.{place}.") for place, _ in PLUG_INS.values())
+        decided = {"config", "layout", "progress", "provenance", "plan"}
+        neutral = plug_in or module.split(".")[1] in decided
         assert (
             neutral
             or path in sources
@@ -72,10 +88,11 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
         )
 
 
-@pytest.mark.parametrize(("room", "table"), PLUG_INS.items())
-def test_the_plain_dict_names_the_file_of_every_member(room: str, table: str) -> None:
+@pytest.mark.parametrize("room", PLUG_INS)
+def test_the_plain_dict_names_the_file_of_every_member(room: str) -> None:
     """Read as text it says what Python says when it imports the room."""
-    members = getattr(importlib.import_module(f"cemlib.{room}"), table)
+    place, table = PLUG_INS[room]
+    members = getattr(importlib.import_module(f"cemlib.{place}"), table)
     for name, member in members.items():
         file = Path(inspect.getsourcefile(member) or "")
         assert file in source_files("cemlib.seeds", **{room: name})

@@ -2,16 +2,45 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from cemlib.config.base import Section
 
+# Names become folder names, rule names and wildcards: nothing a shell or a path could read.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 
-class Decoder(Section):
-    """A residual decoder trained to invert the released features."""
 
-    kind: Literal["decoder"] = "decoder"
+class AttackConfig(Section):
+    """What every attack has."""
+
     closed_form: ClassVar[bool] = False
+
+    @property
+    def begins_with(self) -> str | None:
+        """Name of the attack whose trained decoder this one starts from."""
+        return getattr(self, "start", None)
+
+
+class _Querying(AttackConfig):
+    queries: int = Field(
+        1, ge=1, description="releases of the same image that the attacker sees and averages"
+    )
+
+
+class _Learned(_Querying):
+    budget: Literal["standard", "strong"] = Field(
+        "standard",
+        description="strong trains three times as long and half as wide again, with the best of"
+        " three learning rates on the attacker's held-out images",
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="arithmetic of the training; the attack is scored in float32"
+    )
+
+
+class _Decoding(_Learned):
+    """Options of an attack that trains the residual decoder from its start."""
+
     epochs: int = Field(50, ge=1, description="passes over the attacker's images")
     batch_size: int = Field(256, ge=2, description="images per step")
     lr: float = Field(1e-3, gt=0, description="Adam's learning rate at the first epoch")
@@ -19,12 +48,65 @@ class Decoder(Section):
     weight_decay: float = Field(1e-4, ge=0, description="L2 term in Adam's gradient")
     blocks: int = Field(8, ge=1, description="residual blocks between the first and upsampling")
     width: int = Field(64, ge=1, description="channels of the residual blocks")
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="arithmetic of the decoder's training; it is scored in float32"
+
+
+class Decoder(_Decoding):
+    """A residual decoder trained to invert the released features."""
+
+    kind: Literal["decoder"] = "decoder"
+
+
+class Perceptual(_Decoding):
+    """The same decoder, with a distance between features of a classifier in its loss."""
+
+    kind: Literal["perceptual"] = "perceptual"
+    feature_weight: float = Field(
+        0.1, gt=0, description="weight of the feature-space distance beside the MSE"
+    )
+    pretrained: str | None = Field(
+        None,
+        min_length=1,
+        description="file with torchvision's VGG16 weights (.pth); null = features of the study's"
+        " own undefended judge",
     )
 
 
-class Linear(Section):
+class Gan(_Learned):
+    """A trained decoder, trained on against a Wasserstein critic with gradient penalty."""
+
+    kind: Literal["gan"] = "gan"
+    start: Name = Field("decoder", description="attack whose decoder the generator starts from")
+    epochs: int = Field(150, ge=1, description="passes over the attacker's images")
+    batch_size: int = Field(128, ge=2, description="images per step")
+    lr: float = Field(5e-4, gt=0, description="Adam's learning rate of the generator")
+    critic_lr: float = Field(5e-3, gt=0, description="Adam's learning rate of the critic")
+    critic_steps: int = Field(10, ge=1, description="steps of the critic for each generator step")
+    gradient_penalty: float = Field(10.0, ge=0, description="weight of the critic's penalty")
+    mse_weight: float = Field(1500.0, ge=0, description="weight of the MSE beside the critic")
+    critic_width: int = Field(64, ge=1, description="channels of the critic's first layer")
+
+
+class Optimisation(_Querying):
+    """White-box optimisation of the image itself, through the client and the release channel."""
+
+    kind: Literal["optimisation"] = "optimisation"
+    start: Name | None = Field(
+        None, description="attack whose decoder gives the first image; null = grey"
+    )
+    budget: Literal["standard", "strong"] = Field(
+        "standard",
+        description="strong takes three times as many steps, with the best of several learning"
+        " rates and weights of the total variation on the attacker's held-out images",
+    )
+    iterations: int = Field(500, ge=1, description="steps of Adam at most")
+    lr: float = Field(0.02, gt=0, description="Adam's learning rate, in units of pixel values")
+    tv_weight: float = Field(
+        1e-3, ge=0, description="weight of the total variation beside the feature distance"
+    )
+    batch_size: int = Field(512, ge=1, description="images at once; decides memory, no number")
+
+
+class Linear(_Querying):
     """Ridge regression from the released features to the pixels."""
 
     kind: Literal["linear"] = "linear"
@@ -34,14 +116,16 @@ class Linear(Section):
     )
 
 
-class MeanImage(Section):
+class MeanImage(AttackConfig):
     """The attacker's mean image, whatever was released: the ceiling of the error."""
 
     kind: Literal["mean_image"] = "mean_image"
     closed_form: ClassVar[bool] = True
 
 
-AnyAttack = Annotated[Decoder | Linear | MeanImage, Field(discriminator="kind")]
+AnyAttack = Annotated[
+    Decoder | Perceptual | Gan | Optimisation | Linear | MeanImage, Field(discriminator="kind")
+]
 
 
 def with_kind(name: str, options: Any) -> Any:

@@ -64,6 +64,9 @@ def parse(raw: Any) -> Study:
 
 def _explain(fault: ErrorDetails, raw: Any) -> str:
     key, found = _key(fault["loc"], raw), fault["input"]
+    message = fault["msg"].removeprefix("Value error, ")
+    if not fault["loc"]:  # a check across sections, whose message names its keys
+        return message
     match fault["type"]:
         case "extra_forbidden":
             return f"{key}: unknown key{_hint(str(fault['loc'][-1]))}"
@@ -81,7 +84,7 @@ def _explain(fault: ErrorDetails, raw: Any) -> str:
             return (
                 f"{key}: expected a number, found the text {found!r} (YAML needs 1.0e-3, not 1e-3)"
             )
-    return f"{key}: {fault['msg'].removeprefix('Value error, ')}, found {_short(found)}"
+    return f"{key}: {message}, found {_short(found)}"
 
 
 def _key(location: tuple[int | str, ...], raw: Any) -> str:
@@ -98,7 +101,8 @@ def _key(location: tuple[int | str, ...], raw: Any) -> str:
 def _hint(unknown: str) -> str:
     names = _field_names()
     if unknown in names:
-        return " here; it belongs to another section (see config/README.md)"
+        others = nearest(unknown, names - {unknown})
+        return f" here; it belongs to another section (see config/README.md){others}"
     return nearest(unknown, names) or "; remove it"
 
 

@@ -5,7 +5,8 @@ from typing import Any, get_args
 from cemlib.config.attacks import AnyAttack
 from cemlib.config.base import Section
 from cemlib.config.data import AugmentConfig, DataConfig
-from cemlib.config.study import DefenceConfig, ModelConfig, Study, TrainConfig
+from cemlib.config.defences import AnyChannel, AnyPenalty, DefenceConfig, PruningConfig
+from cemlib.config.study import ModelConfig, Study, TrainConfig
 from cemlib.config.surrogates import AnySurrogate
 
 HEADER = """# Configuration
@@ -31,7 +32,10 @@ SECTIONS: dict[str, type[Section]] = {
     "`train`": TrainConfig,
     "`train.augment`": AugmentConfig,
     "`defences.<name>`": DefenceConfig,
+    "`defences.<name>.pruning`": PruningConfig,
     **_members(AnySurrogate, "surrogate", "name"),
+    **_members(AnyChannel, "channel", "name"),
+    **_members(AnyPenalty, "penalty", "name"),
     **_members(AnyAttack, "attack", "kind"),
 }
 

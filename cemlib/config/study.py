@@ -2,26 +2,35 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from cemlib.config.attacks import AnyAttack, with_kind
+from cemlib.config.attacks import AnyAttack, Name, with_kind
 from cemlib.config.base import Section
 from cemlib.config.data import AugmentConfig, DataConfig
-from cemlib.config.surrogates import AnySurrogate
+from cemlib.config.defences import DefenceConfig
 
-# Names become folder names, rule names and wildcards: nothing a shell or a path could read.
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 RESERVED = frozenset(
-    {"all", "attack", "attack_closed_form", "cluster_course", "figures", "prepare", "report_one"}
-    | {"scope", "study", "surrogates", "tables", "track", "track_one", "train", "worst_case"}
+    {"all", "attack", "attack_closed_form", "cluster_course", "figures", "judge", "prepare"}
+    | {"report_one", "scope", "study", "surrogates", "tables", "track", "track_one", "train"}
+    | {"worst_case"}
 )
+# The attacker's own classifier: undefended, and scored like a defence but never shown as one.
+JUDGE = "judge"
+DECODING = ("decoder", "perceptual")  # attacks that leave a trained decoder
 
 
 class ModelConfig(Section):
     """The split network."""
 
-    name: Literal["small", "vgg11"] = Field("small", description="key of cemlib.models.MODELS")
-    cut: int = Field(4, ge=1, description="layer entries on the client; 4 = two blocks, two pools")
+    name: Literal["small", "vgg11", "resnet20"] = Field(
+        "small", description="key of cemlib.models.MODELS"
+    )
+    cut: int = Field(
+        4,
+        ge=1,
+        description="layer entries on the client: 4 = two blocks and two pools of vgg11 or small; 8"
+        " = up to the first block of resnet20's third stage",
+    )
 
 
 class TrainConfig(Section):
@@ -43,16 +52,6 @@ class TrainConfig(Section):
     select: Literal["last", "best_val", "best_test"] = Field(
         "last", description="epoch that is deployed; best_test copies public code and marks results"
     )
-
-
-class DefenceConfig(Section):
-    """One defended classifier: every field composes with every other."""
-
-    surrogate: AnySurrogate | None = Field(
-        None, description="a surrogate's name, or a section with its options; null = none"
-    )
-    noise_std: float = Field(0.025, ge=0, description="standard deviation of the released noise")
-    sparse_coding: bool = Field(False, description="sparse-coding layer before the sigmoid")
 
 
 def _kinds(value: Any) -> Any:
@@ -104,6 +103,32 @@ class Study(Section):
             raise ValueError(f"reference: {self.reference!r} is not among {list(self.defences)}")
         return self
 
+    @model_validator(mode="after")
+    def _starts_exist(self) -> Self:
+        before: list[str] = []
+        for name, attack in self.attacks.items():
+            if attack.begins_with is not None and attack.begins_with not in before:
+                raise ValueError(
+                    f"attacks.{name}.start: {attack.begins_with!r} is no attack listed before it"
+                    f" that trains a decoder ({' or '.join(DECODING)}); add it, or name another"
+                )
+            before += [name] if attack.kind in DECODING else []
+        return self
+
+    @model_validator(mode="after")
+    def _pruning_is_followed_by_training(self) -> Self:
+        for name, defence in self.defences.items():
+            if defence.pruning is not None and defence.pruning.epoch >= self.train.epochs:
+                raise ValueError(
+                    f"defences.{name}.pruning.epoch: {defence.pruning.epoch} is not before the last"
+                    f" epoch ({self.train.epochs}); the pruned client must be trained on"
+                )
+        return self
+
+    def defence(self, name: str) -> DefenceConfig:
+        """Settings of a defence, or of the judge."""
+        return DefenceConfig(noise_std=0.0) if name == JUDGE else self.defences[name]
+
     def data_slice(self) -> dict[str, Any]:
         """What the preparation of the data depends on."""
         return _plain(self.data)
@@ -113,11 +138,15 @@ class Study(Section):
         sections = {"data": self.data, "model": self.model, "train": self.train}
         plain = {name: _plain(section) for name, section in sections.items()}
         plain["data"].pop("root")  # where the images lie is not what they are
-        return {**plain, "defence": _plain(self.defences[defence]), "threads": self.threads}
+        return {**plain, "defence": _plain(self.defence(defence)), "threads": self.threads}
 
     def attack_slice(self, defence: str, attack: str) -> dict[str, Any]:
         """What one attack on one defence depends on, whatever the seed."""
-        return {**self.train_slice(defence), "attack": _plain(self.attacks[attack])}
+        settings = self.attacks[attack]
+        sections = {**self.train_slice(defence), "attack": _plain(settings)}
+        if settings.begins_with is not None:
+            sections["start"] = _plain(self.attacks[settings.begins_with])
+        return sections
 
     def report_slice(self) -> dict[str, Any]:
         """What tables and figures depend on beside the results: who is in them, in which order."""

@@ -127,7 +127,8 @@ class LogDet(SurrogateConfig):
     )
 
 
-def _named(value: Any) -> Any:
+def named(value: Any) -> Any:
+    """Let a name alone stand for a section with that name and its defaults."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -136,5 +137,5 @@ AnySurrogate = Annotated[
         Clustering | Gmm | Gated | Slot | Parallel | Shortcut | LogDet,
         Field(discriminator="name"),
     ],
-    BeforeValidator(_named),
+    BeforeValidator(named),
 ]

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cemlib.data.batches import to_float
-from cemlib.defences.channel import GaussianNoise
+from cemlib.defences.channels import build as build_channel
+from cemlib.defences.channels.base import Channel
 from cemlib.files import FileError, load_tensors, read_record
 from cemlib.layout import RunFolder
 from cemlib.models import build
@@ -21,15 +22,13 @@ class Deployed:
     """What an attacker faces and a user of the service gets."""
 
     model: SplitModel
-    channel: GaussianNoise
+    channel: Channel
 
     def features(self, images: Tensor) -> Tensor:
-        """Clean features (N, c, h, w), float32, of uint8 images (N, C, H, W)."""
+        """Clean features (N, c, h, w), float32, of images (N, C, H, W), uint8 or in [0, 1]."""
         self.model.eval()
         with torch.no_grad():
-            parts = [
-                self.model.encoder(to_float(part)).float() for part in torch.split(images, CHUNK)
-            ]
+            parts = [self.model.encoder(_unit(part)).float() for part in torch.split(images, CHUNK)]
         return torch.cat(parts)
 
     def logits(self, features: Tensor, noise: torch.Generator) -> Tensor:
@@ -53,6 +52,10 @@ class Deployed:
         top1 = (logits.argmax(1) == labels).float().mean()
         return {"loss": F.cross_entropy(logits, labels).item(), "top1": top1.item()}
 
+    def leakage(self, features: Tensor, labels: Tensor) -> float:
+        """Upper bound in nats on what one release of clean features (N, c, h, w) tells."""
+        return self.channel.leakage(features.flatten(1), labels)
+
 
 def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
     """Load the classifier of a finished run from its folder, and from nothing else.
@@ -66,5 +69,10 @@ def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
         model.load_state_dict(load_tensors(run.model))
     except RuntimeError as error:
         raise FileError(f"{run.model}: does not fit {run.config} ({error}); rerun it") from error
-    channel = GaussianNoise(config["defence"]["noise_std"])
+    defence = config["defence"]
+    channel = build_channel(noise_std=defence["noise_std"], **defence["channel"])
     return Deployed(model.to(device).to(memory_format=torch.channels_last).eval(), channel)
+
+
+def _unit(images: Tensor) -> Tensor:
+    return images if images.is_floating_point() else to_float(images)

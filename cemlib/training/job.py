@@ -13,22 +13,27 @@ from torch import Tensor
 
 from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state, unpack
 from cemlib.config import ConfigError
-from cemlib.config.study import DefenceConfig
+from cemlib.config.defences import DefenceConfig
+from cemlib.config.study import JUDGE
 from cemlib.data.prepared import Prepared, load
-from cemlib.defences.channel import GaussianNoise
+from cemlib.defences.channels import build as build_channel
+from cemlib.defences.channels.base import Channel
 from cemlib.defences.deployed import Deployed
+from cemlib.defences.penalties import build as build_penalty
+from cemlib.defences.penalties.base import Penalty
+from cemlib.defences.pruning import client_cost
 from cemlib.errors import DivergedError
 from cemlib.files import save_tensors, sha256, write_json, write_jsonl
 from cemlib.layout import RunFolder
-from cemlib.metrics import leakage_bound
 from cemlib.models import build
+from cemlib.models.split import SplitModel
 from cemlib.plan import Plan
 from cemlib.progress import progress
 from cemlib.provenance import device_name, peak_memory_mb, provenance
 from cemlib.seeds import derive, generator
 from cemlib.surrogates import Surrogate
 from cemlib.surrogates import build as build_surrogate
-from cemlib.training.trainer import Best, Trainer
+from cemlib.training.trainer import Best, Defended, Trainer
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,17 @@ class TrainJob:
     @property
     def folder(self) -> RunFolder:
         """Where the run's files go."""
-        return self.plan.layout.run(self.defence, self.seed)
+        return self.plan.folder(self.defence, self.seed)
+
+    @property
+    def name(self) -> str:
+        """What it trains, for people."""
+        return self.defence if self.defence == JUDGE else f"{self.defence} seed{self.seed}"
+
+    @property
+    def settings(self) -> DefenceConfig:
+        """The defence's section of the configuration."""
+        return self.plan.study.defence(self.defence)
 
 
 def run(job: TrainJob) -> dict[str, Any]:
@@ -60,7 +75,8 @@ def run(job: TrainJob) -> dict[str, Any]:
     spent = _resume(trainer, checkpoint)
     job.folder.clusters.unlink(missing_ok=True)
     reason = _train(job, trainer, checkpoint, start - spent)
-    metrics = _metrics(job, trainer, reason) | {"wall_seconds": time.perf_counter() - start + spent}
+    metrics = _metrics(job, trainer, reason) | _pruned(trainer, network)
+    metrics["wall_seconds"] = time.perf_counter() - start + spent
     _write(job, trainer, network, metrics)
     checkpoint.remove()
     return metrics
@@ -80,7 +96,7 @@ def _network(job: TrainJob, data: Prepared) -> dict[str, Any]:
         "num_classes": len(data.classes),
         "image_size": data.image_shape[1],
         "cut": study.model.cut,
-        "sparse_coding": study.defences[job.defence].sparse_coding,
+        "sparse_coding": job.settings.sparse_coding,
         "mean": data.mean,
         "std": data.std,
     }
@@ -92,20 +108,24 @@ def _trainer(job: TrainJob, data: Prepared, network: dict[str, Any]) -> Trainer:
     Raises:
         ConfigError: if the network or the surrogate cannot be built as configured.
     """
-    defence = job.plan.study.defences[job.defence]
+    defence, settings, classes = job.settings, job.plan.study.train, len(data.classes)
     torch.manual_seed(derive(job.seed, "model"))
     with _blaming("model"):
         model = build(**network).to(job.device).to(memory_format=torch.channels_last)
+    channel = build_channel(noise_std=defence.noise_std, **defence.channel.model_dump())
     torch.manual_seed(derive(job.seed, "surrogate_init"))
     with _blaming(f"defences.{job.defence}.surrogate"):
-        surrogate = _surrogate(defence, math.prod(model.feature_shape), len(data.classes))
-        _check_acts(surrogate, job.plan.study.train.epochs)
-    deployed = Deployed(model, GaussianNoise(defence.noise_std))
-    weight = defence.surrogate.lambda_ if defence.surrogate else 0.0
-    settings = job.plan.study.train
-    return Trainer(
-        settings, deployed, surrogate and surrogate.to(job.device), weight, data, job.seed
+        surrogate = _surrogate(defence, channel, math.prod(model.feature_shape), classes)
+        _check_acts(surrogate, settings.epochs)
+    torch.manual_seed(derive(job.seed, "penalty_init"))
+    defended = Defended(
+        Deployed(model, channel),
+        surrogate and surrogate.to(job.device),
+        defence.surrogate.lambda_ if defence.surrogate else 0.0,
+        _penalty(defence, model, data, job.device),
+        defence.pruning,
     )
+    return Trainer(settings, defended, data, job.seed)
 
 
 @contextmanager
@@ -117,12 +137,25 @@ def _blaming(key: str) -> Iterator[None]:
         raise ConfigError(f"{key}: {error}") from error
 
 
-def _surrogate(defence: DefenceConfig, dim: int, num_classes: int) -> Surrogate | None:
+def _surrogate(
+    defence: DefenceConfig, channel: Channel, dim: int, num_classes: int
+) -> Surrogate | None:
+    """A surrogate measures spread against all the noise that is released."""
     if defence.surrogate is None:
         return None
-    options = defence.surrogate.options()
-    name, noise_std = defence.surrogate.name, defence.noise_std
+    name, options = defence.surrogate.name, defence.surrogate.options()
+    noise_std = channel.std
     return build_surrogate(name, dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
+
+
+def _penalty(
+    defence: DefenceConfig, model: SplitModel, data: Prepared, device: torch.device
+) -> Penalty | None:
+    if defence.penalty is None:
+        return None
+    shapes = {"image_shape": data.image_shape, "feature_shape": model.feature_shape}
+    penalty = build_penalty(defence.penalty.name, **shapes, **defence.penalty.options())
+    return penalty.to(device)
 
 
 def _check_acts(surrogate: Surrogate | None, epochs: int) -> None:
@@ -136,7 +169,7 @@ def _check_acts(surrogate: Surrogate | None, epochs: int) -> None:
 def _train(job: TrainJob, trainer: Trainer, checkpoint: Checkpoint, start: float) -> str | None:
     """Run the epochs that are left; return why the run failed, or None."""
     epochs, done = trainer.settings.epochs, len(trainer.history)
-    with progress(f"train {job.defence} seed{job.seed}", epochs, done) as report:
+    with progress(f"train {job.name}", epochs, done) as report:
         for number in range(done + 1, epochs + 1):
             try:
                 row = trainer.epoch(number)
@@ -150,7 +183,8 @@ def _train(job: TrainJob, trainer: Trainer, checkpoint: Checkpoint, start: float
 
 
 def _save(trainer: Trainer, checkpoint: Checkpoint, spent: float) -> None:
-    tensors = training_state(trainer.modules, trainer.optimiser)
+    tensors = training_state(trainer.defended.modules, trainer.optimiser)
+    tensors |= pack("penalty_optimiser", _own_optimiser(trainer))
     tensors |= pack("best", trainer.best.weights) | _stacked(trainer.fits, "fits/")
     best = {"epoch": trainer.best.epoch, "score": trainer.best.score}
     checkpoint.save(tensors, {"history": trainer.history, "best": best, "spent": spent})
@@ -163,11 +197,22 @@ def _resume(trainer: Trainer, checkpoint: Checkpoint) -> float:
         return 0.0
     tensors, state = found
     tensors = {name: tensor.to(trainer.device) for name, tensor in tensors.items()}
-    restore_training(tensors, trainer.modules, trainer.optimiser)
     trainer.history = state["history"]
+    trainer.prune_before(len(trainer.history))
+    restore_training(tensors, trainer.defended.modules, trainer.optimiser)
+    penalty = trainer.defended.penalty
+    if penalty is not None and penalty.optimiser is not None:
+        penalty.optimiser.load_state_dict(unpack("penalty_optimiser", tensors))
     trainer.best = Best(**state["best"], weights=unpack("best", tensors))
     trainer.fits = _unstacked({n: t.cpu() for n, t in unpack("fits", tensors).items()})
     return float(state["spent"])
+
+
+def _own_optimiser(trainer: Trainer) -> dict[str, Tensor]:
+    """State of the optimiser that a penalty trains its own weights with, if it has one."""
+    penalty = trainer.defended.penalty
+    optimiser = penalty.optimiser if penalty else None
+    return optimiser.state_dict() if optimiser else {}
 
 
 def _stacked(fits: list[dict[str, Tensor]], prefix: str = "") -> dict[str, Tensor]:
@@ -213,10 +258,19 @@ def _scores(trainer: Trainer) -> dict[str, float]:
     test, val, deployed = trainer.data.test, trainer.data.val, trainer.deployed
     on_test = deployed.score(test.images, test.labels, generator(trainer.seed, "test_noise"))
     on_val = deployed.score(val.images, val.labels, generator(trainer.seed, "val_noise"))
-    features = deployed.features(test.images).flatten(1)
-    leakage = leakage_bound(features, test.labels, deployed.channel.std)
+    features = deployed.features(test.images)
+    leakage = deployed.leakage(features, test.labels)
     values = (on_test["top1"], on_test["loss"], on_val["top1"], leakage)
     return dict(zip(_SCORES, values, strict=True))
+
+
+def _pruned(trainer: Trainer, network: dict[str, Any]) -> dict[str, Any]:
+    """What the client costs before and after pruning, where there was any."""
+    if trainer.client_widths is None:
+        return {}
+    full, shape = build(**network), trainer.data.image_shape
+    after = client_cost(trainer.deployed.model, shape)
+    return {"client_cost": {"before_pruning": client_cost(full, shape), "deployed": after}}
 
 
 def _write(
@@ -224,6 +278,7 @@ def _write(
 ) -> None:
     """Write the run's files, its metrics last: a folder with metrics is a whole run."""
     write_jsonl(job.folder.history, trainer.history)
+    network = network | {"client_widths": trainer.client_widths}
     origin = {"network": network, "seed": job.seed, "data_sha256": metrics["data_sha256"]}
     write_json(job.folder.config, origin | metrics["config"])
     save_tensors(job.folder.model, trainer.deployed.model.state_dict())

@@ -6,16 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cemlib.config.defences import PruningConfig
 from cemlib.config.study import TrainConfig
 from cemlib.data.augment import Augment
 from cemlib.data.batches import batches
 from cemlib.data.prepared import Prepared
 from cemlib.defences.deployed import Deployed
+from cemlib.defences.penalties.base import Penalty
+from cemlib.defences.pruning import prune
 from cemlib.errors import check_finite
-from cemlib.metrics import leakage_bound
 from cemlib.optim import SGD
 from cemlib.seeds import derive, generator
 from cemlib.surrogates.base import Surrogate
@@ -28,10 +30,37 @@ WATCHED = (
     "a feature",
     "train_ce",
     "surrogate",
+    "penalty",
     "train_top1",
     "gradient of the task",
     "gradient of the surrogate",
 )
+
+
+@dataclass(frozen=True)
+class Defended:
+    """What is trained: a split model behind its channel, and all that defends it in training.
+
+    Attributes:
+        deployed: The split model and its release channel.
+        surrogate: The conditional-entropy penalty on clean features, or None.
+        weight: lambda of the surrogate.
+        penalty: Another training penalty, or None.
+        pruning: When and how much of the client is pruned, or None.
+    """
+
+    deployed: Deployed
+    surrogate: Surrogate | None = None
+    weight: float = 0.0
+    penalty: Penalty | None = None
+    pruning: PruningConfig | None = None
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Everything with weights, by name."""
+        optional = {"surrogate": self.surrogate, "penalty": self.penalty}
+        present = {name: module for name, module in optional.items() if module is not None}
+        return {"model": self.deployed.model, **present}
 
 
 @dataclass(frozen=True)
@@ -56,31 +85,19 @@ class Trainer:
 
     Args:
         settings: Schedule, augmentation and selection.
-        deployed: The split model and its release channel.
-        surrogate: The penalty on clean features, or None.
-        weight: lambda of the surrogate.
+        defended: The split model and its defence.
         data: Prepared images; `val` selects, `test` is touched only by `select: best_test`.
         seed: Seed of the run, from which every random stream is derived.
     """
 
     def __init__(
-        self,
-        settings: TrainConfig,
-        deployed: Deployed,
-        surrogate: Surrogate | None,
-        weight: float,
-        data: Prepared,
-        seed: int,
+        self, settings: TrainConfig, defended: Defended, data: Prepared, seed: int
     ) -> None:
-        self.settings, self.deployed, self.data, self.seed = settings, deployed, data, seed
-        self.surrogate, self.weight = surrogate, weight
+        self.settings, self.defended, self.data, self.seed = settings, defended, data, seed
+        self.deployed, self.surrogate = defended.deployed, defended.surrogate
         self.device = data.train.images.device
-        self.modules = {"model": deployed.model} | ({"surrogate": surrogate} if surrogate else {})
-        self.optimiser = SGD(
-            [weights for module in self.modules.values() for weights in module.parameters()],
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-        )
+        self.client_widths: tuple[int, ...] | None = None
+        self.optimiser = self._optimiser()
         self.augment = Augment(settings.augment)
         self.history: list[Row] = []
         self.fits: list[dict[str, Tensor]] = []
@@ -93,6 +110,7 @@ class Trainer:
             DivergedError: if the loss of some batch, or on the validation images, is not finite.
         """
         start = time.perf_counter()
+        self.prune_before(number)
         pace = self._pace(number)
         row = {"epoch": number, "lr": pace.lr, "lambda_eff": pace.lambda_eff}
         row |= self._pass(number, pace)
@@ -104,15 +122,36 @@ class Trainer:
         self._select(row)
         return row
 
+    def prune_before(self, number: int) -> None:
+        """Prune the client if that is due before an epoch, or was before an earlier one.
+
+        Its weights have other shapes then: the optimiser starts anew.
+        """
+        pruning = self.defended.pruning
+        if pruning is not None and self.client_widths is None and number > pruning.epoch:
+            self.client_widths = prune(self.deployed.model, pruning.ratio)
+            self.optimiser = self._optimiser()
+
+    def _optimiser(self) -> SGD:
+        """SGD over the model and the surrogate; a penalty trains what it has by itself."""
+        modules = [self.deployed.model, *([self.surrogate] if self.surrogate else [])]
+        return SGD(
+            [weights for module in modules for weights in module.parameters()],
+            momentum=self.settings.momentum,
+            weight_decay=self.settings.weight_decay,
+        )
+
     def _pace(self, number: int) -> Pace:
         settings = self.settings
         lr = learning_rate(number, settings.lr, settings.milestones, settings.decay)
-        active = self.surrogate is not None and self._defended(number)
-        return Pace(lr, strength(self.weight, lr) if active else 0.0)
+        active = self.surrogate is not None and number >= self.surrogate.start_epoch
+        return Pace(lr, strength(self.defended.weight, lr) if active else 0.0)
 
-    def _defended(self, number: int) -> bool:
-        """Whether the surrogate, if there is one, acts in an epoch."""
-        return self.surrogate is None or number >= self.surrogate.start_epoch
+    def _deployable(self, number: int) -> bool:
+        """Whether an epoch's model has its whole defence: the surrogate acts, pruning is done."""
+        pruning = self.defended.pruning
+        acts = self.surrogate is None or number >= self.surrogate.start_epoch
+        return acts and (pruning is None or number > pruning.epoch)
 
     def _pass(self, number: int, pace: Pace) -> Row:
         """One pass over the training images; its statistics are read at its end."""
@@ -124,6 +163,9 @@ class Trainer:
         means = monitor.means(number)
         row: Row = {name: means[name] for name in ("train_ce", "surrogate", "train_top1")}
         row["train_loss"] = means["train_ce"] + pace.lambda_eff * means["surrogate"]
+        if self.defended.penalty is not None:
+            row["penalty"] = means["penalty"]
+            row["train_loss"] += means["penalty"]
         if self.surrogate is not None:
             task, penalty = means["gradient of the task"], means["gradient of the surrogate"]
             row["surrogate/gradient_ratio"] = penalty / task if task > 0 else None
@@ -153,19 +195,32 @@ class Trainer:
         with self._precision():
             features = self.deployed.model.encoder(images)
         features = features.float()
-        penalty, norms = features.new_zeros(()), features.new_zeros(2)
+        spread, norms = features.new_zeros(()), features.new_zeros(2)
         clean = features
         if self.surrogate is not None and pace.lambda_eff > 0:
             clean, branch, norms = fork(features, pace.lambda_eff)
-            penalty = self.surrogate(branch, labels)
+            spread = self.surrogate(branch, labels)
+        released = self.deployed.channel(clean, noise)
         with self._precision():
-            logits = self.deployed.model.head(self.deployed.channel(clean, noise))
+            logits = self.deployed.model.head(released)
         ce = F.cross_entropy(logits.float(), labels)
+        penalty = self._penalty(images, clean, released)
         self.optimiser.zero_grad()
-        (ce + penalty).backward()
-        self.optimiser.step(pace.lr)
+        (ce + spread + penalty).backward()
+        self._update(pace)
         top1 = (logits.argmax(1) == labels).float().mean()
-        return features.abs().amax(), ce, penalty, top1, norms[0], norms[1]
+        return features.abs().amax(), ce, spread, penalty, top1, norms[0], norms[1]
+
+    def _penalty(self, images: Tensor, clean: Tensor, released: Tensor) -> Tensor:
+        if self.defended.penalty is None:
+            return clean.new_zeros(())
+        loss: Tensor = self.defended.penalty(images, clean, released)
+        return loss
+
+    def _update(self, pace: Pace) -> None:
+        self.optimiser.step(pace.lr)
+        if self.defended.penalty is not None:
+            self.defended.penalty.step()
 
     def _precision(self) -> torch.autocast:
         low = self.settings.precision == "bfloat16"
@@ -192,15 +247,14 @@ class Trainer:
         # The epoch's last step may have spoilt the weights after its loss was taken.
         check_finite(number, val_loss=scores["loss"])
         row: Row = {f"val_{name}": value for name, value in scores.items()}
-        std = deployed.channel.std
-        return row | {"val_leakage_nats": leakage_bound(features.flatten(1), val.labels, std)}
+        return row | {"val_leakage_nats": deployed.leakage(features, val.labels)}
 
     def _select(self, row: Row) -> None:
         """Keep the weights of the best epoch, where the settings ask for one.
 
-        An epoch before the surrogate acts is none: its weights are not defended.
+        An epoch before the whole defence acts is none: its weights are not defended.
         """
-        if self.settings.select == "last" or not self._defended(row["epoch"]):
+        if self.settings.select == "last" or not self._deployable(row["epoch"]):
             return
         score = row["val_top1"]
         if self.settings.select == "best_test":

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from tiny_study import CPU, tiny_plan
 from cemlib.checkpoint import Checkpoint
-from cemlib.evaluation import job as evaluation
+from cemlib.evaluation import job as evaluation, stage
 from cemlib.training import job as training
 
 kind, results, defence, epochs, select = sys.argv[1:]
 plan = tiny_plan(Path(results), epochs=int(epochs), select=select)
-evaluation.Checkpoint = training.Checkpoint = partial(Checkpoint, interval=0.0)
+stage.Checkpoint = training.Checkpoint = partial(Checkpoint, interval=0.0)
 if kind == "train":
     training.run(training.TrainJob(plan, defence, 0, CPU))
 else:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_study import CPU, blob_data, tiny_plan, trained
+from tiny_study import CPU, blob_data, judged, tiny_plan, trained
 
 from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.job import AttackJob
@@ -21,7 +21,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for defence in ("none", "huge_noise"):
         settings = {"epochs": EPOCHS, "milestones": []}
         trained(place, defence, **settings)
-        job = AttackJob(tiny_plan(place, **settings), defence, 0, ["decoder", "linear"], CPU)
+        job = AttackJob(judged(place, **settings), defence, 0, ["decoder", "linear"], CPU)
         assert len(list(attack(job))) == 4
     return place / "tiny/runs"
 

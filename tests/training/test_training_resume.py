@@ -90,5 +90,5 @@ def test_a_checkpoint_of_the_very_same_job_is_read(tmp_path: Path) -> None:
     plan = tiny_plan(tmp_path, epochs=1)
     own = Checkpoint(checkpoint_place(TrainJob(plan, "noise", 0, CPU)))
     own.save({}, {"unreadable": True})
-    with pytest.raises(RuntimeError, match="Missing key"):
+    with pytest.raises(KeyError, match="history"):
         trained(tmp_path, "noise", epochs=1)

@@ -17,7 +17,7 @@ from tiny_study import (
 from torch.nn import functional as F
 
 from cemlib.config.study import TrainConfig
-from cemlib.defences.channel import GaussianNoise
+from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
@@ -27,7 +27,7 @@ from cemlib.models import build
 from cemlib.seeds import derive, generator
 from cemlib.surrogates import SURROGATES
 from cemlib.surrogates import build as build_surrogate
-from cemlib.training.trainer import Trainer
+from cemlib.training.trainer import Defended, Trainer
 
 LAMBDA = 16.0
 
@@ -42,7 +42,7 @@ def trainer(surrogate: str | None = None, noise_std: float = 0.025, **settings: 
         penalty = build_surrogate(surrogate, dim=128, num_classes=3, noise_std=noise_std)
     config = TrainConfig(**({"batch_size": 96} | settings))
     deployed = Deployed(model, GaussianNoise(noise_std))
-    return Trainer(config, deployed, penalty, LAMBDA, data, seed=0)
+    return Trainer(config, Defended(deployed, penalty, LAMBDA), data, seed=0)
 
 
 def test_a_seed_decides_every_bit(tmp_path: Path) -> None:

@@ -8,15 +8,18 @@ import torch
 from torch.nn import functional as F
 
 from cemlib.config import parse
+from cemlib.config.study import JUDGE
 from cemlib.data.prepared import Prepared, Split, save
+from cemlib.defences.channels import CHANNELS
 from cemlib.files import load_tensors, read_json, read_jsonl
 from cemlib.layout import RunFolder
-from cemlib.plan import Plan
+from cemlib.plan import JUDGE_SEED, Plan
 from cemlib.surrogates import SURROGATES
 from cemlib.training.job import TrainJob, run
 
 CPU = torch.device("cpu")
 TIMES = ("wall_seconds", "peak_memory_mb")
+ARL = {"name": "arl", "threshold": -1.0, "blocks": 1, "width": 8}
 RAW: dict[str, Any] = {
     "experiment": "tiny",
     "seeds": [0, 1],
@@ -27,6 +30,18 @@ RAW: dict[str, Any] = {
         "none": {"noise_std": 0.0},
         "noise": {},
         "huge_noise": {"noise_std": 1000.0},
+        "nopeek": {"penalty": "nopeek"},
+        "arl": {"penalty": ARL},
+        "undressed": {"pruning": {"epoch": 1, "ratio": 0.5}},
+        "everything": {
+            "surrogate": "logdet",
+            "channel": "dropout",
+            "penalty": ARL,
+            "pruning": {"epoch": 2},
+            "sparse_coding": True,
+        },
+        "private": {"noise_std": 0.0, "channel": {"name": "local_dp"}, "surrogate": "logdet"},
+        **{f"by_{name}": {"channel": {"name": name}} for name in CHANNELS},
         **{name: {"surrogate": name} for name in SURROGATES},
         **{f"{name}_off": {"surrogate": {"name": name, "lambda": 0}} for name in SURROGATES},
     },
@@ -63,7 +78,13 @@ def blob_data(train: int = 97) -> Prepared:
 
 def tiny_plan(results: Path, **train: Any) -> Plan:
     """A plan whose data is prepared already; `train` overrides options of the training."""
-    raw = RAW | {"results": str(results), "train": RAW["train"] | train}
+    settings = RAW["train"] | train
+    fitting = {  # a study refuses to prune after its last epoch
+        name: defence
+        for name, defence in RAW["defences"].items()
+        if defence.get("pruning", {"epoch": 0})["epoch"] < settings["epochs"]
+    }
+    raw = RAW | {"results": str(results), "train": settings, "defences": fitting}
     plan = Plan(parse(json.loads(json.dumps(raw))))
     if not plan.layout.prepared.is_file():
         save(blob_data(), plan.layout.data)
@@ -75,6 +96,13 @@ def trained(results: Path, defence: str, seed: int = 0, **train: Any) -> RunFold
     job = TrainJob(tiny_plan(results, **train), defence, seed, CPU)
     run(job)
     return job.folder
+
+
+def judged(results: Path, **train: Any) -> Plan:
+    """The plan, with the judge that attacks need trained."""
+    plan = tiny_plan(results, **train)
+    run(TrainJob(plan, JUDGE, JUDGE_SEED, CPU))
+    return plan
 
 
 def outcome(folder: RunFolder) -> dict[str, Any]:

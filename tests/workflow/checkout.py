@@ -51,10 +51,10 @@ class Outcome:
         return [job for job in self.jobs if job.rule == rule]
 
     def runs(self, rule: str) -> set[tuple[str | None, str | None]]:
-        """(defence, seed) of a rule's jobs; the same run twice is a fault of the plan."""
-        found = [(job.defence, job.wildcards.get("seed")) for job in self.of(rule)]
+        """(defence, seed) of a rule's jobs; the same job twice is a fault of the plan."""
+        found = [tuple(sorted(job.wildcards.items())) for job in self.of(rule)]
         assert len(found) == len(set(found)), found
-        return set(found)
+        return {(job.defence, job.wildcards.get("seed")) for job in self.of(rule)}
 
     @property
     def rules(self) -> set[str]:

@@ -11,6 +11,7 @@ from cemlib.surrogates import SURROGATES
 ALL = {(defence, "0") for defence in ("noise", "clustering", "gated", "wild")}
 GATED = {("gated", "0")}
 JOBS = ("train", "attack", "attack_closed_form")
+JUDGE = {"judge"}
 DRAWN = {"tables", "figures", "cluster_course", "surrogates"}
 Runs = set[tuple[str | None, str | None]]
 
@@ -20,7 +21,8 @@ Runs = set[tuple[str | None, str | None]]
     [
         ("surrogates/gated.py", GATED, GATED, GATED, DRAWN),
         ("attacks/decoder.py", set(), ALL, set(), {"tables", "figures"}),
-        ("training/trainer.py", ALL, ALL, ALL, DRAWN),
+        ("training/trainer.py", ALL, ALL, ALL, DRAWN | JUDGE),
+        ("defences/channels/noise.py", ALL, ALL, ALL, DRAWN | JUDGE),
         ("report/style.py", set(), set(), set(), DRAWN),
     ],
 )
@@ -93,8 +95,8 @@ def test_a_changed_setting_reruns_what_uses_it(
 def test_a_defence_by_its_name_plans_its_jobs_alone(fresh: Checkout) -> None:
     plan = fresh.plan("gated")
     assert {job.defence for job in plan.jobs} == {None, "gated"}
-    assert [job.rule for job in plan.jobs if job.defence is None] == ["prepare"]
-    assert plan.rules == {"prepare", *JOBS, "report_one", "track_one"}
+    assert [job.rule for job in plan.jobs if job.defence is None] == ["prepare", "judge"]
+    assert plan.rules == {"prepare", "judge", *JOBS, "report_one", "track_one"}
 
 
 def test_forcing_train_for_one_run_plans_one_training(finished: Checkout) -> None:

@@ -1,8 +1,12 @@
 rule attack:
     input:
-        sources=lambda wildcards: relative(PLAN.attack_sources(wildcards.attack)),
+        sources=lambda wildcards: relative(
+            PLAN.attack_sources(wildcards.defence, wildcards.attack)
+        ),
         data=PLAN.layout.prepared,
-        run=RUN.files(),
+        attacked=lambda wildcards: PLAN.attacked_files(
+            PLAN.layout.run(wildcards.defence, wildcards.seed), wildcards.attack
+        ),
     output:
         PLAN.attack_files(RUN, ["{attack}"]),
     log:
@@ -27,9 +31,11 @@ if PLAN.study.closed_form_attacks():
 
     rule attack_closed_form:
         input:
-            sources=relative(PLAN.closed_form_sources()),
+            sources=lambda wildcards: relative(
+                PLAN.closed_form_sources(wildcards.defence)
+            ),
             data=PLAN.layout.prepared,
-            run=RUN.files(),
+            attacked=[*RUN.files(), *PLAN.layout.judge.files()],
         output:
             PLAN.attack_files(RUN, PLAN.study.closed_form_attacks()),
         log:

@@ -1,6 +1,7 @@
 # The study's plan, checked before any job.
 from cemlib.config import ConfigError
 from cemlib.config import parse as parse_study
+from cemlib.config.study import JUDGE
 from cemlib.plan import Plan
 
 try:

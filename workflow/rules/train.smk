@@ -17,3 +17,25 @@ rule train:
     shell:
         "python -m cemlib train --config {params.config:q} --defence {wildcards.defence:q}"
         " --seed {wildcards.seed} > {log:q} 2>&1"
+
+
+# The attacker's own classifier, undefended and trained apart: it recognises reconstructions.
+rule judge:
+    input:
+        sources=relative(PLAN.train_sources(JUDGE)),
+        data=PLAN.layout.prepared,
+    output:
+        PLAN.layout.judge.files(),
+    log:
+        LOGS / "judge.log",
+    benchmark:
+        BENCHMARKS / "judge.tsv"
+    threads: PLAN.study.threads
+    resources:
+        mem_mb=2000,
+    params:
+        settings=PLAN.study.train_slice(JUDGE),
+        config=CONFIG,
+        judge=JUDGE,
+    shell:
+        "python -m cemlib train --config {params.config:q} --defence {params.judge} > {log:q} 2>&1"

@@ -1,0 +1,111 @@
+"""Options of one defended classifier: its surrogate, release channel, penalty and pruning."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from cemlib.config.base import Section
+from cemlib.config.surrogates import AnySurrogate, named
+
+
+class ChannelConfig(Section):
+    """What every release channel has."""
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for `cemlib.defences.channels.build`."""
+        return self.model_dump(exclude={"name"})
+
+
+class NoiseChannel(ChannelConfig):
+    """The features with Gaussian noise of `noise_std`, and nothing else."""
+
+    name: Literal["noise"] = "noise"
+
+
+class DropoutChannel(ChannelConfig):
+    """Every feature is released or not by chance, anew each time; no rescaling."""
+
+    name: Literal["dropout"] = "dropout"
+    rate: float = Field(0.2, ge=0, lt=1, description="probability that a feature is set to zero")
+
+
+class TopKChannel(ChannelConfig):
+    """The features of largest magnitude of each image; the others are set to zero."""
+
+    name: Literal["topk"] = "topk"
+    keep: float = Field(0.2, gt=0, le=1, description="share of the features that is released")
+
+
+class LocalDPChannel(ChannelConfig):
+    """Local differential privacy: features clipped to a norm, then noise to match."""
+
+    name: Literal["local_dp"] = "local_dp"
+    mechanism: Literal["laplace", "gaussian"] = Field(
+        "laplace", description="noise, for the L1 or the L2 norm of the features"
+    )
+    epsilon: float = Field(100.0, gt=0, description="privacy budget of one release")
+    delta: float = Field(1e-5, gt=0, lt=1, description="slack of the Gaussian mechanism")
+    clip: float = Field(10.0, gt=0, description="norm that the features are clipped to")
+
+
+class PenaltyConfig(Section):
+    """What every training penalty has."""
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for `cemlib.defences.penalties.build`."""
+        return self.model_dump(exclude={"name"})
+
+
+class NoPeek(PenaltyConfig):
+    """Distance correlation between images and features."""
+
+    name: Literal["nopeek"] = "nopeek"
+    scale: float = Field(0.1, gt=0, description="weight of the distance correlation in the loss")
+
+
+class Arl(PenaltyConfig):
+    """Adversarial representation learning: a decoder trained beside the encoder, and defeated."""
+
+    name: Literal["arl"] = "arl"
+    scale: float = Field(0.3, gt=0, description="weight of the penalty in the loss")
+    threshold: float = Field(
+        0.5, ge=-1, le=1, description="SSIM of the reconstructions below which nothing is penalised"
+    )
+    blocks: int = Field(4, ge=1, description="residual blocks of the defensive decoder")
+    width: int = Field(64, ge=1, description="their channels")
+    lr: float = Field(1e-3, gt=0, description="Adam's learning rate of the defensive decoder")
+
+
+class PruningConfig(Section):
+    """Structured pruning of the client's convolutions, once, during training."""
+
+    epoch: int = Field(ge=1, description="epoch after which the client is pruned")
+    ratio: float = Field(
+        0.5, gt=0, lt=1, description="share of every convolution's output channels that goes"
+    )
+
+
+AnyChannel = Annotated[
+    Annotated[
+        NoiseChannel | DropoutChannel | TopKChannel | LocalDPChannel, Field(discriminator="name")
+    ],
+    BeforeValidator(named),
+]
+AnyPenalty = Annotated[Annotated[NoPeek | Arl, Field(discriminator="name")], BeforeValidator(named)]
+
+
+class DefenceConfig(Section):
+    """One defended classifier: every field composes with every other."""
+
+    surrogate: AnySurrogate | None = Field(
+        None, description="a surrogate's name, or a section with its options; null = none"
+    )
+    noise_std: float = Field(0.025, ge=0, description="standard deviation of the released noise")
+    channel: AnyChannel = Field(
+        NoiseChannel(), description="what happens to the features before that noise is added"
+    )
+    penalty: AnyPenalty | None = Field(
+        None, description="a training penalty's name, or a section with its options; null = none"
+    )
+    pruning: PruningConfig | None = Field(None, description="pruning of the client; null = none")
+    sparse_coding: bool = Field(False, description="sparse-coding layer before the sigmoid")

@@ -1,0 +1,92 @@
+"""What every release channel has in common.
+
+    z~ = shape(z) + N(0, noise_std^2 I)
+
+An attacker may ask for the same image several times and average. With independent releases the mean
+over n of them has noise of standard deviation noise_std / sqrt(n), so where the shaping is
+deterministic one shaping and one draw have exactly the distribution of the mean. A channel whose
+shaping is random overrides `__call__` and draws n times what is not Gaussian.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cemlib.metrics import leakage_bound
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The way of clean features z to everyone else.
+
+    Attributes:
+        noise_std: standard deviation of the Gaussian noise added last; 0 adds and draws none.
+    """
+
+    noise_std: float
+
+    @property
+    def std(self) -> float:
+        """Total standard deviation of the additive noise on a feature of one release."""
+        return self.noise_std
+
+    def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
+        """Mean of independent releases, differentiable in the features.
+
+        Args:
+            features: clean features, (N, ...).
+            generator: where the noise is drawn, on its device; moved to the features' afterwards.
+            queries: number of releases.
+
+        Returns:
+            A tensor of the features' shape, device and dtype.
+        """
+        std = self.noise_std / math.sqrt(queries)
+        return add_noise(self.shape(features), std, generator)
+
+    def shape(self, features: Tensor) -> Tensor:
+        """What is done to the features (N, ...) before noise, without chance; here nothing."""
+        return features
+
+    def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:  # noqa: ARG002
+        """How badly candidate features explain a release.
+
+        -2 s^2 log p(released | features) up to a constant, where s is the standard deviation of the
+        noise on the mean of the releases: for Gaussian noise the sum of squared errors. An attacker
+        minimises it, knowing the channel.
+
+        Args:
+            features: candidates for the clean features, (N, ...).
+            released: what was released, of the same shape.
+            queries: number of releases that it is the mean of.
+
+        Returns:
+            (N,), differentiable in the features.
+        """
+        return (released - self.shape(features)).flatten(1).square().sum(1)
+
+    def leakage(self, features: Tensor, labels: Tensor) -> float:
+        """Upper bound on I(x; z~) in nats for one release; n releases tell at most n times that.
+
+        Args:
+            features: clean features, (N, D).
+            labels: classes, (N,).
+
+        Returns:
+            `cemlib.metrics.leakage_bound` of the shaped features: shaping is a function of the
+            image, so that the bound holds for it as for any features. Infinite without noise.
+
+        Raises:
+            ValueError: as for `leakage_bound`.
+        """
+        return leakage_bound(self.shape(features), labels, self.std)
+
+
+def add_noise(features: Tensor, std: float, generator: torch.Generator) -> Tensor:
+    """Features of any shape plus N(0, std^2 I); the same tensor where std is 0."""
+    if std == 0:
+        return features
+    noise = torch.randn(features.shape, generator=generator, device=generator.device)
+    return features + std * noise.to(features.device, features.dtype)

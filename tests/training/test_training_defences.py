@@ -1,0 +1,99 @@
+"""Every defence composes with every other in one training, through a kill and to deployment."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from killed_job import kill_after
+from tiny_study import CPU, RAW, blob_data, outcome, tiny_plan, trained
+
+from cemlib.defences.channels import CHANNELS
+from cemlib.defences.channels import build as build_channel
+from cemlib.defences.deployed import load_deployed
+from cemlib.files import load_tensors, read_json, read_jsonl
+from cemlib.seeds import derive, generator
+from cemlib.training.job import TrainJob, run
+from cemlib.training.trainer import Trainer
+
+
+@pytest.mark.parametrize("defence", ["everything", "undressed"])
+def test_a_killed_training_ends_with_the_same_bits(tmp_path: Path, defence: str) -> None:
+    """Killed after the pruning: the smaller client, its optimiser and ARL's own come back."""
+    settings: dict[str, Any] = {"epochs": 9, "select": "best_val"}
+    alone = trained(tmp_path / "alone", defence, **settings)
+    plan = tiny_plan(tmp_path / "killed", **settings)
+    kill_after(4, "train", str(tmp_path / "killed"), defence, "9", "best_val")
+    killed = plan.layout.run(defence, 0)
+    assert not killed.metrics.exists()
+    run(TrainJob(plan, defence, 0, CPU))
+    assert outcome(killed) == outcome(alone)
+
+
+def test_pruning_makes_the_deployed_client_smaller(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "undressed", epochs=3)
+    metrics, config = read_json(folder.metrics), read_json(folder.config)
+    assert config["network"]["client_widths"] == [8, 16]  # half of 16 and 32
+    # 1-8 and 8-16 convolutions of 3x3 with bias and batch normalisation, the bottleneck 16-8.
+    size = (9 * 8 + 8 + 16) + (9 * 8 * 16 + 16 + 32) + (9 * 16 * 8 + 8)
+    assert metrics["parameters"]["client"] == size
+    cost = metrics["client_cost"]
+    assert cost["deployed"]["parameters"] == size
+    assert cost["before_pruning"]["parameters"] == (9 * 16 + 48) + (9 * 16 * 32 + 96) + 9 * 256 + 8
+    assert cost["deployed"]["flops"] < 0.5 * cost["before_pruning"]["flops"]
+    stored = sum(t.numel() for n, t in load_tensors(folder.model).items() if "encoder" in n)
+    assert stored < 2 * size
+    deployed = load_deployed(folder, CPU)
+    scores = deployed.score(
+        blob_data().test.images, blob_data().test.labels, generator(0, "test_noise")
+    )
+    assert scores["top1"] == metrics["top1"]
+
+
+def test_only_an_epoch_after_the_pruning_is_deployed(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "undressed", epochs=3, select="best_val")
+    assert read_json(folder.metrics)["selected_epoch"] >= 2
+
+
+def test_a_penalty_is_part_of_the_loss_and_of_the_row(tmp_path: Path) -> None:
+    for defence in ("nopeek", "arl"):
+        for row in read_jsonl(trained(tmp_path, defence, epochs=2).history):
+            assert row["penalty"] > 0
+            assert row["train_loss"] == pytest.approx(row["train_ce"] + row["penalty"], rel=1e-5)
+    assert "penalty" not in read_jsonl(trained(tmp_path, "noise", epochs=1).history)[0]
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_the_server_trains_on_what_the_channel_releases(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first epoch's loss, computed by hand from the features of the untrained network."""
+    seen: list[Trainer] = []
+    genuine = Trainer.epoch
+
+    def look(self: Trainer, number: int) -> dict[str, Any]:
+        seen.append(self)
+        return genuine(self, number)
+
+    monkeypatch.setattr(Trainer, "epoch", look)
+    folder = trained(tmp_path, f"by_{name}", epochs=1, batch_size=97, lr=1e-30)
+    trainer, data = seen[0], blob_data()
+    order = torch.randperm(97, generator=generator(0, "order", 1))
+    model = trainer.deployed.model.train()
+    torch.manual_seed(derive(0, "dropout", 1))
+    options = RAW["defences"][f"by_{name}"]["channel"]
+    channel = build_channel(noise_std=0.025, **options)
+    with torch.no_grad():
+        features = model.encoder(data.train.images[order].float() / 255)
+        released = channel(features, generator(0, "noise", 1))
+        logits = model.head(released)
+    expected = torch.nn.functional.cross_entropy(logits, data.train.labels[order]).item()
+    assert read_jsonl(folder.history)[0]["train_ce"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_surrogate_measures_against_all_the_noise(tmp_path: Path) -> None:
+    """Local DP's own noise counts: its leakage is finite although noise_std is zero."""
+    folder = trained(tmp_path, "private", epochs=2)
+    row = read_jsonl(folder.history)[-1]
+    assert 0 < row["val_leakage_nats"] < 1e4
+    assert row["surrogate"] > 0
