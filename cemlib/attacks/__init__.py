@@ -3,12 +3,18 @@
 from collections.abc import Callable
 
 from cemlib.attacks.decoder import decoder
+from cemlib.attacks.gan import gan
 from cemlib.attacks.linear import linear
 from cemlib.attacks.mean_image import mean_image
+from cemlib.attacks.optimisation import optimisation
+from cemlib.attacks.perceptual import perceptual
 from cemlib.attacks.task import Outcome, Task
 
 ATTACKS: dict[str, Callable[[Task], Outcome]] = {
     "decoder": decoder,
+    "perceptual": perceptual,
+    "gan": gan,
+    "optimisation": optimisation,
     "linear": linear,
     "mean_image": mean_image,
 }

@@ -10,6 +10,8 @@ from torch import Tensor
 from cemlib.checkpoint import Checkpoint
 from cemlib.data.batches import to_float
 from cemlib.defences.deployed import Deployed
+from cemlib.models.decoder import Decoder
+from cemlib.models.split import SplitModel
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,16 @@ class Pairs:
         """Images in [0, 1]."""
         return to_float(self.images[rows])
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of the images."""
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+    def part(self, rows: slice) -> "Pairs":
+        """Some of the pairs."""
+        return Pairs(self.images[rows], self.features[rows])
+
 
 @dataclass(frozen=True)
 class Task:
@@ -36,13 +48,15 @@ class Task:
     Attributes:
         victim: The classifier, known inside out (white box).
         own: What the attacker trains on.
-        held_out: Images nobody trains on, for the learning curve.
-        released: Released features (N, c, h, w) of the images to reconstruct; the images
-            themselves are not here, so no attack can look.
+        held_out: Images held out of the attacker's own set, for learning curves and choices.
+        released: Released features (N, c, h, w) of the images to reconstruct, averaged over the
+            attacker's queries; the images themselves are not here, so no attack can look.
         options: The attack's section of the configuration, as plain values.
         seed: Seed of the attack's random streams.
         title: What the progress bar says.
         checkpoint: Where a learned attack keeps its state to resume from.
+        judge: An undefended classifier trained apart on the same data, in eval mode.
+        start: The trained decoder that `options["start"]` names, in eval mode and frozen.
     """
 
     victim: Deployed
@@ -53,16 +67,22 @@ class Task:
     seed: int
     title: str
     checkpoint: Checkpoint
+    judge: SplitModel
+    start: Decoder | None = None
+
+    @property
+    def queries(self) -> int:
+        """Releases of the same image that the attacker sees and averages."""
+        return int(self.options.get("queries", 1))
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of the images."""
-        channels, height, width = self.own.images.shape[1:]
-        return channels, height, width
+        return self.own.image_shape
 
     def release(self, features: Tensor, noise: torch.Generator) -> Tensor:
-        """Features as the victim would release them, with fresh noise."""
-        return self.victim.channel(features, noise)
+        """Features as the attacker would see them: the mean of `queries` fresh releases."""
+        return self.victim.channel(features, noise, queries=self.queries)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from torch import Tensor
 from cemlib.files import atomic
 
 COLUMNS = 10
+EXTREMES = 5  # images at each end
 SIDE = 64  # images are enlarged by a whole factor to about this many pixels
 
 
@@ -20,6 +21,16 @@ def showcase(labels: Tensor, first: int) -> list[int]:
     """
     tail = labels[first:].tolist()
     return [first + tail.index(label) for label in sorted(set(tail))[:COLUMNS]]
+
+
+def extremes(mse: Tensor) -> list[int]:
+    """Indices of the images with the lowest MSE, lowest first, then with the highest, highest last.
+
+    At most five of each, none twice; among equal ones the earlier image is the less protected.
+    """
+    order = mse.argsort(stable=True).tolist()
+    count = min(EXTREMES, len(order) // 2)
+    return order[:count] + order[len(order) - count :]
 
 
 def write_strip(path: Path, originals: Tensor, reconstructions: Tensor) -> None:

@@ -4,9 +4,11 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from cemlib.defences.deployed import Deployed
 from cemlib.files import atomic
 from cemlib.metrics import WINDOW, mse, psnr, psnr_of_mean_mse, ssim
 
@@ -33,19 +35,33 @@ def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
+def recognised(
+    classifier: Deployed, images: Tensor, labels: Tensor, noise: torch.Generator
+) -> Tensor:
+    """Whether a classifier puts each image (N, C, H, W) into its class (N,): (N,) bool."""
+    return classifier.logits(classifier.features(images), noise).argmax(1) == labels
+
+
 def write_per_image(path: Path, first: int, labels: Tensor, scores: Mapping[str, Tensor]) -> None:
-    """Write one row per scored image: its index in the test split, its label, its scores."""
+    """Write one row per scored image: its index in the test split, its label, its scores.
+
+    Args:
+        path: the Parquet file.
+        first: index of the first scored image in the test split.
+        labels: of the whole test split.
+        scores: (N,) by the names of `MEASURES`, and `recognised` (N,) bool.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
     def array(values: Tensor) -> "pa.Array":  # pa.array would import pandas: half a second
         row = values.contiguous().numpy()
-        return pa.Array.from_buffers(
-            pa.from_numpy_dtype(row.dtype), len(row), [None, pa.py_buffer(row)]
-        )
+        kind = pa.from_numpy_dtype(row.dtype)
+        bits = np.packbits(row, bitorder="little") if row.dtype == bool else row
+        return pa.Array.from_buffers(kind, len(row), [None, pa.py_buffer(bits)])
 
     rows = torch.arange(first, first + len(scores["mse"]))
-    columns = {"index": rows, "label": labels[rows]} | {name: scores[name] for name in MEASURES}
+    columns = {"index": rows, "label": labels[rows]} | dict(scores)
     with atomic(path) as temporary:
         parquet.write_table(pa.table({n: array(v) for n, v in columns.items()}), temporary)
 

@@ -6,52 +6,22 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_study import blobs
+from easy_tasks import OPTIONS, Dying, changed, easy_task, same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.decoder import cosine, decoder
+from cemlib.attacks.decoder import decoder
+from cemlib.attacks.learning import cosine, load_decoder
 from cemlib.attacks.mean_image import mean_image
 from cemlib.attacks.task import Pairs, Task
 from cemlib.checkpoint import Checkpoint
-from cemlib.config.attacks import Decoder as DecoderConfig
-from cemlib.defences.channel import GaussianNoise
-from cemlib.defences.deployed import Deployed
 from cemlib.errors import DivergedError
 from cemlib.models import Decoder
-from cemlib.models.split import SplitModel
 from cemlib.seeds import derive, generator
 
-OPTIONS = {"epochs": 20, "lr": 0.01, "batch_size": 32, "blocks": 1, "width": 16}
 
-
-class Small(nn.Module):
-    """Features (N, 1, 4, 4): the image at a quarter of its side."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        return F.avg_pool2d(images, 4)
-
-
-def easy_task(
-    place: Path, std: float = 0.0, train: int = 96, **options: Any
-) -> tuple[Task, Tensor]:
-    """A task and, apart from it, the images that are to be found."""
-    victim = Deployed(SplitModel(Small(), nn.Identity(), (1, 4, 4)), GaussianNoise(std))
-    pairs, held_out, targets = (
-        Pairs(images, victim.features(images))
-        for images in (blobs(train, 1).images, blobs(40, 2).images, blobs(60, 3).images)
-    )
-    task = Task(
-        victim=victim,
-        own=pairs,
-        held_out=held_out,
-        released=victim.channel(targets.features, generator(0, "target")),
-        options=DecoderConfig(**(OPTIONS | options)).model_dump(),
-        seed=0,
-        title="decoder",
-        checkpoint=Checkpoint(place),
-    )
-    return task, targets.images.float() / 255
+def decoder_task(place: Path, **given: Any) -> tuple[Task, Tensor]:
+    return easy_task(place, **(OPTIONS | given))
 
 
 def trained_decoder(state: Mapping[str, Tensor]) -> Decoder:
@@ -80,7 +50,7 @@ def test_the_cosine_is_torchs() -> None:
 
 
 def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
-    task, targets = easy_task(tmp_path)
+    task, targets = decoder_task(tmp_path)
     found = decoder(task)
     error = F.mse_loss(found.reconstructions, targets).item()
     ceiling = F.mse_loss(mean_image(task).reconstructions, targets).item()
@@ -94,7 +64,7 @@ def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
 
 def test_the_state_answers_as_scored(tmp_path: Path) -> None:
     """The saved decoder, in eval mode, gives the very answers, image by image."""
-    task, _ = easy_task(tmp_path, epochs=2)
+    task, _ = decoder_task(tmp_path, epochs=2)
     found = decoder(task)
     model = trained_decoder(found.state)
     with torch.no_grad():
@@ -106,23 +76,23 @@ def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
     """Neither the held-out images nor the targets enter its batch statistics."""
     states = []
     for shift in (0.0, 100.0):
-        task, _ = easy_task(tmp_path, epochs=2)
+        task, _ = decoder_task(tmp_path, epochs=2)
         other = Pairs(task.held_out.images, task.held_out.features + shift)
-        changed = Task(**(vars(task) | {"held_out": other, "released": task.released + shift}))
-        states.append(decoder(changed).state)
+        moved = changed(task, held_out=other, released=task.released + shift)
+        states.append(decoder(moved).state)
     assert any("running_mean" in name for name in states[0])
     for name, tensor in states[0].items():
         assert torch.equal(tensor, states[1][name]), name
 
 
 def test_batch_statistics_count_the_attackers_batches_only(tmp_path: Path) -> None:
-    task, _ = easy_task(tmp_path, epochs=3)
+    task, _ = decoder_task(tmp_path, epochs=3)
     counts = {int(tensor) for name, tensor in decoder(task).state.items() if "num_batches" in name}
     assert counts == {3 * 3}  # 96 images in batches of 32, three epochs
 
 
 def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
-    task, _ = easy_task(tmp_path, std=0.05, epochs=2)
+    task, _ = decoder_task(tmp_path, std=0.05, epochs=2)
     found = decoder(task)
     model, held_out = trained_decoder(found.state), task.held_out
     noise = torch.randn(held_out.features.shape, generator=generator(0, "attack_val_noise", 2))
@@ -134,7 +104,7 @@ def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
 
 def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path) -> None:
     """One epoch of one batch, with the noise of its stream and Adam's first step written out."""
-    task, _ = easy_task(tmp_path, std=0.05, epochs=1, batch_size=96)
+    task, _ = decoder_task(tmp_path, std=0.05, epochs=1, batch_size=96)
     found = decoder(task).state
     torch.manual_seed(derive(0, "attacker"))
     model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
@@ -152,22 +122,22 @@ def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path) -> None:
 
 
 def test_a_seed_decides_the_decoder(tmp_path: Path) -> None:
-    task, _ = easy_task(tmp_path, std=0.05, epochs=1)
+    task, _ = decoder_task(tmp_path, std=0.05, epochs=1)
     first, again = decoder(task), decoder(task)
     assert torch.equal(first.reconstructions, again.reconstructions)
-    other = decoder(Task(**(vars(task) | {"seed": 1})))
+    other = decoder(changed(task, seed=1))
     assert not torch.equal(first.reconstructions, other.reconstructions)
 
 
 def test_a_decoder_that_diverges_says_where(tmp_path: Path) -> None:
-    task, _ = easy_task(tmp_path, lr=1e30)
+    task, _ = decoder_task(tmp_path, lr=1e30)
     with pytest.raises(DivergedError, match=r"epoch \d+: (train|val)_mse is (nan|inf)"):
         decoder(task)
 
 
 def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> None:
     """With one image left over for the last batch, which is left out."""
-    task, _ = easy_task(tmp_path, train=33, epochs=1, lr=1e-30, weight_decay=0.0)
+    task, _ = decoder_task(tmp_path, train=33, epochs=1, lr=1e-30, weight_decay=0.0)
     torch.manual_seed(derive(0, "attacker"))
     model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
     rows = torch.randperm(33, generator=generator(0, "attack_order", 1))[:32]
@@ -175,3 +145,31 @@ def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> 
         answers = model(task.own.features[rows])
     expected = F.mse_loss(answers, task.own.images[rows].float() / 255).item()
     assert decoder(task).history[0]["train_mse"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_interrupted_decoder_ends_with_the_same_bits(tmp_path: Path) -> None:
+    task, _ = decoder_task(tmp_path / "alone", std=0.05, epochs=4)
+    with pytest.raises(KeyboardInterrupt):
+        decoder(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
+    again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
+    assert again.checkpoint.load() is not None
+    assert same(decoder(again), decoder(task))
+
+
+def test_a_trained_decoder_is_loaded_as_it_was_scored(tmp_path: Path) -> None:
+    task, _ = decoder_task(tmp_path, epochs=1, channels=3)
+    found = decoder(task)
+    model = load_decoder(found.state, task.options, (3, 4, 4), (3, 16, 16))
+    assert not model.training
+    assert not any(weights.requires_grad for weights in model.parameters())
+    assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
+
+
+def test_half_precision_trains_and_is_scored_in_full(tmp_path: Path) -> None:
+    low, _ = decoder_task(tmp_path, epochs=2, precision="bfloat16")
+    full, _ = decoder_task(tmp_path, epochs=2)
+    ours, theirs = decoder(low), decoder(full)
+    assert ours.reconstructions.dtype == torch.float32
+    assert not same(ours, theirs)
+    for a, b in zip(ours.history, theirs.history, strict=True):
+        assert a["val_mse"] == pytest.approx(b["val_mse"], rel=0.05)

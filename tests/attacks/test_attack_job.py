@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from tiny_study import CPU, blob_data, tiny_plan, trained
+from tiny_study import CPU, blob_data, judged, tiny_plan, trained
 
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Task
-from cemlib.evaluation.job import AttackJob, first_target, run
+from cemlib.evaluation.job import AttackJob, run
 from cemlib.evaluation.scores import MEASURES
+from cemlib.evaluation.stage import first_target
 from cemlib.files import FileError, load_tensors, read_json, read_jsonl
 from cemlib.layout import RunFolder
 
@@ -28,7 +29,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One trained run, attacked by everything."""
     place = tmp_path_factory.mktemp("attacked")
     trained(place, "noise")
-    job = AttackJob(tiny_plan(place), "noise", 0, ["decoder", "linear", "mean_image"], CPU)
+    job = AttackJob(judged(place), "noise", 0, ["decoder", "linear", "mean_image"], CPU)
     assert len(list(run(job))) == 6
     return place
 
@@ -51,7 +52,7 @@ def tasks(study: Path) -> dict[str, Task]:
     ATTACKS["mean_image"] = look
     try:
         trained(study / "looked_at", "noise", epochs=1)
-        job = AttackJob(tiny_plan(study / "looked_at", epochs=1), "noise", 0, ["mean_image"], CPU)
+        job = AttackJob(judged(study / "looked_at", epochs=1), "noise", 0, ["mean_image"], CPU)
         list(run(job))
     finally:
         ATTACKS["mean_image"] = genuine
@@ -69,15 +70,18 @@ def test_a_task_has_no_room_for_the_target_images() -> None:
         "seed",
         "title",
         "checkpoint",
+        "judge",
+        "start",
     }
 
 
 def test_each_knowledge_owns_exactly_its_images(tasks: dict[str, Task]) -> None:
     data = blob_data()
     assert torch.equal(tasks["train_data"].own.images, data.train.images)
-    assert torch.equal(tasks["public_data"].own.images, data.test.images[:54])
+    assert torch.equal(tasks["train_data"].held_out.images, data.val.images)
+    assert torch.equal(tasks["public_data"].own.images, data.test.images[:48])
+    assert torch.equal(tasks["public_data"].held_out.images, data.test.images[48:54])
     for task in tasks.values():
-        assert torch.equal(task.held_out.images, data.val.images)
         assert len(task.released) == 60 - FIRST[task.title.split()[1]]
 
 
@@ -118,7 +122,7 @@ def test_everything_is_left_and_agrees(folder: RunFolder, attack: str, knowledge
     place = folder.attack(attack, knowledge)
     assert all(file.is_file() for file in place.files())
     metrics, table = read_json(place.metrics), pd.read_parquet(place.per_image)
-    assert list(table.columns) == ["index", "label", *MEASURES]
+    assert list(table.columns) == ["index", "label", *MEASURES, "recognised"]
     assert table["index"].tolist() == list(range(FIRST[knowledge], 60))
     assert table["label"].tolist() == blob_data().test.labels[FIRST[knowledge] :].tolist()
     assert metrics["n_images"] == len(table)
@@ -134,7 +138,7 @@ def test_everything_is_left_and_agrees(folder: RunFolder, attack: str, knowledge
 @pytest.mark.parametrize("knowledge", KNOWLEDGES)
 def test_the_mean_images_error_by_numpy(folder: RunFolder, knowledge: str) -> None:
     data = blob_data()
-    own = data.train.images if knowledge == "train_data" else data.test.images[:54]
+    own = data.train.images if knowledge == "train_data" else data.test.images[:48]
     targets = data.test.images[FIRST[knowledge] :].numpy() / 255.0
     errors = ((targets - (own.numpy() / 255.0).mean(0)) ** 2).mean((1, 2, 3))
     place = folder.attack("mean_image", knowledge)
@@ -149,7 +153,7 @@ def test_a_learned_attack_beats_the_mean_image(folder: RunFolder) -> None:
 
 def test_the_saved_mean_is_the_attackers(folder: RunFolder) -> None:
     mean = load_tensors(folder.attack("mean_image", "public_data").attacker)["mean"]
-    expected = blob_data().test.images[:54].double().mean(0) / 255
+    expected = blob_data().test.images[:48].double().mean(0) / 255
     assert torch.allclose(mean.double(), expected, atol=1e-6)
 
 
@@ -185,7 +189,7 @@ def test_the_strip_shows_the_reconstructions_below(folder: RunFolder) -> None:
 
 def test_a_diverging_attack_is_finished_and_failed(tmp_path: Path) -> None:
     trained(tmp_path, "noise", epochs=1)
-    plan = tiny_plan(tmp_path, epochs=1)
+    plan = judged(tmp_path, epochs=1)
     wild = plan.study.attacks["decoder"].model_copy(update={"lr": 1e30})
     attacks = plan.study.attacks | {"decoder": wild}
     plan = dataclasses.replace(plan, study=plan.study.model_copy(update={"attacks": attacks}))
@@ -196,7 +200,12 @@ def test_a_diverging_attack_is_finished_and_failed(tmp_path: Path) -> None:
         assert {metrics[name] for name in (*MEASURES, "psnr_of_mean_mse")} == {None}
         assert metrics["n_images"] == 0
         assert all(file.is_file() for file in place.files())
-        assert list(pd.read_parquet(place.per_image).columns) == ["index", "label", *MEASURES]
+        assert list(pd.read_parquet(place.per_image).columns) == [
+            "index",
+            "label",
+            *MEASURES,
+            "recognised",
+        ]
     assert (strip(plan.layout.run("noise", 0), "decoder", "public_data")[1] == 128).all()
 
 

@@ -14,7 +14,7 @@ from cemlib.attacks.linear import linear, ridge_regression
 from cemlib.attacks.mean_image import mean_image
 from cemlib.attacks.task import Pairs, Task
 from cemlib.checkpoint import Checkpoint
-from cemlib.defences.channel import GaussianNoise
+from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
 from cemlib.seeds import generator
@@ -56,7 +56,7 @@ def make_task(
         for images in (random_images(600, 0), random_images(20, 1), random_images(50, 2))
     )
     released = victim.channel(targets.features, generator(0, "target"))
-    task = Task(victim, pairs, held_out, released, options, 0, "", Checkpoint(place))
+    task = Task(victim, pairs, held_out, released, options, 0, "", Checkpoint(place), victim.model)
     return task, targets.images.double() / 255
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from killed_job import first_epoch_shown, kill_after
-from tiny_study import CPU, tiny_plan, trained
+from tiny_study import CPU, judged, trained
 
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
@@ -31,8 +31,7 @@ def test_a_killed_decoder_ends_with_the_same_bits(
     for place in results:
         trained(place, "noise", epochs=1, select="last")
     jobs = [
-        AttackJob(tiny_plan(p, epochs=1, select="last"), "noise", 0, ["decoder"], CPU)
-        for p in results
+        AttackJob(judged(p, epochs=1, select="last"), "noise", 0, ["decoder"], CPU) for p in results
     ]
     alone = list(attack(jobs[0]))
     kill_after(5, "attack", str(results[1]), "noise", "1", "last")

@@ -1,0 +1,95 @@
+"""A trained decoder, trained on against a critic that tells its answers from images.
+
+A Wasserstein GAN with gradient penalty (Gulrajani et al., NeurIPS 2017) whose generator G is the
+decoder of another attack, so that its answers look like images and stay near the right ones:
+
+    critic:     mean D(G(z~)) - mean D(x) + gradient_penalty * penalty      at every batch
+    generator:  -mean D(G(z~)) + mse_weight * MSE(G(z~), x)                 at every n-th batch
+
+with n = `critic_steps`, counted across epochs, and Adam(0.5, 0.999) at constant rates for both. The
+critic sees images only, not features. The last epoch is scored. The penalty is taken between an
+image and its own reconstruction. The MSE is not what this attack is after and may rise a little.
+"""
+
+import copy
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cemlib.attacks.critic import Critic, gradient_penalty
+from cemlib.attacks.learning import Batch, Numbers, Training, learn
+from cemlib.attacks.task import Outcome, Task
+from cemlib.optim import Adam
+from cemlib.seeds import derive, generator
+
+BETAS = (0.5, 0.999)
+
+
+def gan(task: Task) -> Outcome:
+    """Train the decoder on against a critic, then answer every release.
+
+    Raises:
+        DivergedError: if a loss is no longer a number.
+        ValueError: if the task has no trained decoder to start from.
+    """
+    return learn(task, _Gan)
+
+
+class _Gan(Training):
+    def __init__(self, task: Task) -> None:
+        if task.start is None:
+            raise ValueError(
+                f"start: gan trains a decoder on, found none of {task.options['start']!r}"
+            )
+        device = task.own.features.device
+        model = copy.deepcopy(task.start).requires_grad_(True)
+        model = model.to(device).to(memory_format=torch.channels_last)
+        self.optimiser = Adam(model.parameters(), betas=BETAS)
+        super().__init__(task, model, self.optimiser)
+        torch.manual_seed(derive(task.seed, "critic"))
+        self.critic = Critic(task.image_shape, task.options["critic_width"]).to(device)
+        self.critic_optimiser = Adam(self.critic.parameters(), betas=BETAS)
+        self.parts["critic"] = (self.critic, self.critic_optimiser)
+
+    def step(self, batch: Batch) -> Numbers:
+        """Teach the critic, and let every n-th batch's answers teach the generator."""
+        self.model.train()
+        turn = batch.count % self.options["critic_steps"] == 0
+        with torch.set_grad_enabled(turn), self.precision():
+            answers = self.model(batch.released)
+        answers = answers.float()
+        numbers = self._teach_critic(answers.detach(), batch)
+        mse = F.mse_loss(answers, batch.targets)
+        if turn:
+            self._teach_generator(answers, mse, batch.lr)
+        return {"train_mse": mse.detach(), **numbers}
+
+    def _teach_critic(self, fake: Tensor, batch: Batch) -> Numbers:
+        real = batch.targets
+        with self.precision():
+            scores = self.critic(torch.cat([real, fake]))
+        of_real, of_fake = scores.float().chunk(2)
+        distance = of_real.mean() - of_fake.mean()
+        # Half precision would round the slope's own slope.
+        penalty = gradient_penalty(self.critic, real, fake, self._shares(len(real), batch.count))
+        loss = self.options["gradient_penalty"] * penalty - distance
+        self.critic_optimiser.zero_grad()
+        loss.backward()
+        self.critic_optimiser.step(self.options["critic_lr"])
+        return {"critic_loss": loss.detach(), "wasserstein": distance.detach()}
+
+    def _shares(self, size: int, count: int) -> Tensor:
+        """Shares of the real images in the mixtures of a batch."""
+        draws = generator(self.task.seed, "attack_mixtures", count)
+        return torch.rand((size, 1, 1, 1), generator=draws).to(self.device)
+
+    def _teach_generator(self, answers: Tensor, mse: Tensor, lr: float) -> None:
+        self.critic.requires_grad_(False)  # only the way through it is needed
+        with self.precision():
+            scores = self.critic(answers)
+        loss = self.options["mse_weight"] * mse - scores.float().mean()
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step(lr)
+        self.critic.requires_grad_(True)

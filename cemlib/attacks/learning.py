@@ -1,0 +1,254 @@
+"""What the learned attacks share: a decoder trained on the attacker's pairs, epoch by epoch.
+
+Every batch is released afresh, so the attacker trains on what the channel really gives out. The
+last epoch is scored, and the decoder is in eval mode whenever it is. All random streams are derived
+from the seed and the epoch (or the batch), so that weights, optimiser and history are all a killed
+attack needs to end with the same numbers.
+
+It assumes that the attacker can release his own images as often as he likes (white box).
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cemlib.attacks.budget import budgeted, strengthened
+from cemlib.attacks.task import Outcome, Task
+from cemlib.checkpoint import pack, restore_training, training_state, unpack
+from cemlib.errors import check_finite
+from cemlib.models.decoder import Decoder
+from cemlib.optim import Adam, Optimiser
+from cemlib.progress import progress
+from cemlib.seeds import derive, generator
+
+CHUNK = 512
+
+Numbers = dict[str, Tensor]
+# Answers and targets, both (B, C, H, W), to the loss and to what the history says of it.
+Objective = Callable[[Tensor, Tensor], tuple[Tensor, Numbers]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's share of the attacker's pairs.
+
+    Attributes:
+        released: Freshly released features (B, c, h, w).
+        targets: Their images (B, C, H, W) in [0, 1].
+        lr: Learning rate of the epoch.
+        count: 1-based number of the batch since the attack began.
+    """
+
+    released: Tensor
+    targets: Tensor
+    lr: float
+    count: int
+
+
+class Training:
+    """A decoder in training; what happens in a step is the subclass's.
+
+    Args:
+        task: What the attacker has in hand, with the options of the attack.
+        model: The decoder, on the device of the task.
+        optimiser: Of the decoder's weights.
+
+    Attributes:
+        parts: Everything that is trained, with its optimiser, by its name in the checkpoint.
+        history: One row for every epoch that is done.
+    """
+
+    def __init__(self, task: Task, model: Decoder, optimiser: Optimiser) -> None:
+        self.task, self.options = task, task.options
+        self.device = task.own.features.device
+        self.model = model
+        self.parts: dict[str, tuple[nn.Module, Optimiser]] = {"model": (model, optimiser)}
+        self.history: list[dict[str, Any]] = []
+
+    def step(self, batch: Batch) -> Numbers:
+        """Train on a batch; returns detached scalars, whose means over the epoch are recorded."""
+        raise NotImplementedError
+
+    def train(self) -> float:
+        """Train all epochs that are not done yet; returns the last held-out MSE.
+
+        Raises:
+            DivergedError: if a number of the history is not finite.
+        """
+        self._resume()
+        epochs, done = self.options["epochs"], len(self.history)
+        with progress(self.task.title, epochs, done) as report:
+            for number in range(done + 1, epochs + 1):
+                row = self._epoch(number)
+                if self.task.checkpoint.due():
+                    self._save()
+                report(number, {"train_mse": row["train_mse"], "val_mse": row["val_mse"]})
+        return float(self.history[-1]["val_mse"])
+
+    def outcome(self) -> Outcome:
+        """Answer every release of the task with the decoder as it is."""
+        answers = self.answer(self.task.released)
+        return Outcome(answers, self.model.state_dict(), self.history)
+
+    def answer(self, released: Tensor) -> Tensor:
+        """Images (N, C, H, W) that the decoder, in eval mode, makes of releases (N, c, h, w)."""
+        self.model.eval()
+        with torch.no_grad():
+            return torch.cat([self.model(part) for part in torch.split(released, CHUNK)])
+
+    def precision(self) -> torch.autocast:
+        """Arithmetic of the forward passes, by the option `precision`."""
+        low = self.options["precision"] == "bfloat16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low)
+
+    def _epoch(self, number: int) -> dict[str, Any]:
+        start = time.perf_counter()
+        lr = self._rate(number)
+        numbers = self._pass(number, lr)
+        numbers["val_mse"] = self._held_out(number)
+        check_finite(number, **numbers)
+        row = {"epoch": number, "lr": lr, **numbers, "seconds": time.perf_counter() - start}
+        self.history.append(row)
+        return row
+
+    def _rate(self, number: int) -> float:
+        """A cosine down to the option `final_lr`; constant for an attack without one."""
+        first = self.options["lr"]
+        last = self.options.get("final_lr", first)
+        return cosine(number, self.options["epochs"], first, last)
+
+    def _pass(self, number: int, lr: float) -> dict[str, float]:
+        """One pass over the attacker's images; its means are read at its end."""
+        sums: Numbers = {}
+        seen = 0
+        for batch in self._batches(number, lr):
+            size = len(batch.targets)
+            for name, value in self.step(batch).items():
+                sums[name] = sums.get(name, 0) + value * size
+            seen += size
+        return {name: total.item() / seen for name, total in sums.items()}
+
+    def _batches(self, number: int, lr: float) -> Iterator[Batch]:
+        own, seed = self.task.own, self.task.seed
+        noise = generator(seed, "attack_noise", number)
+        order = torch.randperm(len(own.images), generator=generator(seed, "attack_order", number))
+        split = torch.split(order.to(self.device), self.options["batch_size"])
+        # Batch normalisation has no statistics of one 1x1 sample.
+        parts = [rows for rows in split if len(rows) > 1]
+        for count, rows in enumerate(parts, (number - 1) * len(parts) + 1):
+            released = self.task.release(own.features[rows], noise)
+            released = released.contiguous(memory_format=torch.channels_last)
+            yield Batch(released, own.targets(rows), lr, count)
+
+    def _held_out(self, number: int) -> float:
+        held_out = self.task.held_out
+        noise = generator(self.task.seed, "attack_val_noise", number)
+        answers = self.answer(self.task.release(held_out.features, noise))
+        return F.mse_loss(answers, held_out.targets()).item()
+
+    def _save(self) -> None:
+        tensors: Numbers = {}
+        for name, (module, optimiser) in self.parts.items():
+            tensors |= pack(name, training_state({"module": module}, optimiser))
+        self.task.checkpoint.save(tensors, {"history": self.history})
+
+    def _resume(self) -> None:
+        found = self.task.checkpoint.load()
+        if found is not None:
+            tensors, state = found
+            for name, (module, optimiser) in self.parts.items():
+                restore_training(unpack(name, tensors), {"module": module}, optimiser)
+            self.history = state["history"]
+
+
+class Regression(Training):
+    """A new decoder that descends an objective of its answers and the images.
+
+    By Adam with an L2 term.
+
+    Args:
+        task: What the attacker has in hand.
+        objective: What is descended; among its numbers is `train_mse`. It is computed under the
+            option `precision` only where it says so itself: the answers are float32.
+    """
+
+    def __init__(self, task: Task, objective: Objective) -> None:
+        torch.manual_seed(derive(task.seed, "attacker"))
+        model = untrained(task.options, task.own.features.shape[1:], task.image_shape)
+        model = model.to(task.own.features.device).to(memory_format=torch.channels_last)
+        self.optimiser = Adam(model.parameters(), weight_decay=task.options["weight_decay"])
+        self.objective = objective
+        super().__init__(task, model, self.optimiser)
+
+    def step(self, batch: Batch) -> Numbers:
+        """Descend the objective once."""
+        self.model.train()
+        with self.precision():
+            answers = self.model(batch.released)
+        loss, numbers = self.objective(answers.float(), batch.targets)
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step(batch.lr)
+        return numbers
+
+
+def learn(task: Task, begin: Callable[[Task], Training]) -> Outcome:
+    """Carry out a learned attack with the budget its options name.
+
+    Args:
+        task: What the attacker has in hand.
+        begin: Builds the training of a task; called again for every trial of a strong budget.
+
+    Raises:
+        DivergedError: if its loss is no longer a number, or no trial's is.
+    """
+    training = begin(strengthened(task, lambda trial: begin(trial).train()))
+    training.train()
+    return training.outcome()
+
+
+def cosine(epoch: int, epochs: int, first: float, last: float) -> float:
+    """Learning rate of a 1-based epoch, on half a cosine from `first` to `last`."""
+    done = (epoch - 1) / max(1, epochs - 1)
+    return last + (first - last) * (1 + math.cos(math.pi * done)) / 2
+
+
+def untrained(
+    options: Mapping[str, Any], feature_shape: Sequence[int], image_shape: tuple[int, int, int]
+) -> Decoder:
+    """A new decoder of `blocks` and `width`; its weights come from torch's global random state."""
+    return Decoder(
+        feature_shape[0],
+        image_shape,
+        blocks=options["blocks"],
+        width=options["width"],
+        doublings=round(math.log2(image_shape[-1] / feature_shape[-1])),
+    )
+
+
+def load_decoder(
+    state: Mapping[str, Tensor],
+    options: Mapping[str, Any],
+    feature_shape: Sequence[int],
+    image_shape: tuple[int, int, int],
+) -> Decoder:
+    """The trained decoder that an attack left, in eval mode and frozen, on the CPU.
+
+    Args:
+        state: Tensors of the attack's `Outcome`.
+        options: Options of that attack, its budget among them.
+        feature_shape: (c, h, w) of the features.
+        image_shape: (C, H, W) of the images.
+
+    Raises:
+        RuntimeError: the tensors are not those of such a decoder.
+    """
+    model = untrained(budgeted(options), feature_shape, image_shape)
+    model.load_state_dict(state)
+    return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)

@@ -1,0 +1,122 @@
+"""A victim that is easily inverted: its features are the image at a quarter of its side."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tiny_study import blobs
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cemlib.attacks.task import Outcome, Pairs, Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.config.attacks import Decoder as DecoderConfig
+from cemlib.config.base import Section
+from cemlib.defences.channels.noise import GaussianNoise
+from cemlib.defences.deployed import Deployed
+from cemlib.models import Decoder, build
+from cemlib.models.split import SplitModel
+
+OPTIONS = {"epochs": 20, "lr": 0.01, "batch_size": 32, "blocks": 1, "width": 16}
+
+
+class Small(nn.Module):
+    """Features (N, channels, 4, 4) of images (N, channels, 16, 16)."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.avg_pool2d(images, 4)
+
+
+@dataclass
+class Dying(Checkpoint):
+    """A checkpoint whose process is interrupted after some of its writes."""
+
+    writes_left: int = 2
+
+    def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        super().save(tensors, state)
+        self.writes_left -= 1
+        if self.writes_left == 0:
+            raise KeyboardInterrupt
+
+
+def judge(channels: int = 1, side: int = 16, cut: int = 2) -> SplitModel:
+    """A classifier with the weights it begins with: its features are as good as any."""
+    torch.manual_seed(7)
+    grey = (0.5,) * channels
+    return build("small", num_classes=3, image_size=side, cut=cut, mean=grey, std=grey).eval()
+
+
+def easy_task(
+    place: Path,
+    config: type[Section] = DecoderConfig,
+    *,
+    std: float = 0.0,
+    train: int = 96,
+    channels: int = 1,
+    start: Decoder | None = None,
+    **options: Any,
+) -> tuple[Task, Tensor]:
+    """A task and, apart from it, the images that are to be found."""
+    victim = Deployed(SplitModel(Small(), nn.Identity(), (channels, 4, 4)), GaussianNoise(std))
+    images = [blobs(count, seed).images for count, seed in ((train, 1), (40, 2), (60, 3))]
+    images = [part.expand(-1, channels, -1, -1).contiguous() for part in images]
+    own, held_out, targets = (Pairs(part, victim.features(part)) for part in images)
+    task = Task(
+        victim=victim,
+        own=own,
+        held_out=held_out,
+        released=victim.channel(targets.features, torch.Generator().manual_seed(0)),
+        options=config(**options).model_dump(),
+        seed=0,
+        title="easy",
+        checkpoint=Checkpoint(place),
+        judge=judge(channels),
+        start=start,
+    )
+    return task, targets.images.float() / 255
+
+
+def network_task(
+    place: Path, config: type[Section], side: int, channels: int, **options: Any
+) -> Task:
+    """Three random images of any side behind the client of a network: features (8, h, h)."""
+    victim = Deployed(judge(channels, side, cut=4), GaussianNoise(0.1))
+    draws = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (3, channels, side, side), generator=draws).to(torch.uint8)
+    pairs = Pairs(images, victim.features(images))
+    decoder = Decoder(8, (channels, side, side), blocks=1, width=4).eval().requires_grad_(False)
+    return Task(
+        victim=victim,
+        own=pairs,
+        held_out=pairs,
+        released=pairs.features,
+        options=config(**options).model_dump(),
+        seed=0,
+        title="network",
+        checkpoint=Checkpoint(place),
+        judge=judge(channels, side),
+        start=decoder,
+    )
+
+
+def changed(task: Task, **fields: Any) -> Task:
+    """The task with other fields."""
+    return Task(**(vars(task) | fields))
+
+
+def rows(found: Outcome) -> list[dict[str, Any]]:
+    """The history without the times it took."""
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in found.history]
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    """Whether two attacks ended with the same bits."""
+    return (
+        torch.equal(one.reconstructions, other.reconstructions)
+        and rows(one) == rows(other)
+        and one.state.keys() == other.state.keys()
+        and all(torch.equal(one.state[name], other.state[name]) for name in one.state)
+    )

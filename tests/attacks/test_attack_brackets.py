@@ -1,0 +1,85 @@
+"""The two ends between which every result lies, on real digits: nothing hidden, and everything."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_study import CPU
+
+from cemlib.config import parse
+from cemlib.config.study import JUDGE
+from cemlib.data.prepare import prepare
+from cemlib.data.prepared import load, save
+from cemlib.evaluation.job import AttackJob
+from cemlib.evaluation.job import run as attack
+from cemlib.files import load_tensors, read_json, save_tensors
+from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.training.job import TrainJob, run
+
+DECODER = {"epochs": 6, "batch_size": 32, "lr": 0.02, "blocks": 1, "width": 16}
+RAW: dict[str, Any] = {
+    "experiment": "brackets",
+    "seeds": [0],
+    "data": {"source": "digits", "image_size": 16},
+    "model": {"name": "small", "cut": 3},
+    "train": {"epochs": 4, "milestones": [3]},
+    "defences": {"none": {"noise_std": 0.0}, "constant": {}},
+    "attacks": {
+        "decoder": DECODER,
+        "perceptual": DECODER,
+        "optimisation": {"iterations": 60, "lr": 0.05},
+        "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 20},
+        "linear": {},
+        "mean_image": {},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """An undefended classifier, and one whose client says the same of every image."""
+    plan = Plan(parse(RAW | {"results": str(tmp_path_factory.mktemp("brackets"))}))
+    save(prepare(plan.study.data), plan.layout.data)
+    for defence, seed in (("none", 0), ("constant", 0), (JUDGE, JUDGE_SEED)):
+        run(TrainJob(plan, defence, seed, CPU))
+    model = plan.layout.run("constant", 0).model
+    weights = load_tensors(model)
+    bottleneck = {name for name in weights if name.startswith("encoder.2.")}
+    save_tensors(model, weights | {name: 0 * weights[name] for name in bottleneck})
+    for defence in RAW["defences"]:
+        list(attack(AttackJob(plan, defence, 0, list(RAW["attacks"]), CPU)))
+    return plan
+
+
+def error(plan: Plan, defence: str, attack_name: str) -> float:
+    folder: Path = plan.layout.run(defence, 0).attack(attack_name, "train_data").metrics
+    return float(read_json(folder)["mse"])
+
+
+@pytest.mark.parametrize(
+    ("attack_name", "share"),
+    [("decoder", 0.1), ("perceptual", 0.1), ("refinement", 0.1), ("optimisation", 0.6)],
+)
+def test_nothing_hides_an_undefended_image(plan: Plan, attack_name: str, share: float) -> None:
+    assert error(plan, "none", attack_name) < share * error(plan, "none", "mean_image")
+
+
+@pytest.mark.parametrize("attack_name", ["decoder", "perceptual", "refinement"])
+def test_a_constant_client_leaves_the_mean_image(plan: Plan, attack_name: str) -> None:
+    ceiling = error(plan, "constant", "mean_image")
+    assert error(plan, "constant", attack_name) == pytest.approx(ceiling, rel=0.03)
+
+
+def test_ridge_regression_on_a_constant_client_is_the_mean_image(plan: Plan) -> None:
+    """Its noise is all there is to fit: with N samples of D features of pure noise, least squares
+    adds D / (N - D - 1) times the ceiling.
+    """
+    ceiling = error(plan, "constant", "mean_image")
+    samples, dim = len(load(plan.layout.data).train), 512
+    worst = ceiling * (1 + dim / (samples - dim - 1))
+    assert ceiling <= error(plan, "constant", "linear") < 1.05 * worst
+
+
+def test_optimisation_learns_nothing_from_a_constant_client(plan: Plan) -> None:
+    """From grey the gradient is zero but for the total variation's, which grey has none of."""
+    assert error(plan, "constant", "optimisation") >= error(plan, "constant", "mean_image")

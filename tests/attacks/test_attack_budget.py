@@ -1,0 +1,124 @@
+"""The strong budget: what it changes, how it chooses, and that it is not weaker."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from easy_tasks import OPTIONS, Dying, changed, easy_task, same
+from torch.nn import functional as F
+
+from cemlib.attacks.budget import budgeted, strengthened
+from cemlib.attacks.decoder import decoder
+from cemlib.attacks.learning import load_decoder
+from cemlib.attacks.task import Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.config.attacks import Decoder, Gan
+from cemlib.errors import DivergedError
+
+
+def strong_task(place: Path, **options: Any) -> Task:
+    return easy_task(place, **(OPTIONS | {"budget": "strong"} | options))[0]
+
+
+class Trials:
+    """Held-out errors by learning rate; None diverges, and an absent rate stops the process."""
+
+    def __init__(self, errors: dict[float, float | None]) -> None:
+        self.errors, self.tasks = errors, list[Task]()
+
+    def __call__(self, task: Task) -> float:
+        self.tasks.append(task)
+        rate = round(task.options["lr"], 12)
+        if rate not in self.errors:
+            raise KeyboardInterrupt
+        error = self.errors[rate]
+        if error is None:
+            raise DivergedError(f"at {rate}")
+        return error
+
+
+def test_what_a_strong_budget_changes() -> None:
+    standard = Decoder(epochs=7, width=15, lr=0.02).model_dump()
+    assert budgeted(standard) == standard
+    strong = Decoder(epochs=7, width=15, lr=0.02, budget="strong").model_dump()
+    assert budgeted(strong) == {**strong, "epochs": 21, "width": 23}
+    gan = Gan(epochs=7, critic_width=64, budget="strong").model_dump()
+    assert budgeted(gan) == {**gan, "epochs": 21, "critic_width": 96}
+
+
+def test_a_standard_budget_has_no_trials(tmp_path: Path) -> None:
+    task, _ = easy_task(tmp_path, **OPTIONS)
+    assert strengthened(task, Trials({})) is task
+
+
+def test_every_rate_is_tried_for_a_third_of_the_epochs(tmp_path: Path) -> None:
+    task = strong_task(tmp_path, lr=0.3, epochs=20, width=10)
+    trials = Trials({0.1: 3.0, 0.3: 2.0, 0.9: 2.5})
+    chosen = strengthened(task, trials).options
+    assert chosen == {**task.options, "lr": 0.3, "epochs": 60, "width": 15}
+    assert [round(t.options["lr"], 12) for t in trials.tasks] == [0.1, 0.3, 0.9]
+    assert {(t.options["epochs"], t.options["width"]) for t in trials.tasks} == {(6, 15)}
+    assert len({t.checkpoint.folder for t in [task, *trials.tasks]}) == 4
+
+
+def test_a_trial_has_at_least_one_epoch(tmp_path: Path) -> None:
+    trials = Trials({0.1: 3.0, 0.3: 2.0, 0.9: 2.5})
+    strengthened(strong_task(tmp_path, lr=0.3, epochs=2), trials)
+    assert {t.options["epochs"] for t in trials.tasks} == {1}
+
+
+def test_a_trial_that_diverges_loses(tmp_path: Path) -> None:
+    trials = Trials({0.1: 3.0, 0.3: None, 0.9: None})
+    chosen = strengthened(strong_task(tmp_path, lr=0.3), trials)
+    assert chosen.options["lr"] == pytest.approx(0.1)
+
+
+def test_if_all_trials_diverge_so_does_the_attack(tmp_path: Path) -> None:
+    trials = Trials({0.1: None, 0.3: None, 0.9: None})
+    with pytest.raises(DivergedError, match=r"every trial .* lr 0\.1, at 0\.1.* lr 0\.9, at 0\.9"):
+        strengthened(strong_task(tmp_path, lr=0.3), trials)
+
+
+def test_finished_trials_are_not_repeated(tmp_path: Path) -> None:
+    task = strong_task(tmp_path, lr=0.3)
+    with pytest.raises(KeyboardInterrupt):
+        strengthened(task, Trials({0.1: None, 0.3: 2.0}))
+    last = Trials({0.9: 2.5})
+    assert strengthened(task, last).options["lr"] == 0.3
+    assert len(last.tasks) == 1
+    assert strengthened(task, Trials({})).options["lr"] == 0.3
+
+
+def test_a_strong_attack_is_not_weaker(tmp_path: Path) -> None:
+    small = OPTIONS | {"epochs": 4, "lr": 0.003, "width": 8}
+    standard, targets = easy_task(tmp_path / "standard", std=0.05, **small)
+    strong, _ = easy_task(tmp_path / "strong", std=0.05, budget="strong", **small)
+    weak, found = decoder(standard), decoder(strong)
+    assert len(found.history) == 12
+    assert found.history[-1]["val_mse"] < weak.history[-1]["val_mse"]
+    errors = [F.mse_loss(each.reconstructions, targets).item() for each in (found, weak)]
+    assert errors[0] < errors[1]
+
+
+def test_the_decoder_of_a_strong_attack_is_wider(tmp_path: Path) -> None:
+    task = strong_task(tmp_path, epochs=1, width=9)
+    found = decoder(task)
+    model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16))
+    assert model.layers[0].body[2].out_channels == 14
+    assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
+
+
+def test_an_interrupted_strong_attack_ends_with_the_same_bits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = strong_task(tmp_path / "alone", std=0.05, epochs=1, width=4)
+    with pytest.raises(KeyboardInterrupt):
+        decoder(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
+    assert "trial of lr" in capsys.readouterr().err
+    resumed = decoder(changed(task, checkpoint=Checkpoint(tmp_path / "killed")))
+    shown = capsys.readouterr().err
+    assert "trial of lr" not in shown
+    assert "epoch 3/3" in shown
+    assert "epoch 2/3" not in shown
+    assert same(resumed, decoder(task))

@@ -1,0 +1,235 @@
+"""The critic, its penalty, and the decoder trained on against it."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from easy_tasks import OPTIONS, Dying, changed, easy_task, network_task, same
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cemlib.attacks.critic import Critic, gradient_penalty
+from cemlib.attacks.decoder import decoder
+from cemlib.attacks.gan import gan
+from cemlib.attacks.learning import load_decoder
+from cemlib.attacks.task import Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.config.attacks import Gan
+from cemlib.errors import DivergedError
+from cemlib.models import Decoder
+from cemlib.seeds import derive, generator
+
+SMALL = {"epochs": 6, "batch_size": 32, "critic_steps": 2, "critic_width": 8}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
+    task, _ = easy_task(tmp_path_factory.mktemp("start"), std=0.05, **OPTIONS)
+    return load_decoder(decoder(task).state, task.options, (1, 4, 4), (1, 16, 16))
+
+
+def gan_task(place: Path, start: Decoder | None, **given: Any) -> tuple[Task, Tensor]:
+    return easy_task(place, Gan, std=0.05, start=start, **(SMALL | given))
+
+
+def test_the_critic_is_the_published_one() -> None:
+    """Parameters by hand at 32x32 in colour: 64, 128 and 256 channels, then 4x4 positions."""
+    critic = Critic((3, 32, 32), 64)
+    kernels = (3 * 64 + 64 * 128 + 128 * 256) * 25
+    biases, norms, linear = 64 + 128 + 256, 2 * (64 + 128 + 256), 256 * 16 + 1
+    count = sum(weights.numel() for weights in critic.parameters())
+    assert count == kernels + biases + norms + linear
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 16), (3, 24, 24), (3, 128, 128), (1, 8, 16), (1, 8, 8)])
+def test_scores_are_of_single_images(shape: tuple[int, int, int]) -> None:
+    critic = Critic(shape, 2)
+    images = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
+    scores = critic(images)
+    assert scores.shape == (3,)
+    assert torch.allclose(scores[:1], critic(images[:1]), atol=1e-5)
+    assert scores.std() > 0
+
+
+def test_the_penalty_of_a_linear_critic_in_closed_form() -> None:
+    """Its slope is its weights everywhere: (|w| - 1)^2, with gradient 2 (|w| - 1) w / |w|."""
+    weights = torch.tensor([2.0, -1.0, 2.0, 0.0], requires_grad=True)
+    critic = nn.Flatten()
+    real, fake = torch.rand(5, 1, 2, 2), torch.rand(5, 1, 2, 2)
+
+    def score(images: Tensor) -> Tensor:
+        return critic(images) @ weights
+
+    penalty = gradient_penalty(score, real, fake, torch.rand(5, 1, 1, 1))
+    penalty.backward()
+    assert penalty.item() == pytest.approx(4.0)
+    assert torch.allclose(weights.grad, 4 * weights.detach() / 3)
+
+
+def test_the_penalty_is_taken_between_the_images() -> None:
+    """The critic |m|^2 / 2 has the slope |m| at m, here by hand for each share."""
+    real, fake = torch.full((3, 1, 1, 1), 4.0), torch.full((3, 1, 1, 1), 2.0)
+    shares = torch.tensor([0.0, 0.5, 1.0]).view(3, 1, 1, 1)
+    found = gradient_penalty(lambda m: m.square().flatten(1).sum(1) / 2, real, fake, shares)
+    assert found.item() == pytest.approx(((2 - 1) ** 2 + (3 - 1) ** 2 + (4 - 1) ** 2) / 3)
+
+
+def test_the_penalty_of_the_critic_by_finite_differences() -> None:
+    torch.manual_seed(0)
+    critic = Critic((1, 8, 16), 2).double()
+    draws = torch.Generator().manual_seed(0)
+    real, fake = (torch.rand(2, 1, 8, 16, dtype=torch.float64, generator=draws) for _ in range(2))
+    share = torch.tensor([0.3, 0.8], dtype=torch.float64).view(2, 1, 1, 1)
+
+    def penalty() -> float:
+        """Slopes from differences of the scores, pixel by pixel."""
+        mixed, h, lengths = share * real + (1 - share) * fake, 1e-5, []
+        for image in mixed:
+            steps = h * torch.eye(image.numel(), dtype=torch.float64).view(-1, *image.shape)
+            slope = (critic(image + steps) - critic(image - steps)) / (2 * h)
+            lengths.append(slope.norm())
+        return ((torch.stack(lengths) - 1) ** 2).mean().item()
+
+    found = gradient_penalty(critic, real, fake, share)
+    found.backward()
+    with torch.no_grad():
+        assert found.item() == pytest.approx(penalty(), rel=1e-6)
+        kernel = critic.layers[3].weight
+        for index in ((0, 0, 2, 2), (3, 1, 1, 4)):
+            was, values = kernel[index].item(), []
+            for h in (1e-4, -1e-4):
+                kernel[index] = was + h
+                values.append(penalty())
+            kernel[index] = was
+            expected = (values[0] - values[1]) / 2e-4
+            assert kernel.grad[index].item() == pytest.approx(expected, rel=1e-3, abs=1e-8)
+
+
+def test_the_training_is_the_published_algorithm(tmp_path: Path, start: Decoder) -> None:
+    """Two epochs of two batches by hand, with torch.optim.Adam; G steps at batch 2 and 4."""
+    options = {"epochs": 2, "mse_weight": 3.0, "gradient_penalty": 7.0, "lr": 1e-3}
+    task, _ = gan_task(tmp_path, start, train=64, **options)
+    found = gan(task)
+    fake_of = copy.deepcopy(start).requires_grad_(True).train()
+    torch.manual_seed(derive(0, "critic"))
+    critic = Critic((1, 16, 16), 8)
+    optimisers = [
+        torch.optim.Adam(module.parameters(), lr=lr, betas=(0.5, 0.999))
+        for module, lr in ((critic, 5e-3), (fake_of, 1e-3))
+    ]
+    for epoch in (1, 2):
+        losses = []
+        noise = generator(0, "attack_noise", epoch)
+        order = torch.randperm(64, generator=generator(0, "attack_order", epoch))
+        for count in (2 * epoch - 1, 2 * epoch):
+            part = order[:32] if count % 2 else order[32:]
+            real = task.own.images[part].float() / 255
+            z = task.own.features[part] + 0.05 * torch.randn((32, 1, 4, 4), generator=noise)
+            fake = fake_of(z)
+            share = torch.rand((32, 1, 1, 1), generator=generator(0, "attack_mixtures", count))
+            mixed = (share * real + (1 - share) * fake.detach()).requires_grad_()
+            lengths = [
+                torch.autograd.grad(critic(m[None])[0], m, create_graph=True)[0].norm()
+                for m in mixed
+            ]
+            penalty = (torch.stack(lengths) - 1).pow(2).mean()
+            loss = critic(fake.detach()).mean() - critic(real).mean() + 7.0 * penalty
+            losses.append(loss.item())
+            optimisers[0].zero_grad()
+            loss.backward()
+            optimisers[0].step()
+            if count % 2 == 0:
+                optimisers[1].zero_grad()
+                (-critic(fake).mean() + 3.0 * F.mse_loss(fake, real)).backward()
+                optimisers[1].step()
+        row = found.history[epoch - 1]
+        assert row["critic_loss"] == pytest.approx(sum(losses) / 2, rel=1e-3, abs=1e-3)
+    far = sum(
+        int(((found.state[name] - weights).abs() > 1e-4).sum())
+        for name, weights in fake_of.named_parameters()
+    )
+    assert far < 0.02 * sum(weights.numel() for weights in fake_of.parameters())
+
+
+def test_steps_are_counted_across_epochs(tmp_path: Path, start: Decoder) -> None:
+    """With one batch an epoch and a step of G at every third, the third epoch moves it."""
+    moved = []
+    for epochs in (2, 3):
+        options = {"epochs": epochs, "critic_steps": 3, "train": 32}
+        task, _ = gan_task(tmp_path / str(epochs), start, **options)
+        state = gan(task).state
+        moved.append([not torch.equal(state[name], w) for name, w in start.named_parameters()])
+    assert not any(moved[0])
+    assert all(moved[1])
+
+
+def test_the_start_is_left_alone(tmp_path: Path, start: Decoder) -> None:
+    before = {name: tensor.clone() for name, tensor in start.state_dict().items()}
+    gan(gan_task(tmp_path, start, epochs=1)[0])
+    assert all(torch.equal(before[name], tensor) for name, tensor in start.state_dict().items())
+    assert not start.training
+    assert not any(weights.requires_grad for weights in start.parameters())
+
+
+def test_the_answers_stay_near_and_the_critic_tells_them_apart(
+    tmp_path: Path, start: Decoder
+) -> None:
+    task, targets = gan_task(tmp_path, start, epochs=15)
+    task.checkpoint.interval = 0.0
+    found = gan(task)
+    begun = F.mse_loss(start(task.released), targets).item()
+    assert F.mse_loss(found.reconstructions, targets).item() < 1.1 * begun
+    keys = {"epoch", "lr", "train_mse", "val_mse", "critic_loss", "wasserstein", "seconds"}
+    assert all(set(row) == keys for row in found.history)
+    assert {row["lr"] for row in found.history} == {5e-4}
+    critic = Critic((1, 16, 16), SMALL["critic_width"])
+    kept = task.checkpoint.load()[0].items()
+    name = "critic/module/"
+    critic.load_state_dict({n.removeprefix(name): t for n, t in kept if n.startswith(name)})
+    with torch.no_grad():
+        of_real, of_fake = critic(targets), critic(found.reconstructions)
+    assert (of_real > of_fake).float().mean() > 0.8  # pairs that it orders rightly
+    assert found.history[-1]["wasserstein"] > max(0.02, found.history[0]["wasserstein"])
+
+
+def test_an_interrupted_attack_ends_with_the_same_bits(tmp_path: Path, start: Decoder) -> None:
+    """In an epoch of three batches and with a step of G at every second."""
+    task, _ = gan_task(tmp_path / "alone", start, epochs=4)
+    with pytest.raises(KeyboardInterrupt):
+        gan(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0, writes_left=1)))
+    again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
+    assert again.checkpoint.load() is not None
+    assert same(gan(again), gan(task))
+
+
+def test_a_strong_budget_widens_the_critic_and_keeps_the_generator(
+    tmp_path: Path, start: Decoder
+) -> None:
+    task, _ = gan_task(tmp_path, start, epochs=1, budget="strong")
+    found = gan(task)
+    assert len(found.history) == 3
+    assert {n: t.shape for n, t in found.state.items()} == {
+        n: t.shape for n, t in start.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize(("side", "channels"), [(16, 1), (128, 3)])
+def test_every_size_and_precision_works(tmp_path: Path, side: int, channels: int) -> None:
+    small = {"epochs": 1, "critic_steps": 1, "critic_width": 2, "precision": "bfloat16"}
+    found = gan(network_task(tmp_path, Gan, side, channels, **small))
+    assert found.reconstructions.shape == (3, channels, side, side)
+    assert found.reconstructions.dtype == torch.float32
+
+
+def test_a_gan_that_diverges_says_where(tmp_path: Path, start: Decoder) -> None:
+    task, _ = gan_task(tmp_path, start, critic_lr=1e30)
+    with pytest.raises(DivergedError, match=r"epoch \d+: (critic_loss|wasserstein|\w+_mse) is"):
+        gan(task)
+
+
+def test_a_gan_needs_a_start(tmp_path: Path) -> None:
+    task, _ = gan_task(tmp_path, None)
+    with pytest.raises(ValueError, match="start: gan trains a decoder on, found none of 'decoder'"):
+        gan(task)

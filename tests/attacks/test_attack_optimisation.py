@@ -1,0 +1,299 @@
+"""The optimisation of the image: its answers in closed form, its choices, and its resumption."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from easy_tasks import changed, judge, rows, same
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cemlib.attacks.budget import RATES
+from cemlib.attacks.descent import Descent, Settings, total_variation
+from cemlib.attacks.optimisation import WEIGHTS, checkpoints, optimisation
+from cemlib.attacks.task import Pairs, Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.config.attacks import Optimisation
+from cemlib.defences.channels import Channel, build
+from cemlib.defences.channels.noise import GaussianNoise
+from cemlib.defences.deployed import Deployed
+from cemlib.errors import DivergedError
+from cemlib.models import build as build_model
+from cemlib.models.split import SplitModel
+
+OPTIONS: dict[str, Any] = {"iterations": 60, "lr": 0.05, "tv_weight": 0.0}
+ENLARGE = nn.Upsample(scale_factor=4)  # stands in for a trained decoder
+
+
+class Mixing(nn.Module):
+    """An invertible map: an orthogonal mixture of every 2x2 block's values, then a sigmoid."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        size = 4 * channels
+        draws = torch.Generator().manual_seed(5)
+        self.weight = nn.Parameter(torch.linalg.qr(torch.randn(size, size, generator=draws))[0])
+
+    def forward(self, images: Tensor) -> Tensor:
+        blocks = F.pixel_unshuffle(images, 2)
+        return (2 * torch.einsum("oc,nchw->nohw", self.weight, blocks)).sigmoid()
+
+
+@dataclass(frozen=True)
+class Counting(GaussianNoise):
+    """Gaussian noise that counts how often it is asked for a misfit, and may break down."""
+
+    calls: list[int] = field(default_factory=list)
+    last: float = float("inf")
+
+    def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:
+        self.calls.append(len(released))
+        if len(self.calls) > self.last:
+            raise KeyboardInterrupt
+        return super().misfit(features, released, queries)
+
+
+def smooth(count: int, seed: int, channels: int = 1) -> Tensor:
+    """Smooth images, uint8 (count, channels, 16, 16)."""
+    draws = torch.Generator().manual_seed(seed)
+    coarse = 0.15 + 0.7 * torch.rand(count, channels, 4, 4, generator=draws)
+    fine = F.interpolate(coarse, size=(16, 16), mode="bilinear")
+    return fine.mul(255).round().to(torch.uint8)
+
+
+def attack_task(
+    place: Path, encoder: nn.Module, channel: Channel, *, channels: int = 1, **options: Any
+) -> tuple[Task, Tensor]:
+    """A task on smooth images and, apart from it, the images that are to be found."""
+    victim = Deployed(SplitModel(encoder, nn.Identity(), (1, 4, 4)), channel)
+    settings = Optimisation(**(OPTIONS | options)).model_dump()
+    held_out, images = smooth(7, 1, channels), smooth(9, 2, channels)
+    pairs = Pairs(held_out, victim.features(held_out))
+    noise = torch.Generator().manual_seed(0)
+    task = Task(
+        victim=victim,
+        own=pairs,
+        held_out=pairs,
+        released=channel(victim.features(images), noise, queries=settings["queries"]),
+        options=settings,
+        seed=0,
+        title="optimisation",
+        checkpoint=Checkpoint(place, interval=0.0),
+        judge=judge(channels),
+    )
+    return task, images.float() / 255
+
+
+def error_of(task: Task, truth: Tensor) -> float:
+    return F.mse_loss(optimisation(task).reconstructions, truth).item()
+
+
+def client(channels: int = 1) -> nn.Module:
+    """A convolutional client with batch normalisation, pooling and a sigmoid."""
+    torch.manual_seed(7)
+    # Not the grey of the start: exactly there, a client without biases has no slope.
+    mean, std = (0.4,) * channels, (0.25,) * channels
+    return build_model("small", num_classes=3, image_size=16, cut=3, mean=mean, std=std).encoder
+
+
+def test_the_total_variation_by_loops() -> None:
+    images = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
+    for image, found in zip(images.double().numpy(), total_variation(images), strict=True):
+        down = [(image[c, i + 1, j] - image[c, i, j]) ** 2 for c, i, j in np.ndindex(3, 3, 5)]
+        right = [(image[c, i, j + 1] - image[c, i, j]) ** 2 for c, i, j in np.ndindex(3, 4, 4)]
+        assert found.item() == pytest.approx(np.mean(down) + np.mean(right), rel=1e-5)
+
+
+def test_checkpoints_are_even_with_a_close_look_at_the_beginning() -> None:
+    assert checkpoints(1) == [0, 1]
+    assert checkpoints(50) == [0, 1, *range(2, 51, 2)]
+    assert checkpoints(500)[:9] == [0, 1, 2, 4, 8, 16, 20, 40, 60]
+    assert checkpoints(500)[-2:] == [480, 500]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_an_invertible_client_is_inverted(tmp_path: Path, channels: int) -> None:
+    options = {"channels": channels, "iterations": 150, "lr": 0.02}
+    task, truth = attack_task(tmp_path, Mixing(channels), GaussianNoise(0.0), **options)
+    assert error_of(task, truth) < 1e-4
+
+
+def test_least_squares_of_a_strided_average(tmp_path: Path) -> None:
+    """Of all images with the released averages, descent from grey finds the one nearest to grey."""
+    task, _ = attack_task(tmp_path, nn.AvgPool2d(4), GaussianNoise(0.3))
+    descent = Descent(task, task.released, Settings(steps=0, lr=0.02, tv_weight=0.0))
+    descent.go_on(400)
+    nearest = ENLARGE(task.released.clamp(0, 1))
+    assert (task.released < 0).any()
+    assert torch.allclose(descent.images, nearest, atol=1e-3)
+
+
+def test_total_variation_in_closed_form(tmp_path: Path) -> None:
+    """Behind the identity, the minimum of |x - z~|^2 / D + w TV(x) solves a linear system."""
+    side, weight = 16, 0.05
+    task, _ = attack_task(tmp_path, nn.Identity(), GaussianNoise(0.02))
+    step = np.diff(np.eye(side), axis=0)
+    down, right = np.kron(step, np.eye(side)), np.kron(np.eye(side), step)
+    roughness = down.T @ down / len(down) + right.T @ right / len(right)
+    system = np.eye(side**2) / side**2 + weight * roughness
+    released = task.released.flatten(1).double().numpy()
+    expected = np.linalg.solve(system, released.T / side**2).T
+    assert np.array_equal(expected, expected.clip(0, 1))  # the bounds are not active
+    descent = Descent(task, task.released, Settings(steps=0, lr=0.01, tv_weight=weight))
+    descent.go_on(400)
+    found = descent.images.detach().flatten(1).numpy()
+    assert np.abs(found - expected).max() < 2e-3 < np.abs(released - expected).max()
+
+
+def test_a_client_that_tells_nothing_leaves_the_image_at_its_start(tmp_path: Path) -> None:
+    constant = nn.Sequential(nn.AvgPool2d(4), nn.Threshold(2.0, 0.0))
+    task, _ = attack_task(tmp_path, constant, GaussianNoise(0.1), tv_weight=1.0)
+    found = optimisation(task)
+    assert torch.equal(found.reconstructions, torch.full_like(found.reconstructions, 0.5))
+    assert found.state["steps"] == 0
+
+
+def test_a_decoders_answer_is_the_start(tmp_path: Path) -> None:
+    """Clamped; a descent of no steps gives it back."""
+    task, _ = attack_task(tmp_path, nn.AvgPool2d(4), GaussianNoise(0.5))
+    descent = Descent(changed(task, start=ENLARGE), task.released, Settings(0, 0.1, 0.0))
+    assert torch.equal(descent.images, ENLARGE(task.released).clamp(0, 1))
+    assert (task.released > 1).any()
+
+
+def test_more_noise_gives_a_higher_error(tmp_path: Path) -> None:
+    errors = []
+    for std in (0.0, 0.02, 0.2):
+        place, channel = tmp_path / str(std), GaussianNoise(std)
+        errors.append(error_of(*attack_task(place, Mixing(1), channel, tv_weight=0.01)))
+    assert 4 * errors[0] < errors[1] < errors[2] / 4
+
+
+def test_total_variation_helps_against_noise_on_smooth_images(tmp_path: Path) -> None:
+    errors = []
+    for weight in (0.0, 1.0):
+        place, channel = tmp_path / str(weight), GaussianNoise(0.1)
+        errors.append(error_of(*attack_task(place, nn.Identity(), channel, tv_weight=weight)))
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_more_queries_give_a_lower_error(tmp_path: Path) -> None:
+    errors = []
+    for queries in (1, 16):
+        place, channel = tmp_path / str(queries), GaussianNoise(0.2)
+        errors.append(error_of(*attack_task(place, nn.Identity(), channel, queries=queries)))
+    assert errors[1] < 0.25 * errors[0]
+
+
+def test_the_channel_is_modelled_as_it_is(tmp_path: Path) -> None:
+    """Against dropout, an attacker who takes zeros for small features does worse."""
+    dropout = build("dropout", noise_std=0.03, rate=0.3)
+    task, truth = attack_task(tmp_path / "one", nn.Identity(), dropout, tv_weight=0.1)
+    unaware, _ = attack_task(tmp_path / "two", nn.Identity(), GaussianNoise(0.03), tv_weight=0.1)
+    unaware = changed(unaware, released=task.released)
+    assert error_of(task, truth) < 0.5 * error_of(unaware, truth)
+
+
+def test_the_steps_are_those_with_the_lowest_held_out_error(tmp_path: Path) -> None:
+    """Through much noise, the first steps help and the later ones fit the noise."""
+    task, _ = attack_task(tmp_path, nn.Identity(), GaussianNoise(0.15), lr=0.02)
+    found = optimisation(task)
+    errors = [row["val_mse"] for row in found.history]
+    best = found.history[errors.index(min(errors))]["epoch"]
+    assert found.state["steps"] == best
+    assert 0 < best < 60
+    descent = Descent(task, task.released, Settings(best, 0.02, 0.0))
+    descent.go_on(best)
+    assert torch.equal(found.reconstructions, descent.images)
+
+
+def test_the_history_counts_steps(tmp_path: Path) -> None:
+    task, _ = attack_task(tmp_path, nn.Identity(), GaussianNoise(0.0), iterations=50)
+    history = optimisation(task).history
+    assert [row["epoch"] for row in history] == checkpoints(50)
+    assert all(row["lr"] == 0.05 and row["train_mse"] is None for row in history)
+    grey = (task.held_out.targets().double() - 0.5).square().mean().item()
+    assert history[0]["val_mse"] == pytest.approx(grey, rel=1e-5)
+    assert history[0]["misfit"] == pytest.approx(grey, rel=1e-5)  # per feature, of the identity
+    assert history[-1]["val_mse"] < 1e-2 * grey
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_number_of_images_at_once_decides_no_number(tmp_path: Path, channels: int) -> None:
+    found = []
+    for size in (2, 512):
+        options = {"channels": channels, "batch_size": size, "iterations": 30, "tv_weight": 0.01}
+        task, _ = attack_task(
+            tmp_path / str(size), client(channels), GaussianNoise(0.05), **options
+        )
+        found.append(optimisation(task))
+    assert torch.allclose(found[0].reconstructions, found[1].reconstructions, atol=1e-4)
+    assert found[0].state["steps"] == found[1].state["steps"] > 0
+
+
+def test_the_victim_is_left_as_it_was(tmp_path: Path) -> None:
+    """In eval mode whatever its mode was; neither gradients nor statistics stay behind."""
+    task, _ = attack_task(tmp_path / "one", client(), GaussianNoise(0.05))
+    before = {n: tensor.clone() for n, tensor in task.victim.model.state_dict().items()}
+    first = optimisation(task)
+    task.victim.model.train()
+    again = optimisation(changed(task, checkpoint=Checkpoint(tmp_path / "two")))
+    assert same(first, again)
+    assert all(weights.grad is None for weights in task.victim.model.parameters())
+    for name, tensor in task.victim.model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+def test_strong_is_not_weaker(tmp_path: Path) -> None:
+    """From settings that are too timid, it finds better ones among those it tries."""
+    timid = {"iterations": 20, "lr": 0.006, "tv_weight": 0.1}
+    errors, states = {}, {}
+    for name in ("standard", "strong"):
+        place, channel = tmp_path / name, GaussianNoise(0.1)
+        task, truth = attack_task(place, nn.Identity(), channel, budget=name, **timid)
+        found = optimisation(task)
+        errors[name] = F.mse_loss(found.reconstructions, truth).item()
+        states[name] = {key: tensor.item() for key, tensor in found.state.items()}
+    assert errors["strong"] < 0.8 * errors["standard"]
+    assert states["standard"]["lr"] == pytest.approx(0.006)
+    assert states["strong"]["lr"] == pytest.approx(RATES[-1] * 0.006)
+    assert states["strong"]["tv_weight"] == pytest.approx(WEIGHTS[-1] * 0.1)
+    assert 20 < states["strong"]["steps"] <= 60
+
+
+@pytest.mark.parametrize(("killed_at", "left"), [(40, 186), (130, 63), (150, 42), (185, 21)])
+def test_a_killed_attack_ends_with_the_same_bits(tmp_path: Path, killed_at: int, left: int) -> None:
+    """Killed at held-out images (3 chunks, 20 steps, 21 looks), or in a chunk of 3 (one look)."""
+    options = {"batch_size": 3, "iterations": 20, "lr": 0.02, "tv_weight": 0.01}
+    alone, resumed = Counting(0.05), Counting(0.05)
+    expected = optimisation(attack_task(tmp_path / "alone", client(), alone, **options)[0])
+    dying = Counting(0.05, last=killed_at)
+    task, _ = attack_task(tmp_path / "killed", client(), dying, **options)
+    with pytest.raises(KeyboardInterrupt):
+        optimisation(task)
+    task = changed(task, victim=replace(task.victim, channel=resumed))
+    assert same(optimisation(task), expected)
+    assert (len(alone.calls), len(resumed.calls)) == (3 * 41 + 3 * 21, left)
+
+
+def test_a_seed_decides_the_trials(tmp_path: Path) -> None:
+    task, _ = attack_task(tmp_path / "one", client(), GaussianNoise(0.1), iterations=10)
+    tasks = [changed(task, seed=s, checkpoint=Checkpoint(tmp_path / f"{s}")) for s in (0, 1)]
+    tasks.append(task)
+    runs = [rows(optimisation(task)) for task in tasks]
+    assert runs[0] == runs[2] != runs[1]
+
+
+def test_a_misfit_that_is_no_number_is_named_with_its_step(tmp_path: Path) -> None:
+    task, _ = attack_task(tmp_path / "one", nn.Identity(), GaussianNoise(0.0))
+    broken = task.released.clone()
+    broken[4] = torch.nan
+    with pytest.raises(DivergedError, match="epoch 60: misfit is nan"):
+        optimisation(changed(task, released=broken))
+    broken_pairs = Pairs(task.held_out.images, task.held_out.features * torch.inf)
+    task = changed(task, held_out=broken_pairs, checkpoint=Checkpoint(tmp_path / "two"))
+    with pytest.raises(DivergedError, match=r"epoch 0: misfit is (inf|nan)"):
+        optimisation(task)

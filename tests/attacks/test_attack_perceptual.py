@@ -1,0 +1,224 @@
+"""The feature distance against plain loops, and the decoder trained on it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from easy_tasks import OPTIONS, Dying, changed, easy_task, judge, network_task, same
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision.models import vgg16 as architecture
+
+from cemlib.attacks.decoder import decoder
+from cemlib.attacks.features import activations, distance, unit_length, vgg16
+from cemlib.attacks.perceptual import feature_network, perceptual
+from cemlib.attacks.task import Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.config.attacks import Perceptual
+from cemlib.files import FileError
+from cemlib.models import Decoder, build
+from cemlib.seeds import derive, generator
+
+POOLS = (4, 9, 16, 23, 30)  # of VGG16's layers, counted from 0
+
+
+def perceptual_task(place: Path, **given: Any) -> tuple[Task, Tensor]:
+    return easy_task(place, Perceptual, **(OPTIONS | given))
+
+
+def images(channels: int, side: int, count: int = 2) -> Tensor:
+    return torch.rand(count, channels, side, side, generator=torch.Generator().manual_seed(1))
+
+
+def plain_distance(ours: list[Tensor], theirs: list[Tensor]) -> float:
+    """Position by position, in float64."""
+    layers = []
+    for a, b in zip(ours, theirs, strict=True):
+        x, y = a.double().numpy(), b.double().numpy()
+        squares = []
+        for i, row, column in np.ndindex(x.shape[0], *x.shape[2:]):
+            one, other = x[i, :, row, column], y[i, :, row, column]
+            lengths = np.linalg.norm(one), np.linalg.norm(other)
+            squares.append(np.square(one / lengths[0] - other / lengths[1]).sum())
+        layers.append(np.mean(squares))
+    return float(np.mean(layers))
+
+
+def test_the_distance_by_a_plain_loop() -> None:
+    draws = torch.Generator().manual_seed(0)
+    shapes = [(2, 5, 4, 3), (2, 7, 2, 2), (2, 3, 1, 1)]
+    ours, theirs = ([torch.rand(s, generator=draws) + 0.1 for s in shapes] for _ in range(2))
+    assert distance(ours, theirs).item() == pytest.approx(plain_distance(ours, theirs), rel=1e-5)
+    assert distance(ours, ours).item() == 0
+
+
+def test_lengths_are_one_over_the_channels() -> None:
+    hand = torch.tensor([[[[3.0, 0.0]], [[4.0, 2.0]]]])
+    expected = torch.tensor([[[[0.6, 0.0]], [[0.8, 1.0]]]])
+    assert torch.allclose(unit_length(hand), expected, atol=1e-6)
+
+
+def test_a_position_where_nothing_is_active_is_harmless() -> None:
+    nothing = torch.zeros(1, 3, 2, 2, requires_grad=True)
+    (slope,) = torch.autograd.grad(distance([nothing.relu()], [torch.ones(1, 3, 2, 2)]), nothing)
+    assert torch.isfinite(slope).all()
+
+
+def test_the_scale_of_the_features_does_not_matter() -> None:
+    draws = torch.Generator().manual_seed(0)
+    a, b = (torch.rand(2, 5, 4, 4, generator=draws) + 0.1 for _ in range(2))
+    assert distance([1000 * a], [0.1 * b]).item() == pytest.approx(distance([a], [b]).item(), 1e-5)
+
+
+def test_the_judges_features_layer_by_layer() -> None:
+    model, x = judge(3), images(3, 16)
+    found = activations(model, x)
+    stack = nn.Sequential(*model.encoder[1], *model.encoder[2:], model.head[0], *model.head[1])
+    x, expected = model.encoder[0](x), []
+    for layer in stack:
+        expected += [x] if isinstance(layer, nn.MaxPool2d) else []
+        x = layer(x)
+    assert [tuple(a.shape[1:]) for a in found] == [(16, 16, 16), (32, 8, 8), (64, 4, 4)]
+    assert all(map(torch.equal, found, expected))
+    assert not any(layer._forward_pre_hooks for layer in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("name", "sides"),
+    [("small", [32, 16, 8]), ("vgg11", [32, 16, 8, 4, 2]), ("resnet20", [32, 16, 8])],
+)
+def test_a_judge_of_every_kind_has_features(name: str, sides: list[int]) -> None:
+    model = build(name, num_classes=3, image_size=32, cut=4).eval()
+    found = activations(model, images(3, 32))
+    assert [activation.shape[-1] for activation in found] == sides
+
+
+def test_a_network_without_pools_is_refused() -> None:
+    with pytest.raises(ValueError, match="no max pool"):
+        activations(nn.Conv2d(1, 1, 3), images(1, 8))
+
+
+def test_the_judge_itself_is_left_alone(tmp_path: Path) -> None:
+    task, _ = perceptual_task(tmp_path, epochs=1)
+    before = {name: tensor.clone() for name, tensor in task.judge.state_dict().items()}
+    perceptual(task)
+    assert all(weights.requires_grad for weights in task.judge.parameters())
+    assert all(weights.grad is None for weights in task.judge.parameters())
+    assert all(torch.equal(before[n], tensor) for n, tensor in task.judge.state_dict().items())
+
+
+def test_one_step_is_adams_on_both_terms(tmp_path: Path) -> None:
+    """One epoch of one batch; the distance is written out from the judge's own layers."""
+    task, _ = perceptual_task(tmp_path, std=0.05, epochs=1, batch_size=96, feature_weight=2.0)
+    found = perceptual(task)
+    torch.manual_seed(derive(0, "attacker"))
+    model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
+    order = torch.randperm(96, generator=generator(0, "attack_order", 1))
+    noise = torch.randn((96, 1, 4, 4), generator=generator(0, "attack_noise", 1))
+    answers = model(task.own.features[order] + 0.05 * noise)
+    targets = task.own.images[order].float() / 255
+    terms = []
+    for a, b in zip(*(activations(task.judge, x) for x in (answers, targets)), strict=True):
+        lengths = [(x.norm(dim=1) > 0).float() for x in (a, b)]  # 0 where nothing is active
+        terms.append((lengths[0] + lengths[1] - 2 * F.cosine_similarity(a, b, dim=1)).mean())
+    mse, apart = F.mse_loss(answers, targets), sum(terms) / len(terms)
+    (mse + 2 * apart).backward()
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-4)
+    optimiser.step()
+    far = sum(
+        int(((found.state[name] - weights).abs() > 1e-4).sum())
+        for name, weights in model.named_parameters()
+    )
+    assert far < 0.01 * sum(weights.numel() for weights in model.parameters())
+    row = found.history[0]
+    assert row["train_mse"] == pytest.approx(mse.item(), rel=1e-5)
+    assert row["train_distance"] == pytest.approx(apart.item(), rel=1e-4)
+
+
+def test_features_come_closer_than_the_plain_decoders(tmp_path: Path) -> None:
+    task, targets = perceptual_task(tmp_path / "a", std=0.05, epochs=15, feature_weight=3.0)
+    plain, _ = easy_task(tmp_path / "b", std=0.05, **(OPTIONS | {"epochs": 15}))
+    network = feature_network(task)
+    theirs = activations(network, targets)
+    apart = [
+        distance(activations(network, answers), theirs).item()
+        for answers in (perceptual(task).reconstructions, decoder(plain).reconstructions)
+    ]
+    assert apart[0] < 0.95 * apart[1]
+
+
+def test_an_interrupted_attack_ends_with_the_same_bits(tmp_path: Path) -> None:
+    task, _ = perceptual_task(tmp_path / "alone", std=0.05, epochs=3)
+    with pytest.raises(KeyboardInterrupt):
+        perceptual(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
+    again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
+    assert same(perceptual(again), perceptual(task))
+
+
+@pytest.mark.parametrize(("side", "channels"), [(16, 1), (128, 3)])
+def test_every_size_and_precision_works(tmp_path: Path, side: int, channels: int) -> None:
+    small = {"epochs": 1, "blocks": 1, "width": 4, "precision": "bfloat16"}
+    task = network_task(tmp_path, Perceptual, side, channels, **small)
+    found = perceptual(task)
+    assert found.reconstructions.shape == (3, channels, side, side)
+    assert found.reconstructions.dtype == torch.float32
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file as torchvision's, with random weights and a stub of the classifier's."""
+    torch.manual_seed(0)
+    with torch.device("meta"):
+        names = architecture().features.state_dict()
+    state = {f"features.{n}": torch.randn(w.shape) * 0.05 for n, w in names.items()}
+    path = tmp_path_factory.mktemp("vgg") / "vgg16.pth"
+    torch.save(state | {"classifier.0.bias": torch.zeros(3)}, path)
+    return path
+
+
+@pytest.mark.parametrize(("side", "channels", "pools"), [(32, 3, 5), (16, 1, 4)])
+def test_pretrained_features_are_torchvisions(
+    weights: Path, side: int, channels: int, pools: int
+) -> None:
+    x = images(channels, side)
+    found = activations(vgg16(weights, side), x)
+    with torch.device("meta"):
+        layers = architecture().features
+    state = torch.load(weights, weights_only=True)
+    own = {n.removeprefix("features."): w for n, w in state.items() if n.startswith("features")}
+    layers.load_state_dict(own, assign=True)
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    x = torch.stack([(x[:, c % channels] - mean[c]) / std[c] for c in range(3)], 1)
+    assert len(found) == pools
+    for pool, ours in zip(POOLS, found, strict=False):
+        torch.testing.assert_close(ours, layers[:pool](x), rtol=1e-4, atol=1e-5)
+
+
+def test_pretrained_features_train_a_decoder(tmp_path: Path, weights: Path) -> None:
+    small = {"epochs": 1, "train": 8, "pretrained": str(weights)}
+    task, _ = perceptual_task(tmp_path, **small)
+    row = perceptual(task).history[0]
+    assert 0 < row["train_distance"] < 2
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (None, "no such file"),
+        (b"no tensors at all", "not a file of tensors"),
+        ([1, 2], "holds list, not named tensors"),
+        ({"features.0.weight": torch.zeros(64, 3, 3, 3)}, "not torchvision's VGG16"),
+        ({"conv.weight": torch.zeros(2)}, "not torchvision's VGG16"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, content: Any, fault: str) -> None:
+    path = tmp_path / "vgg.pth"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        torch.save(content, path)
+    task, _ = perceptual_task(tmp_path, pretrained=str(path))
+    with pytest.raises(FileError, match=rf"vgg\.pth: pretrained: .*{fault}"):
+        perceptual(task)

@@ -1,0 +1,179 @@
+"""What an attack job says beside the errors: recognition, extremes, queries, and its beginnings."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from tiny_study import CPU, RAW, blob_data, judged, tiny_plan, trained
+
+from cemlib.config import ConfigError, parse
+from cemlib.defences.deployed import load_deployed
+from cemlib.evaluation.job import AttackJob, run
+from cemlib.evaluation.pictures import extremes
+from cemlib.files import FileError, load_tensors, read_json, write_json
+from cemlib.plan import Plan
+
+ATTACKS: dict[str, Any] = {
+    "linear": {},
+    "linear_16": {"kind": "linear", "queries": 16},
+    "mean_image": {},
+}
+
+
+def replanned(plan: Plan, attacks: dict[str, Any]) -> Plan:
+    """The same study with other attacks."""
+    raw = json.loads(plan.study.model_dump_json(by_alias=True)) | {"attacks": attacks}
+    return Plan(parse(raw))
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """An undefended and a noisy run, attacked in closed form."""
+    place = tmp_path_factory.mktemp("recognised")
+    settings = {"epochs": 8, "milestones": []}
+    for defence in ("none", "noise"):
+        trained(place, defence, **settings)
+    plan = replanned(judged(place, **settings), ATTACKS)
+    for defence in ("none", "noise"):
+        assert len(list(run(AttackJob(plan, defence, 0, list(ATTACKS), CPU)))) == 6
+    return plan
+
+
+def test_the_judge_is_no_run_of_the_study(plan: Plan) -> None:
+    judge, run_folder = plan.layout.judge, plan.layout.run("none", 0)
+    weights, others = load_tensors(judge.model), load_tensors(run_folder.model)
+    assert weights.keys() == others.keys()
+    assert not torch.equal(weights["encoder.1.0.weight"], others["encoder.1.0.weight"])
+    metrics = read_json(judge.metrics)
+    assert metrics["config"]["defence"]["noise_std"] == 0
+    assert metrics["top1"] > 0.9
+
+
+def test_recognition_is_the_accuracy_on_the_reconstructions(plan: Plan) -> None:
+    """Recomputed from what was saved: ridge regression's weights, the judge, the victim."""
+    test, folder = blob_data().test, plan.layout.run("none", 0)
+    state = load_tensors(folder.attack("linear", "train_data").attacker)
+    victim, judge = load_deployed(folder, CPU), load_deployed(plan.layout.judge, CPU)
+    with torch.no_grad():
+        features = victim.model.encoder(test.images.float() / 255).flatten(1).double()
+        answers = features @ state["weights"].double() + state["intercept"].double()
+        images = answers.clamp(0, 1).float().view(-1, 1, 16, 16)
+        right = {
+            "recon_top1": judge.model(images).argmax(1) == test.labels,
+            "recon_top1_victim": victim.model(images).argmax(1) == test.labels,
+            "judge_top1": judge.model(test.images.float() / 255).argmax(1) == test.labels,
+        }
+    metrics = read_json(folder.attack("linear", "train_data").metrics)
+    for name, found in right.items():
+        assert metrics[name] == pytest.approx(found.float().mean().item())
+    table = pd.read_parquet(folder.attack("linear", "train_data").per_image)
+    assert table["recognised"].dtype == bool
+    assert table["recognised"].tolist() == right["recon_top1"].tolist()
+
+
+def test_the_mean_image_is_recognised_by_chance_alone(plan: Plan) -> None:
+    metrics = read_json(plan.layout.run("none", 0).attack("mean_image", "train_data").metrics)
+    shares = blob_data().test.labels.bincount() / 60
+    assert any(metrics["recon_top1"] == pytest.approx(share.item()) for share in shares)
+
+
+def test_a_closed_form_attack_has_no_convergence(plan: Plan) -> None:
+    metrics = read_json(plan.layout.run("none", 0).attack("linear", "train_data").metrics)
+    assert metrics["converged"] is None
+    assert metrics["late_improvement"] is None
+    assert metrics["queries"] == 1
+
+
+def test_who_sees_sixteen_releases_reconstructs_better(plan: Plan) -> None:
+    found = {}
+    for defence in ("none", "noise"):
+        folder = plan.layout.run(defence, 0)
+        for attack in ("linear", "linear_16"):
+            metrics = read_json(folder.attack(attack, "train_data").metrics)
+            found[defence, attack] = metrics["mse"]
+    assert read_json(folder.attack("linear_16", "train_data").metrics)["queries"] == 16
+    assert found["noise", "linear_16"] < 0.9 * found["noise", "linear"]
+    assert found["none", "linear_16"] == found["none", "linear"]  # nothing to average out
+
+
+def test_the_extremes_are_the_lowest_and_the_highest_errors(plan: Plan) -> None:
+    place = plan.layout.run("noise", 0).attack("linear", "train_data")
+    errors = pd.read_parquet(place.per_image)["mse"].to_numpy()
+    order = np.argsort(errors, kind="stable")
+    expected = blob_data().test.images[[*order[:5], *order[-5:]], 0].numpy()
+    pixels = np.asarray(Image.open(place.extremes))
+    factor = pixels.shape[0] // 32
+    originals = pixels[::factor, ::factor][:16].reshape(16, 10, 16).swapaxes(0, 1)
+    assert (originals == expected).all()
+
+
+def test_few_images_are_shown_once() -> None:
+    assert extremes(torch.tensor([0.3, 0.1, 0.2])) == [1, 0]
+    assert extremes(torch.tensor([0.1])) == []
+    many = extremes(torch.arange(30.0).flip(0))
+    assert many == [29, 28, 27, 26, 25, 4, 3, 2, 1, 0]
+
+
+def test_an_attack_needs_the_judge(tmp_path: Path) -> None:
+    trained(tmp_path, "noise", epochs=1)
+    job = AttackJob(tiny_plan(tmp_path, epochs=1), "noise", 0, ["linear"], CPU)
+    with pytest.raises(FileError, match=r"judge/metrics\.json: no such file"):
+        list(run(job))
+
+
+def test_a_judge_that_diverged_is_refused(tmp_path: Path) -> None:
+    trained(tmp_path, "noise", epochs=1)
+    plan = judged(tmp_path, epochs=1)
+    metrics = read_json(plan.layout.judge.metrics) | {"status": "failed", "reason": "too fast"}
+    write_json(plan.layout.judge.metrics, metrics)
+    with pytest.raises(FileError, match=r"judge diverged \(too fast\)"):
+        list(run(AttackJob(plan, "noise", 0, ["linear"], CPU)))
+
+
+SHORT = {"epochs": 2, "blocks": 1, "width": 8, "batch_size": 32}
+
+
+def test_an_attack_starts_from_the_decoder_it_names(tmp_path: Path) -> None:
+    attacks = {"mine": SHORT | {"kind": "decoder"}, "optimisation": {"start": "mine"}}
+    attacks["optimisation"]["iterations"] = 1
+    trained(tmp_path, "noise", epochs=1)
+    plan = replanned(judged(tmp_path, epochs=1), attacks)
+    job = AttackJob(plan, "noise", 0, ["optimisation"], CPU)
+    with pytest.raises(FileError, match=r"mine-train_data/metrics\.json: no such file"):
+        list(run(job))
+    list(run(dataclasses.replace(job, attacks=["mine", "optimisation"])))
+    found = {
+        name: read_json(plan.layout.run("noise", 0).attack(name, "train_data").metrics)["mse"]
+        for name in attacks
+    }
+    assert found["optimisation"] == pytest.approx(found["mine"], rel=0.05)  # one step away
+
+
+def test_an_attack_whose_start_failed_fails_for_that_reason(tmp_path: Path) -> None:
+    attacks = {"decoder": SHORT | {"lr": 1e30}, "gan": {"epochs": 1}}
+    trained(tmp_path, "noise", epochs=1)
+    plan = replanned(judged(tmp_path, epochs=1), attacks)
+    *_, last = run(AttackJob(plan, "noise", 0, ["decoder", "gan"], CPU))
+    metrics = read_json(last.metrics)
+    assert metrics["status"] == "failed"
+    assert "the attack it starts from failed: decoder: epoch" in metrics["reason"]
+    assert metrics["recon_top1"] is None
+
+
+@pytest.mark.parametrize(
+    "attacks",
+    [
+        {"gan": {}},
+        {"linear": {}, "gan": {"start": "linear"}},
+        {"gan": {}, "decoder": {}},
+    ],
+)
+def test_a_start_that_is_none_is_refused(attacks: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"attacks\.gan\.start: '\w+' is no attack listed before"):
+        parse(RAW | {"attacks": attacks})
