@@ -9,17 +9,25 @@ FIGURES = (
     "accuracy",
     "privacy",
     "psnr",
+    "per_image_mse",
+    "identification",
     "accuracy_mse",
     "accuracy_ssim",
     "attack_curves",
     "training_curves",
 )
+RELEASES = "releases"  # of a study whose attacks see different numbers of releases
 CLUSTER_COURSE = "cluster_course"
 
 
 def reconstructions_name(attack: str, knowledge: str) -> str:
     """Name of the figure of one attack's reconstructions, without its ending."""
     return f"reconstructions_{attack}-{knowledge}"
+
+
+def extremes_name(knowledge: str) -> str:
+    """Name of the figure of the least and most protected images, without its ending."""
+    return f"extremes-{knowledge}"
 
 
 def surrogate_course_name(defence: str) -> str:

@@ -1,7 +1,9 @@
-"""Bars per defence with 95 % intervals: accuracy, worst-case error and PSNR."""
+"""Bars per defence with 95 % intervals: accuracy, worst-case error, PSNR and identification."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,6 +15,8 @@ from cemlib.report.tables import present
 from cemlib.report.worst_case import worst_case
 
 CEILING = "mean_image"  # the attack that uses nothing of what is released
+_JUDGE = "judge_top1"
+_CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.4}
 
 
 def accuracy(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
@@ -31,18 +35,39 @@ def accuracy(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
 def privacy(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Reconstruction MSE of the worst case, one panel per attacker knowledge."""
     label = "worst-case reconstruction MSE  (higher = more private)"
-    return _worst_case_bars(attacks, defences, "mse", label)
+    return _worst_case_bars(attacks, defences, "mse", label, _ceilings(attacks, "mse"))
 
 
 def psnr(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """PSNR of the worst case, one panel per attacker knowledge."""
     label = "worst-case reconstruction PSNR [dB]  (lower = more private)"
-    return _worst_case_bars(attacks, defences, "psnr", label)
+    return _worst_case_bars(attacks, defences, "psnr", label, _ceilings(attacks, "psnr"))
+
+
+def identification(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """How many of the worst case's reconstructions an undefended classifier still recognises."""
+    percent = attacks.assign(**{score: 100 * attacks[score] for score in ("recon_top1", _JUDGE)})
+    originals = percent.groupby("knowledge")[_JUDGE].mean().rename("originals")
+    label = "reconstructions classified correctly, strongest attack [%]  (lower = more private)"
+    figure = _worst_case_bars(percent, defences, "recon_top1", label, originals)
+    figure.axes[0].set_xticks(range(0, 101, 20))  # all panels share it
+    return figure
+
+
+def _ceilings(attacks: pd.DataFrame, score: str) -> "pd.Series[float]":
+    """What an attacker reaches without looking at the released tensor, by knowledge."""
+    found = attacks[attacks["attack"] == CEILING].groupby("knowledge")[score].mean()
+    return found.rename(readable(CEILING))
 
 
 def _worst_case_bars(
-    attacks: pd.DataFrame, defences: Sequence[str], score: str, label: str
+    attacks: pd.DataFrame,
+    defences: Sequence[str],
+    score: str,
+    label: str,
+    reference: "pd.Series[float]",
 ) -> Figure:
+    """Bars of a score of the worst case; the reference has a value per knowledge and a name."""
     names = present(attacks, defences)
     strongest = worst_case(attacks)
     knowledges = list(attacks["knowledge"].unique())
@@ -52,9 +77,11 @@ def _worst_case_bars(
         )
         for panel, knowledge in zip(panels, knowledges, strict=True):
             rows = strongest[strongest["knowledge"] == knowledge]
-            values = {name: rows.loc[rows["defence"] == name, score].tolist() for name in names}
+            values = {name: _wanted(rows[rows["defence"] == name], score) for name in names}
             _bars(panel, values, None)
-            _ceiling(panel, attacks[attacks["knowledge"] == knowledge], score)
+            for place, name in enumerate(names):
+                _name_strongest(panel, place, rows[rows["defence"] == name], score)
+            _reference(panel, reference.get(knowledge, math.nan), str(reference.name))
             panel.set_title(f"attacker has {readable(knowledge)}", pad=16)
         _start_at_zero(panels)
         figure.supxlabel(label, fontsize=9)
@@ -63,6 +90,11 @@ def _worst_case_bars(
 
 def _percent(runs: pd.DataFrame, defence: str) -> list[float]:
     return (100 * runs.loc[runs["defence"] == defence, "top1"]).tolist()
+
+
+def _wanted(rows: pd.DataFrame, score: str) -> list[float]:
+    """A value per seed, NaN for those that failed; what was not measured is left out."""
+    return rows.loc[rows[score].notna() | (rows["status"] == "failed"), score].tolist()
 
 
 def _height(names: Sequence[str]) -> float:
@@ -108,15 +140,40 @@ def _whisker(panel: Axes, place: float, found: Interval, colour: str) -> None:
 def _write(panel: Axes, place: float, found: Interval, template: str | None, wanted: int) -> None:
     """The mean to the right of its bar, and how many of the wanted seeds are not in it."""
     number = template.format(found.mean) if template else significant(found.mean)
-    failed = f"failed ({wanted - found.n} of {wanted})"
-    edge = max(v for v in (found.mean, found.high, 0.0) if math.isfinite(v))
+    failed = f"failed ({wanted - found.n} of {wanted})" if wanted else "not measured"
     panel.annotate(
         failed if found.n == 0 else number if found.n == wanted else f"{number}, {failed}",
-        (edge, place),
+        (_edge(found), place),
         xytext=(4, 0),
         textcoords="offset points",
         va="center",
         fontsize=8,
+        bbox=_CLEAR,
+    )
+
+
+def _edge(found: Interval) -> float:
+    """Where a bar and its whisker end."""
+    return max(v for v in (found.mean, found.high, 0.0) if math.isfinite(v))
+
+
+def _name_strongest(panel: Axes, place: int, rows: pd.DataFrame, score: str) -> None:
+    """The attack that is strongest on most seeds, small below the bar's number."""
+    found = mean_interval(rows[score].tolist())
+    counts = Counter(rows.loc[rows["status"] == "ok", "strongest"])
+    if not counts or not found.n:
+        return
+    name, count = counts.most_common(1)[0]
+    share = "" if count == counts.total() else f" ({count} of {counts.total()})"
+    panel.annotate(
+        readable(name) + share,
+        (_edge(found), place),
+        xytext=(4, -5),
+        textcoords="offset points",
+        va="top",
+        fontsize=6,
+        color="#555555",
+        bbox=_CLEAR,
     )
 
 
@@ -126,15 +183,14 @@ def _name_rows(panel: Axes, names: Sequence[str]) -> None:
     panel.grid(axis="y", visible=False)
 
 
-def _ceiling(panel: Axes, attacks: pd.DataFrame, score: str) -> None:
-    """Dashed line at what an attacker reaches without looking at the released tensor."""
-    found = mean_interval(attacks.loc[attacks["attack"] == CEILING, score].tolist())
-    if not math.isfinite(found.mean):
+def _reference(panel: Axes, value: float, name: str) -> None:
+    """Dashed line at what the bars are to be compared with, where it is known."""
+    if not math.isfinite(value):
         return
-    panel.axvline(found.mean, color="black", linestyle=(0, (4, 3)), linewidth=1)
+    panel.axvline(value, color="black", linestyle=(0, (4, 3)), linewidth=1)
     panel.annotate(
-        f"mean image {significant(found.mean)}",
-        (found.mean, 1),
+        f"{name} {significant(value)}",
+        (value, 1),
         xycoords=("data", "axes fraction"),
         xytext=(0, 3),
         textcoords="offset points",
@@ -146,4 +202,4 @@ def _ceiling(panel: Axes, attacks: pd.DataFrame, score: str) -> None:
 def _start_at_zero(panels: Sequence[Axes]) -> None:
     """One scale from zero for all panels (they share it), with room for the written numbers."""
     reach = max(panel.dataLim.x1 for panel in panels)
-    panels[0].set_xlim(0, 1.25 * reach if reach > 0 else 1)
+    panels[0].set_xlim(0, 1.4 * reach if reach > 0 else 1)

@@ -11,15 +11,20 @@ from cemlib.files import write_text
 from cemlib.report import (
     CLUSTER_COURSE,
     FIGURES,
+    RELEASES,
     TABLES,
+    extremes_name,
     reconstructions_name,
     surrogate_course_name,
 )
-from cemlib.report.bars import accuracy, privacy, psnr
+from cemlib.report.bars import accuracy, identification, privacy, psnr
 from cemlib.report.clusters import cluster_course
 from cemlib.report.collect import collect, collect_runs
 from cemlib.report.curves import attack_curves, training_curves
+from cemlib.report.extremes import extremes
 from cemlib.report.grid import reconstructions
+from cemlib.report.per_image import per_image_mse
+from cemlib.report.releases import releases
 from cemlib.report.render import latex, markdown
 from cemlib.report.style import save
 from cemlib.report.surrogates import surrogate_course
@@ -77,8 +82,8 @@ def write_figures(
 ) -> list[Path]:
     """Write every figure of `figures` as PNG and SVG.
 
-    Args and errors as for `write_tables`; the figures also read the histories and the pictures that
-    lie beside the metrics files.
+    Args and errors as for `write_tables`; the figures also read the histories, the scores of single
+    images and the pictures that lie beside the metrics files.
 
     Returns:
         The files written.
@@ -159,17 +164,29 @@ def figures(
         partial(accuracy, runs, defences),
         partial(privacy, attacks, defences),
         partial(psnr, attacks, defences),
+        partial(per_image_mse, attacks, defences),
+        partial(identification, attacks, defences),
         partial(tradeoff, runs, attacks, defences, "mse"),
         partial(tradeoff, runs, attacks, defences, "ssim"),
         partial(attack_curves, attacks, defences),
         partial(training_curves, runs, defences),
     )
+    drawings = dict(zip(FIGURES, fixed, strict=True))
+    if attacks["queries"].nunique() > 1:
+        drawings[RELEASES] = partial(releases, attacks, defences)
+    return drawings | _pictures(attacks, defences)
+
+
+def _pictures(attacks: pd.DataFrame, defences: Sequence[str]) -> dict[str, Callable[[], Figure]]:
+    """Grids of each attack's reconstructions, and the extremes of the strongest."""
     kinds = dict.fromkeys(zip(attacks["attack"], attacks["knowledge"], strict=True))
-    grids = {
+    pictures: dict[str, Callable[[], Figure]] = {
         reconstructions_name(*kind): partial(reconstructions, attacks, defences, *kind)
         for kind in kinds
     }
-    return dict(zip(FIGURES, fixed, strict=True)) | grids
+    for knowledge in attacks["knowledge"].unique():
+        pictures[extremes_name(knowledge)] = partial(extremes, attacks, defences, knowledge)
+    return pictures
 
 
 def _csv(table: pd.DataFrame) -> str:

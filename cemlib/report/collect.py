@@ -41,6 +41,12 @@ ATTACK_COLUMNS = (
     "psnr_of_mean_mse",
     "ssim",
     "ssim_valid",
+    "recon_top1",
+    "recon_top1_victim",
+    "judge_top1",
+    "queries",
+    "late_improvement",
+    "converged",
     "n_images",
     "wall_seconds",
     "peak_memory_mb",
@@ -60,12 +66,15 @@ def collect(
     Returns:
         ``runs`` with `RUN_COLUMNS` and ``attacks`` with `ATTACK_COLUMNS`, in the order given;
         ``folder`` is the folder of the file. Scores of failed jobs are NaN. An unbounded leakage or
-        PSNR is ``inf``. A failed run that left no attack files appears as failed attacks.
+        PSNR is ``inf``. A failed run that left no attack files appears as failed attacks. Results
+        from before they were recorded saw one release (``queries``), have NaN as identification
+        (``recon_top1``, ``recon_top1_victim``, ``judge_top1``) and ``late_improvement``, and None
+        as ``converged``.
 
     Raises:
         FileError: naming the file that is missing, broken, lacks a key, holds a wrong value, stands
-            twice in the lists, belongs to another experiment, or attacks a run that is not listed;
-            or if a list is empty.
+            twice in the lists, belongs to another experiment, attacks a run that is not listed, or
+            saw other numbers of releases than the same attack elsewhere; or if a list is empty.
     """
     if not attack_metrics:
         raise FileError("no metrics file of an attack was given: nothing to report")
@@ -73,6 +82,7 @@ def collect(
     attacks = [_row(path, "attack", ATTACK_COLUMNS) for path in attack_metrics]
     _check_unique(attacks, ("defence", "seed", "attack", "knowledge"))
     _check_experiment([*runs, *attacks])
+    _check_queries(attacks)
     _check_attacked_runs(runs, attacks)
     attacks += _attacks_without_a_victim(runs, attacks)
     return (
@@ -154,6 +164,28 @@ def _bound(path: Path, found: Row, key: str) -> float:
     return math.inf if math.isnan(score) else score
 
 
+def _measured(path: Path, found: Row, key: str) -> float:
+    """A number that failed jobs and older results lack."""
+    if key not in found or _status(path, found, "status") == "failed":
+        return math.nan
+    return _number(path, found, key)
+
+
+def _queries(path: Path, found: Row, key: str) -> int:
+    """How many releases of an image the attack saw: one, where older results do not say."""
+    value = found.get(key, 1)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise _bad(path, f"{key} is {value!r}, not a whole number of at least 1")
+    return value
+
+
+def _converged(path: Path, found: Row, key: str) -> bool | None:
+    value = found.get(key)
+    if not isinstance(value, bool | None):
+        raise _bad(path, f"{key} is {value!r}, neither true nor false nor null")
+    return value
+
+
 def _provenance(path: Path, found: Row, key: str) -> str:
     return str(_key(path, _key(path, found, "provenance"), key))
 
@@ -162,12 +194,16 @@ def _folder(path: Path, _: Row, __: str) -> str:
     return str(path.parent)
 
 
-# How each column is read; every other one is a number that may be absent.
+# How each column is read; every other one is a number that may be null.
 _READERS: dict[str, Callable[[Path, Row, str], Any]] = {
     **dict.fromkeys(("experiment", "defence", "attack", "knowledge"), _text),
     **dict.fromkeys(("top1", "mse", "ssim"), _score),
     **dict.fromkeys(("leakage_nats", "psnr", "psnr_of_mean_mse"), _bound),
     **dict.fromkeys(("fingerprint", "commit"), _provenance),
+    **dict.fromkeys(("recon_top1", "recon_top1_victim", "judge_top1"), _measured),
+    "late_improvement": _measured,
+    "queries": _queries,
+    "converged": _converged,
     "seed": _seed,
     "status": _status,
     "reason": _reason,
@@ -201,6 +237,18 @@ def _check_experiment(rows: Sequence[Row]) -> None:
             )
 
 
+def _check_queries(attacks: Sequence[Row]) -> None:
+    """The worst case on n releases is over the same attacks everywhere."""
+    first: dict[str, Row] = {}
+    for row in attacks:
+        other = first.setdefault(row["attack"], row)
+        if row["queries"] != other["queries"]:
+            raise FileError(
+                f"{row['folder']}: {row['attack']} saw {row['queries']} release(s), but "
+                f"{other['queries']} in {other['folder']}; rerun the older one"
+            )
+
+
 def _check_attacked_runs(runs: Sequence[Row], attacks: Sequence[Row]) -> None:
     statuses = {(run["defence"], run["seed"]): run["status"] for run in runs}
     for row in attacks:
@@ -213,17 +261,18 @@ def _check_attacked_runs(runs: Sequence[Row], attacks: Sequence[Row]) -> None:
 
 def _attacks_without_a_victim(runs: Sequence[Row], attacks: Sequence[Row]) -> list[Row]:
     """Failed rows for each attack of the study that a failed run never got."""
-    kinds = dict.fromkeys((row["attack"], row["knowledge"]) for row in attacks)
+    kinds = dict.fromkeys((row["attack"], row["knowledge"], row["queries"]) for row in attacks)
     there = {(row["defence"], row["seed"], row["attack"], row["knowledge"]) for row in attacks}
     return [
         {
             **{key: run[key] for key in ("experiment", "defence", "seed", "status", "reason")},
             "attack": attack,
             "knowledge": knowledge,
+            "queries": queries,
             "folder": run["folder"],
         }
         for run in runs
-        for attack, knowledge in kinds
+        for attack, knowledge, queries in kinds
         if run["status"] == "failed"
         and (run["defence"], run["seed"], attack, knowledge) not in there
     ]

@@ -34,14 +34,15 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
         rows, columns = max(1, len(learned)), len(knowledges)
         figure, panels = new_figure(0.7 + 2.6 * rows, columns, rows, share_y=True)
         kinds = [(attack, knowledge) for attack in learned for knowledge in knowledges]
-        for panel, (attack, knowledge) in zip(panels, kinds, strict=bool(kinds)):
+        for place, (attack, knowledge) in enumerate(kinds):
+            panel = panels[place]
             found = history[(history["attack"] == attack) & (history["knowledge"] == knowledge)]
             _draw(panel, found, names, "train_mse", _SOLID)
             _draw(panel, found, names, "val_mse", _DASHED, marked=True)
             panel.set_title(f"{readable(attack)}, attacker has {readable(knowledge)}")
-            panel.set(xlabel="epoch", ylabel="reconstruction MSE")
+            panel.set_xlabel("epoch")  # attacks do not share it: they last differently long
+            panel.set_ylabel("" if place % columns else "reconstruction MSE")
             log_scale(panel)
-            panel.label_outer()
         if not kinds:
             remark(panels[0], "no attack of this study learns in epochs")
         _legend(figure, names, ("on the attacker's images", "on held-out images"))

@@ -37,7 +37,7 @@ def reconstructions(
             one before it.
     """
     chosen = attacks[(attacks["attack"] == attack) & (attacks["knowledge"] == knowledge)]
-    rows = {name: _lowest_seed(chosen, name) for name in present(chosen, defences)}
+    rows = {name: lowest_seed(chosen, name) for name in present(chosen, defences)}
     originals, strips = _strips([row for row in rows.values() if row is not None])
     with settings():
         if not originals:
@@ -54,12 +54,13 @@ def reconstructions(
     return figure
 
 
-def _lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
+def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
+    """The row of a defence's lowest seed that finished, None where none did."""
     finished = rows[(rows["defence"] == defence) & (rows["status"] == "ok")]
     if finished.empty:
         return None
-    row = finished.sort_values("seed").iloc[0]
-    return {"defence": defence, "mse": row["mse"], "folder": row["folder"]}
+    row = finished.sort_values("seed").to_dict("records")[0]
+    return {str(column): value for column, value in row.items()}
 
 
 def _strips(rows: Sequence[dict[str, Any]]) -> tuple[list[Picture], dict[str, list[Picture]]]:
@@ -68,7 +69,7 @@ def _strips(rows: Sequence[dict[str, Any]]) -> tuple[list[Picture], dict[str, li
     strips = {}
     for row in rows:
         path = Path(row["folder"]) / "reconstructions.png"
-        above, below = _read_strip(path)
+        above, below = read_strip(path)
         if originals and not np.array_equal(originals, above):
             raise FileError(f"{path}: shows other originals than the attacks before; rerun it")
         originals = above
@@ -76,8 +77,12 @@ def _strips(rows: Sequence[dict[str, Any]]) -> tuple[list[Picture], dict[str, li
     return originals, strips
 
 
-def _read_strip(path: Path) -> tuple[list[Picture], list[Picture]]:
-    """Split a picture of two rows of square images into the images of each row (H, W, 3)."""
+def read_strip(path: Path) -> tuple[list[Picture], list[Picture]]:
+    """Split a picture of two rows of square images into the images of each row (H, W, 3).
+
+    Raises:
+        FileError: if it is missing, no picture, or of another size.
+    """
     try:
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))
@@ -94,11 +99,20 @@ def _read_strip(path: Path) -> tuple[list[Picture], list[Picture]]:
 
 def _show(panel: Axes, pictures: Sequence[Picture], label: str) -> None:
     """A row of pictures with a white gap between them, the label on their left."""
+    show(panel, spaced(pictures))
+    panel.set_ylabel(label, rotation=0, ha="right", va="center")
+
+
+def spaced(pictures: Sequence[Picture]) -> Picture:
+    """Pictures beside each other with white gaps between them."""
     side = pictures[0].shape[0]
     gap = np.full((side, max(1, side // 16), 3), 255, np.uint8)
-    spaced = [part for picture in pictures for part in (picture, gap)][:-1]
-    panel.imshow(np.hstack(spaced), interpolation="nearest")
+    return np.hstack([part for picture in pictures for part in (picture, gap)][:-1])
+
+
+def show(panel: Axes, pixels: Picture) -> None:
+    """Pixels as they are, without axes."""
+    panel.imshow(pixels, interpolation="nearest")
     panel.set(xticks=[], yticks=[])
     panel.grid(False)
     panel.spines[:].set_visible(False)
-    panel.set_ylabel(label, rotation=0, ha="right", va="center")

@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.files import FileError, read_record, write_json
-from cemlib.report import reconstructions_name
+from cemlib.report import RELEASES, extremes_name, reconstructions_name
 
 _NEEDED = ("seed", "status", "wall_seconds", "provenance")
-PICTURES = ("privacy", "accuracy_mse", reconstructions_name("decoder", "train_data"))
+PICTURES = (
+    "privacy",
+    "accuracy_mse",
+    "per_image_mse",
+    RELEASES,
+    extremes_name("train_data"),
+    reconstructions_name("decoder", "train_data"),
+)
 
 
 def publish(

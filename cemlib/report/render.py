@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from cemlib.report.worst_case import WORST_CASE
+from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -35,11 +35,9 @@ _RUN_COLUMNS = (
     Column("top1", "top-1 [%] ↑", 2, scale=100),
     Column("leakage_nats", "leakage bound [nats] ↓", 1),
 )
-_ATTACK_COLUMNS = (
-    Column("mse", "MSE ↑", 4, digits=3),
-    Column("ssim", "SSIM ↓", 3),
-    Column("psnr", "PSNR [dB] ↓", 2),
-)
+_MSE = Column("mse", "MSE ↑", 4, digits=3)
+_ATTACK_COLUMNS = (_MSE, Column("ssim", "SSIM ↓", 3), Column("psnr", "PSNR [dB] ↓", 2))
+_IDENTIFIED = Column("recon_top1", "identified [%] ↓", 2, scale=100)  # older results lack it
 
 
 @dataclass(frozen=True)
@@ -55,13 +53,17 @@ class Table:
 def markdown(summary: pd.DataFrame) -> str:
     """Every table of the summary in Markdown: the worst case first, then each attack."""
     tables = "\n".join(_markdown_table(table) for table in _tables(summary))
-    return f"# Accuracy and privacy\n\n{_note(summary)}\n\n{tables}"
+    unconverged = "\n".join(f"- {note}" for note in _unconverged_notes(summary))
+    parts = ["# Accuracy and privacy", _seeds_note(summary), unconverged, tables]
+    return "\n\n".join(part for part in parts if part)
 
 
 def latex(summary: pd.DataFrame) -> str:
     """The same tables in LaTeX; they need the package ``booktabs``."""
     tables = "\n".join(_latex_table(table) for table in _tables(summary))
-    return f"% {escape(_note(summary))}\n\n{tables}"
+    notes = [_seeds_note(summary), *_unconverged_notes(summary)]
+    comments = "\n".join(f"% {escape(note)}" for note in notes)
+    return f"{comments}\n\n{tables}"
 
 
 def escape(text: str) -> str:
@@ -69,7 +71,7 @@ def escape(text: str) -> str:
     return "".join(_ESCAPES.get(character, character) for character in text)
 
 
-def _note(summary: pd.DataFrame) -> str:
+def _seeds_note(summary: pd.DataFrame) -> str:
     fewest, most = summary["n_seeds"].min(), summary["n_seeds"].max()
     span = f"{most}" if fewest == most else f"{fewest} to {most}"
     values = (
@@ -80,32 +82,81 @@ def _note(summary: pd.DataFrame) -> str:
     return f"{values} Arrows point to the better side for the defender."
 
 
+def _unconverged_notes(summary: pd.DataFrame) -> list[str]:
+    """A sentence for every attack and knowledge of which results had not converged."""
+    attacks = summary[~summary["attack"].isin(_worst_cases(summary))]
+    notes = []
+    for (attack, knowledge), rows in attacks.groupby(["attack", "knowledge"], sort=False):
+        unconverged, finished = rows["n_unconverged"].sum(), rows["n_seeds"] - rows["n_failed"]
+        if unconverged:
+            notes.append(
+                f"{attack}, {knowledge}: {unconverged} of {finished.sum()} results still improved "
+                "by more than 1 % in the last tenth of training; a longer attack may be stronger."
+            )
+    return notes
+
+
+def _worst_cases(summary: pd.DataFrame) -> list[str]:
+    """Names of the worst cases in the column ``attack``, from one release to many."""
+    return [worst_case_name(queries) for queries in release_counts(summary)]
+
+
 def _tables(summary: pd.DataFrame) -> list[Table]:
-    attacks = [name for name in summary["attack"].unique() if name != WORST_CASE]
+    worst, *more = _worst_cases(summary)
+    attacks = [name for name in summary["attack"].unique() if name not in (worst, *more)]
     return [
-        _table(summary[summary["attack"] == attack], caption)
-        for attack, caption in [
-            (WORST_CASE, "Worst case: the strongest attack on each run"),
-            *((name, f"Attack: {name}") for name in attacks),
-        ]
+        _table(summary[summary["attack"] == worst], "Worst case: the strongest attack on each run"),
+        *([_releases_table(summary)] if more else []),
+        *(_table(summary[summary["attack"] == name], f"Attack: {name}") for name in attacks),
     ]
 
 
 def _table(rows: pd.DataFrame, caption: str) -> Table:
     """Columns: the defence, the scores of its runs, then for each knowledge those of the attack."""
-    defences = list(rows["defence"].unique())
-    first = rows.drop_duplicates("defence").set_index("defence").reindex(defences)
-    titles, groups = ["defence"], [""]
-    cells = [[str(defence) for defence in defences]]
-    for column in _RUN_COLUMNS:
-        titles, groups = [*titles, column.title], [*groups, ""]
-        cells.append(_cells(first, column, "n_failed_runs"))
+    first = _by_defence(rows, rows.drop_duplicates("defence"))
+    columns = [("", score.title, _cells(first, score, "n_failed_runs")) for score in _RUN_COLUMNS]
+    identified = rows[f"{_IDENTIFIED.score}_mean"].notna().any()
+    scores = (*_ATTACK_COLUMNS, _IDENTIFIED) if identified else _ATTACK_COLUMNS
     for knowledge in rows["knowledge"].unique():
-        part = rows[rows["knowledge"] == knowledge].set_index("defence").reindex(defences)
-        for column in _ATTACK_COLUMNS:
-            titles, groups = [*titles, column.title], [*groups, str(knowledge)]
-            cells.append(_cells(part, column, "n_failed"))
-    return Table(caption, tuple(groups), tuple(titles), tuple(zip(*cells, strict=True)))
+        part = _by_defence(rows, rows[rows["knowledge"] == knowledge])
+        columns += [(knowledge, score.title, _cells(part, score, "n_failed")) for score in scores]
+        if WORST_CASE in set(rows["attack"]):
+            names = part["strongest"].fillna("").tolist()
+            columns.append((knowledge, "strongest attack", [name or "-" for name in names]))
+    return _assembled(rows, caption, columns)
+
+
+def _releases_table(summary: pd.DataFrame) -> Table:
+    """MSE of the worst case: for each knowledge a column per number of releases."""
+    rows = summary[summary["attack"].isin(_worst_cases(summary))]
+    columns = [
+        (
+            str(knowledge),
+            f"n = {queries}",
+            _cells(_by_defence(rows, part[part["queries"] == queries]), _MSE, "n_failed"),
+        )
+        for knowledge, part in rows.groupby("knowledge", sort=False)
+        for queries in release_counts(summary)
+    ]
+    caption = (
+        "Worst case against the number of releases: "
+        "MSE ↑ of the strongest attack on at most n releases of an image"
+    )
+    return _assembled(rows, caption, columns)
+
+
+def _by_defence(rows: pd.DataFrame, part: pd.DataFrame) -> pd.DataFrame:
+    """One row of ``part`` for each defence of ``rows``, of NaN where it has none."""
+    return part.set_index("defence").reindex(rows["defence"].unique())
+
+
+def _assembled(
+    rows: pd.DataFrame, caption: str, columns: Sequence[tuple[str, str, list[str]]]
+) -> Table:
+    """The table of some columns (group, title, cells), the names of the defences before them."""
+    names = [str(defence) for defence in rows["defence"].unique()]
+    groups, titles, cells = zip(("", "defence", names), *columns, strict=True)
+    return Table(caption, groups, titles, tuple(zip(*cells, strict=True)))
 
 
 def _cells(rows: pd.DataFrame, column: Column, failures: str) -> list[str]:

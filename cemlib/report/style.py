@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -118,11 +119,21 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 def log_scale(panel: Axes) -> None:
     """Logarithmic vertical axis with plain numbers at 1, 2 and 5 of each decade."""
     panel.set_yscale("log")
-    low, high = panel.get_ylim()
-    few_decades = high < low * 10**3
-    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few_decades else (1,)))
-    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    _number_decades(panel.yaxis, most=3)
+
+
+def log_scale_across(panel: Axes) -> None:
+    """Logarithmic horizontal axis, where long numbers have less room than on a vertical one."""
+    panel.set_xscale("log")
+    _number_decades(panel.xaxis, most=1)
+
+
+def _number_decades(axis: Axis, most: float) -> None:
+    """Numbers at 1, 2 and 5 up to so many decades, beyond that at each decade only."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < low * 10**most else (1,)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def readable(name: str) -> str:

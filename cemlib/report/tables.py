@@ -1,6 +1,7 @@
 """The study's tables: every result, means over seeds with intervals, and paired comparisons."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,12 @@ from typing import Any
 import pandas as pd
 
 from cemlib.report.statistics import LEVEL, Difference, holm, mean_interval, paired_difference
-from cemlib.report.worst_case import worst_case
+from cemlib.report.worst_case import worst_case, worst_cases
 
 RUN_SCORES = ("top1", "leakage_nats")
 ATTACK_SCORES = ("mse", "ssim", "psnr")
-SCORES = (*RUN_SCORES, *ATTACK_SCORES)
+IDENTIFICATION = "recon_top1"  # absent in results from before it was recorded
+SCORES = (*RUN_SCORES, *ATTACK_SCORES, IDENTIFICATION)
 
 _RUNS_COLUMNS = (
     "experiment",
@@ -30,6 +32,12 @@ _RUNS_COLUMNS = (
     "psnr_of_mean_mse",
     "ssim",
     "ssim_valid",
+    "recon_top1",
+    "recon_top1_victim",
+    "judge_top1",
+    "queries",
+    "late_improvement",
+    "converged",
     "n_images",
     "selected_epoch",
     "epochs",
@@ -41,8 +49,18 @@ _RUNS_COLUMNS = (
     "commit",
     "folder",
 )
-_COUNTS = ("n_images", "selected_epoch", "epochs")
-_SUMMARY_KEYS = ("defence", "attack", "knowledge", "n_seeds", "n_failed", "n_failed_runs")
+_COUNTS = ("queries", "n_images", "selected_epoch", "epochs")
+_SUMMARY_KEYS = (
+    "defence",
+    "attack",
+    "knowledge",
+    "queries",
+    "n_seeds",
+    "n_failed",
+    "n_failed_runs",
+    "n_unconverged",
+    "strongest",
+)
 _COMPARISON_COLUMNS = (
     "defence",
     "reference",
@@ -108,7 +126,10 @@ def runs_table(
 def summary_table(
     runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]
 ) -> pd.DataFrame:
-    """One row per defence, attack and knowledge, and one ``worst_case`` row per knowledge.
+    """One row per defence, attack and knowledge, and ``worst_case`` rows per knowledge.
+
+    ``worst_case`` is over the attacks that see one release; where a study has attacks that see
+    more, a row ``worst_case_<n>`` is over those that see at most n (see `worst_cases`).
 
     Args:
         runs: as `collect` returns them.
@@ -116,19 +137,21 @@ def summary_table(
         defences: order of the rows.
 
     Returns:
-        ``n_seeds`` results were wanted, ``n_failed`` of them have none (``n_failed_runs`` because
-        the training failed); the means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``,
-        ``<score>_ci_high`` are over the others. top1 and leakage_nats are those of the runs, the
-        same in each row of a defence. ``strongest`` says which attacks the worst case is made of.
+        ``queries`` releases at most were seen. ``n_seeds`` results were wanted, ``n_failed`` of
+        them have none (``n_failed_runs`` because the training failed), ``n_unconverged`` still
+        improved at the end of the attack; the means and 95 % t intervals ``<score>_mean``,
+        ``<score>_ci_low``, ``<score>_ci_high`` are over those that have one. top1 and leakage_nats
+        are those of the runs, the same in each row of a defence. ``strongest`` says which attacks
+        the worst case is made of.
     """
-    scored = _ordered(pd.concat([attacks, worst_case(attacks)]), defences)
+    scored = _ordered(pd.concat([attacks, worst_cases(attacks)]), defences)
     keys = ["defence", "attack", "knowledge"]
     rows = [
         {**dict(zip(keys, names, strict=True)), **_summary_row(runs, group)}
         for names, group in scored.groupby(keys, sort=False)
     ]
     columns = [f"{score}_{part}" for score in SCORES for part in ("mean", "ci_low", "ci_high")]
-    return pd.DataFrame(rows, columns=[*_SUMMARY_KEYS, "strongest", *columns])
+    return pd.DataFrame(rows, columns=[*_SUMMARY_KEYS, *columns])
 
 
 def comparisons_table(
@@ -136,8 +159,9 @@ def comparisons_table(
 ) -> pd.DataFrame:
     """Paired differences of every defence to a reference, over the seeds that both have.
 
-    Worst-case MSE, SSIM and PSNR per knowledge, and top-1. Holm's correction is over the defences,
-    for each score and knowledge by itself.
+    Worst-case MSE, SSIM, PSNR and identification (where it was measured) on one release, per
+    knowledge, and top-1. Holm's correction is over the defences, for each score and knowledge by
+    itself.
 
     Args:
         runs: as `collect` returns them.
@@ -158,7 +182,7 @@ def comparisons_table(
     families = [("", "top1", runs)] + [
         (knowledge, score, strongest[strongest["knowledge"] == knowledge])
         for knowledge in strongest["knowledge"].unique()
-        for score in ATTACK_SCORES
+        for score in _compared(strongest)
     ]
     rows: list[dict[str, Any]] = []
     for knowledge, score, frame in families:
@@ -167,6 +191,11 @@ def comparisons_table(
         family = {"reference": reference, "knowledge": knowledge, "metric": score}
         rows += [{**family, **row} for row in _comparisons(found)]
     return pd.DataFrame(rows, columns=list(_COMPARISON_COLUMNS))
+
+
+def _compared(strongest: pd.DataFrame) -> tuple[str, ...]:
+    identified = strongest[IDENTIFICATION].notna().any()
+    return (*ATTACK_SCORES, IDENTIFICATION) if identified else ATTACK_SCORES
 
 
 def _relative(folder: str, root: Path) -> str:
@@ -193,25 +222,27 @@ def _ordered(frame: pd.DataFrame, defences: Sequence[str]) -> pd.DataFrame:
 def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
     victims = runs[(runs["defence"] == group["defence"].iloc[0]) & runs["seed"].isin(group["seed"])]
     row: dict[str, Any] = {
+        "queries": int(group["queries"].iloc[0]),
         "n_seeds": len(group),
         "n_failed": int((group["status"] == "failed").sum()),
         "n_failed_runs": int((victims["status"] == "failed").sum()),
-        "strongest": _counted(group["strongest"].dropna()),
+        "n_unconverged": int(group["converged"].eq(False).sum()),
+        "strongest": counted(group["strongest"].dropna()),
     }
-    for frame, scores in ((victims, RUN_SCORES), (group, ATTACK_SCORES)):
-        for score in scores:
-            found = mean_interval(frame[score].tolist())
-            row[f"{score}_mean"] = found.mean
-            row[f"{score}_ci_low"], row[f"{score}_ci_high"] = found.low, found.high
+    for score in SCORES:
+        frame = victims if score in RUN_SCORES else group
+        found = mean_interval(frame[score].tolist())
+        row[f"{score}_mean"] = found.mean
+        row[f"{score}_ci_low"], row[f"{score}_ci_high"] = found.low, found.high
     return row
 
 
-def _counted(names: Iterable[str]) -> str:
+def counted(names: Iterable[str]) -> str:
     """``a`` where all are a, else ``a (2), b (1)``; nothing where none has a name."""
-    counts = pd.Series([name for name in names if name], dtype=str).value_counts()
+    counts = Counter(name for name in names if name).most_common()
     if len(counts) == 1:
-        return str(counts.index[0])
-    return ", ".join(f"{name} ({count})" for name, count in counts.items())
+        return counts[0][0]
+    return ", ".join(f"{name} ({count})" for name, count in counts)
 
 
 def _reference(names: Sequence[str], wanted: str | None) -> str:

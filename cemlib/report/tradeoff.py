@@ -1,6 +1,7 @@
 """Accuracy against privacy: one point per defence with an interval in both directions."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Literal
 
@@ -14,7 +15,7 @@ from matplotlib.transforms import Bbox
 
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import Look, looks, new_figure, readable, remark, settings
-from cemlib.report.tables import present
+from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import worst_case
 
 _LABELS = {
@@ -28,6 +29,7 @@ _PLACES = [
     for radius in (_NEAR, 16, 26, 38)
     for dx, dy in ((1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1))
 ]
+_BESIDE = 12  # most defences with which the panels stand beside each other
 _SIDES: dict[float, Literal["right", "center", "left"]] = {
     -1.0: "right",
     0.0: "center",
@@ -50,16 +52,32 @@ def tradeoff(
     strongest = worst_case(attacks)
     knowledges = list(attacks["knowledge"].unique())
     with settings():
-        figure, panels = new_figure(3.4, columns=len(knowledges), share_y=True)
+        figure, panels = _empty(len(names), len(knowledges))
         for panel, knowledge in zip(panels, knowledges, strict=True):
             rows = strongest[strongest["knowledge"] == knowledge]
             _points(panel, names, runs, rows, score)
-            panel.set(title=f"attacker has {readable(knowledge)}", xlabel="test accuracy [%]")
-        panels[0].set_ylabel(_LABELS[score])
+            panel.set(title=_title(rows, knowledge), xlabel="test accuracy [%]")
+        for panel in panels[: 1 if len(names) <= _BESIDE else None]:
+            panel.set_ylabel(_LABELS[score])
         lowest = min(panel.dataLim.y0 for panel in panels)
         panels[0].set_ylim(bottom=max(panels[0].get_ylim()[0], min(0, lowest)))
         _place_labels(figure, panels)
     return figure
+
+
+def _empty(names: int, panels: int) -> tuple[Figure, list[Axes]]:
+    """Panels beside each other, or below each other where many labels need the whole width."""
+    if names <= _BESIDE:
+        return new_figure(3.4, columns=panels, share_y=True)
+    return new_figure(4.4 * panels, rows=panels, share_y=True)
+
+
+def _title(rows: pd.DataFrame, knowledge: str) -> str:
+    """The attacker's knowledge, and how often which attack was the strongest."""
+    names = readable(counted(rows["strongest"])) or "unknown"
+    unbroken = names.replace(" (", "\N{NO-BREAK SPACE}(")
+    lines = textwrap.wrap(f"strongest: {unbroken}", 50)
+    return "\n".join([f"attacker has {readable(knowledge)}", *lines])
 
 
 def _points(

@@ -1,4 +1,9 @@
-"""The strongest attack on each run: a defence is only as private as its worst case."""
+"""The strongest attack on each run: a defence is only as private as its worst case.
+
+The plain worst case is over the attacks that see one release of each image. An attacker who may
+ask n times sees n releases and can average their noise away; the worst case on n releases is over
+the attacks that see at most n of them, since who may ask often may also ask once.
+"""
 
 from collections import defaultdict
 from typing import Any
@@ -10,7 +15,17 @@ WORST_CASE = "worst_case"
 Row = dict[str, Any]
 
 
-def worst_case(attacks: pd.DataFrame) -> pd.DataFrame:
+def worst_case_name(queries: int) -> str:
+    """``worst_case`` for one release, ``worst_case_16`` for 16."""
+    return WORST_CASE if queries == 1 else f"{WORST_CASE}_{queries}"
+
+
+def release_counts(attacks: pd.DataFrame) -> list[int]:
+    """The numbers of releases for which the study has a worst case: one, and each larger one."""
+    return sorted({1, *map(int, attacks["queries"])})
+
+
+def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
     """Per defence, seed and knowledge, the result of the attack with the lowest MSE.
 
     Every attack takes part, the mean image too: an attacker would use it where it is best. Where an
@@ -19,21 +34,28 @@ def worst_case(attacks: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         attacks: attacks as `collect` returns them.
+        queries: only attacks that see at most so many releases take part.
 
     Returns:
-        Rows with the same columns, ``attack`` set to ``worst_case``, and ``strongest``, the name of
-        the attack (empty where it is not known).
+        Rows with the same columns, ``attack`` set to `worst_case_name`, ``queries`` as given, and
+        ``strongest``, the name of the attack (empty where it is not known).
     """
     expected: dict[tuple[str, str], set[str]] = defaultdict(set)
     groups: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
-    for row in attacks.to_dict("records"):
+    for row in attacks[attacks["queries"] <= queries].to_dict("records"):
         expected[row["defence"], row["knowledge"]].add(row["attack"])
         groups[row["defence"], row["seed"], row["knowledge"]].append({str(k): row[k] for k in row})
+    named = {"attack": worst_case_name(queries), "queries": queries}
     rows = [
-        _strongest(group, expected[defence, knowledge])
+        _strongest(group, expected[defence, knowledge]) | named
         for (defence, _, knowledge), group in groups.items()
     ]
     return pd.DataFrame(rows, columns=[*attacks.columns, "strongest"])
+
+
+def worst_cases(attacks: pd.DataFrame) -> pd.DataFrame:
+    """The worst case on each number of releases of `release_counts`, one after the other."""
+    return pd.concat([worst_case(attacks, queries) for queries in release_counts(attacks)])
 
 
 def _strongest(group: list[Row], expected: set[str]) -> Row:
@@ -42,7 +64,6 @@ def _strongest(group: list[Row], expected: set[str]) -> Row:
     if unknown:
         row = {key: group[0][key] for key in ("experiment", "defence", "seed", "knowledge")}
         reason = f"no result of {', '.join(sorted(unknown))}"
-        row |= {"attack": WORST_CASE, "status": "failed", "reason": reason, "strongest": ""}
-        return row
+        return row | {"status": "failed", "reason": reason, "strongest": ""}
     best = min(finished, key=lambda row: float(row["mse"]))
-    return {**best, "attack": WORST_CASE, "strongest": best["attack"]}
+    return {**best, "strongest": best["attack"]}

@@ -17,9 +17,10 @@ from cemlib.files import FileError
 from cemlib.tracking.notes import describe, describe_report
 
 CURVES = "history.jsonl"
-ARTIFACTS = ("config.json", CURVES, "reconstructions.png", "per_image.parquet")
+PICTURES = ("reconstructions.png", "extremes.png")
+ARTIFACTS = ("config.json", CURVES, *PICTURES, "per_image.parquet")
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
-LAYOUT = b"1"  # of what is uploaded: a new number uploads every result again
+LAYOUT = b"2"  # of what is uploaded: a new number uploads every result again
 REPORT = "report"
 NEEDED = ("status", "config", "provenance", "wall_seconds")
 NOT_SCORES = {"seed"}  # numbers of metrics.json that identify a result instead of measuring it
@@ -203,6 +204,12 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for key, value in metrics.items():
         if key == "parameters":
             yield from ((f"{key}.{part}", float(count)) for part, count in value.items())
+        elif key == "client_cost":
+            yield from (
+                (f"client_{cost}.{when}", float(value[when][cost]))
+                for when in value
+                for cost in value[when]
+            )
         elif _is_number(value) and key not in NOT_SCORES:
             yield key, float(value)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from PIL import Image
 
@@ -122,10 +123,18 @@ def _add_attacks(
             psnr=ratio + 0.3,
             psnr_of_mean_mse=ratio,
             ssim=1 - 9 * error**0.7,
+            queries=1,
+            recon_top1=0.98 - 15 * error,
+            recon_top1_victim=0.97 - 15 * error,
+            judge_top1=0.985,
+            late_improvement=0.002 if attack == "decoder" else None,
+            converged=True if attack == "decoder" else None,
         )
         history = attack_history(error, rng) if attack == "decoder" else []
         write_jsonl(folder.history, history)
         strip(error).save(folder.reconstructions)
+        strip(error, count=10).save(folder.extremes)
+        pd.DataFrame({"mse": error * np.geomspace(0.5, 2, 41)}).to_parquet(folder.per_image)
 
 
 def training_history(defence: str, rng: np.random.Generator) -> list[dict[str, Any]]:

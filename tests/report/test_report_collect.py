@@ -64,6 +64,42 @@ def test_a_failed_run_without_attack_files_counts_as_failed_attacks(study: Study
     assert len(attacks) == 3
 
 
+NEW = ("recon_top1", "recon_top1_victim", "judge_top1", "late_improvement", "converged")
+
+
+def test_results_from_before_identification_and_convergence_are_read(study: Study) -> None:
+    study.add_run("noise", 0)
+    study.add_attack("noise", 0, "linear", "train_data")
+    found = dict(zip(NEW, (0.7, 0.8, 0.9, 0.02, False), strict=True))
+    study.add_attack("noise", 0, "decoder_4", "train_data", queries=4, **found)
+    _, attacks = collect(study.runs, study.attacks)
+    old, new = attacks.iloc[0], attacks.iloc[1]
+    assert old["queries"] == 1
+    assert old[list(NEW[:4])].isna().all()
+    assert old["converged"] is None
+    assert new["queries"] == 4
+    assert new[list(NEW)].to_dict() == found
+
+
+def test_attacks_that_a_failed_run_never_got_have_their_number_of_releases(study: Study) -> None:
+    study.add_run("noise", 0)
+    study.add_attack("noise", 0, "decoder_4", "train_data", queries=4)
+    study.add_run("none", 0, status="failed", reason="diverged")
+    assert collect(study.runs, study.attacks)[1]["queries"].tolist() == [4, 4]
+
+
+def test_identification_of_a_failed_attack_is_not_shown(study: Study) -> None:
+    study.add_run("noise", 0)
+    study.add_attack("noise", 0, "linear", "train_data", status="failed", recon_top1=0.1)
+    assert collect(study.runs, study.attacks)[1]["recon_top1"].isna().all()
+
+
+def test_an_attack_that_saw_other_numbers_of_releases_elsewhere_is_refused(study: Study) -> None:
+    change(small(study).attacks[1], queries=16)
+    with pytest.raises(FileError, match=r"seed1.*linear saw 16 release\(s\), but 1 in .*seed0"):
+        collect(study.runs, study.attacks)
+
+
 @pytest.mark.parametrize("key", ["top1", "seed", "status", "provenance", "leakage_nats", "epochs"])
 def test_a_missing_key_is_named_with_its_file(study: Study, key: str) -> None:
     path = small(study).runs[1]
@@ -83,6 +119,10 @@ def test_a_missing_key_is_named_with_its_file(study: Study, key: str) -> None:
         ({"attack": ""}, "attack is '', not a name"),
         ({"kind": "run"}, "not the metrics file of a result of kind 'attack'"),
         ({"experiment": "other"}, "'other'.*'synthetic'.*one experiment at a time"),
+        ({"queries": 0}, "queries is 0, not a whole number of at least 1"),
+        ({"queries": None}, "queries is None, not a whole number of at least 1"),
+        ({"converged": 1}, "converged is 1, neither true nor false nor null"),
+        ({"recon_top1": "all"}, "recon_top1 is 'all', not a number"),
         ({"seed": 7}, r"attacks \('noise', 7\), but that run's metrics are absent"),
     ],
 )

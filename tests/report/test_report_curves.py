@@ -34,6 +34,22 @@ def test_attack_curves_without_learning_say_so(study: Study) -> None:
     assert texts(panel) == ["no attack of this study learns in epochs"]
 
 
+def test_attack_curves_without_training_error_show_what_was_held_out(study: Study) -> None:
+    """As of an attack that optimises each image by itself: it has no images to train on."""
+    rows = [{"epoch": e, "train_mse": None, "val_mse": 0.1 / e} for e in (1, 2, 3)]
+    study.add_run("none", 0)
+    write_jsonl(study.add_attack("none", 0, "optimisation", "train_data").history, rows)
+    write_jsonl(study.add_attack("none", 0, "decoder", "train_data").history, rows[:2])
+    _, attacks = collect(study.runs, study.attacks)
+    panels = attack_curves(attacks, DEFENCES).axes
+    for panel, values in zip(panels, ([0.1, 0.05, 0.1 / 3], [0.1, 0.05]), strict=True):
+        train, held_out = lines(panel, looks(DEFENCES)["none"].colour)
+        assert train.size == 0
+        np.testing.assert_allclose(held_out, values)
+        assert panel.get_xlabel() == "epoch"
+        assert panel.xaxis.get_tick_params()["labelbottom"]  # they last differently long
+
+
 def test_training_curves_leave_out_the_epochs_without_surrogate(full_study: Study) -> None:
     runs, _ = collect(full_study.runs, full_study.attacks)
     loss, validation, strength, surrogate = training_curves(runs, DEFENCES).axes

@@ -30,7 +30,14 @@ def three_seeds(study: Study, defence: str) -> None:
 def test_a_row_holds_means_with_half_widths(study: Study) -> None:
     three_seeds(study, "none")
     text, tex = rendered(study)
-    expected = ["99.00 ± 2.48", "∞", "0.00120 ± 0.00050", "0.500 ± 0.000", "29.00 ± 0.00"]
+    expected = [
+        "99.00 ± 2.48",
+        "∞",
+        "0.00120 ± 0.00050",
+        "0.500 ± 0.000",
+        "29.00 ± 0.00",
+        "decoder",
+    ]
     assert cells(text, "none", "|") == ["none", *expected]
     in_tex = [cell.replace("±", r"$\pm$").replace("∞", r"$\infty$") for cell in expected]
     assert cells(tex, "none", "&") == ["none", *in_tex]
@@ -42,7 +49,8 @@ def test_the_markdown_header_names_score_and_knowledge(full_study: Study) -> Non
     titles = [cell.strip() for cell in header.strip("|").split("|")]
     assert titles[:3] == ["defence", "top-1 [%] ↑", "leakage bound [nats] ↓"]
     assert titles[3:6] == ["MSE ↑, train_data", "SSIM ↓, train_data", "PSNR [dB] ↓, train_data"]
-    assert titles[6] == "MSE ↑, public_data"
+    assert titles[6:8] == ["identified [%] ↓, train_data", "strongest attack, train_data"]
+    assert titles[8] == "MSE ↑, public_data"
 
 
 def test_every_attack_has_a_table_after_the_worst_case(full_study: Study) -> None:
@@ -56,12 +64,14 @@ def test_every_attack_has_a_table_after_the_worst_case(full_study: Study) -> Non
 
 def test_all_rows_have_as_many_cells_as_the_header(full_study: Study) -> None:
     text, tex = rendered(full_study)
-    assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {10}
+    worst, *attacks = text.split("## ")[1:]
+    for table, bars in ((worst, 14), *((attack, 12) for attack in attacks)):
+        assert {line.count("|") for line in table.splitlines() if line.startswith("|")} == {bars}
     rows = [line for line in tex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
-    assert {line.count("&") for line in rows} == {8}
-    assert len(rows) == 4 * (5 + 1)
-    assert tex.count(r"\multicolumn{3}{c}{train\_data} & \multicolumn{3}{c}{public\_data} \\") == 4
-    assert r"\cmidrule(lr){4-6} \cmidrule(lr){7-9}" in tex
+    assert [line.count("&") for line in rows] == [12] * 6 + [10] * 3 * 6
+    assert tex.count(r"\multicolumn{5}{c}{train\_data} & \multicolumn{5}{c}{public\_data} \\") == 1
+    assert tex.count(r"\multicolumn{4}{c}{train\_data} & \multicolumn{4}{c}{public\_data} \\") == 3
+    assert r"\cmidrule(lr){4-8} \cmidrule(lr){9-13}" in tex
 
 
 def test_what_failed_is_said_and_never_a_number(study: Study) -> None:
@@ -73,8 +83,8 @@ def test_what_failed_is_said_and_never_a_number(study: Study) -> None:
     study.add_run("noise", 1, top1=0.9)
     study.add_attack("noise", 1, "decoder", "train_data", status="failed")
     text, tex = rendered(study)
-    assert cells(text, "gated", "|")[1:] == ["failed (3 of 3)"] * 5
-    assert cells(tex, "gated", "&")[1:] == ["failed (3 of 3)"] * 5
+    assert cells(text, "gated", "|")[1:] == ["failed (3 of 3)"] * 5 + ["-"]
+    assert cells(tex, "gated", "&")[1:] == ["failed (3 of 3)"] * 5 + ["-"]
     noise = cells(text, "noise", "|")
     assert noise[1] == "90.00 ± 0.00"
     assert noise[3] == "0.00200, failed (1 of 2)"
@@ -88,7 +98,7 @@ def test_one_seed_has_no_interval_and_an_absent_attack_a_dash(study: Study) -> N
     text, _ = rendered(study)
     assert "One seed, therefore no intervals." in text
     assert cells(text, "none", "|")[1:4] == ["95.00", "12.5", "0.0200"]
-    assert cells(text, "noise", "|")[-3:] == ["-", "-", "-"]
+    assert cells(text, "noise", "|")[-4:] == ["-", "-", "-", "-"]
 
 
 def test_names_cannot_break_the_tables(study: Study) -> None:

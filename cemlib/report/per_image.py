@@ -1,0 +1,101 @@
+"""How the error of the strongest attack is spread over the images: a mean hides who is exposed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from cemlib.files import FileError
+from cemlib.report.bars import CEILING
+from cemlib.report.grid import lowest_seed
+from cemlib.report.style import log_scale_across, looks, new_figure, readable, settings
+from cemlib.report.tables import present
+from cemlib.report.worst_case import worst_case
+
+Array = NDArray[np.float64]
+
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+_REFERENCE = "#BBBBBB"
+_LABEL = (
+    "MSE of each image, strongest attack on the lowest finished seed:\n"
+    "box from quartile to quartile with the median, line from 5 % to 95 %, dots at the extremes"
+)
+
+
+def per_image_mse(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """A row per defence, one panel per attacker knowledge, the mean image's row as reference.
+
+    Args:
+        attacks: as `collect` returns them.
+        defences: order of the rows.
+
+    Raises:
+        FileError: naming a ``per_image.parquet`` that is missing or cannot be read.
+    """
+    names = present(attacks, defences)
+    knowledges = list(attacks["knowledge"].unique())
+    with settings():
+        height = 1.3 + 0.36 * (len(names) + 1)
+        figure, panels = new_figure(height, len(knowledges), share_x=True, share_y=True)
+        for panel, knowledge in zip(panels, knowledges, strict=True):
+            _rows(panel, attacks[attacks["knowledge"] == knowledge], names)
+            panel.set_title(f"attacker has {readable(knowledge)}")
+        for panel in panels:  # after all is drawn: they share their axes
+            log_scale_across(panel)
+            _name_rows(panel, names)
+        figure.supxlabel(_LABEL, fontsize=9)
+    return figure
+
+
+def read_mse(folder: str) -> Array:
+    """MSE (N,) of every image that an attack reconstructed.
+
+    Raises:
+        FileError: if the file is missing, damaged, or has no column ``mse``.
+    """
+    path = Path(folder) / "per_image.parquet"
+    try:
+        return pd.read_parquet(path, columns=["mse"])["mse"].to_numpy(dtype=np.float64)
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: cannot be read ({error}); rerun the attack") from error
+
+
+def _rows(panel: Axes, attacks: pd.DataFrame, names: Sequence[str]) -> None:
+    strongest = worst_case(attacks)
+    for place, (name, look) in enumerate(looks(names).items()):
+        row = lowest_seed(strongest, name)
+        if row is None:
+            _write(panel, place, 0.5, "failed")
+        else:
+            mse = read_mse(row["folder"])
+            _box(panel, place, mse, look.colour)
+            _write(panel, place, float(np.median(mse)), readable(row["strongest"]))
+    ceiling = attacks[(attacks["attack"] == CEILING) & (attacks["status"] == "ok")]
+    if not ceiling.empty:  # whatever is released, so that one defence's stands for all
+        mse = read_mse(ceiling["folder"].iloc[0])
+        _box(panel, len(names), mse, _REFERENCE)
+        panel.axvline(float(np.median(mse)), color="black", linestyle=(0, (4, 3)), linewidth=0.8)
+
+
+def _box(panel: Axes, place: int, mse: Array, colour: str) -> None:
+    lowest, low, first, median, third, high, highest = np.quantile(mse, _QUANTILES)
+    panel.plot([low, high], [place, place], color=colour, linewidth=1.2)
+    panel.barh(place, third - first, left=first, height=0.42, color=colour, alpha=0.45, ec="black")
+    panel.plot([median] * 2, [place - 0.21, place + 0.21], color="black", linewidth=1.6)
+    panel.plot([lowest, highest], [place, place], ".", color=colour, markersize=4)
+
+
+def _write(panel: Axes, place: int, x: float, text: str) -> None:
+    """Small, above the row."""
+    panel.annotate(text, (x, place - 0.24), ha="center", va="bottom", fontsize=6)
+
+
+def _name_rows(panel: Axes, names: Sequence[str]) -> None:
+    labels = [*map(readable, names), f"({readable(CEILING)})"]
+    panel.set_yticks(range(len(labels)), labels)
+    panel.set_ylim(len(labels) - 0.5, -0.7)
+    panel.grid(axis="y", visible=False)

@@ -1,0 +1,228 @@
+"""Attacks that see several releases: worst cases by hand, their tables, and their figure."""
+
+import pandas as pd
+import pytest
+from reading_figures import labelled, lines, texts
+from scipy import stats
+from synthetic_study import Study
+
+from cemlib.report import RELEASES
+from cemlib.report.build import figures
+from cemlib.report.collect import collect
+from cemlib.report.releases import releases
+from cemlib.report.render import latex, markdown
+from cemlib.report.style import looks
+from cemlib.report.tables import comparisons_table, runs_table, summary_table
+from cemlib.report.worst_case import release_counts, worst_case
+
+ORDER = ("none", "noise")
+# attack, releases, and MSE on the two seeds of `none` (no noise to average away) and of `noise`
+ATTACKS = (
+    ("decoder", 1, (0.010, 0.012), (0.020, 0.030)),
+    ("linear", 1, (0.020, 0.011), (0.025, 0.040)),
+    ("decoder_4", 4, (0.011, 0.013), (0.015, 0.035)),
+    ("decoder_16", 16, (0.015, 0.010), (0.016, 0.006)),
+)
+
+
+def several_releases(study: Study) -> Study:
+    for seed in (0, 1):
+        for defence in ORDER:
+            study.add_run(defence, seed)
+            for attack, queries, *errors in ATTACKS:
+                mse = errors[ORDER.index(defence)][seed]
+                study.add_attack(defence, seed, attack, "train_data", mse=mse, queries=queries)
+    return study
+
+
+def summary(study: Study) -> pd.DataFrame:
+    return summary_table(*collect(study.runs, study.attacks), ORDER)
+
+
+def worst(study: Study, queries: int) -> pd.DataFrame:
+    found = worst_case(collect(study.runs, study.attacks)[1], queries)
+    return found[found["defence"] == "noise"].set_index("seed")
+
+
+def test_the_worst_case_is_over_the_attacks_with_at_most_so_many_releases(study: Study) -> None:
+    several_releases(study)
+    expected: dict[int, tuple[list[str], list[float]]] = {
+        1: (["decoder", "decoder"], [0.020, 0.030]),
+        4: (["decoder_4", "decoder"], [0.015, 0.030]),  # who may ask often may ask once
+        16: (["decoder_4", "decoder_16"], [0.015, 0.006]),
+    }
+    for queries, (strongest, mse) in expected.items():
+        found = worst(study, queries)
+        assert found["strongest"].tolist() == strongest
+        assert found["mse"].tolist() == mse
+        assert set(found["queries"]) == {queries}
+    assert release_counts(collect(study.runs, study.attacks)[1]) == [1, 4, 16]
+
+
+def test_a_failed_attack_on_many_releases_leaves_the_worst_case_on_few_known(study: Study) -> None:
+    study.add_run("noise", 0)
+    study.add_attack("noise", 0, "decoder", "train_data", mse=0.02)
+    study.add_attack("noise", 0, "decoder_4", "train_data", status="failed", queries=4)
+    assert worst(study, 1).loc[0, ["status", "mse"]].tolist() == ["ok", 0.02]
+    many = worst(study, 4).loc[0]
+    assert many[["attack", "status", "queries"]].tolist() == ["worst_case_4", "failed", 4]
+    assert many["reason"] == "no result of decoder_4"
+
+
+def test_the_summary_has_a_worst_case_for_each_number_of_releases(study: Study) -> None:
+    table = summary(several_releases(study))
+    rows = table[table["defence"] == "noise"].set_index("attack")
+    names = [name for name, *_ in ATTACKS]
+    assert rows.index.tolist() == [*names, "worst_case", "worst_case_4", "worst_case_16"]
+    assert rows["queries"].tolist() == [1, 1, 4, 16, 1, 4, 16]
+    assert rows["mse_mean"].tolist()[4:] == pytest.approx([0.025, 0.0225, 0.0105])
+    assert rows["strongest"].tolist()[4:] == [
+        "decoder",
+        "decoder_4 (1), decoder (1)",
+        "decoder_4 (1), decoder_16 (1)",
+    ]
+
+
+def test_the_summary_of_one_release_has_one_worst_case_per_knowledge(full_study: Study) -> None:
+    table = summary_table(
+        *collect(full_study.runs, full_study.attacks),
+        ["none", "noise", "clustering", "gated", "slot"],
+    )
+    cases = table[table["attack"].str.startswith("worst_case")]
+    assert set(cases["attack"]) == {"worst_case"}
+    assert not cases.duplicated(["defence", "knowledge"]).any()
+    assert len(cases) == 10
+
+
+def test_the_summary_counts_what_had_not_converged_and_averages_identification(
+    study: Study,
+) -> None:
+    shares = (0.5, 0.7, 0.9)
+    for seed, converged in enumerate((False, True, False)):
+        study.add_run("noise", seed)
+        changes = {"converged": converged, "recon_top1": shares[seed]}
+        study.add_attack("noise", seed, "decoder", "train_data", mse=0.01, **changes)
+        study.add_attack("noise", seed, "linear", "train_data", mse=0.009 if seed == 0 else 0.02)
+    rows = summary(study).set_index("attack")
+    assert rows["n_unconverged"].to_dict() == {"decoder": 2, "linear": 0, "worst_case": 1}
+    low, high = stats.t.interval(0.95, 2, 0.7, stats.sem(shares))
+    found = rows.loc["decoder", ["recon_top1_mean", "recon_top1_ci_low", "recon_top1_ci_high"]]
+    assert found.tolist() == pytest.approx([0.7, low, high])
+    assert rows.loc["worst_case", "recon_top1_mean"] == pytest.approx(0.8)  # linear lacks it
+
+
+def test_comparisons_are_of_one_release_and_of_identification_where_measured(
+    study: Study,
+) -> None:
+    several_releases(study)
+    table = comparisons_table(*collect(study.runs, study.attacks), ORDER, "noise")
+    assert table["metric"].tolist() == ["top1", "mse", "ssim", "psnr"]
+    assert table.loc[1, "difference"] == pytest.approx((0.010 - 0.020 + 0.011 - 0.030) / 2)
+    for defence, shares in (("none", (0.9, 0.8)), ("noise", (0.5, 0.6))):
+        for seed, share in enumerate(shares):
+            changes = {"mse": 0.001, "recon_top1": share}
+            study.add_attack(defence, seed, "perceptual", "train_data", **changes)
+    table = comparisons_table(*collect(study.runs, study.attacks), ORDER, "noise")
+    row = table[table["metric"] == "recon_top1"].iloc[0]
+    expected = stats.ttest_rel((0.9, 0.8), (0.5, 0.6))
+    assert row["difference"] == pytest.approx(0.3)
+    assert row["p"] == pytest.approx(expected.pvalue)
+
+
+def test_the_runs_table_has_the_new_columns(study: Study) -> None:
+    study.add_run("noise", 0)
+    values = {
+        "recon_top1": 0.7,
+        "recon_top1_victim": 0.8,
+        "judge_top1": 0.9,
+        "queries": 4,
+        "late_improvement": 0.02,
+        "converged": False,
+    }
+    study.add_attack("noise", 0, "decoder_4", "train_data", **values)
+    table = runs_table(*collect(study.runs, study.attacks), ORDER, study.root)
+    assert table.iloc[0][list(values)].to_dict() == values
+    assert table.to_csv().splitlines()[1].count("False") == 1
+
+
+def test_the_report_tabulates_the_worst_case_against_the_releases(study: Study) -> None:
+    table = summary(several_releases(study))
+    text, tex = markdown(table), latex(table)
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert len(headings) == 2 + len(ATTACKS)
+    assert headings[1].startswith("## Worst case against the number of releases: MSE ↑")
+    section = text.split("## ")[2].splitlines()
+    assert section[2] == "| defence | n = 1, train_data | n = 4, train_data | n = 16, train_data |"
+    means = [[cell.split(" ±")[0] for cell in row.split(" | ")[1:]] for row in section[4:6]]
+    assert means == [["0.0105", "0.0105", "0.0100"], ["0.0250", "0.0225", "0.0105"]]
+    assert r"\caption{Worst case against the number of releases: MSE $\uparrow$" in tex
+
+
+def test_the_worst_case_names_its_attack_and_what_is_identified(study: Study) -> None:
+    several_releases(study)
+    text = markdown(summary(study))
+    worst_case_table = text.split("## ")[1]
+    assert "| strongest attack, train_data |" in worst_case_table
+    assert worst_case_table.splitlines()[4].endswith(" | decoder (1), linear (1) |")
+    assert "identified" not in text
+    study.add_run("noise", 2)
+    for attack, queries, *_ in ATTACKS:
+        changes = {"queries": queries, "mse": 0.02, "recon_top1": 0.625}
+        study.add_attack("noise", 2, attack, "train_data", **changes)
+    rows = markdown(summary(study)).split("## ")[1].splitlines()
+    assert "| identified [%] ↓, train_data | strongest attack, train_data |" in rows[2]
+    assert rows[5].endswith(" | 62.50 | decoder |")
+
+
+def test_attacks_that_had_not_converged_are_named(study: Study) -> None:
+    for seed in range(3):
+        study.add_run("noise", seed)
+        study.add_attack("noise", seed, "linear", "train_data", converged=None)
+        study.add_attack("noise", seed, "decoder", "train_data", converged=seed > 0)
+        study.add_attack("noise", seed, "decoder", "public_data", converged=True)
+    study.add_run("none", 0)
+    study.add_attack("none", 0, "decoder", "train_data", status="failed")
+    text, tex = markdown(summary(study)), latex(summary(study))
+    sentences = [line for line in text.splitlines() if "still improved" in line]
+    assert sentences == [
+        "- decoder, train_data: 1 of 3 results still improved by more than 1 % in the last tenth "
+        "of training; a longer attack may be stronger."
+    ]
+    assert tex.splitlines()[1].startswith(r"% decoder, train\_data: 1 of 3 results still improved")
+
+
+def test_where_all_converged_nothing_is_said(full_study: Study) -> None:
+    order = ("none", "noise", "clustering", "gated", "slot")
+    text = markdown(summary_table(*collect(full_study.runs, full_study.attacks), order))
+    assert "still improved" not in text
+    assert "number of releases" not in text
+
+
+def test_the_figure_has_the_mean_of_every_worst_case(study: Study) -> None:
+    _, attacks = collect(several_releases(study).runs, study.attacks)
+    figure = releases(attacks, ORDER)
+    (panel,) = figure.axes
+    expected = {"none": [0.0105, 0.0105, 0.010], "noise": [0.025, 0.0225, 0.0105]}
+    for name, look in looks(ORDER).items():
+        drawn = next(line for line in lines(panel, look.colour) if len(line) == 3)
+        assert drawn.tolist() == pytest.approx(expected[name])
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["1", "4", "16"]
+    assert labelled(figure)
+
+
+def test_the_figure_of_releases_needs_more_than_one_number_of_them(
+    full_study: Study, study: Study
+) -> None:
+    one = figures(*collect(full_study.runs, full_study.attacks), ORDER)
+    many = figures(*collect(several_releases(study).runs, study.attacks), ORDER)
+    assert RELEASES not in one
+    assert RELEASES in many
+
+
+def test_the_figure_of_failed_attacks_says_so(study: Study) -> None:
+    study.add_run("noise", 0)
+    study.add_attack("noise", 0, "decoder", "train_data", status="failed")
+    study.add_attack("noise", 0, "decoder_4", "train_data", status="failed", queries=4)
+    (panel,) = releases(collect(study.runs, study.attacks)[1], ORDER).axes
+    assert texts(panel) == ["no defence has a finished result"]
