@@ -1,0 +1,103 @@
+"""What passes the channel is what the server scores; by the normal distribution."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+from cemlib.defences.channels import build
+from cemlib.defences.deployed import Deployed
+from cemlib.models.split import SplitModel
+from cemlib.seeds import generator
+
+
+class FirstPixels(nn.Module):
+    """Features (N, 8, 2, 2): the first 32 pixels."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1)[:, :32].view(-1, 8, 2, 2)
+
+
+class Threshold(nn.Module):
+    """Two logits by the sign of (mean feature - border)."""
+
+    def __init__(self, border: float) -> None:
+        super().__init__()
+        self.border = border
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        score = features.flatten(1).mean(1) - self.border
+        return torch.stack([-score, score], dim=1)
+
+
+def victim(std: float, name: str = "noise", border: float = 0.5, **options: Any) -> Deployed:
+    channel = build(name, noise_std=std, **options)
+    return Deployed(SplitModel(FirstPixels(), Threshold(border), (8, 2, 2)), channel)
+
+
+def images_of_two_kinds() -> tuple[torch.Tensor, torch.Tensor]:
+    """Uint8 images that the victim tells apart without error: dark ones and bright ones."""
+    labels = torch.arange(2000) % 2
+    return (80 + 90 * labels)[:, None, None, None].expand(-1, 1, 8, 8).to(torch.uint8), labels
+
+
+def top1_of(deployed: Deployed) -> float:
+    return deployed.score(*images_of_two_kinds(), generator(0, "noise"))["top1"]
+
+
+def close(expected: float) -> Any:
+    return pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / 2000))
+
+
+def test_scores_by_the_normal_distribution() -> None:
+    """Features stand 0.186 and 0.167 off the threshold; their mean's noise has std / sqrt(32)."""
+    assert top1_of(victim(0.0)) == 1
+    distance = [0.5 - 80 / 255, 170 / 255 - 0.5]
+    for std in (0.5, 1.0, 2.0):
+        assert top1_of(victim(std)) == close(
+            sum(stats.norm.cdf(d * math.sqrt(32) / std) for d in distance) / 2
+        )
+
+
+def test_huge_noise_leaves_chance() -> None:
+    assert top1_of(victim(1e4)) == close(0.5)
+
+
+def test_the_server_sees_features_dropped() -> None:
+    """Of 32 equal features the sum is binomial; dark images stay below, bright ones fall too."""
+    held = [stats.binom(32, 0.4).cdf(border) for border in (32 * 0.24 * 255 / 80, 32 * 0.24 * 1.5)]
+    expected = (held[0] + 1 - held[1]) / 2
+    assert 0.6 < expected < 0.95
+    assert top1_of(victim(0.0, "dropout", border=0.24, rate=0.6)) == close(expected)
+
+
+def test_the_server_sees_features_pruned() -> None:
+    """A quarter of 170 / 255 is 1 / 6, and of 80 / 255 less than half of that."""
+    assert top1_of(victim(0.0, "topk", keep=0.25)) == 0.5
+    assert top1_of(victim(0.0, "topk", border=0.12, keep=0.25)) == 1
+
+
+def test_the_server_sees_features_clipped() -> None:
+    """An L1 norm of 32 * 0.1 is a mean of 0.1 for both kinds."""
+    private = {"epsilon": 1e9, "clip": 3.2}
+    assert top1_of(victim(0.0, "local_dp", border=0.2, **private)) == 0.5
+
+
+def test_the_loss_is_the_cross_entropy_of_the_released_features() -> None:
+    images, labels = images_of_two_kinds()
+    score = (images[:, 0, 0, 0].double() / 255 - 0.5).numpy()
+    margin = score * (2 * labels.numpy() - 1)
+    expected = float(torch.from_numpy(margin).mul(-2).exp().log1p().mean())
+    assert victim(0.0).score(images, labels, generator(0, "noise"))["loss"] == pytest.approx(
+        expected, rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", ["noise", "dropout", "topk", "local_dp"])
+def test_features_are_clean(name: str) -> None:
+    images, _ = images_of_two_kinds()
+    expected = images.flatten(1)[:, :32].float() / 255
+    assert torch.equal(victim(1e4, name).features(images).flatten(1), expected)

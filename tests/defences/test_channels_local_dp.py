@@ -1,0 +1,136 @@
+"""Local differential privacy: calibration, clipping, and the guarantee itself."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.integrate import quad
+
+from cemlib.defences.channels.local_dp import (
+    LaplaceMechanism,
+    LocalDP,
+    analytic_gaussian_std,
+    gaussian_delta,
+    laplace_quantile,
+)
+from cemlib.seeds import generator
+
+BUDGETS = [(0.01, 1e-5), (0.5, 1e-5), (1.0, 1e-8), (3.0, 0.01), (30.0, 1e-5), (400.0, 1e-5)]
+
+
+def divergence(epsilon: float, sigma: float, sensitivity: float) -> float:
+    """Hockey-stick divergence of N(sensitivity, sigma^2) from N(0, sigma^2), by integration."""
+    near, far = stats.norm(sensitivity, sigma), stats.norm(0, sigma)
+
+    def excess(t: float) -> float:
+        return max(0.0, near.pdf(t) - math.exp(epsilon + far.logpdf(t)))
+
+    border = sensitivity / 2 + epsilon * sigma**2 / sensitivity  # where the two are equal
+    return quad(excess, border, border + 12 * sigma, epsabs=0, epsrel=1e-10, limit=200)[0]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_the_gaussian_mechanism_meets_the_definition_and_no_more(
+    epsilon: float, delta: float
+) -> None:
+    sigma = analytic_gaussian_std(epsilon, delta, 3.0)
+    assert divergence(epsilon, sigma, 3.0) == pytest.approx(delta, rel=1e-6, abs=0)
+    assert divergence(epsilon, 0.99 * sigma, 3.0) > delta * 1.001
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e4, 1e-5), (1e6, 0.1), (1e-4, 1e-3)])
+def test_the_gaussian_mechanism_by_logarithms_at_extreme_budgets(
+    epsilon: float, delta: float
+) -> None:
+    u = 1 / analytic_gaussian_std(epsilon, delta, 1.0)
+    first = stats.norm.cdf(u / 2 - epsilon / u)
+    second = math.exp(epsilon + stats.norm.logcdf(-u / 2 - epsilon / u))
+    assert first - second == pytest.approx(delta, rel=1e-5, abs=0)
+
+
+def test_tails_beyond_the_complementary_error_function() -> None:
+    expected = stats.norm.cdf(-5.5) - math.exp(450 + stats.norm.logcdf(-30.5))
+    assert gaussian_delta(450, 25) == pytest.approx(expected, rel=2e-9, abs=0)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("delta", [1e-8, 1e-5, 1e-2])
+def test_the_classical_formula_asks_for_more(epsilon: float, delta: float) -> None:
+    classical = 2.0 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    assert analytic_gaussian_std(epsilon, delta, 2.0) < classical
+
+
+def test_a_value_from_the_literature() -> None:
+    """Sigma of sensitivity 1, epsilon 1, delta 1e-5, as in common privacy libraries."""
+    assert analytic_gaussian_std(1.0, 1e-5, 1.0) == pytest.approx(3.7306, abs=1e-4)
+
+
+def test_the_noise_follows_sensitivity_and_budget() -> None:
+    laplace, gaussian = LocalDP(0.0, 8.0, "laplace", 2.0), LocalDP(0.0, 8.0, "gaussian", 2.0)
+    assert laplace.calibrated == LaplaceMechanism(0.5)
+    assert laplace.std == pytest.approx(0.5 * math.sqrt(2))
+    assert divergence(8.0, gaussian.std, 4.0) == pytest.approx(1e-5, rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize(("mechanism", "order"), [("laplace", 1), ("gaussian", 2)])
+def test_each_sample_is_clipped_by_itself(mechanism: str, order: int) -> None:
+    z = torch.randn(40, 3, 2, 2, dtype=torch.float64, generator=generator(0, "z"))
+    z[0] = 0
+    z *= torch.linspace(0.01, 2, 40, dtype=torch.float64).view(-1, 1, 1, 1)
+    clipped = LocalDP(0.0, 1.0, mechanism, 3.0).shape(z).flatten(1).numpy()
+    for row, found in zip(z.flatten(1).numpy(), clipped, strict=True):
+        norm = np.linalg.norm(row, order)
+        np.testing.assert_allclose(found, row * (min(1, 3 / norm) if norm > 0 else 1), rtol=1e-12)
+
+
+def test_laplace_draws_have_the_distribution() -> None:
+    draws = laplace_quantile(torch.rand(100_000, generator=generator(0, "u"))).double().numpy()
+    assert stats.kstest(draws, "laplace").pvalue > 1e-3
+
+
+def test_the_laplace_quantile_in_float32() -> None:
+    uniform = torch.tensor([0, 1, 2**23 - 1, 2**23, 2**24 - 1]) / 2**24
+    found = laplace_quantile(uniform)
+    expected = stats.laplace.ppf(uniform.double().numpy() + 2.0**-25)  # the middle of the step
+    assert found.isfinite().all()
+    assert found[0] == -found[-1]
+    np.testing.assert_allclose(found.double().numpy(), expected, rtol=1e-5)
+
+
+def test_four_laplace_queries_are_a_mean_of_four_draws() -> None:
+    """The mean of four has an excess kurtosis of 3 / 4; a single draw has 3, a Gaussian 0."""
+    channel = LocalDP(0.0, 1.0, "laplace", 0.5)
+    draws = channel(torch.zeros(400_000, 1), generator(0, "n"), queries=4).double().numpy()
+    assert stats.kurtosis(draws[:, 0]) == pytest.approx(0.75, abs=0.08)
+
+
+def test_densities_of_neighbours_differ_by_epsilon_at_most() -> None:
+    """Density ratios of releases, for the farthest images and for random ones."""
+    epsilon, clip = 1.5, 2.0
+    channel = LocalDP(0.0, epsilon, "laplace", clip)
+    z = 10 * torch.randn(60, 5, dtype=torch.float64, generator=generator(0, "z"))
+    z[0], z[1] = torch.eye(5)[0] * 99, -torch.eye(5)[0] * 99
+    means = channel.shape(z).numpy()
+    scale = channel.calibrated.std / math.sqrt(2)
+    for released in channel(z, generator(0, "n")).numpy():
+        logs = stats.laplace.logpdf(released, means, scale).sum(1)
+        assert np.ptp(logs) <= epsilon * (1 + 1e-12)
+    far = stats.laplace.logpdf(np.full(5, 50.0), means[:2], scale).sum(1)
+    assert far[0] - far[1] == pytest.approx(epsilon)
+
+
+def test_frequencies_of_releases_of_neighbours_keep_the_ratio() -> None:
+    """Histograms of the farthest two images: no bin is e^epsilon times as full, the tails are."""
+    channel, count = LocalDP(0.0, 1.0, "laplace", 1.0), 400_000
+    edges = np.array([-np.inf, -4, -2, -1, -0.5, 0, 0.5, 1, 2, 4, np.inf])
+    sides = (torch.full((count, 1), 9.0), torch.full((count, 1), -9.0))
+    high, low = (
+        np.histogram(channel(z, generator(0, "n", step)).numpy(), edges)[0]
+        for step, z in enumerate(sides)
+    )
+    ratio, error = np.log(high / low), np.sqrt(1 / high + 1 / low)
+    assert (np.abs(ratio) <= 1.0 + 5 * error).all()
+    tails = [0, 1, 2, -3, -2, -1]
+    assert (np.abs(np.abs(ratio[tails]) - 1.0) <= 5 * error[tails]).all()

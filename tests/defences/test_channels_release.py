@@ -1,0 +1,153 @@
+"""Releases of every channel: their moments by closed forms, always fresh, and differentiable."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from cemlib.defences.channels import CHANNELS, Channel, build
+from cemlib.defences.channels.noise import GaussianNoise
+from cemlib.seeds import generator
+
+EVERY: list[tuple[str, dict[str, Any]]] = [
+    ("noise", {}),
+    ("dropout", {"rate": 0.3}),
+    ("topk", {"keep": 0.5}),
+    ("local_dp", {"epsilon": 4.0, "clip": 1.5, "mechanism": "laplace"}),
+    ("local_dp", {"epsilon": 4.0, "clip": 1.5, "mechanism": "gaussian"}),
+]
+NAMES = [f"{name} {options.get('mechanism', '')}".strip() for name, options in EVERY]
+Z = torch.tensor([0.9, -0.7, 0.1, 0.0, -0.4, 0.3])  # L1 norm 2.4, L2 norm 1.249
+RELEASES = 20_000
+
+every = pytest.mark.parametrize(("name", "options"), EVERY, ids=NAMES)
+
+
+def closed_form(channel: Channel, name: str, options: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Mean and variance of every feature of one release of Z."""
+    noise = channel.noise_std**2
+    if name == "dropout":
+        return 0.7 * Z, 0.7 * 0.3 * Z.square() + noise
+    if name == "topk":
+        return torch.tensor([0.9, -0.7, 0, 0, -0.4, 0]), torch.full((6,), noise)
+    if options.get("mechanism") == "laplace":  # b = 3 / 4
+        return Z * 1.5 / 2.4, torch.full((6,), 2 * 0.75**2 + noise)
+    if options.get("mechanism") == "gaussian":  # within the L2 norm of 1.5
+        return Z, torch.full((6,), channel.std**2)
+    return Z, torch.full((6,), noise)
+
+
+@pytest.mark.parametrize("queries", [1, 4, 16])
+@pytest.mark.parametrize("noise_std", [0.0, 0.2])
+@every
+def test_mean_and_variance_by_closed_forms(
+    name: str, options: dict[str, Any], noise_std: float, queries: int
+) -> None:
+    channel = build(name, noise_std=noise_std, **options)
+    released = channel(Z.expand(RELEASES, 6), generator(0, "noise"), queries=queries).double()
+    mean, variance = closed_form(channel, name, options)
+    variance = variance / queries
+    found = released.var(0)
+    fourth = (released - released.mean(0)).pow(4).mean(0)
+    error = (fourth - found**2).clamp(min=0).sqrt() / math.sqrt(RELEASES)
+    assert ((released.mean(0) - mean).abs() <= 5 * (variance / RELEASES).sqrt() + 1e-6).all()
+    assert ((found - variance).abs() <= 5 * error + 1e-6).all()
+
+
+@every
+def test_features_and_samples_are_independent(name: str, options: dict[str, Any]) -> None:
+    channel = build(name, noise_std=0.1, **options)
+    errors = channel(torch.full((4000, 6), 0.2), generator(0, "noise")).double()
+    assert (torch.corrcoef(errors.T) - torch.eye(6)).abs().max() < 5 / math.sqrt(4000)
+    pairs = torch.stack([errors[:-1].flatten(), errors[1:].flatten()])
+    centred = pairs - errors.mean(0).repeat(3999)
+    assert abs(torch.corrcoef(centred)[0, 1]) < 5 / math.sqrt(4000 * 6)
+
+
+@every
+def test_every_call_is_fresh_and_the_same_stream_repeats(
+    name: str, options: dict[str, Any]
+) -> None:
+    channel, z = build(name, noise_std=0.1, **options), torch.rand(3, 8, 2, 2)
+    draws = generator(7, "noise", 2)
+    first, second = channel(z, draws), channel(z, draws)
+    assert not torch.equal(first, second)
+    assert torch.equal(first, channel(z, generator(7, "noise", 2)))
+    assert not torch.equal(first, channel(z, generator(7, "noise", 3)))
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_shape_and_type_of_the_features_are_kept(
+    name: str, options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    z = torch.rand(3, 8, 2, 2).to(dtype).contiguous(memory_format=torch.channels_last)
+    released = build(name, noise_std=0.1, **options)(z, generator(0, "noise"), queries=3)
+    assert released.shape == z.shape
+    assert released.dtype == dtype
+    assert released.isfinite().all()
+
+
+@every
+def test_gradients_of_the_release(name: str, options: dict[str, Any]) -> None:
+    channel = build(name, noise_std=0.1, **options)
+    z = torch.randn(3, 8, dtype=torch.float64, generator=generator(0, "z"), requires_grad=True)
+    assert torch.autograd.gradcheck(lambda z: channel(z, generator(0, "noise"), queries=2), [z])
+
+
+@pytest.mark.parametrize("std", [0.025, 1.0, 30.0])
+def test_the_noise_is_gaussian_with_the_given_deviation(std: float) -> None:
+    features = torch.rand(200, 8, 4, 4)
+    noise = (GaussianNoise(std)(features, generator(0, "noise")) - features).flatten()
+    assert stats.kstest(noise.double().numpy() / std, "norm").pvalue > 1e-3
+
+
+def test_one_release_has_the_numbers_of_published_results() -> None:
+    """They draw one standard normal per feature, in order, from the named stream."""
+    features = torch.rand(5, 8, 2, 2, generator=generator(0, "z"))
+    noise = torch.randn(5, 8, 2, 2, generator=generator(3, "noise", 4))
+    released = build("noise", noise_std=0.025)(features, generator(3, "noise", 4))
+    assert torch.equal(released, features + 0.025 * noise)
+
+
+@pytest.mark.parametrize("name", ["noise", "topk"])
+def test_no_noise_draws_nothing(name: str) -> None:
+    draws = generator(0, "noise")
+    options = {"keep": 1.0} if name == "topk" else {}
+    features = torch.rand(3, 4)
+    assert torch.equal(build(name, noise_std=0.0, **options)(features, draws, queries=5), features)
+    assert torch.equal(draws.get_state(), generator(0, "noise").get_state())
+
+
+def test_dropouts_of_four_queries_are_binomial() -> None:
+    kept = 4 * build("dropout", noise_std=0.0)(torch.ones(500, 40), generator(0, "n"), queries=4)
+    found = torch.bincount(kept.flatten().round().long(), minlength=5).numpy()
+    expected = 20_000 * stats.binom.pmf(range(5), 4, 0.8)
+    assert torch.equal(kept, kept.round())
+    assert stats.chisquare(found, expected).pvalue > 1e-3
+
+
+def test_std_counts_all_additive_noise() -> None:
+    stds = [build(name, noise_std=0.3, **options).std for name, options in EVERY]
+    sigma = build(**{"name": "local_dp", "noise_std": 0.0} | EVERY[4][1]).std
+    assert stds == pytest.approx(
+        [0.3] * 3 + [math.hypot(0.75 * 2**0.5, 0.3), math.hypot(sigma, 0.3)]
+    )
+
+
+def test_an_unknown_channel_is_named_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"'dropuot'.*did you mean 'dropout'\?; known: noise, "):
+        build("dropuot", noise_std=0.1)
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(TypeError, match="rat"):
+        build("dropout", noise_std=0.1, rat=0.2)
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_channel_shows_all_it_does(name: str) -> None:
+    assert "noise_std=0.5" in repr(build(name, noise_std=0.5))
