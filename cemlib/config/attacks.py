@@ -101,7 +101,7 @@ class Optimisation(_Querying):
     iterations: int = Field(500, ge=1, description="steps of Adam at most")
     lr: float = Field(0.02, gt=0, description="Adam's learning rate, in units of pixel values")
     tv_weight: float = Field(
-        1e-3, ge=0, description="weight of the total variation beside the feature distance"
+        1e-2, ge=0, description="weight of the total variation beside the feature distance"
     )
     batch_size: int = Field(512, ge=1, description="images at once; decides memory, no number")
 
