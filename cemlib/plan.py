@@ -80,8 +80,10 @@ class Plan:
         """Defence and seed of every training, the judge's last, or of those asked for.
 
         Raises:
-            ConfigError: if there is no such defence or seed.
+            ConfigError: if there is no such defence or seed; the judge has none to choose.
         """
+        if defence == JUDGE and seed is not None:
+            raise ConfigError(f"--seed {seed}: there is one judge, with a seed of its own")
         if defence != JUDGE:
             yield from product(self.defences(defence), self.seeds(seed))
         if defence in (None, JUDGE) and seed is None:
@@ -119,9 +121,11 @@ class Plan:
 
     def attacked_files(self, run: RunFolder, attack: str) -> list[Path]:
         """Files that an attack on a run reads beside the data."""
-        start = self.study.attacks[attack].begins_with
+        settings = self.study.attacks[attack]
+        start, weights = settings.begins_with, settings.foreign_weights
         before = [run.attack(start, known) for known in KNOWLEDGES] if start else []
         made = [file for folder in before for file in (folder.attacker, folder.metrics)]
+        made += [Path(weights)] if weights else []
         return [*run.files(), *self.layout.judge.files(), *made]
 
     def attack_files(self, run: RunFolder, attacks: Sequence[str]) -> list[Path]:
@@ -137,7 +141,7 @@ class Plan:
         """Figures of the study, as PNG and SVG."""
         kinds = [reconstructions_name(a, k) for a in self.study.attacks for k in KNOWLEDGES]
         kinds += [extremes_name(knowledge) for knowledge in KNOWLEDGES]
-        queries = {getattr(attack, "queries", 1) for attack in self.study.attacks.values()}
+        queries = {attack.releases for attack in self.study.attacks.values()}
         kinds += [RELEASES] if len(queries) > 1 else []
         return self._drawn([*FIGURES, *kinds])
 

@@ -12,14 +12,18 @@ image and its own reconstruction. The MSE is not what this attack is after and m
 """
 
 import copy
+import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cemlib.attacks.budget import budgeted
 from cemlib.attacks.critic import Critic, gradient_penalty
-from cemlib.attacks.learning import Batch, Numbers, Training, learn
+from cemlib.attacks.learning import Batch, Numbers, Training
 from cemlib.attacks.task import Outcome, Task
+from cemlib.errors import DivergedError
 from cemlib.optim import Adam
 from cemlib.seeds import derive, generator
 
@@ -29,11 +33,16 @@ BETAS = (0.5, 0.999)
 def gan(task: Task) -> Outcome:
     """Train the decoder on against a critic, then answer every release.
 
+    A strong budget is longer, with a wider critic; the held-out MSE says nothing of which learning
+    rate serves the critic, so there are no trials.
+
     Raises:
-        DivergedError: if a loss is no longer a number.
+        DivergedError: if a loss is no longer a number, or the generator would never take a step.
         ValueError: if the task has no trained decoder to start from.
     """
-    return learn(task, _Gan)
+    training = _Gan(replace(task, options=budgeted(task.options)))
+    training.train()
+    return training.outcome()
 
 
 class _Gan(Training):
@@ -42,6 +51,7 @@ class _Gan(Training):
             raise ValueError(
                 f"start: gan trains a decoder on, found none of {task.options['start']!r}"
             )
+        _check_learns(task)
         device = task.own.features.device
         model = copy.deepcopy(task.start).requires_grad_(True)
         model = model.to(device).to(memory_format=torch.channels_last)
@@ -93,3 +103,13 @@ class _Gan(Training):
         loss.backward()
         self.optimiser.step(lr)
         self.critic.requires_grad_(True)
+
+
+def _check_learns(task: Task) -> None:
+    options = task.options
+    batches = options["epochs"] * math.ceil(len(task.own.images) / options["batch_size"])
+    if batches < options["critic_steps"]:
+        raise DivergedError(
+            f"{batches} batches in all are fewer than critic_steps ({options['critic_steps']}): the"
+            " generator would never take a step; raise epochs or lower critic_steps"
+        )

@@ -10,7 +10,7 @@ It assumes that the attacker can release his own images as often as he likes (wh
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.budget import budgeted, strengthened
+from cemlib.attacks.budget import strengthened
+from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
 from cemlib.checkpoint import pack, restore_training, training_state, unpack
 from cemlib.errors import check_finite
@@ -217,38 +218,3 @@ def cosine(epoch: int, epochs: int, first: float, last: float) -> float:
     """Learning rate of a 1-based epoch, on half a cosine from `first` to `last`."""
     done = (epoch - 1) / max(1, epochs - 1)
     return last + (first - last) * (1 + math.cos(math.pi * done)) / 2
-
-
-def untrained(
-    options: Mapping[str, Any], feature_shape: Sequence[int], image_shape: tuple[int, int, int]
-) -> Decoder:
-    """A new decoder of `blocks` and `width`; its weights come from torch's global random state."""
-    return Decoder(
-        feature_shape[0],
-        image_shape,
-        blocks=options["blocks"],
-        width=options["width"],
-        doublings=round(math.log2(image_shape[-1] / feature_shape[-1])),
-    )
-
-
-def load_decoder(
-    state: Mapping[str, Tensor],
-    options: Mapping[str, Any],
-    feature_shape: Sequence[int],
-    image_shape: tuple[int, int, int],
-) -> Decoder:
-    """The trained decoder that an attack left, in eval mode and frozen, on the CPU.
-
-    Args:
-        state: Tensors of the attack's `Outcome`.
-        options: Options of that attack, its budget among them.
-        feature_shape: (c, h, w) of the features.
-        image_shape: (C, H, W) of the images.
-
-    Raises:
-        RuntimeError: the tensors are not those of such a decoder.
-    """
-    model = untrained(budgeted(options), feature_shape, image_shape)
-    model.load_state_dict(state)
-    return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)

@@ -25,11 +25,14 @@ def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Ten
     """
     x_mean, y_mean = inputs.double().mean(0), targets.double().mean(0)
     x, y = inputs.double() - x_mean, targets.double() - y_mean
-    covariance = x.T @ x / len(x)
     # A constant feature map has no variance at all: the smallest penalty keeps the system regular.
-    penalty = max(ridge * covariance.diagonal().mean().item(), torch.finfo(torch.float64).tiny)
-    covariance.diagonal().add_(penalty)
-    weights = torch.linalg.solve(covariance, x.T @ y / len(x), left=True)
+    penalty = max(ridge * x.square().mean().item(), torch.finfo(torch.float64).tiny)
+    # The smaller of the two Gram matrices: (X^T X + p)^-1 X^T = X^T (X X^T + p)^-1.
+    wide = x.shape[1] > len(x)
+    gram = (x @ x.T if wide else x.T @ x) / len(x)
+    gram.diagonal().add_(penalty)
+    weights = x.T @ torch.linalg.solve(gram, y) if wide else torch.linalg.solve(gram, x.T @ y)
+    weights /= len(x)
     return weights, y_mean - x_mean @ weights
 
 

@@ -143,7 +143,8 @@ def _rehearsal(task: Task) -> tuple[Tensor, Tensor]:
 def _variants(settings: Settings) -> list[Settings]:
     lr, weight = settings.lr, settings.tv_weight
     factors = product(RATES, WEIGHTS)
-    return [replace(settings, lr=a * lr, tv_weight=b * weight) for a, b in factors]
+    tried = (replace(settings, lr=a * lr, tv_weight=b * weight) for a, b in factors)
+    return list(dict.fromkeys(tried))  # a configured weight of 0 has no multiples
 
 
 def _course(task: Task, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:

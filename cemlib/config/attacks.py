@@ -20,6 +20,16 @@ class AttackConfig(Section):
         """Name of the attack whose trained decoder this one starts from."""
         return getattr(self, "start", None)
 
+    @property
+    def foreign_weights(self) -> str | None:
+        """File of weights, from outside the study, that the attack reads."""
+        return getattr(self, "pretrained", None)
+
+    @property
+    def releases(self) -> int:
+        """Releases of the same image that the attacker sees."""
+        return getattr(self, "queries", 1)
+
 
 class _Querying(AttackConfig):
     queries: int = Field(

@@ -43,9 +43,13 @@ class LocalDPChannel(ChannelConfig):
     mechanism: Literal["laplace", "gaussian"] = Field(
         "laplace", description="noise, for the L1 or the L2 norm of the features"
     )
-    epsilon: float = Field(100.0, gt=0, description="privacy budget of one release")
+    epsilon: float = Field(5000.0, gt=0, description="privacy budget of one release")
     delta: float = Field(1e-5, gt=0, lt=1, description="slack of the Gaussian mechanism")
-    clip: float = Field(10.0, gt=0, description="norm that the features are clipped to")
+    clip: float = Field(
+        300.0,
+        gt=0,
+        description="norm that the features are clipped to; 512 sigmoids have some 260 in L1",
+    )
 
 
 class PenaltyConfig(Section):

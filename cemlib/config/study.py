@@ -10,9 +10,9 @@ from cemlib.config.data import AugmentConfig, DataConfig
 from cemlib.config.defences import DefenceConfig
 
 RESERVED = frozenset(
-    {"all", "attack", "attack_closed_form", "cluster_course", "figures", "judge", "prepare"}
-    | {"report_one", "scope", "study", "surrogates", "tables", "track", "track_one", "train"}
-    | {"worst_case"}
+    {"all", "attack", "attack_closed_form", "closed_form", "cluster_course", "figures", "judge"}
+    | {"prepare", "report_one", "scope", "study", "surrogates", "tables", "track", "track_one"}
+    | {"train"}
 )
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
 JUDGE = "judge"
@@ -92,7 +92,7 @@ class Study(Section):
     @field_validator("defences", "attacks")
     @classmethod
     def _not_reserved(cls, named: dict[str, Any]) -> dict[str, Any]:
-        taken = sorted(RESERVED & set(named))
+        taken = sorted(n for n in named if n in RESERVED or n.startswith("worst_case"))
         if taken:
             raise ValueError(f"{taken} are names of workflow targets or table rows; choose another")
         return named
@@ -116,12 +116,33 @@ class Study(Section):
         return self
 
     @model_validator(mode="after")
-    def _pruning_is_followed_by_training(self) -> Self:
+    def _releases_fit(self) -> Self:
+        releases = {name: attack.releases for name, attack in self.attacks.items()}
+        if min(releases.values()) > 1:
+            raise ValueError(
+                "attacks: none sees one release (`queries: 1`); the worst case needs one"
+            )
+        for name, attack in self.attacks.items():
+            start = attack.begins_with
+            if start is not None and releases[name] != releases[start]:
+                raise ValueError(
+                    f"attacks.{name}.queries: {releases[name]}, but the decoder it starts from"
+                    f" ({start}) was trained on {releases[start]}; give both the same"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _pruning_is_possible(self) -> Self:
         for name, defence in self.defences.items():
             if defence.pruning is not None and defence.pruning.epoch >= self.train.epochs:
                 raise ValueError(
                     f"defences.{name}.pruning.epoch: {defence.pruning.epoch} is not before the last"
                     f" epoch ({self.train.epochs}); the pruned client must be trained on"
+                )
+            if defence.pruning is not None and self.model.name == "resnet20":
+                raise ValueError(
+                    f"defences.{name}.pruning: resnet20's shortcuts tie the widths of its layers"
+                    " together; prune vgg11 or small"
                 )
         return self
 
@@ -129,13 +150,17 @@ class Study(Section):
         """Settings of a defence, or of the judge."""
         return DefenceConfig(noise_std=0.0) if name == JUDGE else self.defences[name]
 
+    def training(self, name: str) -> TrainConfig:
+        """How a defence, or the judge, is trained: nobody selects the judge's epoch."""
+        return self.train.model_copy(update={"select": "last"}) if name == JUDGE else self.train
+
     def data_slice(self) -> dict[str, Any]:
         """What the preparation of the data depends on."""
         return _plain(self.data)
 
     def train_slice(self, defence: str) -> dict[str, Any]:
         """What the training of one defence depends on, whatever the seed."""
-        sections = {"data": self.data, "model": self.model, "train": self.train}
+        sections = {"data": self.data, "model": self.model, "train": self.training(defence)}
         plain = {name: _plain(section) for name, section in sections.items()}
         plain["data"].pop("root")  # where the images lie is not what they are
         return {**plain, "defence": _plain(self.defence(defence)), "threads": self.threads}

@@ -101,7 +101,7 @@ class Record:
             "seed": job.seed,
             "attack": self.attack,
             "knowledge": self.knowledge,
-            "queries": getattr(study.attacks[self.attack], "queries", 1),
+            "queries": study.attacks[self.attack].releases,
             **scores,
             "n_images": len(self.targets()) if reason is None else 0,
             "config": study.attack_slice(job.defence, self.attack),

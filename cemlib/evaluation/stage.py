@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cemlib.attacks import ATTACKS
-from cemlib.attacks.learning import load_decoder
+from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.checkpoint import Checkpoint
 from cemlib.config.study import JUDGE
@@ -23,6 +24,7 @@ from cemlib.seeds import derive, generator
 
 PUBLIC = 0.9  # share of the test images that the public_data attacker owns
 HELD_OUT = 0.1  # share of those that it holds out of its training
+FEWEST = 2  # images that a decoder can be trained on
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,13 @@ class Stage:
             return self.pairs["train"], self.pairs["val"]
         test = self.pairs["test"]
         end = first_target(knowledge, len(test.images))
-        cut = max(1, int((1 - HELD_OUT) * end))
+        cut = int((1 - HELD_OUT) * end)
+        if cut < FEWEST:
+            raise FileError(
+                f"{self.plan.layout.prepared}: {len(test.images)} test images leave the public_data"
+                f" attacker {cut} to train on, {FEWEST} are needed; raise data.test_limit or"
+                " data.test_fraction, or add images"
+            )
         return test.part(slice(cut)), test.part(slice(cut, end))
 
     def attempt(self, attack: str, knowledge: str) -> Outcome | str:
@@ -162,8 +170,10 @@ class Stage:
         """Where an attack keeps its state, for exactly what it reads and does."""
         job, plan = self.job, self.plan
         read = [plan.layout.prepared, job.run.model, plan.layout.judge.model]
-        start = plan.study.attacks[attack].begins_with
+        settings = plan.study.attacks[attack]
+        start, weights = settings.begins_with, settings.foreign_weights
         read += [job.run.attack(start, knowledge).attacker] if start else []
+        read += [Path(weights)] if weights else []
         origin = [*map(sha256, read), knowledge, job.device.type]
         place = plan.attack_checkpoint(job.defence, job.seed, attack, "/".join(origin))
         return Checkpoint(place)

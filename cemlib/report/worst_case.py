@@ -5,6 +5,7 @@ ask n times sees n releases and can average their noise away; the worst case on 
 the attacks that see at most n of them, since who may ask often may also ask once.
 """
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -27,6 +28,9 @@ def release_counts(attacks: pd.DataFrame) -> list[int]:
 
 def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
     """Per defence, seed and knowledge, the result of the attack with the lowest MSE.
+
+    Only ``recon_top1`` is the highest of all these attacks: one that leaves a larger error may be
+    the one whose pictures are recognised.
 
     Every attack takes part, the mean image too: an attacker would use it where it is best. Where an
     attack failed or is absent, the strongest one is not known, and the worst case counts as failed:
@@ -66,4 +70,5 @@ def _strongest(group: list[Row], expected: set[str]) -> Row:
         reason = f"no result of {', '.join(sorted(unknown))}"
         return row | {"status": "failed", "reason": reason, "strongest": ""}
     best = min(finished, key=lambda row: float(row["mse"]))
-    return {**best, "strongest": best["attack"]}
+    measured = [row["recon_top1"] for row in finished if not math.isnan(row["recon_top1"])]
+    return {**best, "recon_top1": max(measured, default=math.nan), "strongest": best["attack"]}

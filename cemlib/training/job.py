@@ -108,11 +108,12 @@ def _trainer(job: TrainJob, data: Prepared, network: dict[str, Any]) -> Trainer:
     Raises:
         ConfigError: if the network or the surrogate cannot be built as configured.
     """
-    defence, settings, classes = job.settings, job.plan.study.train, len(data.classes)
+    defence, classes = job.settings, len(data.classes)
+    settings = job.plan.study.training(job.defence)
     torch.manual_seed(derive(job.seed, "model"))
     with _blaming("model"):
         model = build(**network).to(job.device).to(memory_format=torch.channels_last)
-    channel = build_channel(noise_std=defence.noise_std, **defence.channel.model_dump())
+    channel = _channel(defence)
     torch.manual_seed(derive(job.seed, "surrogate_init"))
     with _blaming(f"defences.{job.defence}.surrogate"):
         surrogate = _surrogate(defence, channel, math.prod(model.feature_shape), classes)
@@ -135,6 +136,11 @@ def _blaming(key: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from error
+
+
+def _channel(defence: DefenceConfig) -> Channel:
+    options = defence.channel.options()
+    return build_channel(defence.channel.name, noise_std=defence.noise_std, **options)
 
 
 def _surrogate(
@@ -241,7 +247,7 @@ def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, A
         **scores,
         "epochs": study.train.epochs,
         "selected_epoch": selected,
-        "selected_on": study.train.select,
+        "selected_on": trainer.settings.select,
         "parameters": {"client": _count(model.encoder), "server": _count(model.head)},
         "config": study.train_slice(job.defence),
         "data_sha256": sha256(job.plan.layout.prepared),

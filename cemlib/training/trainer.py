@@ -43,7 +43,8 @@ class Defended:
 
     Attributes:
         deployed: The split model and its release channel.
-        surrogate: The conditional-entropy penalty on clean features, or None.
+        surrogate: The conditional-entropy penalty, or None: on what the channel makes of clean
+            features without chance, for noise and dropout the features themselves.
         weight: lambda of the surrogate.
         penalty: Another training penalty, or None.
         pruning: When and how much of the client is pruned, or None.
@@ -199,22 +200,22 @@ class Trainer:
         clean = features
         if self.surrogate is not None and pace.lambda_eff > 0:
             clean, branch, norms = fork(features, pace.lambda_eff)
-            spread = self.surrogate(branch, labels)
+            spread = self.surrogate(self.deployed.channel.shape(branch), labels)
         released = self.deployed.channel(clean, noise)
         with self._precision():
             logits = self.deployed.model.head(released)
         ce = F.cross_entropy(logits.float(), labels)
-        penalty = self._penalty(images, clean, released)
+        penalty = self._penalty(images, features, released)
         self.optimiser.zero_grad()
         (ce + spread + penalty).backward()
         self._update(pace)
         top1 = (logits.argmax(1) == labels).float().mean()
         return features.abs().amax(), ce, spread, penalty, top1, norms[0], norms[1]
 
-    def _penalty(self, images: Tensor, clean: Tensor, released: Tensor) -> Tensor:
+    def _penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:
         if self.defended.penalty is None:
-            return clean.new_zeros(())
-        loss: Tensor = self.defended.penalty(images, clean, released)
+            return features.new_zeros(())
+        loss: Tensor = self.defended.penalty(images, features, released)
         return loss
 
     def _update(self, pace: Pace) -> None:
@@ -227,12 +228,12 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low)
 
     def _fit(self, surrogate: Surrogate, number: int) -> None:
-        """Epoch-end statistics from clean features of augmented images, encoder in eval mode."""
+        """Epoch-end statistics of what is released but for chance, of augmented images."""
         encoder = self.deployed.model.encoder.eval()
         features, labels = [], []
         with torch.no_grad(), self._precision():
             for images, batch_labels in self._batches(number):
-                features.append(encoder(images).flatten(1).float())
+                features.append(self.deployed.channel.shape(encoder(images).flatten(1).float()))
                 labels.append(batch_labels)
         surrogate.fit(torch.cat(features), torch.cat(labels))
         if statistics := surrogate.statistics():

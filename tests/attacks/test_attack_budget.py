@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from cemlib.attacks.budget import budgeted, strengthened
 from cemlib.attacks.decoder import decoder
-from cemlib.attacks.learning import load_decoder
+from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
 from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Decoder, Gan

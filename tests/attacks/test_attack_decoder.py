@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.decoder import decoder
-from cemlib.attacks.learning import cosine, load_decoder
+from cemlib.attacks.learning import cosine
 from cemlib.attacks.mean_image import mean_image
+from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Pairs, Task
 from cemlib.checkpoint import Checkpoint
 from cemlib.errors import DivergedError

@@ -18,6 +18,7 @@ from cemlib.evaluation.job import AttackJob, run
 from cemlib.evaluation.pictures import extremes
 from cemlib.files import FileError, load_tensors, read_json, write_json
 from cemlib.plan import Plan
+from cemlib.seeds import generator
 
 ATTACKS: dict[str, Any] = {
     "linear": {},
@@ -55,18 +56,26 @@ def test_the_judge_is_no_run_of_the_study(plan: Plan) -> None:
     assert metrics["top1"] > 0.9
 
 
-def test_recognition_is_the_accuracy_on_the_reconstructions(plan: Plan) -> None:
-    """Recomputed from what was saved: ridge regression's weights, the judge, the victim."""
-    test, folder = blob_data().test, plan.layout.run("none", 0)
+@pytest.mark.parametrize("defence", ["none", "noise"])
+def test_recognition_is_the_accuracy_on_the_reconstructions(plan: Plan, defence: str) -> None:
+    """Recomputed from what was saved: ridge regression's weights, the judge, and the victim, whose
+    server sees the reconstruction's features through the channel too.
+    """
+    test, folder = blob_data().test, plan.layout.run(defence, 0)
     state = load_tensors(folder.attack("linear", "train_data").attacker)
     victim, judge = load_deployed(folder, CPU), load_deployed(plan.layout.judge, CPU)
+    std = victim.channel.std
+    target, second = (generator(0, f"{name}/train_data") for name in ("target", "recognition"))
     with torch.no_grad():
-        features = victim.model.encoder(test.images.float() / 255).flatten(1).double()
-        answers = features @ state["weights"].double() + state["intercept"].double()
-        images = answers.clamp(0, 1).float().view(-1, 1, 16, 16)
+        features = victim.model.encoder(test.images.float() / 255)
+        released = features + std * torch.randn(features.shape, generator=target)
+        answers = released.flatten(1).double() @ state["weights"].double()
+        images = (answers + state["intercept"].double()).clamp(0, 1).float().view(-1, 1, 16, 16)
+        again = victim.model.encoder(images)
+        again = again + std * torch.randn(again.shape, generator=second)
         right = {
             "recon_top1": judge.model(images).argmax(1) == test.labels,
-            "recon_top1_victim": victim.model(images).argmax(1) == test.labels,
+            "recon_top1_victim": victim.model.head(again).argmax(1) == test.labels,
             "judge_top1": judge.model(test.images.float() / 255).argmax(1) == test.labels,
         }
     metrics = read_json(folder.attack("linear", "train_data").metrics)
@@ -134,6 +143,26 @@ def test_a_judge_that_diverged_is_refused(tmp_path: Path) -> None:
     write_json(plan.layout.judge.metrics, metrics)
     with pytest.raises(FileError, match=r"judge diverged \(too fast\)"):
         list(run(AttackJob(plan, "noise", 0, ["linear"], CPU)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attacks": {"linear": {"queries": 4}}}, "attacks: none sees one release"),
+        (
+            {"attacks": {"decoder": {}, "gan": {"queries": 4}}},
+            r"attacks\.gan\.queries: 4, but the decoder .* \(decoder\) was trained on 1",
+        ),
+        ({"attacks": {"worst_case_4": {"kind": "linear"}}}, "worst_case_4.* choose another"),
+        (
+            {"model": {"name": "resnet20"}, "defences": {"a": {"pruning": {"epoch": 1}}}},
+            r"defences\.a\.pruning: resnet20",
+        ),
+    ],
+)
+def test_what_could_not_be_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(RAW | {"defences": {"noise": {}}} | changes)
 
 
 SHORT = {"epochs": 2, "blocks": 1, "width": 8, "batch_size": 32}

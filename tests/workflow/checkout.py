@@ -56,6 +56,10 @@ class Outcome:
         assert len(found) == len(set(found)), found
         return {(job.defence, job.wildcards.get("seed")) for job in self.of(rule)}
 
+    def attacks(self) -> set[str]:
+        """Names of the learned attacks that run."""
+        return {job.wildcards["attack"] for job in self.of("attack")}
+
     @property
     def rules(self) -> set[str]:
         return {job.rule for job in self.jobs}

@@ -70,6 +70,22 @@ LOUDER = {("louder", "0")}
 SECOND = {(defence, "1") for defence, _ in ALL}
 
 
+def _refinement(config: dict[str, Any]) -> None:
+    config["attacks"]["refinement"]["iterations"] = 3
+
+
+@pytest.mark.parametrize(
+    ("change", "attacks"), [(_decoder, {"decoder", "refinement"}), (_refinement, {"refinement"})]
+)
+def test_an_attack_reruns_with_the_decoder_it_starts_from(
+    finished: Checkout, change: Any, attacks: set[str]
+) -> None:
+    config = tiny()
+    change(config)
+    finished.configure(config)
+    assert finished.plan().attacks() == attacks
+
+
 @pytest.mark.parametrize(
     ("change", "train", "attack", "closed_form"),
     [

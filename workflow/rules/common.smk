@@ -2,7 +2,7 @@
 from cemlib.config import ConfigError
 from cemlib.config import parse as parse_study
 from cemlib.config.study import JUDGE
-from cemlib.plan import Plan
+from cemlib.plan import JUDGE_SEED, Plan
 
 try:
     PLAN = Plan(parse_study(config))

@@ -37,5 +37,6 @@ rule judge:
         settings=PLAN.study.train_slice(JUDGE),
         config=CONFIG,
         judge=JUDGE,
+        seed=JUDGE_SEED,
     shell:
         "python -m cemlib train --config {params.config:q} --defence {params.judge} > {log:q} 2>&1"

@@ -89,9 +89,9 @@ class LocalDP(Channel):
         delta: slack of the Gaussian mechanism, in (0, 1); the Laplace mechanism has none.
     """
 
-    epsilon: float = 100.0
+    epsilon: float = 5000.0
     mechanism: Literal["laplace", "gaussian"] = "laplace"
-    clip: float = 10.0
+    clip: float = 300.0
     delta: float = 1e-5
 
     @cached_property

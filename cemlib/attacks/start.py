@@ -1,0 +1,46 @@
+"""The decoder that an attack trains, new or as another attack left it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cemlib.attacks.budget import budgeted
+from cemlib.models.decoder import Decoder
+
+
+def untrained(
+    options: Mapping[str, Any], feature_shape: Sequence[int], image_shape: tuple[int, int, int]
+) -> Decoder:
+    """A new decoder of `blocks` and `width`; its weights come from torch's global random state."""
+    return Decoder(
+        feature_shape[0],
+        image_shape,
+        blocks=options["blocks"],
+        width=options["width"],
+        doublings=round(math.log2(image_shape[-1] / feature_shape[-1])),
+    )
+
+
+def load_decoder(
+    state: Mapping[str, Tensor],
+    options: Mapping[str, Any],
+    feature_shape: Sequence[int],
+    image_shape: tuple[int, int, int],
+) -> Decoder:
+    """The trained decoder that an attack left, in eval mode and frozen, on the CPU.
+
+    Args:
+        state: Tensors of the attack's `Outcome`.
+        options: Options of that attack, its budget among them.
+        feature_shape: (c, h, w) of the features.
+        image_shape: (C, H, W) of the images.
+
+    Raises:
+        RuntimeError: the tensors are not those of such a decoder.
+    """
+    model = untrained(budgeted(options), feature_shape, image_shape)
+    model.load_state_dict(state)
+    return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)

@@ -1,0 +1,66 @@
+"""A user's own image folder, from the files to the table: any size, any classes, grey or colour."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from PIL import Image
+
+from cemlib.cli import main
+
+
+def write_folder(root: Path, classes: int, each: int, mode: str, side: int) -> None:
+    """Images that differ in their mean between classes, with noise."""
+    draws = np.random.default_rng(0)
+    channels = (3,) if mode == "RGB" else ()
+    for label in range(classes):
+        folder = root / f"class_{label:04}"
+        folder.mkdir(parents=True)
+        for number in range(each):
+            bright = 255 * label / max(1, classes - 1)
+            pixels = draws.normal(bright, 40, (side, side + 3, *channels)).clip(0, 255)
+            Image.fromarray(pixels.astype(np.uint8), mode).save(folder / f"{number}.png")
+
+
+@pytest.mark.parametrize(
+    ("classes", "each", "mode", "side", "model"),
+    [
+        (2, 20, "L", 32, {"name": "small"}),
+        (3, 10, "RGB", 128, {"name": "small"}),
+        (2, 15, "RGB", 64, {"name": "resnet20", "cut": 8}),
+        (2, 15, "L", 96, {"name": "vgg11"}),
+        (1000, 8, "RGB", 32, {"name": "small"}),
+    ],
+)
+def test_any_image_folder_goes_through_to_the_table(
+    tmp_path: Path, classes: int, each: int, mode: str, side: int, model: dict[str, Any]
+) -> None:
+    write_folder(tmp_path / "images", classes, each, mode, min(side, 48))
+    study = {
+        "experiment": "own",
+        "results": str(tmp_path / "results"),
+        "seeds": [0],
+        "data": {"source": "folder", "root": str(tmp_path / "images"), "image_size": side},
+        "model": model,
+        "train": {"epochs": 2, "milestones": [1]},
+        "defences": {"both": {"surrogate": "clustering", "channel": "topk", "penalty": "nopeek"}},
+        "attacks": {
+            "decoder": {"epochs": 1, "blocks": 1, "width": 4, "batch_size": 16},
+            "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 1},
+            "linear": {},
+            "mean_image": {},
+        },
+    }
+    config = tmp_path / "study.yaml"
+    config.write_text(yaml.safe_dump(study, sort_keys=False))
+    for command in ("prepare", "train", "attack", "report --only tables"):
+        assert main([*command.split(), "--config", str(config)]) == 0, command
+    summary = pd.read_csv(tmp_path / "results/own/tables/summary.csv")
+    assert (summary["n_failed"] == 0).all()
+    assert summary["mse_mean"].between(0, 0.5).all()
+    per_image = "runs/both/seed0/attacks/linear-train_data/per_image.parquet"
+    table = pd.read_parquet(tmp_path / "results/own" / per_image)
+    assert set(table["label"]) == set(range(classes))
