@@ -2,9 +2,11 @@
 
 Measured with ten classes on the published split of VGG11 at 32x32 (512 features, batches of 128),
 or on a study's own network: the forward and backward pass of every surrogate, against the training
-step without one, and the fit at an epoch's end, against the epoch and against scikit-learn.
+step without one, the fit at an epoch's end, against the epoch and against scikit-learn, and the
+client's forward pass before and after half of its channels are pruned.
 """
 
+import copy
 import ctypes
 import math
 import platform
@@ -19,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cemlib.defences.pruning import client_cost, prune
 from cemlib.models import SplitModel
 from cemlib.models import build as build_model
 from cemlib.optim import SGD
@@ -31,6 +34,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in SURROGATES},
     "gmm, full covariance": ("gmm", {"covariance": "full"}),
 }
+PRUNABLE = ("small", "vgg11")
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -77,6 +81,7 @@ def bench(scale: Scale) -> dict[str, Any]:
         "surrogates": surrogates,
         "fits": fits,
         "scikit_learn": _scikit_learn(z.cpu(), y.cpu()),
+        "client": _client(model, scale),
     }
 
 
@@ -99,6 +104,17 @@ def table(figures: dict[str, Any]) -> str:
         memory = found["peak_memory_mib"]
         row = (label, *cost, "" if memory is None else f"{memory:.0f}", *fitted)
         lines.append(f"| {' | '.join(row)} |")
+    client = figures["client"]
+    lines += [
+        "",
+        "| client | parameters | MFLOP an image | batch [ms] |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for label, found in client.items():
+        flops = f"{found['flops'] / 1e6:.1f}"
+        lines.append(
+            f"| {label} | {found['parameters']:,.0f} | {flops} | {found['milliseconds']:.1f} |"
+        )
     return "\n".join(lines)
 
 
@@ -141,6 +157,25 @@ def _train_step(model: SplitModel, scale: Scale) -> dict[str, Any]:
         optimiser.step(0.01)
 
     return _timed(step, max(3, scale.repeats // 3), scale.device)
+
+
+def _client(model: SplitModel, scale: Scale) -> dict[str, Any]:
+    """Size and forward pass of the client, whole and pruned; only stacks can be pruned."""
+    clients = {"whole": model}
+    if scale.network in PRUNABLE:
+        clients["pruned by half"] = copy.deepcopy(model)
+        prune(clients["pruned by half"], 0.5)
+    return {name: _client_pass(client, scale) for name, client in clients.items()}
+
+
+def _client_pass(model: SplitModel, scale: Scale) -> dict[str, Any]:
+    shape = (scale.channels, scale.image_size, scale.image_size)
+    encoder, images = model.encoder.eval(), torch.rand((scale.batch, *shape), device=scale.device)
+    images = images.contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        return _timed(lambda: encoder(images), scale.repeats, scale.device) | client_cost(
+            model, shape
+        )
 
 
 def _surrogate_step(
@@ -212,7 +247,7 @@ def _features(samples: int, dim: int, device: str) -> tuple[Tensor, Tensor]:
 
 
 def _timed(
-    run: Callable[[], None], repeats: int, device: str, *, warm_up: bool = True
+    run: Callable[[], object], repeats: int, device: str, *, warm_up: bool = True
 ) -> dict[str, Any]:
     """Median time of a call, and the memory that its first call needed beyond what was there."""
     seconds = []

@@ -37,6 +37,14 @@ def test_shares_are_of_the_step_and_of_the_epoch(figures: dict) -> None:
         assert found["first_share_of_epoch"] == pytest.approx(found["first_seconds"] / epoch)
 
 
+def test_a_pruned_client_is_smaller(figures: dict) -> None:
+    whole, pruned = figures["client"]["whole"], figures["client"]["pruned by half"]
+    assert whole["parameters"] == 85_256
+    assert pruned["parameters"] == 24_200
+    assert pruned["flops"] < 0.3 * whole["flops"]
+    assert pruned["milliseconds"] > 0
+
+
 def test_the_command_prints_one_json_object(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,4 +67,5 @@ def test_memory_is_what_a_call_needs(figures: dict) -> None:
 
 def test_the_table_has_a_row_for_each(figures: dict) -> None:
     rows = [line for line in table(figures).splitlines() if line.startswith("| ")]
-    assert len(rows) == 2 + len(figures["surrogates"])
+    titles_and_rules = 2 * 2
+    assert len(rows) == titles_and_rules + len(figures["surrogates"]) + len(figures["client"])
