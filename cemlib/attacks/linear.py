@@ -10,6 +10,8 @@ from torch import Tensor
 from cemlib.attacks.task import Outcome, Task
 from cemlib.seeds import generator
 
+KEPT = 2**25  # weights at most that are written down
+
 
 def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     """Least squares with an l2 penalty on the weights, none on the intercept, in float64.
@@ -43,5 +45,8 @@ def linear(task: Task) -> Outcome:
     targets = task.own.targets().flatten(1)
     weights, intercept = ridge_regression(inputs, targets, task.options["ridge"])
     answers = (task.released.flatten(1).double() @ weights + intercept).float().clamp(0, 1)
-    state = {"weights": weights.float(), "intercept": intercept.float()}
+    state = {"intercept": intercept.float()}
+    # At 128x128 pixels they would fill gigabytes, and are computed again in seconds.
+    if weights.numel() <= KEPT:
+        state["weights"] = weights.float()
     return Outcome(answers.view(-1, *task.image_shape), state)

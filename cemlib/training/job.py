@@ -1,9 +1,6 @@
 """The training job: from prepared data to the folder of one finished run."""
 
-import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,28 +9,19 @@ import torch
 from torch import Tensor
 
 from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state, unpack
-from cemlib.config import ConfigError
-from cemlib.config.defences import DefenceConfig
 from cemlib.config.study import JUDGE
-from cemlib.data.prepared import Prepared, load
-from cemlib.defences.channels import build as build_channel
-from cemlib.defences.channels.base import Channel
-from cemlib.defences.deployed import Deployed
-from cemlib.defences.penalties import build as build_penalty
-from cemlib.defences.penalties.base import Penalty
+from cemlib.data.prepared import load
 from cemlib.defences.pruning import client_cost
 from cemlib.errors import DivergedError
 from cemlib.files import save_tensors, sha256, write_json, write_jsonl
 from cemlib.layout import RunFolder
 from cemlib.models import build
-from cemlib.models.split import SplitModel
 from cemlib.plan import Plan
 from cemlib.progress import progress
 from cemlib.provenance import device_name, peak_memory_mb, provenance
-from cemlib.seeds import derive, generator
-from cemlib.surrogates import Surrogate
-from cemlib.surrogates import build as build_surrogate
-from cemlib.training.trainer import Best, Defended, Trainer
+from cemlib.seeds import generator
+from cemlib.training.setup import Setup
+from cemlib.training.trainer import Best, Trainer
 
 
 @dataclass(frozen=True)
@@ -55,11 +43,6 @@ class TrainJob:
         """What it trains, for people."""
         return self.defence if self.defence == JUDGE else f"{self.defence} seed{self.seed}"
 
-    @property
-    def settings(self) -> DefenceConfig:
-        """The defence's section of the configuration."""
-        return self.plan.study.defence(self.defence)
-
 
 def run(job: TrainJob) -> dict[str, Any]:
     """Train, deploy and score one run; write its folder and return its metrics.
@@ -69,8 +52,9 @@ def run(job: TrainJob) -> dict[str, Any]:
     start = time.perf_counter()
     torch.set_num_threads(job.plan.study.threads)
     data = load(job.plan.layout.data)
-    network = _network(job, data)
-    trainer = _trainer(job, data.to(job.device), network)
+    setup = Setup(job.plan.study, job.defence, job.seed)
+    network = setup.network(data)
+    trainer = setup.trainer(data.to(job.device), network)
     checkpoint = Checkpoint(checkpoint_place(job))
     spent = _resume(trainer, checkpoint)
     job.folder.clusters.unlink(missing_ok=True)
@@ -86,90 +70,6 @@ def checkpoint_place(job: TrainJob) -> Path:
     """Where the job keeps its state: a place for these settings, code, data and device."""
     origin = f"{sha256(job.plan.layout.prepared)}/{job.device.type}"
     return job.plan.train_checkpoint(job.defence, job.seed, origin)
-
-
-def _network(job: TrainJob, data: Prepared) -> dict[str, Any]:
-    """Arguments that build the split model again, for the run's `config.json`."""
-    study = job.plan.study
-    return {
-        "name": study.model.name,
-        "num_classes": len(data.classes),
-        "image_size": data.image_shape[1],
-        "cut": study.model.cut,
-        "sparse_coding": job.settings.sparse_coding,
-        "mean": data.mean,
-        "std": data.std,
-    }
-
-
-def _trainer(job: TrainJob, data: Prepared, network: dict[str, Any]) -> Trainer:
-    """Everything at its start, from named random streams.
-
-    Raises:
-        ConfigError: if the network or the surrogate cannot be built as configured.
-    """
-    defence, classes = job.settings, len(data.classes)
-    settings = job.plan.study.training(job.defence)
-    torch.manual_seed(derive(job.seed, "model"))
-    with _blaming("model"):
-        model = build(**network).to(job.device).to(memory_format=torch.channels_last)
-    channel = _channel(defence)
-    torch.manual_seed(derive(job.seed, "surrogate_init"))
-    with _blaming(f"defences.{job.defence}.surrogate"):
-        surrogate = _surrogate(defence, channel, math.prod(model.feature_shape), classes)
-        _check_acts(surrogate, settings.epochs)
-    torch.manual_seed(derive(job.seed, "penalty_init"))
-    defended = Defended(
-        Deployed(model, channel),
-        surrogate and surrogate.to(job.device),
-        defence.surrogate.lambda_ if defence.surrogate else 0.0,
-        _penalty(defence, model, data, job.device),
-        defence.pruning,
-    )
-    return Trainer(settings, defended, data, job.seed)
-
-
-@contextmanager
-def _blaming(key: str) -> Iterator[None]:
-    """Name the section of the configuration that asked for what cannot be built."""
-    try:
-        yield
-    except ValueError as error:
-        raise ConfigError(f"{key}: {error}") from error
-
-
-def _channel(defence: DefenceConfig) -> Channel:
-    options = defence.channel.options()
-    return build_channel(defence.channel.name, noise_std=defence.noise_std, **options)
-
-
-def _surrogate(
-    defence: DefenceConfig, channel: Channel, dim: int, num_classes: int
-) -> Surrogate | None:
-    """A surrogate measures spread against all the noise that is released."""
-    if defence.surrogate is None:
-        return None
-    name, options = defence.surrogate.name, defence.surrogate.options()
-    noise_std = channel.std
-    return build_surrogate(name, dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
-
-
-def _penalty(
-    defence: DefenceConfig, model: SplitModel, data: Prepared, device: torch.device
-) -> Penalty | None:
-    if defence.penalty is None:
-        return None
-    shapes = {"image_shape": data.image_shape, "feature_shape": model.feature_shape}
-    penalty = build_penalty(defence.penalty.name, **shapes, **defence.penalty.options())
-    return penalty.to(device)
-
-
-def _check_acts(surrogate: Surrogate | None, epochs: int) -> None:
-    """Refuse a training that ends before its surrogate starts: its results would mislead."""
-    if surrogate is not None and surrogate.start_epoch > epochs:
-        raise ValueError(
-            f"acts from epoch {surrogate.start_epoch} on, train.epochs is {epochs}; train longer"
-        )
 
 
 def _train(job: TrainJob, trainer: Trainer, checkpoint: Checkpoint, start: float) -> str | None:

@@ -1,0 +1,113 @@
+"""A training at its start: the network, its defence and the trainer, as a study configures them."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from cemlib.config import ConfigError, Study
+from cemlib.config.defences import DefenceConfig
+from cemlib.data.prepared import Prepared
+from cemlib.defences.channels import build as build_channel
+from cemlib.defences.channels.base import Channel
+from cemlib.defences.deployed import Deployed
+from cemlib.defences.penalties import build as build_penalty
+from cemlib.defences.penalties.base import Penalty
+from cemlib.models import build
+from cemlib.models.split import SplitModel
+from cemlib.seeds import derive
+from cemlib.surrogates import Surrogate
+from cemlib.surrogates import build as build_surrogate
+from cemlib.training.trainer import Defended, Trainer
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Which defence of a study is trained, and the seed of everything random in it."""
+
+    study: Study
+    defence: str
+    seed: int
+
+    @property
+    def settings(self) -> DefenceConfig:
+        """The defence's section of the configuration."""
+        return self.study.defence(self.defence)
+
+    def network(self, data: Prepared) -> dict[str, Any]:
+        """Arguments that build the split model again, for the run's `config.json`."""
+        return {
+            "name": self.study.model.name,
+            "num_classes": len(data.classes),
+            "image_size": data.image_shape[1],
+            "cut": self.study.model.cut,
+            "sparse_coding": self.settings.sparse_coding,
+            "mean": data.mean,
+            "std": data.std,
+        }
+
+    def trainer(self, data: Prepared, network: dict[str, Any]) -> Trainer:
+        """Everything at its start, from named random streams, where the data lie.
+
+        Raises:
+            ConfigError: if the network or its defence cannot be built as configured.
+        """
+        settings = self.study.training(self.defence)
+        with self._part("model", "model"):
+            model = build(**network).to(memory_format=torch.channels_last)
+        channel = _channel(self.settings)
+        with self._part("surrogate_init", f"defences.{self.defence}.surrogate"):
+            dim = math.prod(model.feature_shape)
+            surrogate = _surrogate(self.settings, channel, dim, len(data.classes))
+            _check_acts(surrogate, settings.epochs)
+        with self._part("penalty_init", f"defences.{self.defence}.penalty"):
+            penalty = _penalty(self.settings, model, data)
+        weight = self.settings.surrogate.lambda_ if self.settings.surrogate else 0.0
+        deployed, pruning = Deployed(model, channel), self.settings.pruning
+        defended = Defended(deployed, surrogate, weight, penalty, pruning)
+        for module in defended.modules.values():
+            module.to(data.train.images.device)
+        return Trainer(settings, defended, data, self.seed)
+
+    @contextmanager
+    def _part(self, stream: str, key: str) -> Iterator[None]:
+        """A part with its own random stream; an error names the section that asked for it."""
+        torch.manual_seed(derive(self.seed, stream))
+        try:
+            yield
+        except ValueError as error:
+            raise ConfigError(f"{key}: {error}") from error
+
+
+def _channel(defence: DefenceConfig) -> Channel:
+    options = defence.channel.options()
+    return build_channel(defence.channel.name, noise_std=defence.noise_std, **options)
+
+
+def _surrogate(
+    defence: DefenceConfig, channel: Channel, dim: int, num_classes: int
+) -> Surrogate | None:
+    """A surrogate measures spread against all the noise that is released."""
+    if defence.surrogate is None:
+        return None
+    name, options = defence.surrogate.name, defence.surrogate.options()
+    noise_std = channel.std
+    return build_surrogate(name, dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
+
+
+def _penalty(defence: DefenceConfig, model: SplitModel, data: Prepared) -> Penalty | None:
+    if defence.penalty is None:
+        return None
+    shapes = {"image_shape": data.image_shape, "feature_shape": model.feature_shape}
+    return build_penalty(defence.penalty.name, **shapes, **defence.penalty.options())
+
+
+def _check_acts(surrogate: Surrogate | None, epochs: int) -> None:
+    """Refuse a training that ends before its surrogate starts: its results would mislead."""
+    if surrogate is not None and surrogate.start_epoch > epochs:
+        raise ValueError(
+            f"acts from epoch {surrogate.start_epoch} on, train.epochs is {epochs}; train longer"
+        )
