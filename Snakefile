@@ -27,6 +27,10 @@ include: "workflow/rules/track.smk"
 # Not before: a dry run with other settings must not change what running jobs read.
 onstart:
     PLAN.write_config()
+    # With a rate limit, the scheduler goes through all ready jobs every second, once for each job
+    # that has ended: after a hundred, that fills a core. Here the cores limit the jobs.
+    if not workflow.remote_exec:
+        workflow.scheduler.job_rate_limiter = None
 
 
 rule all:
