@@ -29,10 +29,10 @@ def write_folder(root: Path, classes: int, each: int, mode: str, side: int) -> N
     ("classes", "each", "mode", "side", "model"),
     [
         (2, 20, "L", 32, {"name": "small"}),
-        (3, 10, "RGB", 128, {"name": "small"}),
+        (3, 10, "L", 128, {"name": "small"}),
         (2, 15, "RGB", 64, {"name": "resnet20", "cut": 8}),
-        (2, 15, "L", 96, {"name": "vgg11"}),
-        (1000, 8, "RGB", 32, {"name": "small"}),
+        (2, 15, "RGB", 96, {"name": "vgg11"}),
+        (1000, 3, "RGB", 32, {"name": "small"}),
     ],
 )
 def test_any_image_folder_goes_through_to_the_table(
@@ -43,7 +43,13 @@ def test_any_image_folder_goes_through_to_the_table(
         "experiment": "own",
         "results": str(tmp_path / "results"),
         "seeds": [0],
-        "data": {"source": "folder", "root": str(tmp_path / "images"), "image_size": side},
+        "data": {
+            "source": "folder",
+            "root": str(tmp_path / "images"),
+            "image_size": side,
+            "test_fraction": 0.34,
+            "min_per_class": 1,
+        },
         "model": model,
         "train": {"epochs": 2, "milestones": [1]},
         "defences": {"both": {"surrogate": "clustering", "channel": "topk", "penalty": "nopeek"}},

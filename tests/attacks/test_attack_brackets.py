@@ -20,14 +20,14 @@ DECODER = {"epochs": 6, "batch_size": 32, "lr": 0.02, "blocks": 1, "width": 16}
 RAW: dict[str, Any] = {
     "experiment": "brackets",
     "seeds": [0],
-    "data": {"source": "digits", "image_size": 16},
+    "data": {"source": "digits", "image_size": 16, "train_limit": 1000, "test_limit": 200},
     "model": {"name": "small", "cut": 3},
     "train": {"epochs": 4, "milestones": [3]},
     "defences": {"none": {"noise_std": 0.0}, "constant": {}},
     "attacks": {
         "decoder": DECODER,
         "perceptual": DECODER,
-        "optimisation": {"iterations": 60, "lr": 0.05},
+        "optimisation": {"iterations": 50, "lr": 0.05},
         "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 20},
         "linear": {},
         "mean_image": {},
@@ -64,10 +64,15 @@ def test_nothing_hides_an_undefended_image(plan: Plan, attack_name: str, share: 
     assert error(plan, "none", attack_name) < share * error(plan, "none", "mean_image")
 
 
-@pytest.mark.parametrize("attack_name", ["decoder", "perceptual", "refinement"])
-def test_a_constant_client_leaves_the_mean_image(plan: Plan, attack_name: str) -> None:
+@pytest.mark.parametrize(
+    ("attack_name", "share"), [("decoder", 0.03), ("refinement", 0.03), ("perceptual", 0.1)]
+)
+def test_a_constant_client_leaves_the_mean_image(
+    plan: Plan, attack_name: str, share: float
+) -> None:
+    """The perceptual attack pays with a little error for features that look right."""
     ceiling = error(plan, "constant", "mean_image")
-    assert error(plan, "constant", attack_name) == pytest.approx(ceiling, rel=0.03)
+    assert error(plan, "constant", attack_name) == pytest.approx(ceiling, rel=share)
 
 
 def test_ridge_regression_on_a_constant_client_is_the_mean_image(plan: Plan) -> None:
