@@ -45,7 +45,7 @@ def study(classes: int, size: int, model: dict[str, Any]) -> dict[str, Any]:
     [
         ("cifar100", 100, 32, {"name": "vgg11"}),
         ("tinyimagenet50", 50, 64, {"name": "resnet20", "cut": 8}),
-        ("facescrub12", 12, 64, {"name": "vgg11"}),
+        ("facescrub12", 12, 64, {"name": "small"}),
         ("facescrub12", 12, 128, {"name": "small"}),
         ("mnist", 10, 32, {"name": "small"}),
     ],
