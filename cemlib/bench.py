@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cemlib.config.study import PRUNABLE
 from cemlib.defences.pruning import client_cost, prune
 from cemlib.models import SplitModel
 from cemlib.models import build as build_model
@@ -34,7 +35,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in SURROGATES},
     "gmm, full covariance": ("gmm", {"covariance": "full"}),
 }
-PRUNABLE = ("small", "vgg11")
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 

@@ -18,23 +18,28 @@ class AttackConfig(Section):
     @property
     def begins_with(self) -> str | None:
         """Name of the attack whose trained decoder this one starts from."""
-        return getattr(self, "start", None)
+        return None
 
     @property
     def foreign_weights(self) -> str | None:
         """File of weights, from outside the study, that the attack reads."""
-        return getattr(self, "pretrained", None)
+        return None
 
     @property
     def releases(self) -> int:
         """Releases of the same image that the attacker sees."""
-        return getattr(self, "queries", 1)
+        return 1
 
 
 class _Querying(AttackConfig):
     queries: int = Field(
         1, ge=1, description="releases of the same image that the attacker sees and averages"
     )
+
+    @property
+    def releases(self) -> int:
+        """The option `queries`."""
+        return self.queries
 
 
 class _Learned(_Querying):
@@ -80,6 +85,11 @@ class Perceptual(_Decoding):
         " own undefended judge",
     )
 
+    @property
+    def foreign_weights(self) -> str | None:
+        """The option `pretrained`."""
+        return self.pretrained
+
 
 class Gan(_Learned):
     """A trained decoder, trained on against a Wasserstein critic with gradient penalty."""
@@ -94,6 +104,11 @@ class Gan(_Learned):
     gradient_penalty: float = Field(10.0, ge=0, description="weight of the critic's penalty")
     mse_weight: float = Field(1500.0, ge=0, description="weight of the MSE beside the critic")
     critic_width: int = Field(64, ge=1, description="channels of the critic's first layer")
+
+    @property
+    def begins_with(self) -> str | None:
+        """The option `start`."""
+        return self.start
 
 
 class Optimisation(_Querying):
@@ -114,6 +129,11 @@ class Optimisation(_Querying):
         1e-2, ge=0, description="weight of the total variation beside the feature distance"
     )
     batch_size: int = Field(512, ge=1, description="images at once; decides memory, no number")
+
+    @property
+    def begins_with(self) -> str | None:
+        """The option `start`."""
+        return self.start
 
 
 class Linear(_Querying):

@@ -1,5 +1,7 @@
 """What every section of the configuration has in common."""
 
+from typing import Any, ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -9,3 +11,19 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=False
     )
+
+
+class Named(Section):
+    """A section whose `name` says what is built from it."""
+
+    ours: ClassVar[frozenset[str]] = frozenset({"name"})
+    """Fields that are no options of what is built."""
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for the `build` function of the room that the section is about."""
+        return self.model_dump(exclude=set(self.ours))
+
+
+def named(value: Any) -> Any:
+    """Let a name alone stand for a section with that name and its defaults."""
+    return {"name": value} if isinstance(value, str) else value

@@ -1,42 +1,34 @@
 """Options of one defended classifier: its surrogate, release channel, penalty and pruning."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cemlib.config.base import Section
-from cemlib.config.surrogates import AnySurrogate, named
+from cemlib.config.base import Named, Section, named
+from cemlib.config.surrogates import AnySurrogate
 
 
-class ChannelConfig(Section):
-    """What every release channel has."""
-
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments for `cemlib.defences.channels.build`."""
-        return self.model_dump(exclude={"name"})
-
-
-class NoiseChannel(ChannelConfig):
+class NoiseChannel(Named):
     """The features with Gaussian noise of `noise_std`, and nothing else."""
 
     name: Literal["noise"] = "noise"
 
 
-class DropoutChannel(ChannelConfig):
+class DropoutChannel(Named):
     """Every feature is released or not by chance, anew each time; no rescaling."""
 
     name: Literal["dropout"] = "dropout"
     rate: float = Field(0.2, ge=0, lt=1, description="probability that a feature is set to zero")
 
 
-class TopKChannel(ChannelConfig):
+class TopKChannel(Named):
     """The features of largest magnitude of each image; the others are set to zero."""
 
     name: Literal["topk"] = "topk"
     keep: float = Field(0.2, gt=0, le=1, description="share of the features that is released")
 
 
-class LocalDPChannel(ChannelConfig):
+class LocalDPChannel(Named):
     """Local differential privacy: features clipped to a norm, then noise to match."""
 
     name: Literal["local_dp"] = "local_dp"
@@ -52,22 +44,14 @@ class LocalDPChannel(ChannelConfig):
     )
 
 
-class PenaltyConfig(Section):
-    """What every training penalty has."""
-
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments for `cemlib.defences.penalties.build`."""
-        return self.model_dump(exclude={"name"})
-
-
-class NoPeek(PenaltyConfig):
+class NoPeek(Named):
     """Distance correlation between images and features."""
 
     name: Literal["nopeek"] = "nopeek"
     scale: float = Field(0.1, gt=0, description="weight of the distance correlation in the loss")
 
 
-class Arl(PenaltyConfig):
+class Arl(Named):
     """Adversarial representation learning: a decoder trained beside the encoder, and defeated."""
 
     name: Literal["arl"] = "arl"

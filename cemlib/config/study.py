@@ -17,6 +17,7 @@ RESERVED = frozenset(
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
 JUDGE = "judge"
 DECODING = ("decoder", "perceptual")  # attacks that leave a trained decoder
+PRUNABLE = ("small", "vgg11")  # networks whose layers' widths do not depend on each other
 
 
 class ModelConfig(Section):
@@ -139,10 +140,10 @@ class Study(Section):
                     f"defences.{name}.pruning.epoch: {defence.pruning.epoch} is not before the last"
                     f" epoch ({self.train.epochs}); the pruned client must be trained on"
                 )
-            if defence.pruning is not None and self.model.name == "resnet20":
+            if defence.pruning is not None and self.model.name not in PRUNABLE:
                 raise ValueError(
-                    f"defences.{name}.pruning: resnet20's shortcuts tie the widths of its layers"
-                    " together; prune vgg11 or small"
+                    f"defences.{name}.pruning: shortcuts tie the layers of {self.model.name}"
+                    f" to each other; prune {' or '.join(PRUNABLE)}"
                 )
         return self
 

@@ -1,22 +1,20 @@
 """Options of the conditional-entropy surrogates; the field `name` says which one a section is."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from cemlib.config.base import Section
+from cemlib.config.base import Named, named
 
 
-class SurrogateConfig(Section):
+class SurrogateConfig(Named):
     """What every surrogate has: its weight in the loss."""
 
     lambda_: float = Field(
         16.0, alias="lambda", ge=0, description="weight before scaling by the learning rate"
     )
 
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments for `cemlib.surrogates.build`."""
-        return self.model_dump(exclude={"name", "lambda_"})
+    ours = frozenset({"name", "lambda_"})
 
 
 class _Hinge(SurrogateConfig):
@@ -125,11 +123,6 @@ class LogDet(SurrogateConfig):
     shrinkage: float = Field(
         0.0, ge=0, lt=1, description="weight of a multiple of the identity in each covariance"
     )
-
-
-def named(value: Any) -> Any:
-    """Let a name alone stand for a section with that name and its defaults."""
-    return {"name": value} if isinstance(value, str) else value
 
 
 AnySurrogate = Annotated[

@@ -156,7 +156,7 @@ def test_a_judge_that_diverged_is_refused(tmp_path: Path) -> None:
         ({"attacks": {"worst_case_4": {"kind": "linear"}}}, "worst_case_4.* choose another"),
         (
             {"model": {"name": "resnet20"}, "defences": {"a": {"pruning": {"epoch": 1}}}},
-            r"defences\.a\.pruning: resnet20",
+            r"defences\.a\.pruning: .*resnet20",
         ),
     ],
 )

@@ -26,7 +26,7 @@ def add_spread(checkout: Checkout) -> None:
     replaced(checkout, ROOM, table, f'{table}    "spread": Spread,\n')
     first = "from cemlib.surrogates.slot import"
     replaced(checkout, ROOM, first, f"from cemlib.surrogates.mine import Spread\n{first}")
-    replaced(checkout, OPTIONS, "def named(", f"{options}\n\ndef named(")
+    replaced(checkout, OPTIONS, "AnySurrogate = ", f"{options}\n\nAnySurrogate = ")
     replaced(checkout, OPTIONS, "| LogDet", "| LogDet | Spread")
 
 
