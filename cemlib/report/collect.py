@@ -28,6 +28,15 @@ RUN_COLUMNS = (
     "peak_memory_mb",
     "folder",
 )
+# Recorded since there are several releases and a judge: results from before lack them.
+LATER_COLUMNS = (
+    "recon_top1",
+    "recon_top1_victim",
+    "judge_top1",
+    "queries",
+    "late_improvement",
+    "converged",
+)
 ATTACK_COLUMNS = (
     "experiment",
     "defence",
@@ -41,12 +50,7 @@ ATTACK_COLUMNS = (
     "psnr_of_mean_mse",
     "ssim",
     "ssim_valid",
-    "recon_top1",
-    "recon_top1_victim",
-    "judge_top1",
-    "queries",
-    "late_improvement",
-    "converged",
+    *LATER_COLUMNS,
     "n_images",
     "wall_seconds",
     "peak_memory_mb",

@@ -40,7 +40,9 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             _draw(panel, found, names, "train_mse", _SOLID)
             _draw(panel, found, names, "val_mse", _DASHED, marked=True)
             panel.set_title(f"{readable(attack)}, attacker has {readable(knowledge)}")
-            panel.set_xlabel("epoch")  # attacks do not share it: they last differently long
+            # Attacks do not share their axis: they last differently long, and one that trains
+            # nothing but searches counts its steps.
+            panel.set_xlabel("epoch" if found["train_mse"].notna().any() else "step")
             panel.set_ylabel("" if place % columns else "reconstruction MSE")
             log_scale(panel)
         if not kinds:

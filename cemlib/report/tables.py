@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from cemlib.report.collect import LATER_COLUMNS
 from cemlib.report.statistics import LEVEL, Difference, holm, mean_interval, paired_difference
 from cemlib.report.worst_case import worst_case, worst_cases
 
@@ -32,12 +33,7 @@ _RUNS_COLUMNS = (
     "psnr_of_mean_mse",
     "ssim",
     "ssim_valid",
-    "recon_top1",
-    "recon_top1_victim",
-    "judge_top1",
-    "queries",
-    "late_improvement",
-    "converged",
+    *LATER_COLUMNS,
     "n_images",
     "selected_epoch",
     "epochs",
