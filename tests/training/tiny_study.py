@@ -32,6 +32,7 @@ RAW: dict[str, Any] = {
         "huge_noise": {"noise_std": 1000.0},
         "nopeek": {"penalty": "nopeek"},
         "arl": {"penalty": ARL},
+        "stripped": {"pruning": {"epoch": 7, "ratio": 0.9}},
         "undressed": {"pruning": {"epoch": 1, "ratio": 0.5}},
         "everything": {
             "surrogate": "logdet",
