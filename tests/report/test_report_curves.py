@@ -46,7 +46,7 @@ def test_attack_curves_without_training_error_show_what_was_held_out(study: Stud
         train, held_out = lines(panel, looks(DEFENCES)["none"].colour)
         assert train.size == 0
         np.testing.assert_allclose(held_out, values)
-        assert panel.get_xlabel() == "epoch"
+        assert panel.get_xlabel() == "step"
         assert panel.xaxis.get_tick_params()["labelbottom"]  # they last differently long
 
 
