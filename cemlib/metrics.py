@@ -7,6 +7,7 @@ vectors", IEEE MFI 2008, used as in Xia et al., CVPR 2025 (conditional entropy m
 """
 
 import math
+from functools import cache
 from typing import Literal
 
 import torch
@@ -169,17 +170,22 @@ def _blur(images: Tensor, border: int) -> Tensor:
     matrix: on one-channel planes of this size far faster than a library convolution.
     """
     height, width = images.shape[-2:]
-    rows, columns = (_windows(size, border).to(images.device) for size in (height, width))
+    rows, columns = (_windows(size, border, images.device) for size in (height, width))
     return rows @ images @ columns.T
 
 
-def _windows(size: int, border: int) -> Tensor:
-    """Matrix (places, size) whose rows hold the 1-D window at every place it takes."""
+@cache
+def _windows(size: int, border: int, device: torch.device) -> Tensor:
+    """Matrix (places, size) whose rows hold the 1-D window at every place it takes.
+
+    Kept, because a training step that scores by SSIM must not wait for a copy to the device.
+    """
     half = WINDOW // 2
     centres = torch.arange(half - border, size + border - half, dtype=torch.float64)
     distance = torch.arange(size, dtype=torch.float64) - centres[:, None]
     weights = _gaussian(distance).masked_fill(distance.abs() > half, 0)
-    return weights / _gaussian(torch.arange(-half, half + 1, dtype=torch.float64)).sum()
+    window = _gaussian(torch.arange(-half, half + 1, dtype=torch.float64))
+    return (weights / window.sum()).to(device)
 
 
 def _gaussian(distance: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch.optim.sgd import sgd
 
 State = dict[str, Tensor]
 Tensors = list[Tensor]
+Rate = float | Tensor  # as a tensor, on the device of the parameters: what a replay reads anew
 
 
 class Optimiser:
@@ -38,7 +39,7 @@ class Optimiser:
             weights.grad = None
 
     @torch.no_grad()
-    def step(self, lr: float) -> None:
+    def step(self, lr: Rate) -> None:
         """Update every parameter that has a gradient, with learning rate `lr`."""
         weights: Tensors = []
         gradients: Tensors = []
@@ -77,7 +78,7 @@ class Optimiser:
     def _start(self, weights: Tensor) -> State:
         return {name: torch.zeros_like(weights) for name in self.slots}
 
-    def _update(self, weights: Tensors, gradients: Tensors, states: list[State], lr: float) -> None:
+    def _update(self, weights: Tensors, gradients: Tensors, states: list[State], lr: Rate) -> None:
         raise NotImplementedError
 
 
@@ -92,7 +93,7 @@ class SGD(Optimiser):
         super().__init__(parameters, weight_decay=weight_decay)
         self.momentum = momentum
 
-    def _update(self, weights: Tensors, gradients: Tensors, states: list[State], lr: float) -> None:
+    def _update(self, weights: Tensors, gradients: Tensors, states: list[State], lr: Rate) -> None:
         sgd(
             weights,
             gradients,
@@ -132,7 +133,7 @@ class Adam(Optimiser):
         step = torch.zeros((), dtype=torch.float32, device=weights.device)
         return super()._start(weights) | {"step": step}
 
-    def _update(self, weights: Tensors, gradients: Tensors, states: list[State], lr: float) -> None:
+    def _update(self, weights: Tensors, gradients: Tensors, states: list[State], lr: Rate) -> None:
         adam(
             weights,
             gradients,

@@ -16,6 +16,8 @@ def derive(seed: int, stream: str, step: int = 0) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def generator(seed: int, stream: str, step: int = 0) -> torch.Generator:
-    """Return a CPU generator at the start of the named stream's step."""
-    return torch.Generator().manual_seed(derive(seed, stream, step))
+def generator(
+    seed: int, stream: str, step: int = 0, device: torch.device | str = "cpu"
+) -> torch.Generator:
+    """Return a generator at the start of the named stream's step; its numbers differ by device."""
+    return torch.Generator(device).manual_seed(derive(seed, stream, step))

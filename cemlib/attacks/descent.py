@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from cemlib.attacks.task import Task
 from cemlib.optim import Adam
+from cemlib.replay import Replay
 
 
 def total_variation(images: Tensor) -> Tensor:
@@ -59,6 +60,7 @@ class Descent:
         self.images = nn.Parameter(start)
         self.done = 0
         self._optimiser = Adam([self.images])
+        self._replay = Replay(start.device, list)
 
     def misfit(self) -> Tensor:
         """Misfit per feature of each image, (N,)."""
@@ -70,13 +72,16 @@ class Descent:
     def go_on(self, steps: int) -> None:
         """Take steps until so many are done."""
         for _ in range(steps - self.done):
-            loss = self.misfit() + self._settings.tv_weight * total_variation(self.images)
-            self._optimiser.zero_grad()
-            # A sum, so that an image's path does not depend on how many others are beside it.
-            loss.sum().backward(inputs=[self.images])  # type: ignore[no-untyped-call]
-            self._optimiser.step(self._settings.lr)
-            self.images.data.clamp_(0, 1)
+            self._replay(self._step, None)
         self.done = steps
+
+    def _step(self) -> None:
+        loss = self.misfit() + self._settings.tv_weight * total_variation(self.images)
+        self._optimiser.zero_grad()
+        # A sum, so that an image's path does not depend on how many others are beside it.
+        loss.sum().backward(inputs=[self.images])  # type: ignore[no-untyped-call]
+        self._optimiser.step(self._settings.lr)
+        self.images.data.clamp_(0, 1)
 
 
 def _start(task: Task, released: Tensor) -> Tensor:

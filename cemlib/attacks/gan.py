@@ -24,8 +24,8 @@ from cemlib.attacks.critic import Critic, gradient_penalty
 from cemlib.attacks.learning import Batch, Numbers, Training
 from cemlib.attacks.task import Outcome, Task
 from cemlib.errors import DivergedError
-from cemlib.optim import Adam
-from cemlib.seeds import derive, generator
+from cemlib.optim import Adam, Rate
+from cemlib.seeds import derive
 
 BETAS = (0.5, 0.999)
 
@@ -61,11 +61,16 @@ class _Gan(Training):
         self.critic = Critic(task.image_shape, task.options["critic_width"]).to(device)
         self.critic_optimiser = Adam(self.critic.parameters(), betas=BETAS)
         self.parts["critic"] = (self.critic, self.critic_optimiser)
+        self.generators["attack_mixtures"] = torch.Generator(self.device)
+
+    def kind(self, count: int) -> bool:
+        """Whether it is the generator's turn."""
+        return bool(count % self.options["critic_steps"] == 0)
 
     def step(self, batch: Batch) -> Numbers:
         """Teach the critic, and let every n-th batch's answers teach the generator."""
         self.model.train()
-        turn = batch.count % self.options["critic_steps"] == 0
+        turn = bool(batch.kind)
         with torch.set_grad_enabled(turn), self.precision():
             answers = self.model(batch.released)
         answers = answers.float()
@@ -82,19 +87,19 @@ class _Gan(Training):
         of_real, of_fake = scores.float().chunk(2)
         distance = of_real.mean() - of_fake.mean()
         # Half precision would round the slope's own slope.
-        penalty = gradient_penalty(self.critic, real, fake, self._shares(len(real), batch.count))
+        penalty = gradient_penalty(self.critic, real, fake, self._shares(len(real)))
         loss = self.options["gradient_penalty"] * penalty - distance
         self.critic_optimiser.zero_grad()
         loss.backward()
         self.critic_optimiser.step(self.options["critic_lr"])
         return {"critic_loss": loss.detach(), "wasserstein": distance.detach()}
 
-    def _shares(self, size: int, count: int) -> Tensor:
+    def _shares(self, size: int) -> Tensor:
         """Shares of the real images in the mixtures of a batch."""
-        draws = generator(self.task.seed, "attack_mixtures", count)
-        return torch.rand((size, 1, 1, 1), generator=draws).to(self.device)
+        draws = self.generators["attack_mixtures"]
+        return torch.rand((size, 1, 1, 1), generator=draws, device=self.device)
 
-    def _teach_generator(self, answers: Tensor, mse: Tensor, lr: float) -> None:
+    def _teach_generator(self, answers: Tensor, mse: Tensor, lr: Rate) -> None:
         self.critic.requires_grad_(False)  # only the way through it is needed
         with self.precision():
             scores = self.critic(answers)

@@ -10,8 +10,10 @@ It assumes that the attacker can release his own images as often as he likes (wh
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,11 +24,15 @@ from cemlib.attacks.budget import strengthened
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
 from cemlib.checkpoint import pack, restore_training, training_state, unpack
+from cemlib.data.batches import Shuffle
 from cemlib.errors import check_finite
 from cemlib.models.decoder import Decoder
-from cemlib.optim import Adam, Optimiser
+from cemlib.optim import Adam, Optimiser, Rate
+from cemlib.precision import autocast, resolve
 from cemlib.progress import progress
+from cemlib.replay import Replay
 from cemlib.seeds import derive, generator
+from cemlib.sums import Sums
 
 CHUNK = 512
 
@@ -43,13 +49,13 @@ class Batch:
         released: Freshly released features (B, c, h, w).
         targets: Their images (B, C, H, W) in [0, 1].
         lr: Learning rate of the epoch.
-        count: 1-based number of the batch since the attack began.
+        kind: What `Training.kind` says of the step.
     """
 
     released: Tensor
     targets: Tensor
-    lr: float
-    count: int
+    lr: Rate
+    kind: Hashable
 
 
 class Training:
@@ -62,6 +68,7 @@ class Training:
 
     Attributes:
         parts: Everything that is trained, with its optimiser, by its name in the checkpoint.
+        generators: What steps draw from, on the device, by the names of their random streams.
         history: One row for every epoch that is done.
     """
 
@@ -70,7 +77,17 @@ class Training:
         self.device = task.own.features.device
         self.model = model
         self.parts: dict[str, tuple[nn.Module, Optimiser]] = {"model": (model, optimiser)}
+        self.generators = {"attack_noise": torch.Generator(self.device)}
         self.history: list[dict[str, Any]] = []
+        self._shuffle = Shuffle(len(task.own.images), self.options["batch_size"], self.device)
+        self._sums = Sums()
+        self._replays: dict[Hashable, Replay] = defaultdict(
+            lambda: Replay(self.device, self.generators.values)
+        )
+
+    def kind(self, count: int) -> Hashable:  # noqa: ARG002 - here all steps are of one kind
+        """What tells the count-th step since the attack began, from 1, from those that differ."""
+        return None
 
     def step(self, batch: Batch) -> Numbers:
         """Train on a batch; returns detached scalars, whose means over the epoch are recorded."""
@@ -105,13 +122,12 @@ class Training:
 
     def precision(self) -> torch.autocast:
         """Arithmetic of the forward passes, by the option `precision`."""
-        low = self.options["precision"] == "bfloat16"
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low)
+        return autocast(resolve(self.options["precision"], self.device), self.device)
 
     def _epoch(self, number: int) -> dict[str, Any]:
         start = time.perf_counter()
         lr = self._rate(number)
-        numbers = self._pass(number, lr)
+        numbers = self.pass_over(number, lr)
         numbers["val_mse"] = self._held_out(number)
         check_finite(number, **numbers)
         row = {"epoch": number, "lr": lr, **numbers, "seconds": time.perf_counter() - start}
@@ -124,32 +140,34 @@ class Training:
         last = self.options.get("final_lr", first)
         return cosine(number, self.options["epochs"], first, last)
 
-    def _pass(self, number: int, lr: float) -> dict[str, float]:
-        """One pass over the attacker's images; its means are read at its end."""
-        sums: Numbers = {}
-        seen = 0
-        for batch in self._batches(number, lr):
-            size = len(batch.targets)
-            for name, value in self.step(batch).items():
-                sums[name] = sums.get(name, 0) + value * size
-            seen += size
-        return {name: total.item() / seen for name, total in sums.items()}
+    def pass_over(self, number: int, lr: float) -> dict[str, float]:
+        """The steps of an epoch alone; their means are read at its end."""
+        for stream, draws in self.generators.items():
+            draws.manual_seed(derive(self.task.seed, stream, number))
+        self._shuffle.begin(generator(self.task.seed, "attack_order", number))
+        sizes = self._shuffle.sizes
+        for count, size in enumerate(sizes, (number - 1) * len(sizes) + 1):
+            kind = self.kind(count)
+            replay = self._replays[kind]
+            step = partial(self._advance, size, replay.shared(lr), kind)
+            if size == sizes[0]:
+                replay(step, kind)
+            else:
+                step()
+        sums, seen = self._sums.take()
+        return {name: total / seen for name, total in sums.items()}
 
-    def _batches(self, number: int, lr: float) -> Iterator[Batch]:
-        own, seed = self.task.own, self.task.seed
-        noise = generator(seed, "attack_noise", number)
-        order = torch.randperm(len(own.images), generator=generator(seed, "attack_order", number))
-        split = torch.split(order.to(self.device), self.options["batch_size"])
-        # Batch normalisation has no statistics of one 1x1 sample.
-        parts = [rows for rows in split if len(rows) > 1]
-        for count, rows in enumerate(parts, (number - 1) * len(parts) + 1):
-            released = self.task.release(own.features[rows], noise)
-            released = released.contiguous(memory_format=torch.channels_last)
-            yield Batch(released, own.targets(rows), lr, count)
+    def _advance(self, size: int, lr: Rate, kind: Hashable) -> None:
+        """Take the next batch, release it afresh, and train on it."""
+        _, rows = self._shuffle.take(size)
+        released = self.task.release(self.task.own.features[rows], self.generators["attack_noise"])
+        released = released.contiguous(memory_format=torch.channels_last)
+        numbers = self.step(Batch(released, self.task.own.targets(rows), lr, kind))
+        self._sums.add(numbers, size)
 
     def _held_out(self, number: int) -> float:
         held_out = self.task.held_out
-        noise = generator(self.task.seed, "attack_val_noise", number)
+        noise = generator(self.task.seed, "attack_val_noise", number, self.device)
         answers = self.answer(self.task.release(held_out.features, noise))
         return F.mse_loss(answers, held_out.targets()).item()
 

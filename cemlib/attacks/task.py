@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cemlib.checkpoint import Checkpoint
-from cemlib.data.batches import to_float
+from cemlib.data.pixels import to_float
 from cemlib.defences.deployed import Deployed
 from cemlib.models.decoder import Decoder
 from cemlib.models.split import SplitModel

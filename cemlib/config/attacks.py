@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
-from cemlib.config.base import Section
+from cemlib.config.base import Precision, Section
 
 # Names become folder names, rule names and wildcards: nothing a shell or a path could read.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
@@ -48,8 +48,10 @@ class _Learned(_Querying):
         description="strong trains three times as long and half as wide again, with the best of"
         " three learning rates on the attacker's held-out images",
     )
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="arithmetic of the training; the attack is scored in float32"
+    precision: Precision = Field(
+        "float32",
+        description="arithmetic of the training; auto: bfloat16 where the hardware multiplies it;"
+        " the attack is scored in float32",
     )
 
 

@@ -1,8 +1,10 @@
 """What every section of the configuration has in common."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.precision
 
 
 class Section(BaseModel):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cemlib.config.attacks import AnyAttack, Name, with_kind
-from cemlib.config.base import Section
+from cemlib.config.base import Precision, Section
 from cemlib.config.data import AugmentConfig, DataConfig
 from cemlib.config.defences import DefenceConfig
 
@@ -47,8 +47,15 @@ class TrainConfig(Section):
     )
     decay: float = Field(0.2, gt=0, le=1, description="factor at each milestone")
     augment: AugmentConfig = Field(AugmentConfig(), description="changes of training images")
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="arithmetic of the networks; surrogates always run in float32"
+    precision: Precision = Field(
+        "float32",
+        description="arithmetic of the networks; auto: bfloat16 where the hardware multiplies it;"
+        " surrogates always run in float32",
+    )
+    fit_features: Literal["training_pass", "extra_pass"] = Field(
+        "extra_pass",
+        description="features that clustering and gmm are fitted to: those of the epoch's training"
+        " steps, or of a second pass in eval mode, as published",
     )
     select: Literal["last", "best_val", "best_test"] = Field(
         "last", description="epoch that is deployed; best_test copies public code and marks results"

@@ -1,6 +1,7 @@
 """Augmentation of a whole batch on its device: random crop, mirror, rotation."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +9,39 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from cemlib.config.data import AugmentConfig
+from cemlib.data.pixels import unit
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What chance decided for N images."""
+
+    offsets: Tensor  # long (N, 2), top and left of the window in the padded image
+    mirrored: Tensor  # bool (N,)
+    degrees: Tensor  # (N,), counter-clockwise
+
+    @staticmethod
+    def cat(parts: Sequence["Draws"]) -> "Draws":
+        """Draws of several sets of images, one after the other."""
+        return Draws(
+            torch.cat([part.offsets for part in parts]),
+            torch.cat([part.mirrored for part in parts]),
+            torch.cat([part.degrees for part in parts]),
+        )
+
+    def __getitem__(self, places: Tensor) -> "Draws":
+        """Draws of some of the images."""
+        return Draws(self.offsets[places], self.mirrored[places], self.degrees[places])
+
+    def to(self, device: torch.device) -> "Draws":
+        """The same on a device."""
+        return Draws(self.offsets.to(device), self.mirrored.to(device), self.degrees.to(device))
+
+    def copy_(self, other: "Draws") -> None:
+        """Take over others of the same number, in place."""
+        self.offsets.copy_(other.offsets)
+        self.mirrored.copy_(other.mirrored)
+        self.degrees.copy_(other.degrees)
 
 
 @dataclass(frozen=True)
@@ -19,23 +53,40 @@ class Augment:
 
     config: AugmentConfig
 
-    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
-        """Return changed images, each drawn anew.
+    def draw(self, count: int, generator: Generator) -> Draws:
+        """Draw the changes of some images; nothing is drawn for a change that is not configured.
 
         Args:
-            images: float (N, C, H, W) in [0, 1]; left as they are.
+            count: number of images N.
             generator: on the CPU, whatever the device of the images: results do not depend on it.
         """
-        padding, count = self.config.crop_padding, len(images)
+        padding, angle = self.config.crop_padding, self.config.rotation
+        offsets = torch.zeros(2, count, dtype=torch.long)
+        mirrored, degrees = torch.zeros(count, dtype=torch.bool), torch.zeros(count)
         if padding:
             offsets = torch.randint(2 * padding + 1, (2, count), generator=generator)
-            images = crop(images, padding, offsets)
         if self.config.flip:
-            images = mirror(images, torch.rand(count, generator=generator) < 0.5)
-        if self.config.rotation:
-            turn = 2 * torch.rand(count, generator=generator) - 1
-            images = rotate(images, turn * self.config.rotation)
-        return images
+            mirrored = torch.rand(count, generator=generator) < 0.5
+        if angle:
+            degrees = (2 * torch.rand(count, generator=generator) - 1) * angle
+        return Draws(offsets.T, mirrored, degrees)
+
+    def __call__(self, images: Tensor, draws: Draws) -> Tensor:
+        """Return the images, changed as drawn.
+
+        Args:
+            images: uint8, or float in [0, 1], (N, C, H, W); left as they are.
+            draws: of as many images, on their device.
+
+        Returns:
+            float (N, C, H, W) in [0, 1].
+        """
+        if self.config.crop_padding:
+            images = crop(images, self.config.crop_padding, draws.offsets)
+        if self.config.flip:
+            images = mirror(images, draws.mirrored)
+        images = unit(images)
+        return rotate(images, draws.degrees) if self.config.rotation else images
 
 
 def crop(images: Tensor, padding: int, offsets: Tensor) -> Tensor:
@@ -44,17 +95,17 @@ def crop(images: Tensor, padding: int, offsets: Tensor) -> Tensor:
     Args:
         images: of any type.
         padding: zeros on each side, in pixels.
-        offsets: long (2, N), top and left of each window in the padded image, in [0, 2 padding].
+        offsets: long (N, 2), top and left of each window in the padded image, in [0, 2 padding].
     """
     height, width = images.shape[2:]
     windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
-    top, left = offsets.to(images.device)
-    return windows[torch.arange(len(images), device=images.device), :, top, left]
+    each = torch.arange(len(images), device=images.device)
+    return windows[each, :, offsets[:, 0], offsets[:, 1]]
 
 
 def mirror(images: Tensor, chosen: Tensor) -> Tensor:
     """Swap left and right in the ``chosen`` (bool (N,)) of the images (N, C, H, W)."""
-    return torch.where(chosen.to(images.device)[:, None, None, None], images.flip(3), images)
+    return torch.where(chosen[:, None, None, None], images.flip(3), images)
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
@@ -63,7 +114,7 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
     Bilinear; what comes from outside is 0.
     """
     height, width = images.shape[2:]
-    angle = degrees.to(images.device, images.dtype) * (math.pi / 180)
+    angle = degrees.to(images.dtype) * (math.pi / 180)
     cosine, sine, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
     # Source position of each output pixel, in coordinates that run from -1 to 1 along each side.
     theta = torch.stack([cosine, -sine * height / width, zero, sine * width / height, cosine, zero])

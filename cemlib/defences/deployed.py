@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cemlib.data.batches import to_float
+from cemlib.data.pixels import unit
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.channels.base import Channel
 from cemlib.files import FileError, load_tensors, read_record
@@ -28,7 +28,7 @@ class Deployed:
         """Clean features (N, c, h, w), float32, of images (N, C, H, W), uint8 or in [0, 1]."""
         self.model.eval()
         with torch.no_grad():
-            parts = [self.model.encoder(_unit(part)).float() for part in torch.split(images, CHUNK)]
+            parts = [self.model.encoder(unit(part)).float() for part in torch.split(images, CHUNK)]
         return torch.cat(parts)
 
     def logits(self, features: Tensor, noise: torch.Generator) -> Tensor:
@@ -72,7 +72,3 @@ def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
     defence = config["defence"]
     channel = build_channel(noise_std=defence["noise_std"], **defence["channel"])
     return Deployed(model.to(device).to(memory_format=torch.channels_last).eval(), channel)
-
-
-def _unit(images: Tensor) -> Tensor:
-    return images if images.is_floating_point() else to_float(images)

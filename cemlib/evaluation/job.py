@@ -3,9 +3,8 @@
 import time
 from collections.abc import Iterator
 
-import torch
-
 from cemlib.data.prepared import load
+from cemlib.device import set_up
 from cemlib.evaluation.record import Record
 from cemlib.evaluation.stage import AttackJob, Stage, check_same_study
 from cemlib.layout import KNOWLEDGES, AttackFolder
@@ -18,7 +17,7 @@ def run(job: AttackJob) -> Iterator[AttackFolder]:
 
     An attack on a failed run, or one that diverges, ends as `failed` with null scores.
     """
-    torch.set_num_threads(job.plan.study.threads)
+    set_up(job.device, job.plan.study.threads)
     data = load(job.plan.layout.data).to(job.device)
     metrics = check_same_study(job.plan, job.run, job.defence)
     stage = Stage(job, data) if metrics["status"] == "ok" else None

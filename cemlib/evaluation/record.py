@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cemlib.attacks.convergence import converged, late_improvement
 from cemlib.attacks.task import Outcome
-from cemlib.data.batches import to_float
+from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
 from cemlib.evaluation.scores import means, per_image, recognised, write_per_image

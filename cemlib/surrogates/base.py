@@ -6,6 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from cemlib.sums import Sums
+
 
 class Surrogate(nn.Module):
     """A penalty on the spread of features within classes, measured against the release noise.
@@ -41,8 +43,7 @@ class Surrogate(nn.Module):
         self.noise_std = noise_std
         self.var_threshold = var_threshold
         self._last: dict[str, Tensor] = {}
-        self._sums: dict[str, Tensor] = {}
-        self._batches = 0
+        self._sums = Sums()
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """Penalty of a batch, a scalar; 0 and attached to the graph of z where nothing applies.
@@ -87,7 +88,10 @@ class Surrogate(nn.Module):
 
     def log(self) -> dict[str, float]:
         """Numbers of the last batch, read from the device here and not during the step."""
-        return _read(self._last)
+        if not self._last:
+            return {}
+        numbers = torch.stack([note.to(torch.float64) for note in self._last.values()])
+        return dict(zip(self._last, numbers.tolist(), strict=True))
 
     def drain(self) -> dict[str, float]:
         """Means over the batches since the last call, with three counters; empty without a batch.
@@ -95,21 +99,28 @@ class Surrogate(nn.Module):
         `steps` is the number of batches, `idle_steps` of those to which the surrogate did not
         apply, and `active_steps` the share of those with an active hinge.
         """
-        steps, sums = self._batches, _read(self._sums)
-        self._batches, self._sums = 0, {}
+        sums, steps = self._sums.take()
         idle, hinged = sums.pop("idle", 0.0), sums.pop("hinged", 0.0)
         means = {name: total / steps for name, total in sums.items()}
-        counters = {"steps": float(steps), "idle_steps": idle}
+        counters = {"steps": steps, "idle_steps": idle}
         return means | counters | {"active_steps": hinged / steps} if steps else {}
+
+    @property
+    def replayable(self) -> bool:
+        """Whether the next call runs the same kernels as the last: a captured one can replay it."""
+        return True
+
+    def replayed(self) -> None:
+        """Count a call that was replayed, of which no Python code ran."""
+
+    def generators(self) -> list[torch.Generator]:
+        """The random generators that the penalty draws from."""
+        return []
 
     def _note(self, notes: dict[str, Tensor]) -> None:
         """Remember the batch's numbers and add them to the epoch's, on the device."""
         self._last = notes
-        counted = {"idle": notes["classes"] == 0, "hinged": notes["active"] > 0}
-        now = {name: note.to(torch.float64) for name, note in (notes | counted).items()}
-        last = self._sums
-        self._sums = {n: last[n] + value for n, value in now.items()} if last else now
-        self._batches += 1
+        self._sums.add({**notes, "idle": notes["classes"] == 0, "hinged": notes["active"] > 0})
 
     def _check(self, z: Tensor, y: Tensor) -> None:
         if z.ndim != 2 or z.shape[1] != self.dim:
@@ -122,13 +133,6 @@ class Surrogate(nn.Module):
                 f"{type(self).__name__}: y has shape {tuple(y.shape)}, "
                 f"expected one label for each of the {len(z)} rows of z, and at least one"
             )
-
-
-def _read(notes: dict[str, Tensor]) -> dict[str, float]:
-    if not notes:
-        return {}
-    numbers = torch.stack([note.to(torch.float64) for note in notes.values()])
-    return dict(zip(notes, numbers.tolist(), strict=True))
 
 
 def at_least(option: str, value: float, lowest: float) -> None:

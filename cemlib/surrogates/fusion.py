@@ -102,6 +102,10 @@ class _Fusion(Surrogate):
         if self.slot is not None:
             self.slot.reseed(seed)
 
+    def generators(self) -> list[torch.Generator]:
+        """Of the slots' noise."""
+        return [] if self.slot is None else self.slot.generators()
+
 
 class ParallelFusion(_Fusion):
     """Both penalties, mixed by learned weights; see the module's text for the formula.

@@ -135,6 +135,11 @@ class GaussianMixture(Fitted):
         value = (torch.special.entr(p) + p * half_log_dets).sum() / self.dim
         return value.to(z), self._notes(squares.detach(), shares)
 
+    @property
+    def replayable(self) -> bool:
+        """With full covariances every step factorises, by a library that waits for the device."""
+        return self.covariance == "diagonal"
+
     def _places(self, rows: Tensor, y: Tensor) -> Tensor:
         """Where the samples are along the axes of their class's components, (B, K, D)."""
         apart = rows.unsqueeze(1) - self.means[y]

@@ -176,6 +176,15 @@ class LogDet(Surrogate):
         """Factorise at the next step: where an epoch starts decides when, not what ran before."""
         self._steps = 0
 
+    @property
+    def replayable(self) -> bool:
+        """Unless it is the turn of a factorisation, which other steps do not have."""
+        return self._steps % self.refresh != 0
+
+    def replayed(self) -> None:
+        """Count the step, so that the next factorisation comes in its turn."""
+        self._steps += 1
+
 
 def below_one(option: str, value: float) -> None:
     """Refuse a share outside [0, 1), naming the option."""

@@ -127,12 +127,18 @@ class SlotAttention(Surrogate):
         self.beta = nn.Parameter(torch.tensor(10.0))
         self.a_c = nn.Parameter(torch.tensor(10.0))
         self.b_c = nn.Parameter(torch.tensor(0.0))
+        self._generator: torch.Generator | None = None
         self.reseed(0)
 
     def reseed(self, seed: int) -> None:
         """Start the noise of the slots anew."""
         self._seed = seed
-        self._generator: torch.Generator | None = None
+        if self._generator is not None:
+            self._generator.manual_seed(seed)
+
+    def generators(self) -> list[torch.Generator]:
+        """Of the slots' noise, once any was drawn."""
+        return [] if self._generator is None else [self._generator]
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """See the base class; logs the mean gates and what `spread` logs.

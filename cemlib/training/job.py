@@ -12,6 +12,7 @@ from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state
 from cemlib.config.study import JUDGE
 from cemlib.data.prepared import load
 from cemlib.defences.pruning import client_cost
+from cemlib.device import set_up
 from cemlib.errors import DivergedError
 from cemlib.files import save_tensors, sha256, write_json, write_jsonl
 from cemlib.layout import RunFolder
@@ -50,7 +51,7 @@ def run(job: TrainJob) -> dict[str, Any]:
     A run that diverges is finished too: its status is `failed`, its scores are null.
     """
     start = time.perf_counter()
-    torch.set_num_threads(job.plan.study.threads)
+    set_up(job.device, job.plan.study.threads)
     data = load(job.plan.layout.data)
     setup = Setup(job.plan.study, job.defence, job.seed)
     network = setup.network(data)

@@ -21,7 +21,8 @@ from cemlib.models.split import SplitModel
 from cemlib.seeds import derive
 from cemlib.surrogates import Surrogate
 from cemlib.surrogates import build as build_surrogate
-from cemlib.training.trainer import Defended, Trainer
+from cemlib.training.defended import Defended
+from cemlib.training.trainer import Trainer
 
 
 @dataclass(frozen=True)

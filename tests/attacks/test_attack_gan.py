@@ -121,14 +121,14 @@ def test_the_training_is_the_published_algorithm(tmp_path: Path, start: Decoder)
     ]
     for epoch in (1, 2):
         losses = []
-        noise = generator(0, "attack_noise", epoch)
+        noise, mixtures = (generator(0, f"attack_{n}", epoch) for n in ("noise", "mixtures"))
         order = torch.randperm(64, generator=generator(0, "attack_order", epoch))
         for count in (2 * epoch - 1, 2 * epoch):
             part = order[:32] if count % 2 else order[32:]
             real = task.own.images[part].float() / 255
             z = task.own.features[part] + 0.05 * torch.randn((32, 1, 4, 4), generator=noise)
             fake = fake_of(z)
-            share = torch.rand((32, 1, 1, 1), generator=generator(0, "attack_mixtures", count))
+            share = torch.rand((32, 1, 1, 1), generator=mixtures)
             mixed = (share * real + (1 - share) * fake.detach()).requires_grad_()
             lengths = [
                 torch.autograd.grad(critic(m[None])[0], m, create_graph=True)[0].norm()

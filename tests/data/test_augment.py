@@ -13,6 +13,13 @@ from cemlib.data.augment import Augment, crop, mirror, rotate
 PUBLISHED = AugmentConfig(crop_padding=4, flip=True, rotation=15.0)
 
 
+def augmented(
+    config: AugmentConfig, images: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    augment = Augment(config)
+    return augment(images, augment.draw(len(images), generator))
+
+
 def batch(count: int = 6, channels: int = 3, height: int = 32, width: int = 32) -> torch.Tensor:
     generator = torch.Generator().manual_seed(3)
     return torch.rand(count, channels, height, width, generator=generator)
@@ -24,9 +31,9 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def test_crop_equals_slicing_bit_by_bit() -> None:
     images = batch(81, 1, 12, 10)
-    offsets = torch.cartesian_prod(torch.arange(9), torch.arange(9)).T
+    offsets = torch.cartesian_prod(torch.arange(9), torch.arange(9))
     found = crop(images, 4, offsets)
-    for image, result, (top, left) in zip(images, found, offsets.T.tolist(), strict=True):
+    for image, result, (top, left) in zip(images, found, offsets.tolist(), strict=True):
         padded = np.pad(image.numpy(), ((0, 0), (4, 4), (4, 4)))
         assert np.array_equal(result.numpy(), padded[:, top : top + 12, left : left + 10])
 
@@ -65,7 +72,7 @@ def test_a_quarter_turn_moves_whole_pixels_counter_clockwise() -> None:
 
 def test_crop_and_flip_alone_only_move_pixels() -> None:
     images = batch(64, 3, 16, 16)
-    found = Augment(AugmentConfig(crop_padding=2, flip=True))(images, seeded())
+    found = augmented(AugmentConfig(crop_padding=2, flip=True), images, seeded())
     for image, result in zip(images, found, strict=True):
         padded = np.pad(image.numpy(), ((0, 0), (2, 2), (2, 2)))
         windows = [padded[:, t : t + 16, f : f + 16] for t in range(5) for f in range(5)]
@@ -75,7 +82,7 @@ def test_crop_and_flip_alone_only_move_pixels() -> None:
 
 def test_the_whole_protocol_equals_torchvisions_steps_with_the_same_draws() -> None:
     images = batch(32)
-    found = Augment(PUBLISHED)(images, seeded(5))
+    found = augmented(PUBLISHED, images, seeded(5))
     draws = seeded(5)
     tops, lefts = torch.randint(9, (2, 32), generator=draws).tolist()
     flips = (torch.rand(32, generator=draws) < 0.5).tolist()
@@ -91,19 +98,19 @@ def test_the_whole_protocol_equals_torchvisions_steps_with_the_same_draws() -> N
 def test_draws_cover_their_range_evenly() -> None:
     spot = torch.zeros(4000, 1, 9, 9)
     spot[:, :, 4, 4] = 1
-    found = Augment(AugmentConfig(crop_padding=1))(spot, seeded())
+    found = augmented(AugmentConfig(crop_padding=1), spot, seeded())
     share = found.mean(0)[0, 3:6, 3:6]
     assert abs(share - 1 / 9).max() < 0.025  # five standard deviations
     assert found.sum() == 4000
     corner = torch.zeros(4000, 1, 2, 2)
     corner[:, :, 0, 0] = 1
-    flipped = Augment(AugmentConfig(flip=True))(corner, seeded())[:, 0, 0, 1].mean()
+    flipped = augmented(AugmentConfig(flip=True), corner, seeded())[:, 0, 0, 1].mean()
     assert abs(flipped - 0.5) < 0.04
 
 
 def test_rotation_stays_within_its_bounds() -> None:
     ramp = torch.linspace(-1, 1, 33).expand(2000, 1, 33, 33)
-    found = Augment(AugmentConfig(rotation=15.0))(ramp, seeded())
+    found = augmented(AugmentConfig(rotation=15.0), ramp, seeded())
     # Along the middle column a turned ramp rises by the sine of the angle.
     sines = (found[:, 0, 24, 16] - found[:, 0, 8, 16]) / (ramp[0, 0, 0, 24] - ramp[0, 0, 0, 8])
     degrees = torch.rad2deg(torch.asin(sines))
@@ -117,20 +124,26 @@ def test_nothing_configured_changes_nothing() -> None:
     images = batch()
     generator = seeded()
     before = generator.get_state()
-    assert torch.equal(Augment(AugmentConfig())(images, generator), images)
+    assert torch.equal(augmented(AugmentConfig(), images, generator), images)
     assert torch.equal(generator.get_state(), before)
 
 
 def test_the_generator_alone_decides_and_the_input_stays() -> None:
     images = batch()
     kept = images.clone()
-    first = Augment(PUBLISHED)(images, seeded(1))
-    assert torch.equal(first, Augment(PUBLISHED)(images, seeded(1)))
-    assert not torch.equal(first, Augment(PUBLISHED)(images, seeded(2)))
+    first = augmented(PUBLISHED, images, seeded(1))
+    assert torch.equal(first, augmented(PUBLISHED, images, seeded(1)))
+    assert not torch.equal(first, augmented(PUBLISHED, images, seeded(2)))
     assert torch.equal(images, kept)
 
 
 def test_values_stay_in_range() -> None:
-    found = Augment(PUBLISHED)(batch(), seeded())
+    found = augmented(PUBLISHED, batch(), seeded())
     assert found.min() >= 0
     assert found.max() <= 1 + 1e-6
+
+
+def test_bytes_are_changed_as_fractions_are() -> None:
+    images = torch.randint(256, (6, 3, 32, 32), dtype=torch.uint8)
+    found = augmented(PUBLISHED, images, seeded())
+    assert torch.equal(found, augmented(PUBLISHED, images.float() / 255, seeded()))

@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from cemlib.data.batches import batches, to_float
+from cemlib.config.data import AugmentConfig
+from cemlib.data.augment import Augment
+from cemlib.data.batches import Batches
+from cemlib.data.pixels import to_float, unit
 from cemlib.data.prepared import Split
 
+PUBLISHED = AugmentConfig(crop_padding=4, flip=True, rotation=15.0)
 
-def numbered(count: int) -> Split:
-    images = torch.arange(count, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 2, 2)
+
+def numbered(count: int, side: int = 2) -> Split:
+    images = torch.arange(count, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, side, side)
     return Split(images.contiguous(), torch.arange(count))
 
 
@@ -17,40 +22,58 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def epoch(
+    split: Split, size: int, seed: int = 0, augment: AugmentConfig | None = None
+) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    batches = Batches(split, size, Augment(augment or AugmentConfig()))
+    batches.begin(seeded(seed), seeded(seed + 100))
+    return [batches.take(size) for size in batches.sizes]
+
+
 def test_every_value_becomes_a_fraction_of_255() -> None:
     values = torch.arange(256, dtype=torch.uint8)
     found = to_float(values)
     assert found.dtype == torch.float32
     assert np.array_equal(found.numpy(), np.arange(256, dtype=np.float32) / np.float32(255))
+    assert torch.equal(unit(values), found)
+    assert unit(found) is found
 
 
-def test_stored_order_keeps_every_image() -> None:
-    found = list(batches(numbered(9), 4, order=None))
-    assert [len(labels) for _, labels in found] == [4, 4, 1]
-    assert torch.cat([labels for _, labels in found]).tolist() == list(range(9))
-    assert found[1][0].shape == (4, 3, 2, 2)
-    assert torch.equal(found[1][0], to_float(numbered(9).images[4:8]))
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(8, [4, 4]), (10, [4, 4, 2]), (9, [4, 4])])
-def test_training_leaves_out_only_a_last_batch_of_one(count: int, sizes: list[int]) -> None:
-    found = list(batches(numbered(count), 4, order=seeded(0)))
-    assert [len(labels) for _, labels in found] == sizes
-    seen = torch.cat([labels for _, labels in found]).tolist()
+@pytest.mark.parametrize(("count", "sizes"), [(8, [4, 4]), (10, [4, 4, 2]), (9, [4, 4]), (3, [3])])
+def test_an_epoch_leaves_out_only_a_last_batch_of_one(count: int, sizes: list[int]) -> None:
+    found = epoch(numbered(count), 4)
+    assert [len(labels) for _, _, labels in found] == sizes
+    seen = torch.cat([labels for _, _, labels in found]).tolist()
     assert len(set(seen)) == sum(sizes)
+    assert torch.cat([places for places, _, _ in found]).tolist() == list(range(sum(sizes)))
 
 
 def test_shuffled_images_keep_their_labels() -> None:
-    for images, labels in batches(numbered(50), 8, order=seeded(1)):
+    for _, images, labels in epoch(numbered(50), 8):
         assert torch.equal(images, to_float(labels.byte())[:, None, None, None].expand(-1, 3, 2, 2))
 
 
-def test_the_generator_decides_the_order() -> None:
-    split = numbered(64)
-    orders = [
-        torch.cat([labels for _, labels in batches(split, 8, order=seeded(seed))]).tolist()
-        for seed in (0, 0, 1)
-    ]
-    assert orders[0] == orders[1]
-    assert orders[0] != orders[2]
-    assert orders[0] != list(range(64))
+def test_the_order_is_the_generators_permutation() -> None:
+    orders = [torch.cat([row[2] for row in epoch(numbered(64), 8, seed)]) for seed in (0, 0, 1)]
+    assert torch.equal(orders[0], torch.randperm(64, generator=seeded(0)))
+    assert torch.equal(orders[0], orders[1])
+    assert not torch.equal(orders[0], orders[2])
+
+
+def test_an_epoch_begun_again_is_the_same_and_another_is_not() -> None:
+    batches = Batches(numbered(20, side=16), 8, Augment(PUBLISHED))
+    epochs = []
+    for seed in (3, 3, 4):
+        batches.begin(seeded(seed), seeded(seed))
+        epochs.append(torch.cat([batches.take(size)[1] for size in batches.sizes]))
+    assert torch.equal(epochs[0], epochs[1])
+    assert not torch.equal(epochs[0], epochs[2])
+
+
+def test_each_batch_is_augmented_as_it_would_be_alone() -> None:
+    split = Split(torch.randint(256, (20, 3, 16, 16), dtype=torch.uint8), torch.arange(20))
+    draws = seeded(100)
+    for _, images, labels in epoch(split, 8, augment=PUBLISHED):
+        alone = Augment(PUBLISHED)
+        expected = alone(split.images[labels], alone.draw(len(labels), draws))
+        assert torch.equal(images, expected)

@@ -15,7 +15,8 @@ CPU = torch.device("cpu")
 def monitor(steps: list[tuple[list[float], int]]) -> Monitor:
     watching = Monitor(NAMES, CPU)
     for values, samples in steps:
-        watching.add([torch.tensor(value) for value in values], samples)
+        tensors = (torch.tensor(float(value)) for value in values)
+        watching.add(dict(zip(NAMES, tensors, strict=True)), samples)
     return watching
 
 
@@ -36,7 +37,20 @@ def test_of_several_faults_in_a_step_the_first_of_the_order_is_blamed() -> None:
         monitor([([math.nan, math.nan, 0], 4)]).means(1)
 
 
-def test_statistics_carry_no_graph() -> None:
+def test_an_epoch_starts_from_nothing() -> None:
+    watching = monitor([([math.nan, 2, 0.5], 4)])
+    watching.begin()
+    watching.add(dict(zip(NAMES, torch.tensor([3.0, 5.0, 1.0]), strict=True)), 2)
+    assert watching.means(2) == {"features": 3.0, "loss": 5.0, "top1": 1.0}
+
+
+def test_statistics_keep_their_place_and_carry_no_graph() -> None:
+    """What a replayed step writes to must be what is read."""
     watching = Monitor(("x",), CPU)
-    watching.add([torch.ones((), requires_grad=True)], 1)
-    assert not watching.sums.requires_grad
+    kept = []
+    for value in (1.0, 3.0):
+        watching.add({"x": torch.tensor(value, requires_grad=True)}, 1)
+        kept.append(watching._sums._totals)
+    assert kept[0] is kept[1]
+    assert not kept[0].requires_grad
+    assert watching.means(1) == {"x": 2.0}

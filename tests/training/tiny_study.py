@@ -41,6 +41,8 @@ RAW: dict[str, Any] = {
             "pruning": {"epoch": 2},
             "sparse_coding": True,
         },
+        "often": {"surrogate": {"name": "logdet", "refresh": 2}},
+        "full": {"surrogate": {"name": "gmm", "covariance": "full"}},
         "private": {"noise_std": 0.0, "channel": {"name": "local_dp"}, "surrogate": "logdet"},
         **{f"by_{name}": {"channel": {"name": name}} for name in CHANNELS},
         **{name: {"surrogate": name} for name in SURROGATES},

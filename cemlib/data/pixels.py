@@ -1,0 +1,13 @@
+"""Pixels as stored, in bytes, and as computed with, in fractions."""
+
+from torch import Tensor
+
+
+def to_float(images: Tensor) -> Tensor:
+    """Return uint8 images (any shape) as float32 in [0, 1]."""
+    return images.float() / 255
+
+
+def unit(images: Tensor) -> Tensor:
+    """Images in [0, 1], whether they are already or are uint8."""
+    return images if images.is_floating_point() else to_float(images)

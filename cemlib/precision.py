@@ -1,0 +1,28 @@
+"""Arithmetic of the networks: float32, or bfloat16 products where they are faster.
+
+Only what autocast covers (convolutions, matrix products) is computed in bfloat16; weights, their
+updates, losses, surrogates and statistics stay float32 or better.
+"""
+
+import torch
+
+
+def resolve(setting: str, device: torch.device) -> str:
+    """`float32` or `bfloat16`; `auto` is the latter where the hardware multiplies it."""
+    if setting != "auto":
+        return setting
+    return "bfloat16" if multiplies_bfloat16(device) else "float32"
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether there are instructions for it: emulated, it is slower than float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    found = torch.cpu.get_capabilities()
+    return any(found.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """Context of a network's forward pass, for what `resolve` returned."""
+    low = precision == "bfloat16"
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=low)

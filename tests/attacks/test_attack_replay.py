@@ -1,0 +1,57 @@
+"""The steps of the learned attacks and of the search are fit to be replayed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from easy_tasks import OPTIONS, easy_task, rows
+from tape import TapeReplay
+
+import cemlib.attacks.descent
+import cemlib.attacks.learning
+from cemlib.attacks.decoder import decoder
+from cemlib.attacks.gan import gan
+from cemlib.attacks.optimisation import optimisation
+from cemlib.attacks.perceptual import perceptual
+from cemlib.attacks.start import load_decoder
+from cemlib.attacks.task import Outcome, Task
+from cemlib.config.attacks import Decoder, Gan, Optimisation, Perceptual
+from cemlib.config.base import Section
+
+LEARNED = OPTIONS | {"epochs": 4, "batch_size": 16}
+SEARCH = {"iterations": 30, "batch_size": 25}
+CRITIC = {"epochs": 4, "batch_size": 16, "critic_steps": 3, "critic_width": 4}
+CASES = {
+    "decoder": (decoder, Decoder, LEARNED),
+    "perceptual": (perceptual, Perceptual, LEARNED),
+    "gan": (gan, Gan, CRITIC),
+    "optimisation": (optimisation, Optimisation, SEARCH),
+}
+
+
+def attacked(
+    place: Path, attack: Callable[[Task], Outcome], config: type[Section], options: dict
+) -> Outcome:
+    """What an attack finds, from a decoder of one epoch where it starts from one."""
+    task, _ = easy_task(place / "start", std=0.05, **OPTIONS | {"epochs": 1})
+    model = load_decoder(decoder(task).state, task.options, (1, 4, 4), (1, 16, 16))
+    start = model if config is Gan else None
+    return attack(easy_task(place, config, std=0.05, train=99, start=start, **options)[0])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replayed_steps_attack_as_called_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Up to the rounding of the learning rate, which a replay reads in float32."""
+    called = attacked(tmp_path / "a", *CASES[name])
+    for module in (cemlib.attacks.learning, cemlib.attacks.descent):
+        monkeypatch.setattr(module, "Replay", TapeReplay)
+    before = TapeReplay.count
+    replayed = attacked(tmp_path / "b", *CASES[name])
+    assert TapeReplay.count > before + 10
+    for row, other in zip(rows(called), rows(replayed), strict=True):
+        numbers = {name: value for name, value in row.items() if value is not None}
+        assert {name: other[name] for name in numbers} == pytest.approx(numbers, rel=1e-3)
+    torch.testing.assert_close(replayed.reconstructions, called.reconstructions, atol=2e-3, rtol=0)

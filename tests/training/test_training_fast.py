@@ -1,0 +1,107 @@
+"""The fast path against the plain one: low precision, and no second pass over the images."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_study import CPU, blob_data, tiny_plan
+from torch import Tensor
+
+from cemlib.precision import resolve
+from cemlib.seeds import generator
+from cemlib.training.setup import Setup
+from cemlib.training.trainer import Trainer
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def trainer(place: Path, defence: str, **train: Any) -> Trainer:
+    plan, data = tiny_plan(place, **({"batch_size": 32} | train)), blob_data(train=480)
+    setup = Setup(plan.study, defence, 0)
+    return setup.trainer(data, setup.network(data))
+
+
+def weights(subject: Trainer) -> Tensor:
+    return torch.cat([w.detach().flatten() for w in subject.deployed.model.parameters()])
+
+
+@pytest.mark.parametrize("defence", ["noise", "clustering", "nopeek", "everything"])
+def test_a_step_in_half_precision_is_the_step(tmp_path: Path, defence: str) -> None:
+    """Products rounded to 8 bits: an update of all weights is off by a few per cent."""
+    plain, fast = (trainer(tmp_path, defence, batch_size=480, precision=p) for p in PRECISIONS)
+    start = weights(plain)
+    assert torch.equal(start, weights(fast))
+    rows = [subject.epoch(1) for subject in (plain, fast)]
+    off, moved = weights(fast) - weights(plain), weights(plain) - start
+    assert 0 < off.norm() < 0.05 * moved.norm()
+    assert rows[1]["train_ce"] == pytest.approx(rows[0]["train_ce"], rel=0.01)
+
+
+def test_a_training_in_half_precision_ends_as_well(tmp_path: Path) -> None:
+    plain, fast = (trainer(tmp_path, "clustering", precision=p) for p in PRECISIONS)
+    for number in (1, 2, 3, 4):
+        rows = [subject.epoch(number) for subject in (plain, fast)]
+        leakage = [row["val_leakage_nats"] for row in rows]
+        assert leakage[1] == pytest.approx(leakage[0], rel=0.05)
+    assert rows[1]["val_top1"] == rows[0]["val_top1"] == 1
+
+
+def test_weights_and_statistics_stay_in_single_precision(tmp_path: Path) -> None:
+    fast = trainer(tmp_path, "clustering", precision="bfloat16")
+    fast.epoch(1)
+    kept = {
+        t.dtype for module in fast.defended.modules.values() for t in module.state_dict().values()
+    }
+    assert torch.bfloat16 not in kept
+    assert {t.dtype for t in fast.optimiser.state_dict().values()} == {torch.float32}
+
+
+def test_a_fit_takes_the_features_of_the_training_pass(tmp_path: Path) -> None:
+    """A class's weighted centroids are its mean feature, whatever the clusters."""
+    subject = trainer(tmp_path, "clustering", fit_features="training_pass")
+    subject.epoch(1)
+    features, labels = seen(subject)
+    for label, (means, parts) in enumerate(
+        zip(subject.fits[-1]["means"], subject.fits[-1]["weights"], strict=True)
+    ):
+        expected = features[labels == label].mean(0)
+        torch.testing.assert_close(parts @ means, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_both_passes_see_the_same_where_nothing_moves(tmp_path: Path) -> None:
+    """At a rate of almost 0, once the running statistics are those of the batches."""
+    fits = {}
+    for kind in ("extra_pass", "training_pass"):
+        subject = trainer(tmp_path, "clustering", fit_features=kind, lr=1e-9, batch_size=120)
+        for number in range(1, 14):
+            subject.epoch(number)
+        fits[kind] = torch.einsum(
+            "ck,ckd->cd", subject.fits[-1]["weights"], subject.fits[-1]["means"]
+        )
+    assert 0 < (fits["extra_pass"] - fits["training_pass"]).abs().max() < 0.05
+
+
+def test_features_keep_the_labels_of_their_images(tmp_path: Path) -> None:
+    subject = trainer(tmp_path, "clustering", fit_features="training_pass")
+    subject.pass_over(1)
+    features, labels = seen(subject)
+    order = torch.randperm(480, generator=generator(0, "order", 1))
+    assert torch.equal(labels, subject.data.train.labels[order])
+    assert features.abs().sum(1).min() > 0
+
+
+def seen(subject: Trainer) -> tuple[Tensor, Tensor]:
+    assert subject.step.seen is not None
+    return subject.step.seen
+
+
+def test_auto_is_what_the_processor_multiplies() -> None:
+    """By the flags that the kernel lists, where it does."""
+    listed = Path("/proc/cpuinfo")
+    if not listed.is_file() or "flags" not in listed.read_text():
+        pytest.skip("the system does not list the processor's flags")
+    flags = next(line for line in listed.read_text().splitlines() if line.startswith("flags"))
+    fast = bool({"avx512_bf16", "amx_bf16"} & set(flags.split()))
+    assert resolve("auto", CPU) == ("bfloat16" if fast else "float32")
+    assert {resolve(kind, CPU) for kind in ("float32", "bfloat16")} == {"float32", "bfloat16"}

@@ -1,0 +1,46 @@
+"""A training step is fit to be replayed: its kernels alone, run again, are the next step."""
+
+from typing import Any
+
+import pytest
+import torch
+from tape import TapeReplay
+from tiny_study import CPU, RAW, blob_data, tiny_plan
+
+import cemlib.training.step
+from cemlib.surrogates import SURROGATES
+from cemlib.training.setup import Setup
+from cemlib.training.trainer import Trainer
+
+DEFENCES = [*SURROGATES, *(name for name in RAW["defences"] if name.startswith("by_"))]
+OTHERS = ["often", "full", "none", "nopeek", "arl", "undressed", "everything", "private"]
+
+
+def trainer(place: Any, defence: str, **train: Any) -> Trainer:
+    plan, data = tiny_plan(place, batch_size=16, epochs=8, **train), blob_data()
+    setup = Setup(plan.study, defence, 0)
+    return setup.trainer(data.to(CPU), setup.network(data))
+
+
+def course(subject: Trainer, epochs: int = 7) -> list[dict[str, Any]]:
+    rows = [subject.epoch(number) for number in range(1, epochs + 1)]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+@pytest.mark.parametrize("defence", [*DEFENCES, *OTHERS])
+def test_replayed_steps_train_as_called_ones(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, defence: str
+) -> None:
+    train = {"fit_features": "training_pass"} if defence == "clustering" else {}
+    called = trainer(tmp_path, defence, **train)
+    expected = course(called)
+    monkeypatch.setattr(cemlib.training.step, "Replay", TapeReplay)
+    before = TapeReplay.count
+    replayed = trainer(tmp_path, defence, **train)
+    assert course(replayed) == expected
+    if defence != "full":  # whose every step factorises
+        assert TapeReplay.count > before + 7  # at least one step of each epoch
+    for name, module in called.defended.modules.items():
+        other = replayed.defended.modules[name].state_dict()
+        for key, tensor in module.state_dict().items():
+            assert torch.equal(other[key], tensor), f"{name}.{key}"
