@@ -30,6 +30,11 @@ class AttackConfig(Section):
         """Releases of the same image that the attacker sees."""
         return 1
 
+    @property
+    def arithmetic(self) -> Precision:
+        """Arithmetic of the attack's networks, as configured."""
+        return "float32"
+
 
 class _Querying(AttackConfig):
     queries: int = Field(
@@ -53,6 +58,11 @@ class _Learned(_Querying):
         description="arithmetic of the training; auto: bfloat16 where the hardware multiplies it;"
         " the attack is scored in float32",
     )
+
+    @property
+    def arithmetic(self) -> Precision:
+        """The option `precision`."""
+        return self.precision
 
 
 class _Decoding(_Learned):

@@ -16,6 +16,7 @@ from cemlib.evaluation.scores import means, per_image, recognised, write_per_ima
 from cemlib.evaluation.stage import PUBLIC, AttackJob, Stage, first_target
 from cemlib.files import save_tensors, write_json, write_jsonl
 from cemlib.layout import AttackFolder
+from cemlib.precision import resolve
 from cemlib.provenance import device_name, peak_memory_mb, provenance
 from cemlib.seeds import generator
 
@@ -102,6 +103,7 @@ class Record:
             "attack": self.attack,
             "knowledge": self.knowledge,
             "queries": study.attacks[self.attack].releases,
+            "precision": resolve(study.attacks[self.attack].arithmetic, job.device),
             **scores,
             "n_images": len(self.targets()) if reason is None else 0,
             "config": study.attack_slice(job.defence, self.attack),

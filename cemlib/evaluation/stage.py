@@ -20,6 +20,7 @@ from cemlib.files import FileError, load_tensors, read_record, sha256
 from cemlib.layout import AttackFolder, RunFolder
 from cemlib.models.decoder import Decoder
 from cemlib.plan import Plan
+from cemlib.precision import resolve
 from cemlib.seeds import derive, generator
 
 PUBLIC = 0.9  # share of the test images that the public_data attacker owns
@@ -174,6 +175,6 @@ class Stage:
         start, weights = settings.begins_with, settings.foreign_weights
         read += [job.run.attack(start, knowledge).attacker] if start else []
         read += [Path(weights)] if weights else []
-        origin = [*map(sha256, read), knowledge, job.device.type]
+        origin = [*map(sha256, read), knowledge, job.device.type, resolve("auto", job.device)]
         place = plan.attack_checkpoint(job.defence, job.seed, attack, "/".join(origin))
         return Checkpoint(place)

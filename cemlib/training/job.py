@@ -18,6 +18,7 @@ from cemlib.files import save_tensors, sha256, write_json, write_jsonl
 from cemlib.layout import RunFolder
 from cemlib.models import build
 from cemlib.plan import Plan
+from cemlib.precision import resolve
 from cemlib.progress import progress
 from cemlib.provenance import device_name, peak_memory_mb, provenance
 from cemlib.seeds import generator
@@ -68,8 +69,9 @@ def run(job: TrainJob) -> dict[str, Any]:
 
 
 def checkpoint_place(job: TrainJob) -> Path:
-    """Where the job keeps its state: a place for these settings, code, data and device."""
-    origin = f"{sha256(job.plan.layout.prepared)}/{job.device.type}"
+    """Where the job keeps its state: for these settings, code, data, device and arithmetic."""
+    precision = resolve(job.plan.study.training(job.defence).precision, job.device)
+    origin = f"{sha256(job.plan.layout.prepared)}/{job.device.type}/{precision}"
     return job.plan.train_checkpoint(job.defence, job.seed, origin)
 
 
@@ -149,6 +151,7 @@ def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, A
         "epochs": study.train.epochs,
         "selected_epoch": selected,
         "selected_on": trainer.settings.select,
+        "precision": trainer.step.precision,
         "parameters": {"client": _count(model.encoder), "server": _count(model.head)},
         "config": study.train_slice(job.defence),
         "data_sha256": sha256(job.plan.layout.prepared),
