@@ -12,7 +12,15 @@ from torch import Tensor
 
 from cemlib.data.errors import DataError
 from cemlib.data.raw import check_part
-from cemlib.files import FileError, load_tensors, read_json, save_tensors, sha256, write_json
+from cemlib.files import (
+    FileError,
+    load_tensors,
+    read_json,
+    read_record,
+    save_tensors,
+    sha256,
+    write_json,
+)
 
 PARTS = ("train", "val", "test")
 TENSORS = "prepared.safetensors"
@@ -130,6 +138,18 @@ def load(folder: Path) -> Prepared:
             "after it was written; delete the folder and rerun the preparation"
         )
     return _checked(path, description, tensors)
+
+
+def checksum(folder: Path) -> str:
+    """SHA-256 of prepared tensors as their description has it: `load` has compared it with them.
+
+    Raises:
+        DataError: if there is no such description.
+    """
+    try:
+        return str(read_record(folder / DESCRIPTION, ("sha256",))["sha256"])
+    except FileError as error:
+        raise DataError(str(error)) from error
 
 
 def _checked(path: Path, description: _Description, tensors: Mapping[str, Tensor]) -> Prepared:

@@ -13,7 +13,7 @@ from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.checkpoint import Checkpoint
 from cemlib.config.study import JUDGE
-from cemlib.data.prepared import Prepared
+from cemlib.data.prepared import Prepared, checksum
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.errors import DivergedError
 from cemlib.files import FileError, load_tensors, read_record, sha256
@@ -53,7 +53,7 @@ def check_same_study(plan: Plan, run: RunFolder, defence: str) -> dict[str, Any]
     metrics = read_record(run.metrics, ("status", "reason", "config", "data_sha256"))
     if metrics["config"] != plan.study.train_slice(defence):
         raise FileError(f"{run.metrics}: trained with other settings; train it again")
-    if metrics["data_sha256"] != sha256(plan.layout.prepared):
+    if metrics["data_sha256"] != checksum(plan.layout.data):
         raise FileError(f"{run.metrics}: trained on other prepared data; train it again")
     return metrics
 
@@ -170,11 +170,13 @@ class Stage:
     def checkpoint(self, attack: str, knowledge: str) -> Checkpoint:
         """Where an attack keeps its state, for exactly what it reads and does."""
         job, plan = self.job, self.plan
-        read = [plan.layout.prepared, job.run.model, plan.layout.judge.model]
+        read = [job.run.model, plan.layout.judge.model]
         settings = plan.study.attacks[attack]
         start, weights = settings.begins_with, settings.foreign_weights
         read += [job.run.attack(start, knowledge).attacker] if start else []
         read += [Path(weights)] if weights else []
-        origin = [*map(sha256, read), knowledge, job.device.type, resolve("auto", job.device)]
+        data = checksum(plan.layout.data)
+        origin = [data, *map(sha256, read), knowledge, job.device.type]
+        origin += [resolve("auto", job.device)]
         place = plan.attack_checkpoint(job.defence, job.seed, attack, "/".join(origin))
         return Checkpoint(place)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state, unpack
 from cemlib.config.study import JUDGE
-from cemlib.data.prepared import load
+from cemlib.data.prepared import checksum, load
 from cemlib.defences.pruning import client_cost
 from cemlib.device import set_up
 from cemlib.errors import DivergedError
-from cemlib.files import save_tensors, sha256, write_json, write_jsonl
+from cemlib.files import save_tensors, write_json, write_jsonl
 from cemlib.layout import RunFolder
 from cemlib.models import build
 from cemlib.plan import Plan
@@ -71,7 +71,7 @@ def run(job: TrainJob) -> dict[str, Any]:
 def checkpoint_place(job: TrainJob) -> Path:
     """Where the job keeps its state: for these settings, code, data, device and arithmetic."""
     precision = resolve(job.plan.study.training(job.defence).precision, job.device)
-    origin = f"{sha256(job.plan.layout.prepared)}/{job.device.type}/{precision}"
+    origin = f"{checksum(job.plan.layout.data)}/{job.device.type}/{precision}"
     return job.plan.train_checkpoint(job.defence, job.seed, origin)
 
 
@@ -154,7 +154,7 @@ def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, A
         "precision": trainer.step.precision,
         "parameters": {"client": _count(model.encoder), "server": _count(model.head)},
         "config": study.train_slice(job.defence),
-        "data_sha256": sha256(job.plan.layout.prepared),
+        "data_sha256": checksum(job.plan.layout.data),
         "provenance": provenance(files, device_name(job.device.type), study.threads),
         "peak_memory_mb": peak_memory_mb(),
     }
