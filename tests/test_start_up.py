@@ -8,6 +8,7 @@ import pytest
 LEFT_OUT = {
     "cemlib.cli": {"torch", "mlflow", "pandas", "matplotlib"},
     "cemlib.plan": {"torch", "mlflow", "pandas", "matplotlib"},
+    "cemlib.runner": {"torch", "mlflow", "pandas", "matplotlib"},
     "cemlib.report.build": {"torch", "mlflow", "sklearn"},
     "cemlib.training.job": {"torch._dynamo", "mlflow", "pandas", "matplotlib", "sklearn"},
     "cemlib.evaluation.job": {"torch._dynamo", "mlflow", "pandas", "matplotlib", "sklearn"},

@@ -2,6 +2,7 @@
 from cemlib.config import ConfigError
 from cemlib.config import parse as parse_study
 from cemlib.config.study import JUDGE
+from cemlib.environment import set_for_jobs
 from cemlib.plan import JUDGE_SEED, Plan
 
 try:
@@ -10,12 +11,7 @@ except ConfigError as error:
     files = ", ".join(map(str, workflow.overwrite_configfiles or workflow.configfiles))
     raise WorkflowError(f"{files}: the configuration cannot be used", error)
 
-# Two busy processes whose idle threads spin would slow each other to a fraction.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-
-# Large tensors come and go in every step: keep their memory instead of mapping it anew each time.
-for name in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
-    os.environ.setdefault(name, str(2**32))
+set_for_jobs()
 
 CONFIG = PLAN.layout.config
 LOGS, BENCHMARKS = PLAN.layout.root / "logs", PLAN.layout.root / "benchmarks"

@@ -1,0 +1,41 @@
+"""What several subcommands share: their options' types, and what the options stand for."""
+
+import argparse
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+
+    from cemlib.plan import Plan
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def positive(text: str) -> int:
+    """Read a positive whole number, as the type of an option."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def plan_of(options: argparse.Namespace) -> "Plan":
+    """The plan of the study that `--config` names.
+
+    Raises:
+        ConfigError: if it cannot be read or is faulty.
+    """
+    from cemlib.config import load
+    from cemlib.plan import Plan
+
+    return Plan(load(options.config))
+
+
+def device_of(options: argparse.Namespace) -> "torch.device":
+    """The device that `--device` asks for; `auto` is the graphics card where there is one.
+
+    Raises:
+        ConfigError: if it asks for a graphics card and there is none.
+    """
+    from cemlib.jobs import find_device
+
+    return find_device(options.device)

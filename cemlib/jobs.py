@@ -1,0 +1,103 @@
+"""The jobs of a study, as the command line (and so Snakemake) and the runner carry them out.
+
+Each yields the files it wrote, or a line for people. What is heavy is imported by the job that
+needs it, so that planning and `--help` answer at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cemlib.config import ConfigError
+from cemlib.plan import Plan
+from cemlib.provenance import fingerprint
+
+if TYPE_CHECKING:
+    import torch
+
+PARTS = ("tables", "figures", "cluster_course", "surrogates")  # of the report
+
+
+def find_device(name: str) -> "torch.device":
+    """The device `cpu` or `cuda`; `auto` is the graphics card where there is one.
+
+    Raises:
+        ConfigError: if it is `cuda` and there is none.
+    """
+    import torch
+
+    usable = torch.cuda.is_available()
+    if name == "cuda" and not usable:
+        raise ConfigError("--device cuda: torch finds no usable CUDA device; use --device cpu")
+    return torch.device("cuda" if usable and name != "cpu" else "cpu")
+
+
+def prepare(plan: Plan) -> Iterator[Path]:
+    """Read, check, split and store the images; the description says by which settings and code."""
+    from cemlib.data.prepare import prepare
+    from cemlib.data.prepared import save
+
+    prepared = prepare(plan.study.data)
+    origin = prepared.provenance | {"preparation": preparation(plan)}
+    yield from save(replace(prepared, provenance=origin), plan.layout.data)
+
+
+def preparation(plan: Plan) -> dict[str, object]:
+    """What decides the prepared data beside the images themselves."""
+    settings = plan.study.data_slice()
+    settings.pop("root")  # where the images lie is not what they are
+    return {"settings": settings, "fingerprint": fingerprint(plan.prepare_sources())}
+
+
+def train(plan: Plan, defence: str, seed: int, device: str) -> Iterator[Path | str]:
+    """Train one run, or the judge."""
+    from cemlib.training.job import TrainJob, run
+
+    job = TrainJob(plan, defence, seed, find_device(device))
+    metrics = run(job)
+    if metrics["status"] == "failed":
+        yield f"failed: {job.name}: {metrics['reason']}"
+    yield job.folder.metrics
+
+
+def attack(
+    plan: Plan, defence: str, seed: int, attacks: Sequence[str], device: str
+) -> Iterator[Path]:
+    """Carry out some attacks on one run, with every knowledge."""
+    from cemlib.evaluation.job import AttackJob, run
+
+    for folder in run(AttackJob(plan, defence, seed, attacks, find_device(device))):
+        yield folder.metrics
+
+
+def report(plan: Plan, only: str | None = None, defence: str | None = None) -> Iterator[Path]:
+    """Write tables and figures, or one of `PARTS`; of one defence, or of all."""
+    from cemlib.report import build
+
+    defences, scope = plan.defences(defence), defence or ""
+    runs = [run.metrics for run in plan.runs(defence)]
+    attacks = [attack.metrics for attack in plan.attacks(defence)]
+    tables, figures = plan.layout.tables / scope, plan.layout.figures / scope
+    reference = plan.study.reference if defence is None else None
+    if only in (None, "tables"):
+        yield from build.write_tables(
+            plan.layout.root, runs, attacks, tables, defences=defences, reference=reference
+        )
+    if only in (None, "figures"):
+        yield from build.write_figures(runs, attacks, figures, defences=defences)
+    if only in (None, "cluster_course"):
+        yield from build.write_cluster_course(runs, figures, defences=defences)
+    if only in (None, "surrogates"):
+        drawn = plan.defences_with_surrogate(defence)
+        yield from build.write_surrogate_courses(runs, figures, defences=drawn, reference=reference)
+
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """Exceptions whose message is meant for the user; anything else is a bug and shows itself."""
+    from cemlib.data.errors import DataError
+    from cemlib.files import FileError
+    from cemlib.tracking.errors import TrackingError
+
+    # An OSError names the file and what the system refused: a full disk, a folder without rights.
+    return (ConfigError, DataError, FileError, TrackingError, OSError)
