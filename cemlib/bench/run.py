@@ -58,6 +58,7 @@ def bench(scale: Scale, parts: Sequence[str] = PARTS) -> dict[str, Any]:
 def _machine(scale: Scale) -> dict[str, Any]:
     return {
         "device": device_name(scale.device),
+        "processor": torch.cpu.get_capabilities().get("cpu_name", platform.machine()),
         "threads": scale.threads,
         "torch": torch.__version__,
         "python": platform.python_version(),

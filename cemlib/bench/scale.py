@@ -51,7 +51,7 @@ class Scale:
     attack_batch: int = 256
     samples: int = 50_000
     steps: int = 2
-    passes: int = 4
+    passes: int = 3
     repeats: int = 15
     images: int = 2_000
     threads: int = 1
@@ -62,4 +62,4 @@ class Scale:
     class_counts: tuple[int, ...] = (10, 20, 50, 100, 200)
     cluster_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     dims: tuple[int, ...] = (128, 256, 512, 1_024, 2_048)
-    patience: float = 12.0
+    patience: float = 8.0

@@ -21,7 +21,8 @@ def _machine(figures: Figures) -> str:
     rates = (f"{rate / 1e9:,.0f} GFLOP/s {name}" for name, rate in figures["matrix_rates"].items())
     return (
         f"{scale['network']}, images of {scale['image_size']}x{scale['image_size']}, batch"
-        f" {scale['batch']}, D {scale['dim']}; {machine['device']}, {machine['threads']} threads;"
+        f" {scale['batch']}, D {scale['dim']}; {machine['processor']},"
+        f" {machine['device']}, {machine['threads']} threads;"
         f" matrix products {', '.join(rates)}. Times are medians (fastest to slowest); the floor is"
         " what convolutions and matrix products alone would take at that rate."
     )

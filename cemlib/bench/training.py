@@ -73,6 +73,8 @@ def _plain_steps(scale: Scale, defence: str, threads: int) -> Work:
 
 def _loop(scale: Scale, defence: str, threads: int) -> PlainLoop:
     torch.set_num_threads(threads)
+    if scale.device == "cuda":  # torch's default, and so the field's; `set_up` turns it off
+        torch.backends.cudnn.conv.fp32_precision = "tf32"  # type: ignore[attr-defined]
     images = data(scale)
     return PlainLoop(
         split_model(scale),

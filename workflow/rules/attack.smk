@@ -16,6 +16,7 @@ rule attack:
     threads: PLAN.study.threads
     resources:
         mem_mb=2000,
+        gpu=1,
     params:
         settings=lambda wildcards: PLAN.study.attack_slice(
             wildcards.defence, wildcards.attack
@@ -24,6 +25,7 @@ rule attack:
     shell:
         "python -m cemlib attack --config {params.config:q} --defence {wildcards.defence:q}"
         " --seed {wildcards.seed} --attack {wildcards.attack:q} > {log:q} 2>&1"
+        " || [ $? -eq 3 ]"
 
 
 # Attacks without training take less time than starting a process: one job does them all.
@@ -45,6 +47,7 @@ if PLAN.study.closed_form_attacks():
         threads: PLAN.study.threads
         resources:
             mem_mb=2000,
+            gpu=1,
         params:
             settings=closed_form_settings,
             attacks=[
@@ -54,4 +57,4 @@ if PLAN.study.closed_form_attacks():
         shell:
             "python -m cemlib attack --config {params.config:q}"
             " --defence {wildcards.defence:q} --seed {wildcards.seed}"
-            " {params.attacks:q} > {log:q} 2>&1"
+            " {params.attacks:q} > {log:q} 2>&1 || [ $? -eq 3 ]"

@@ -1,3 +1,4 @@
+# Code 3 says that a training or an attack diverged. That is a result: the study goes on.
 rule train:
     input:
         sources=lambda wildcards: relative(PLAN.train_sources(wildcards.defence)),
@@ -11,12 +12,13 @@ rule train:
     threads: PLAN.study.threads
     resources:
         mem_mb=2000,
+        gpu=1,
     params:
         settings=lambda wildcards: PLAN.study.train_slice(wildcards.defence),
         config=CONFIG,
     shell:
         "python -m cemlib train --config {params.config:q} --defence {wildcards.defence:q}"
-        " --seed {wildcards.seed} > {log:q} 2>&1"
+        " --seed {wildcards.seed} > {log:q} 2>&1 || [ $? -eq 3 ]"
 
 
 # The attacker's own classifier, undefended and trained apart: it recognises reconstructions.
@@ -33,6 +35,7 @@ rule judge:
     threads: PLAN.study.threads
     resources:
         mem_mb=2000,
+        gpu=1,
     params:
         settings=PLAN.study.train_slice(JUDGE),
         config=CONFIG,
@@ -40,3 +43,4 @@ rule judge:
         seed=JUDGE_SEED,
     shell:
         "python -m cemlib train --config {params.config:q} --defence {params.judge} > {log:q} 2>&1"
+        " || [ $? -eq 3 ]"
