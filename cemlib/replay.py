@@ -36,6 +36,7 @@ class Replay:
         self._key: Hashable = None
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._side: torch.cuda.Stream | None = None
 
     def __call__(self, step: Step, key: Hashable) -> bool:
         """Do the step once.
@@ -69,7 +70,9 @@ class Replay:
 
     def _beside(self, step: Step) -> None:
         """Call the step on a stream of its own, as it will be captured."""
-        current, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        # One for all calls: memory is kept ready for each stream apart.
+        self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        current, side = torch.cuda.current_stream(), self._side
         side.wait_stream(current)
         with torch.cuda.stream(side):
             step()
