@@ -6,36 +6,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cemlib.config.base import Section
+from cemlib.config.errors import ConfigError
+from cemlib.config.plain import check_plain
+from cemlib.config.reading import read
 from cemlib.config.study import Study
 from cemlib.errors import nearest
 
-
-class ConfigError(ValueError):
-    """The configuration cannot be used; one line per fault."""
+__all__ = ["ConfigError", "load", "parse"]
 
 
 def load(path: Path) -> Study:
     """Read a study from a YAML (or JSON) file.
 
     Raises:
-        ConfigError: if the file is missing, is not YAML, or holds a wrong or unknown key.
+        ConfigError: if the file cannot be read (see `read`), or holds a wrong or unknown key.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        # YAML would read JSON's 1e-06 as text.
-        raw = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such configuration file") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        kind = "JSON" if path.suffix == ".json" else "YAML"
-        raise ConfigError(f"{path}: not a {kind} file: {' '.join(str(error).split())}") from error
+    raw = read(path)
     try:
         return parse(raw)
     except ConfigError as error:
@@ -51,15 +41,26 @@ def parse(raw: Any) -> Study:
     """
     if not isinstance(raw, Mapping):
         raise ConfigError(f"expected a mapping of keys, found {type(raw).__name__}")
+    check_plain(raw)
     try:
-        text = json.dumps(raw)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"a value has no place in a configuration: {error}") from error
-    try:
-        return Study.model_validate_json(text)
+        study = Study.model_validate_json(json.dumps(raw))
     except ValidationError as error:
         faults = error.errors(include_url=False)
         raise ConfigError("\n".join(_explain(fault, raw) for fault in faults)) from error
+    _check_paths(study)
+    return study
+
+
+def _check_paths(study: Study) -> None:
+    """Paths among the inputs and outputs of Snakemake's jobs must mean themselves there."""
+    weights = {f"attacks.{n}.pretrained": a.foreign_weights for n, a in study.attacks.items()}
+    for key, path in {"results": study.results, **weights}.items():
+        if path is not None and set(path) & set("{}"):
+            raise ConfigError(
+                f"{key}: braces are wildcards to Snakemake, found {path!r}; rename it"
+            )
+    if study.results.startswith("-"):
+        raise ConfigError(f"results: {study.results!r} would be taken for an option; rename it")
 
 
 def _explain(fault: ErrorDetails, raw: Any) -> str:

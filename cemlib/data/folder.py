@@ -1,5 +1,6 @@
 """Images in class folders: `train/<class>/*` and `test/<class>/*`, or `<class>/*` alone."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from cemlib.config.data import DataConfig
 from cemlib.data.errors import DataError
+from cemlib.data.naming import is_text, shown
 from cemlib.data.raw import Raw
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ def folder(config: DataConfig, root: Path | None) -> Raw:
             "CEMLIB_DATA to a folder of class folders"
         )
     if not root.is_dir():
-        raise DataError(f"{root}: no such folder; set data.root or CEMLIB_DATA to the images")
+        raise DataError(
+            f"{shown(root)}: no such folder; set data.root or CEMLIB_DATA to the images"
+        )
     if has_train_and_test(root):
         return _official(config, root)
     return _pool(config, root)
@@ -69,8 +73,8 @@ def _official(config: DataConfig, root: Path) -> Raw:
 def _pool(config: DataConfig, root: Path) -> Raw:
     if (root / "train").is_dir():
         raise DataError(
-            f"{root}: found train/ but no test/; add test/<class>/, or set data.root to "
-            f"{root / 'train'} to have a test split taken from it (data.test_fraction)"
+            f"{shown(root)}: found train/ but no test/; add test/<class>/, or set data.root to "
+            f"{shown(root / 'train')} to have a test split taken from it (data.test_fraction)"
         )
     files = _list_classes(root, config.min_per_class)
     labels = _labels(files)
@@ -79,13 +83,27 @@ def _pool(config: DataConfig, root: Path) -> Raw:
 
 
 def _list_classes(place: Path, at_least: int) -> ClassFiles:
-    folders = [entry for entry in _visible(place) if entry.is_dir()]
+    entries = _visible(place)
+    folders = [entry for entry in entries if entry.is_dir()]
+    for entry in entries:
+        _refuse_unusable_class(entry)
     if len(folders) < 2:
-        found = ", ".join(entry.name for entry in folders) or "none"
+        found = ", ".join(shown(entry.name) for entry in folders) or "none"
         raise DataError(
-            f"{place}: expected a folder for each of two or more classes, found {found}"
+            f"{shown(place)}: expected a folder for each of two or more classes, found {found}"
         )
     return {entry.name: _list_images(entry, at_least) for entry in folders}
+
+
+def _refuse_unusable_class(entry: Path) -> None:
+    """A class must not vanish because its link leads nowhere, or end half-way at its name."""
+    if entry.is_symlink() and not entry.exists():
+        raise DataError(f"{shown(entry)}: a link that leads nowhere; mend or remove it")
+    if entry.is_dir() and not is_text(entry.name):
+        raise DataError(
+            f"{shown(entry)}: the name of this class is not UTF-8 and cannot be written down; "
+            "rename the folder"
+        )
 
 
 def _list_images(place: Path, at_least: int) -> list[Path]:
@@ -95,18 +113,19 @@ def _list_images(place: Path, at_least: int) -> list[Path]:
     inner = next((entry for entry in entries if entry.is_dir()), None)
     if inner is not None:
         raise DataError(
-            f"{inner}: a folder inside a class folder; images must lie directly in their class "
-            f"folder (if {place.name} is a whole image set, set data.root to {place})"
+            f"{shown(inner)}: a folder inside a class folder; images must lie directly in their "
+            f"class folder (if {shown(place.name)} is a whole image set, set data.root to "
+            f"{shown(place)})"
         )
     images = [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
     if not images:
         known = " ".join(sorted(SUFFIXES))
-        found = ", ".join(entry.name for entry in entries[:SHOWN]) or "nothing"
-        raise DataError(f"{place}: no images in this class, found {found} (known: {known})")
+        found = ", ".join(shown(entry.name) for entry in entries[:SHOWN]) or "nothing"
+        raise DataError(f"{shown(place)}: no images in this class, found {found} (known: {known})")
     if len(images) < at_least:
         raise DataError(
-            f"{place}: {len(images)} images in this class, data.min_per_class asks for {at_least}; "
-            "add images, remove the class or lower data.min_per_class"
+            f"{shown(place)}: {len(images)} images in this class, data.min_per_class asks for "
+            f"{at_least}; add images, remove the class or lower data.min_per_class"
         )
     return images
 
@@ -119,7 +138,7 @@ def _visible(place: Path) -> list[Path]:
 def _same_classes(root: Path, train: set[str], test: set[str]) -> None:
     if train != test:
         raise DataError(
-            f"{root}: train and test must have the same classes; "
+            f"{shown(root)}: train and test must have the same classes; "
             f"only in train: {sorted(train - test)}, only in test: {sorted(test - train)}"
         )
 
@@ -144,9 +163,12 @@ def _read(paths: Sequence[Path], config: DataConfig) -> Tensor:
     images: list[Pixels] = []
     damaged: list[DataError] = []
     with (
+        warnings.catch_warnings(),
         ThreadPoolExecutor(DECODERS) as pool,
         tqdm(total=len(paths), desc="reading images", unit="image", disable=None) as bar,
     ):
+        # Pillow's are of odd metadata and name no file; what does not decode is an error.
+        warnings.simplefilter("ignore", UserWarning)
         for good, bad in pool.map(decode, chunks):
             images += good
             damaged += bad

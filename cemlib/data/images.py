@@ -1,5 +1,6 @@
 """From an image file of any common format to a square uint8 array."""
 
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -11,6 +12,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from cemlib.data.errors import DataError
+from cemlib.data.naming import shown
 
 Pixels: TypeAlias = NDArray[np.uint8]
 
@@ -40,6 +42,7 @@ def read_image(path: Path, size: int, channels: int | None) -> Pixels:
             a defined range; names the path.
     """
     try:
+        _refuse_pipe(path)
         with Image.open(path, formats=FORMATS) as image:
             _refuse_bomb(image)
             image.load()
@@ -47,7 +50,7 @@ def read_image(path: Path, size: int, channels: int | None) -> Pixels:
             return to_array(image, size, channels)
     except Exception as error:  # decoders raise nearly anything on damaged files
         raise DataError(
-            f"{path}: cannot be read as an image ({type(error).__name__}: {error}); "
+            f"{shown(path)}: cannot be read as an image ({type(error).__name__}: {error}); "
             "replace the file or remove it"
         ) from error
 
@@ -69,6 +72,12 @@ def stack(arrays: Sequence[Pixels]) -> Tensor:
     """Stack (C, H, W) arrays into (N, C, H, W); grey ones become RGB if any is RGB."""
     shape = max(array.shape for array in arrays)
     return torch.from_numpy(np.stack([np.broadcast_to(array, shape) for array in arrays]))
+
+
+def _refuse_pipe(path: Path) -> None:
+    """Opening a pipe waits for somebody to write."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("not a regular file")
 
 
 def _refuse_bomb(image: Image.Image) -> None:

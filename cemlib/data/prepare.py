@@ -5,6 +5,7 @@ what made them.
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from cemlib.config.data import DataConfig
 from cemlib.data import SOURCES
 from cemlib.data.errors import DataError
+from cemlib.data.naming import shown
 from cemlib.data.prepared import Prepared, Split
 from cemlib.data.raw import Raw
 from cemlib.data.splits import shuffled, stratified
@@ -33,12 +35,22 @@ def prepare(config: DataConfig) -> Prepared:
         DataError: if the images cannot be used; nothing is written before.
     """
     root = resolve_root(config)
+    place = shown(root or config.source)
     try:
         raw = SOURCES[config.source](config, root)
     except OSError as error:
         raise DataError(
-            f"{root}: cannot be read ({error}); check the path and its rights"
+            f"{place}: cannot be read ({error}); check the path and its rights"
         ) from error
+    try:
+        prepared = _divided(raw, config)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
+    _tell_duplicates(place, prepared)
+    return prepared
+
+
+def _divided(raw: Raw, config: DataConfig) -> Prepared:
     indices = split_indices(raw, config)
     train, val, test = _take(raw, indices)
     _enough_per_class(raw.classes, train, test, config.min_per_class)
@@ -55,6 +67,15 @@ def prepare(config: DataConfig) -> Prepared:
         indices=indices,
         duplicates_train_test=count_duplicates(torch.cat([train.images, val.images]), test.images),
     )
+
+
+def _tell_duplicates(place: str, prepared: Prepared) -> None:
+    if prepared.duplicates_train_test:
+        print(
+            f"warning: {place}: {prepared.duplicates_train_test} of {len(prepared.test)} test"
+            " images are also training images, pixel by pixel; scores on them are too good",
+            file=sys.stderr,
+        )
 
 
 def resolve_root(config: DataConfig) -> Path | None:

@@ -4,12 +4,14 @@ CIFAR-10 and CIFAR-100: A. Krizhevsky, "Learning Multiple Layers of Features fro
 2009. MNIST: Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
 Fashion-MNIST: H. Xiao et al., 2017. SVHN: Y. Netzer et al., "Reading Digits in Natural Images with
 Unsupervised Feature Learning", 2011.
+
+CIFAR's files are pickles, which can run programs: torchvision compares the MD5 sum of each with the
+published one before it opens it, as of every download before it is unpacked.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,8 @@ from torch import Tensor
 from cemlib.config.data import DataConfig
 from cemlib.data.errors import DataError
 from cemlib.data.folder import folder, has_train_and_test
-from cemlib.data.raw import Raw
+from cemlib.data.naming import shown
+from cemlib.data.raw import Raw, check_part
 
 DEFAULT_ROOT = Path("data")
 
@@ -62,9 +65,19 @@ def svhn(config: DataConfig, root: Path | None) -> Raw:
 def _standard(kind: str, base: Path, train: bool) -> Part:
     from torchvision import datasets
 
+    _refuse_old_pickles(base / kind / "processed")
     held = getattr(datasets, kind)(base, train=train, download=True)
     labels = np.asarray(held.targets, dtype=np.int64)
     return Part(np.asarray(held.data), labels, tuple(held.classes))
+
+
+def _refuse_old_pickles(place: Path) -> None:
+    """Old torchvisions left MNIST here, with no checksum; new ones read it where they find it."""
+    if any(place.glob("*.pt")):
+        raise DataError(
+            f"{shown(place)}: pickles of an old torchvision, which nothing vouches for; remove this"
+            " folder (the published files lie in raw/ beside it, or are downloaded)"
+        )
 
 
 def _svhn(base: Path, train: bool) -> Part:
@@ -81,42 +94,45 @@ def _load(
     """Read an image folder if ``root`` is one, else torchvision's files, downloaded if missing.
 
     Raises:
-        DataError: if the download fails, or the image folder holds another number of classes.
+        DataError: if the download fails, a file is damaged, or the image folder holds another
+            number of classes.
     """
     base = root or DEFAULT_ROOT
     if has_train_and_test(base):
         return _from_folder(num_classes, config, base)
-    train, test = (_fetched(fetch, base, part, config.source) for part in (True, False))
-    return Raw(
-        _resized(train.images, config),
-        torch.from_numpy(train.labels),
-        _resized(test.images, config),
-        torch.from_numpy(test.labels),
-        train.classes,
-        _provenance(config),
-        shuffle_test=False,
-    )
+    train, test = (_fetched(fetch, base, part, config) for part in (True, False))
+    return Raw(*train[:2], *test[:2], train[2], _provenance(config), shuffle_test=False)
 
 
 def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:
     found = len([entry for entry in (base / "train").iterdir() if entry.is_dir()])
     if found != num_classes:
         raise DataError(
-            f"{base / 'train'}: {config.source} has {num_classes} classes, found {found} folders; "
-            "set data.root or CEMLIB_DATA to the right set, or use data.source: folder"
+            f"{shown(base / 'train')}: {config.source} has {num_classes} classes, found {found} "
+            "folders; set data.root or CEMLIB_DATA to the right set, or use data.source: folder"
         )
     raw = folder(config, base)
     return replace(raw, provenance={"set": config.source, **raw.provenance})
 
 
-def _fetched(fetch: Callable[[Path, bool], Part], base: Path, train: bool, source: str) -> Part:
+def _fetched(
+    fetch: Callable[[Path, bool], Part], base: Path, train: bool, config: DataConfig
+) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+    """Resized images, labels and classes of an official split."""
     try:
-        return fetch(base, train)
-    except (OSError, RuntimeError, HTTPException) as error:
+        part = fetch(base, train)
+        images, labels = _resized(part.images, config), torch.from_numpy(part.labels)
+        check_part(f"{shown(base)}: {config.source}", images, labels, len(part.classes))
+        return images, labels, part.classes
+    except DataError:
+        raise
+    except Exception as error:  # torchvision's readers raise nearly anything on damaged files
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise DataError(
-            f"{base}: {source} is not there and could not be downloaded ({error}); connect to the "
-            "network, or set data.root or CEMLIB_DATA to a folder that holds torchvision's files "
-            "or train/<class>/ and test/<class>/"
+            f"{shown(base)}: {config.source} is not there and could not be downloaded, or is "
+            f"damaged ({reason}); connect to the network and delete what is damaged, or set "
+            "data.root or CEMLIB_DATA to a folder that holds torchvision's files or "
+            "train/<class>/ and test/<class>/"
         ) from error
 
 

@@ -1,11 +1,19 @@
 # The study's plan, checked before any job.
+from pathlib import Path
+
 from cemlib.config import ConfigError
 from cemlib.config import parse as parse_study
+from cemlib.config.reading import read
 from cemlib.config.study import JUDGE
 from cemlib.environment import set_for_jobs
+from cemlib.failed import failed_results
+from cemlib.files import FileError
 from cemlib.plan import JUDGE_SEED, Plan
 
 try:
+    # Snakemake's own reader lets a key given twice pass, and runs what a template says.
+    for file in workflow.configfiles:
+        read(Path(file))
     PLAN = Plan(parse_study(config))
 except ConfigError as error:
     files = ", ".join(map(str, workflow.overwrite_configfiles or workflow.configfiles))
@@ -27,6 +35,15 @@ def closed_form_settings(wildcards):
     """What the closed-form attacks on one defence depend on."""
     attacks = PLAN.study.closed_form_attacks()
     return [PLAN.study.attack_slice(wildcards.defence, attack) for attack in attacks]
+
+
+def tell_failed_results():
+    """Say which runs and attacks diverged."""
+    try:
+        for line in failed_results(PLAN):
+            print(line, file=sys.stderr)
+    except FileError as error:
+        print(f"error: {error}", file=sys.stderr)
 
 
 wildcard_constraints:

@@ -1,0 +1,286 @@
+"""Configurations that went wrong: usable, or refused in lines that name the file or the key."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deadlines import watchdog
+from hypothesis import HealthCheck, given, settings
+from mutated_configs import STUDIES, TEXTS, files, values
+
+from cemlib.cli import main
+from cemlib.config import ConfigError, Study, load, parse
+from cemlib.config.plain import MAX_INTEGER, MAX_VALUES
+from cemlib.config.reading import MAX_ALIASES, MAX_BYTES
+from cemlib.plan import Plan
+from cemlib.runner.graph import Graph
+
+FEW, MANY = 60, 1500
+VALID = "experiment: x\ndata: {source: digits}\ndefences: {n: {}}\nattacks: {linear: {}}\n"
+
+
+def explore(strategy: Any, count: int, check: Callable[[Any], str]) -> Counter[str]:
+    """Check so many examples, the same ones every time, and count what became of them."""
+    became = Counter[str]()
+
+    @settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def one(example: Any) -> None:
+        became[check(example)] += 1
+
+    one()
+    assert became.total() >= count
+    return became
+
+
+def list_jobs(study: Study) -> None:
+    """A dry run: every job with those it waits for, and the files of the plan."""
+    plan, seen = Plan(study), set[str]()
+    for job in Graph(plan, "cpu").jobs():
+        assert job.needs <= seen, job.name
+        assert job.name not in seen
+        seen.add(job.name)
+    runs = len(study.defences) * len(study.seeds)
+    attacks = len(study.learned_attacks()) + bool(study.closed_form_attacks())
+    assert sum(name.startswith(("train/", "attack/")) for name in seen) == runs * (1 + attacks)
+    written = [*plan.metrics(), *plan.tables(), *plan.figures()]
+    assert len(set(written)) == len(written)
+    for defence in study.defences:
+        json.dumps([study.attack_slice(defence, attack) for attack in study.attacks])
+
+
+def usable(read: Callable[[], Study], names_a_place: Callable[[str], bool]) -> str:
+    """Whether the jobs of what is read can be listed; if not, every line must name a place."""
+    with watchdog():
+        try:
+            study = read()
+        except ConfigError as error:
+            lines = str(error).splitlines()
+            assert lines
+            assert [line for line in lines if not names_a_place(line)] == []
+            return "refused"
+        list_jobs(study)
+        return "accepted"
+
+
+def check_values(raw: Any) -> str:
+    def names_a_key(line: str) -> bool:
+        key = line.split(": ")[0].split(".")[0]
+        whole = not isinstance(raw, dict) and line.startswith("expected a mapping")
+        return whole or key in {*Study.model_fields, *raw, "configuration"}
+
+    return usable(lambda: parse(raw), names_a_key)
+
+
+def check_file(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return usable(lambda: load(path), lambda line: line.startswith(f"{path}: "))
+
+
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_mutated_values_are_usable_or_refused_by_key(count: int) -> None:
+    became = explore(values(), count, check_values)
+    assert became["accepted"] > count / 50
+    assert became["refused"] > count / 2
+
+
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_mutated_files_are_usable_or_refused_by_name(tmp_path: Path, count: int) -> None:
+    became = explore(files(), count, lambda content: check_file(tmp_path / "s.yaml", content))
+    assert became["accepted"] > count / 50
+    assert became["refused"] > count / 2
+
+
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_values_are_judged_alike_in_a_json_file(tmp_path: Path, count: int) -> None:
+    """Snakemake hands values over, the jobs read them from a file."""
+
+    def check(raw: Any) -> str:
+        try:
+            content = json.dumps(raw).encode()
+        except (TypeError, ValueError, RecursionError):
+            return "no JSON"
+        became = check_file(tmp_path / "s.json", content)
+        if all(isinstance(key, str) for key in _keys(raw)):
+            assert became == check_values(raw)
+        return became
+
+    assert explore(values(), count, check)["accepted"] > count / 50
+
+
+def _keys(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value, *(key for inner in value.values() for key in _keys(inner))]
+    return [key for inner in value for key in _keys(inner)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=[path.stem for path in STUDIES])
+def test_every_line_given_twice_is_found(text: str, tmp_path: Path) -> None:
+    """Each key of the top level with its section, once more at the end of the file."""
+    lines = text.splitlines(keepends=True)
+    starts = [n for n, line in enumerate(lines) if line[0].isalpha()]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        path = tmp_path / "s.yaml"
+        path.write_text("".join([*lines, "\n", *_unanchored(lines[start:end])]))
+        with pytest.raises(ConfigError) as caught:
+            load(path)
+        key = lines[start].split(":")[0]
+        assert str(caught.value) == (
+            f"{path}: line {len(lines) + 2}: key {key!r} is given twice, first on line {start + 1};"
+            " keep one"
+        )
+
+
+def _unanchored(lines: list[str]) -> list[str]:
+    return [re.sub(r"&\w+", "", line) for line in lines]
+
+
+LAUGHS = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 30))
+MERGES = "".join(
+    f"m{n}: &m{n} {{k{n}: 1, <<: [{', '.join([f'*m{n - 1}'] * 9)}]}}\n" for n in range(1, 30)
+)
+HOSTILE: dict[str, tuple[str, list[str]]] = {
+    "twice": ("train: {epochs: 1, lr: 0.1, epochs: 2}\n", ["line 5", "'epochs' is given twice"]),
+    "twice, quoted": ('seeds: [0]\n"seeds": [1]\n', ["line 6", "'seeds'", "first on line 5"]),
+    "twice in an anchor": ("x: &x {a: 1, a: 2}\ntrain: *x\n", ["line 5", "'a' is given twice"]),
+    "laughs": ("l0: &l0 [x, x]\n" + LAUGHS, [f"more than {MAX_VALUES} values"]),
+    "merges": ("m0: &m0 {x: 1}\n" + MERGES, ["line", "keys"]),
+    "aliases": ("x: &x 1\ny: [" + "*x, " * 2000 + "]\n", [f"more than {MAX_ALIASES} aliases"]),
+    "itself": ("train: &t {augment: *t}\n", ["train.augment", "contains itself"]),
+    "deep": ("train: " + "[" * 5000 + "\n", ["nested too deeply"]),
+    "deeper than JSON": ("train: " + "{x: " * 40 + "1" + "}" * 40 + "\n", ["nested more than"]),
+    "program": ("train: !!python/object/apply:os.system [x]\n", ["line 5", "os.system"]),
+    "template": ("__use_yte__: true\n?f'{1}': 1\n", ["__use_yte__"]),
+    "date": ("reference: 2026-01-01\n", ["line 5", "timestamp", "quote text"]),
+    "no date": ("reference: 2026-13-45\n", ["line 5", "timestamp"]),
+    "bytes": ("results: !!binary eA==\n", ["line 5", "binary"]),
+    "no number": ("threads: !!int x\n", ["line 5", "cannot be read as int"]),
+    "no digits": ("threads: 0b_\n", ["line 5", "cannot be read as int"]),
+    "no truth": ("threads: !!bool x\n", ["line 5", "cannot be read as bool"]),
+    "digits": ("threads: " + "9" * 9999 + "\n", ["line 5", "9999 characters"]),
+    "base 60": ("threads: 1" + ":1" * 99999 + "\n", ["line 5", "characters"]),
+    "huge": (f"threads: {MAX_INTEGER + 1}\n", ["threads", str(MAX_INTEGER), "64 bits"]),
+    "infinite": ("model: {cut: .inf}\n", ["model.cut", "inf"]),
+    "no number at all": ("train: {lr: .nan}\n", ["train.lr", "nan"]),
+    "a key that is no text": ("no: 1\n", ["False", "quotes"]),
+    "escape": ('results: "\\e[2J"\n', ["results", "'\\x1b'"]),
+    "zero": ('results: "a\\0b"\n', ["results", "'\\x00'"]),
+    "new line": ('results: "a\\nb"\n', ["results", "'\\n'"]),
+    "half a pair": ('results: "\\ud800"\n', ["results", "'\\ud800'"]),
+    "line in a key": ('"a\\nerror: b": 1\n', ["'\\n'"]),
+    "long": (f"results: {'x' * 4097}\n", ["line 5", "4097 characters"]),
+    "second document": ("---\nexperiment: y\n", ["document"]),
+}
+REPLACED: dict[str, tuple[bytes, list[str]]] = {
+    "empty": (b"", ["expected a mapping", "NoneType"]),
+    "remark": (b"# nothing\n", ["expected a mapping"]),
+    "list": (b"- experiment: x\n", ["expected a mapping", "list"]),
+    "text": (b"experiment", ["expected a mapping", "str"]),
+    "latin-1": (VALID.encode() + "results: café\n".encode("latin-1"), ["UTF-8"]),
+    "utf-16": (VALID.encode("utf-16"), ["UTF-8"]),
+    "picture": (b"\x89PNG\r\n\x1a\n", ["UTF-8"]),
+    "zero byte": (VALID.encode() + b"\0", ["not a YAML file"]),
+    "tab": (VALID.encode() + b"train:\n\tepochs: 1\n", ["not a YAML file", "line 6"]),
+    "megabytes": (VALID.encode() + b"#" * MAX_BYTES, ["bytes", "too large"]),
+}
+CASES = {name: ((VALID + text).encode(), words) for name, (text, words) in HOSTILE.items()}
+CASES |= REPLACED
+
+
+def refused(path: Path) -> str:
+    with watchdog(), pytest.raises(ConfigError) as caught:
+        load(path)
+    assert all(line.startswith(f"{path}: ") for line in str(caught.value).splitlines())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    content, words = CASES[name]
+    path = tmp_path / "s.yaml"
+    path.write_bytes(content)
+    message = refused(path)
+    assert [word for word in words if word not in message] == [], message
+    assert len(message.splitlines()) == 1
+    assert message.isprintable()
+    assert len(message) < 600
+
+
+def test_json_keys_must_differ_too(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text('{"experiment": "x", "train": {"lr": 1, "lr": 2}}')
+    assert "key 'lr' is given twice" in refused(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    assert "Is a directory" in refused(tmp_path)
+    assert "too large" in refused(Path("/dev/zero"))
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    assert "cannot be read" in refused(tmp_path / "loop.yaml")
+
+
+def test_anchors_and_merges_go_on_working(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    shared = "train: &t {epochs: 3, lr: 0.1}\n"
+    path.write_text(f"{VALID}{shared}".replace("defences: {n: {}}", "defences: {n: &n {}, m: *n}"))
+    assert list(load(path).defences) == ["n", "m"]
+    merged = VALID.replace("{n: {}}", "{n: &n {noise_std: 1.0, sparse_coding: true}}")
+    path.write_text(merged.replace("true}}", "true}, m: {<<: *n, noise_std: 2.0}}"))
+    assert load(path).defences["m"].noise_std == 2.0
+    assert load(path).defences["m"].sparse_coding
+
+
+def complaints(arguments: list[str], folder: Path) -> str:
+    """Run a real process that must end with 2, print nothing and write no result."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cemlib", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    lines = done.stderr.splitlines()
+    assert lines
+    assert [line for line in lines if not line.startswith("error: ")] == []
+    assert not (folder / "results").exists()
+    return done.stderr
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_real_command_ends_with_2_and_no_traceback(tmp_path: Path, count: int) -> None:
+    chance = random.Random(count)
+    for name in chance.sample(sorted(CASES), count):
+        path = tmp_path / "study.yaml"
+        path.write_bytes(CASES[name][0])
+        assert "study.yaml" in complaints(["prepare", "--config", "study.yaml"], tmp_path)
+
+
+@pytest.mark.parametrize("command", ["prepare", "train", "attack", "report", "track", "run"])
+def test_every_command_refuses_alike(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(VALID + "train: {epochs: 0}\nseeds: [0, 0]\n")
+    assert main([command, "--config", str(path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert [line.split(": ")[:3:2] for line in said.err.splitlines()] == [
+        ["error", "seeds"],
+        ["error", "train.epochs"],
+    ]

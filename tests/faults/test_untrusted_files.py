@@ -1,0 +1,282 @@
+"""Files of strangers: nothing is unpickled, and nothing is unpacked elsewhere."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from bombs import BOMBS, escaping_tar, escaping_zip, plain_bomb, torch_bomb
+from safetensors import SafetensorError
+
+from cemlib.attacks.features import vgg16
+from cemlib.checkpoint import Checkpoint
+from cemlib.cli import main
+from cemlib.config import ConfigError, load
+from cemlib.config.data import DataConfig
+from cemlib.data.errors import DataError
+from cemlib.data.prepare import prepare
+from cemlib.files import FileError, load_arrays, load_tensors, read_json, read_jsonl, sha256
+from cemlib.seal import FILES, OWN, write_sealed
+
+STUDY: dict[str, Any] = {
+    "experiment": "x",
+    "seeds": [0],
+    "data": {"source": "digits", "image_size": 16, "train_limit": 150, "test_limit": 50},
+    "model": {"name": "small", "cut": 3},
+    "train": {"epochs": 2, "batch_size": 64, "milestones": []},
+    "defences": {"clustering": {"surrogate": "clustering"}},
+    "attacks": {
+        "decoder": {"epochs": 1, "batch_size": 64, "blocks": 1, "width": 4},
+        "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 1},
+        "linear": {},
+        "mean_image": {},
+    },
+}
+# Python tells an audit hook of every class or function that a pickle names.
+WATCHED = """
+import sys
+named = []
+sys.addaudithook(lambda event, arguments: event == "pickle.find_class" and named.append(arguments))
+import pickle
+pickle.loads(pickle.dumps(print))
+assert len(named) == 1, "the hook is deaf"
+from cemlib.cli import main
+for command in ("prepare", "train", "attack", "report"):
+    assert main([command, "--config", sys.argv[1]]) == 0
+assert len(named) == 1, named
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole small study, during which nothing was unpickled; not to be changed."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
+    command = [sys.executable, "-c", WATCHED, "study.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_bombs_do_go_off(tmp_path: Path) -> None:
+    for number, make in enumerate(BOMBS.values()):
+        marker, bomb = tmp_path / f"marker{number}", tmp_path / f"bomb{number}"
+        bomb.write_bytes(make(marker))
+        assert not marker.exists()
+        with suppress(RuntimeError):  # the one that is no file of torch's
+            torch.load(bomb, weights_only=False)
+        assert marker.exists()
+
+
+RUN = "runs/clustering/seed0"
+READERS = {  # a file, and the command that reads it
+    "data/prepared.safetensors": ["train"],
+    "data/data.json": ["train"],
+    f"{RUN}/model.safetensors": ["attack", "--attack", "linear"],
+    f"{RUN}/metrics.json": ["attack", "--attack", "linear"],
+    "judge/model.safetensors": ["attack", "--attack", "decoder"],
+    f"{RUN}/attacks/decoder-train_data/attacker.safetensors": ["attack", "--attack", "refinement"],
+    f"{RUN}/clusters.safetensors": ["report", "--only", "cluster_course"],
+    f"{RUN}/history.jsonl": ["report", "--only", "surrogates"],
+    f"{RUN}/attacks/linear-train_data/metrics.json": ["report", "--only", "tables"],
+    f"{RUN}/attacks/*/per_image.parquet": ["report", "--only", "figures"],
+    f"{RUN}/attacks/*/reconstructions.png": ["report", "--only", "figures"],
+}
+
+
+def vouched_for(folder: Path) -> None:
+    """Write the checksums anew: a stranger's results can be consistent."""
+    for record in (*folder.rglob("metrics.json"), folder / "data/data.json"):
+        found = json.loads(record.read_text())
+        del found[OWN]
+        files = [record.with_name(name) for name in found.pop(FILES)]
+        if "sha256" in found:
+            found["sha256"] = sha256(folder / "data/prepared.safetensors")
+        write_sealed(record, found, [file for file in files if file.exists()])
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+@pytest.mark.parametrize("read", [load_tensors, load_arrays, read_json, read_jsonl])
+def test_no_reader_unpickles(tmp_path: Path, read: Callable[[Path], Any], kind: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(BOMBS[kind](tmp_path / "marker"))
+    with pytest.raises(FileError, match=f"^{path}: "):
+        read(path)
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pickle", "torch"])
+@pytest.mark.parametrize("place", READERS)
+def test_no_result_is_unpickled(
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    place: str,
+    kind: str,
+) -> None:
+    shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    marker, results = tmp_path / "marker", Path("results/x")
+    bombed = list(results.glob(place))
+    for file in bombed:
+        file.write_bytes(BOMBS[kind](marker))
+    if not place.endswith(".json"):
+        vouched_for(results)
+    assert main([*READERS[place], "--config", "study.yaml"]) == 2
+    said = capfd.readouterr().err
+    assert any(str(file) in said for file in bombed), said
+    assert "Traceback" not in said
+    assert not marker.exists()
+
+
+def test_no_checkpoint_is_unpickled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    checkpoint = Checkpoint(tmp_path / "checkpoints/job")
+    checkpoint.folder.mkdir(parents=True)
+    bomb = plain_bomb(tmp_path / "marker")
+    checkpoint.path.write_bytes(bomb)
+    assert checkpoint.load() is None
+    assert str(checkpoint.path) in capfd.readouterr().err
+    checkpoint.path.write_bytes(hashlib.sha256(bomb).digest() + bomb)  # as a forger would
+    with suppress(SafetensorError):
+        assert checkpoint.load() is None
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_no_configuration_is_unpickled(tmp_path: Path, kind: str) -> None:
+    for name in ("study.yaml", "study.json"):
+        (tmp_path / name).write_bytes(BOMBS[kind](tmp_path / "marker"))
+        with pytest.raises(ConfigError, match=name):
+            load(tmp_path / name)
+    (tmp_path / "study.yaml").write_text(
+        f"a: !!python/object/apply:subprocess.call [[touch, {tmp_path / 'marker'}]]\n"
+        f"b: !!python/object/new:os.system ['touch {tmp_path / 'marker'}']\n"
+    )
+    with pytest.raises(ConfigError, match=r"study\.yaml: line 1: '.*subprocess"):
+        load(tmp_path / "study.yaml")
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_no_pretrained_weights_are_unpickled_beyond_tensors(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "vgg16.pth"
+    path.write_bytes(BOMBS[kind](tmp_path / "marker"))
+    with pytest.raises(FileError, match=r"vgg16\.pth: pretrained"):
+        vgg16(path, 32)
+    assert not (tmp_path / "marker").exists()
+
+
+def test_no_image_is_unpickled(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        (tmp_path / "images" / place).mkdir(parents=True)
+        for number in range(6):
+            content = plain_bomb(tmp_path / "marker")
+            (tmp_path / "images" / place / f"{number}.png").write_bytes(content)
+    refuse_set("folder", tmp_path / "images")
+    assert not (tmp_path / "marker").exists()
+
+
+def refuse_set(source: str, root: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        prepare(DataConfig(source=source, root=str(root)))  # type: ignore[arg-type]
+    assert str(root) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No network."""
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")  # nothing listens on the discard port
+    monkeypatch.setenv("no_proxy", "")
+    # urllib keeps the opener of its first call, with the proxies of that moment, for the process.
+    monkeypatch.setattr("urllib.request._opener", None)
+
+
+CIFAR = {
+    "cifar10": ("CIFAR10", "cifar-10-batches-py"),
+    "cifar100": ("CIFAR100", "cifar-100-python"),
+}
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("source", CIFAR)
+def test_no_batch_of_cifar_is_unpickled_unless_it_is_the_published_one(
+    tmp_path: Path, source: str
+) -> None:
+    from torchvision import datasets
+
+    kind, folder = getattr(datasets, CIFAR[source][0]), tmp_path / "sets" / CIFAR[source][1]
+    folder.mkdir(parents=True)
+    for name in [name for name, _ in kind.train_list + kind.test_list] + [kind.meta["filename"]]:
+        (folder / name).write_bytes(plain_bomb(tmp_path / "marker"))
+    archive = escaping_tar("marker", CIFAR[source][1], plain_bomb(tmp_path / "marker"))
+    (tmp_path / "sets" / kind.filename).write_bytes(archive)
+    assert source in refuse_set(source, tmp_path / "sets")
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_archive_cannot_write_elsewhere_even_with_the_right_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torchvision.datasets import CIFAR10
+
+    archive = escaping_tar("marker", CIFAR10.base_folder, plain_bomb(tmp_path / "marker"))
+    (tmp_path / "sets").mkdir()
+    (tmp_path / "sets" / CIFAR10.filename).write_bytes(archive)
+    checksum = hashlib.md5(archive, usedforsecurity=False).hexdigest()
+    monkeypatch.setattr(CIFAR10, "tgz_md5", checksum)
+    assert "outside" in refuse_set("cifar10", tmp_path / "sets").lower()
+    assert {path.name for path in tmp_path.iterdir()} == {"sets"}
+
+
+MNIST_FILES = [
+    f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+]
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("source", "kind"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")]
+)
+@pytest.mark.parametrize("place", ["processed", "raw", "archive"])
+def test_nothing_of_mnist_is_unpickled(tmp_path: Path, source: str, kind: str, place: str) -> None:
+    root = tmp_path / "sets"
+    names = {
+        "processed": ["training.pt", "test.pt"],
+        "raw": [f"{name}-ubyte" for name in MNIST_FILES],
+        "archive": [f"{name}-ubyte.gz" for name in MNIST_FILES],
+    }[place]
+    for name in names:
+        file = root / kind / ("processed" if place == "processed" else "raw") / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(torch_bomb(tmp_path / "marker"))
+    message = refuse_set(source, root)
+    assert place != "processed" or "pickles of an old torchvision" in message
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.usefixtures("alone")
+def test_svhn_and_archives_in_place_of_a_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "sets").mkdir()
+    for name in ("train_32x32.mat", "test_32x32.mat"):
+        (tmp_path / "sets" / name).write_bytes(plain_bomb(tmp_path / "marker"))
+    refuse_set("svhn", tmp_path / "sets")
+    for name, content in (
+        ("a.tar.gz", escaping_tar("marker", "a", b"")),
+        ("a.zip", escaping_zip("marker")),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert "no such folder" in refuse_set("folder", tmp_path / name)
+    assert not (tmp_path / "marker").exists()

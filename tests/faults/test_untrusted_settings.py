@@ -1,0 +1,151 @@
+"""Settings that would be programs if a shell read them: refused by key, or plain text for good."""
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cemlib.config import ConfigError, parse
+
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "workflow")]
+
+from checkout import Checkout  # noqa: E402 - found by the line above
+
+STUDY: dict[str, Any] = {
+    "experiment": "x",
+    "seeds": [0],
+    "data": {"source": "digits", "image_size": 16, "train_limit": 150, "test_limit": 50},
+    "model": {"name": "small", "cut": 3},
+    "train": {"epochs": 1, "batch_size": 64, "milestones": []},
+    "defences": {"noise": {}},
+    "attacks": {"linear": {}, "mean_image": {}},
+}
+PROGRAMS = ["x; touch pwned", "$(touch pwned)", "`touch pwned`", "x' 'y", 'x"; touch "pwned']
+PROGRAMS += ["x\ntouch pwned", "x > pwned", "x && touch pwned", "../pwned", "-x", "a b", "{x}", "*"]
+PROGRAMS += ["%(x)s", "é", "", "x" * 61, "\0", "x|touch pwned", "\\", "$HOME", "~"]
+
+
+def renamed(key: str, name: str) -> dict[str, Any]:
+    study = copy.deepcopy(STUDY)
+    if key in ("defences", "attacks"):
+        study[key][name] = {"kind": "linear"} if key == "attacks" else {}
+    elif key == "start":
+        study["attacks"]["mine"] = {"kind": "gan", "start": name}
+    else:
+        study[key] = name
+    return study
+
+
+@pytest.mark.parametrize("key", ["experiment", "reference", "defences", "attacks", "start"])
+def test_no_name_is_a_program(key: str) -> None:
+    for name in PROGRAMS:
+        with pytest.raises(ConfigError) as caught:
+            parse(renamed(key, name))
+        assert key in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    return Checkout.create(tmp_path_factory.mktemp("settings") / "checkout")
+
+
+def pwned(checkout: Checkout) -> list[Path]:
+    return [*checkout.root.rglob("pwned"), *checkout.root.parent.glob("pwned")]
+
+
+def test_snakemake_refuses_a_study_of_programs(checkout: Checkout) -> None:
+    study = renamed("experiment", PROGRAMS[0]) | {"reference": PROGRAMS[1]}
+    study["defences"] |= {PROGRAMS[2]: {}, PROGRAMS[4]: {}}
+    study["attacks"] |= {PROGRAMS[1]: {"kind": "linear"}}
+    checkout.configure(study)
+    outcome = checkout.snakemake()
+    assert outcome.code != 0
+    for key in ("experiment", "reference", "defences", "attacks"):
+        assert f"{key}" in outcome.output
+    assert "Traceback" not in outcome.output
+    assert outcome.jobs == []
+    assert pwned(checkout) == []
+
+
+@pytest.mark.parametrize("path", ["a{b}", "{", "a}}b", "-x"])
+def test_no_path_is_a_wildcard_or_an_option(path: str) -> None:
+    with pytest.raises(ConfigError, match="results: "):
+        parse(STUDY | {"results": path})
+    study = renamed("results", "out")
+    study["attacks"]["mine"] = {"kind": "perceptual", "pretrained": f"{path}{{}}"}
+    with pytest.raises(ConfigError, match=r"attacks\.mine\.pretrained: braces"):
+        parse(study)
+
+
+HOSTILE = "r; touch pwned $(touch pwned) `touch pwned` 'a' \"c\" * é |&>x #%(y)s \\ $HOME"
+
+
+def test_a_path_that_a_shell_would_run_is_planned_as_it_is(checkout: Checkout) -> None:
+    study = renamed("results", HOSTILE)
+    study["attacks"]["mine"] = {"kind": "perceptual", "pretrained": f"{HOSTILE}.pth"}
+    (checkout.root / f"{HOSTILE}.pth").write_bytes(b"")
+    checkout.configure(study)
+    assert checkout.plan().rules > {"prepare", "train", "attack", "tables", "track"}
+    assert pwned(checkout) == []
+
+
+@pytest.mark.slow
+def test_a_path_that_a_shell_would_run_holds_the_results(checkout: Checkout) -> None:
+    before = {path.name for path in checkout.root.iterdir()}
+    checkout.configure(renamed("results", HOSTILE))
+    outcome = checkout.snakemake()
+    assert outcome.code == 0, outcome.output
+    assert (checkout.root / HOSTILE / "x/tables/summary.csv").is_file()
+    assert pwned(checkout) == []
+    ours = {HOSTILE, ".snakemake", "mlflow.db", "mlflow.db.lock", "mlartifacts", "study.yaml"}
+    assert {path.name for path in checkout.root.iterdir()} - before <= ours
+
+
+@pytest.mark.slow
+def test_snakemake_refuses_a_target_that_is_a_program(checkout: Checkout) -> None:
+    checkout.configure(STUDY)
+    outcome = checkout.snakemake("results/x/runs/noise; touch pwned/seed0/metrics.json")
+    assert outcome.code != 0
+    assert outcome.jobs == []
+    assert pwned(checkout) == []
+
+
+TEXT = yaml.safe_dump(STUDY, sort_keys=False)
+TWICE = {
+    "twice.yaml": (f"{TEXT}seeds: [1]\n", f"line {TEXT.count(chr(10)) + 1}: key 'seeds'"),
+    "twice.json": ('{"seeds": [1], "seeds": [2]}', "key 'seeds'"),
+}
+
+
+@pytest.mark.parametrize("name", ["twice.yaml", pytest.param("twice.json", marks=pytest.mark.slow)])
+def test_snakemake_refuses_a_key_given_twice(checkout: Checkout, name: str) -> None:
+    text, words = TWICE[name]
+    (checkout.root / name).write_text(text)
+    outcome = checkout.snakemake("-n", config=name)
+    assert outcome.code != 0
+    assert f"{checkout.root / name}: {words} is given twice" in outcome.output
+    assert "Traceback" not in outcome.output
+    assert outcome.jobs == []
+
+
+@pytest.mark.slow
+def test_snakemake_refuses_a_template(checkout: Checkout) -> None:
+    (checkout.root / "template.yaml").write_text(f"__use_yte__: true\n{TEXT}")
+    outcome = checkout.snakemake("-n", config="template.yaml")
+    assert outcome.code != 0
+    assert "__use_yte__: a template holds programs" in outcome.output
+    assert outcome.jobs == []
+
+
+@pytest.mark.slow
+def test_the_embedded_study_is_checked_too(checkout: Checkout, tmp_path: Path) -> None:
+    mine = checkout.copy(tmp_path / "checkout")
+    mine.append("config/config.yaml", "\nseeds: [1]\n")
+    outcome = mine.snakemake("-n", config=None)
+    assert outcome.code != 0
+    assert "config/config.yaml: line" in outcome.output
+    assert "'seeds' is given twice" in outcome.output
