@@ -1,18 +1,31 @@
-"""Resume checkpoints: one file with everything a killed job needs to end with the same numbers."""
+"""Resume checkpoints: one file with everything a killed job needs to end with the same numbers.
 
+The file is the SHA-256 of what follows, and tensors by name (safetensors); one of these tensors is
+JSON, which names the job. A file that was damaged, or is of another job, is passed over: the job
+begins again, and never goes on from wrong numbers.
+"""
+
+import hashlib
 import json
 import shutil
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from cemlib.files import load_tensors, save_tensors
+from cemlib.files import write_bytes
 from cemlib.optim import Optimiser
+
+State = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 @dataclass
@@ -28,34 +41,89 @@ class Checkpoint:
     folder: Path
     interval: float = 20.0
     _written: float = field(default_factory=time.monotonic)
+    _kept: Callable[[], State] | None = None
 
     @property
     def path(self) -> Path:
-        """The file: tensors by name, and the rest as JSON in one of them."""
-        return self.folder / "state.safetensors"
+        """The file."""
+        return self.folder / "state.checkpoint"
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return what the last `save` got, or None where there is nothing to resume."""
+    @property
+    def job(self) -> str:
+        """The job's name inside the file: the end of the path, where its hash is."""
+        return "/".join(self.folder.parts[-2:])
+
+    def load(self) -> State | None:
+        """Return what the last `save` got, or None where there is nothing to resume.
+
+        A file that cannot be trusted is nothing to resume; a line on standard error says so.
+        """
         if not self.path.is_file():
             return None
-        tensors = load_tensors(self.path)
-        text = bytes(tensors.pop(_JSON).tolist())
-        return tensors, json.loads(text)
+        checksum, content = _divided(self.path.read_bytes())
+        if hashlib.sha256(content).digest() != checksum:
+            self._pass_over("damaged (its checksum differs)")
+            return None
+        try:
+            tensors = from_bytes(content)
+        except SafetensorError as error:  # of a file whose checksum somebody forged
+            self._pass_over(f"no file of tensors ({error})")
+            return None
+        found = json.loads(bytes(tensors.pop(_JSON).tolist()))
+        if found["job"] != self.job:
+            self._pass_over(f"of another job ({found['job']})")
+            return None
+        return tensors, found["state"]
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Replace the checkpoint, whole or not at all."""
-        text = torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8)
-        save_tensors(self.path, {**tensors, _JSON: text})
+        text = json.dumps({"job": self.job, "state": state}).encode()
+        together = {**tensors, _JSON: torch.frombuffer(bytearray(text), dtype=torch.uint8)}
+        content = to_bytes({name: t.detach().cpu().contiguous() for name, t in together.items()})
+        write_bytes(self.path, hashlib.sha256(content).digest() + content)
         self._written = time.monotonic()
 
     def due(self) -> bool:
         """Whether the last write lies long enough back."""
         return time.monotonic() - self._written >= self.interval
 
+    def keep(self, state: Callable[[], State]) -> None:
+        """Keep the state after an epoch, and write it if that is due.
+
+        Args:
+            state: Makes what `save` gets; what it reads must not change any more.
+        """
+        self._kept = state
+        if self.due():
+            self._write_kept()
+
+    @contextmanager
+    def written_when_interrupted(self) -> Iterator[None]:
+        """Within this context, Ctrl-C and SIGTERM write what was kept last."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._write_kept()
+            raise
+
     def remove(self) -> None:
         """Delete the checkpoint of a job that is done."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
+
+    def _write_kept(self) -> None:
+        if self._kept is not None:
+            self.save(*self._kept())
+            self._kept = None
+
+    def _pass_over(self, fault: str) -> None:
+        print(f"{self.path}: {fault}; it is not used: starting anew", file=sys.stderr, flush=True)
+
+
+def _divided(content: bytes) -> tuple[bytes, bytes]:
+    """The checksum and what it is of."""
+    size = hashlib.sha256().digest_size
+    return content[:size], content[size:]
 
 
 _JSON = "__json__"
@@ -70,6 +138,11 @@ def unpack(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The group of tensors that `pack` prefixed, under their own names."""
     start = f"{prefix}/"
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+
+
+def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors that stay as they are while the training goes on."""
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
 def training_state(modules: Mapping[str, nn.Module], optimiser: Optimiser) -> dict[str, Tensor]:

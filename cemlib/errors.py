@@ -9,6 +9,10 @@ class DivergedError(RuntimeError):
     """A loss is no longer a number; the message names the epoch and the part that failed."""
 
 
+class FailedResultsError(RuntimeError):
+    """Everything was carried out, but some results are failed ones; what was printed names them."""
+
+
 def check_finite(epoch: int, **values: float) -> None:
     """Raise DivergedError, naming the epoch and the part, if some value is not finite."""
     for name, value in values.items():

@@ -1,14 +1,14 @@
 """Checkpoints: what is put in comes out, and training goes on as if nothing had happened."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state, unpack
-from cemlib.files import FileError
+from cemlib.checkpoint import Checkpoint, copied, pack, restore_training, training_state, unpack
 from cemlib.optim import SGD, Adam, Optimiser
 
 OPTIMISERS: dict[str, Callable[[list[nn.Parameter]], Optimiser]] = {
@@ -121,12 +121,26 @@ def test_where_nothing_was_saved_nothing_is_loaded(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "job")
-    checkpoint.save({"x": torch.ones(1000)}, {})
-    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:500])
-    with pytest.raises(FileError, match=r"state\.safetensors: not a whole safetensors file"):
-        checkpoint.load()
+def test_what_is_kept_is_written_when_due_or_interrupted(tmp_path: Path) -> None:
+    patient = Checkpoint(tmp_path / "patient", interval=1e9)
+
+    def interrupted() -> None:
+        weights = torch.zeros(1)
+        with patient.written_when_interrupted():
+            for number in range(3):
+                weights += 1
+                state = copied({"x": weights}), {"number": number}
+                patient.keep(partial(tuple, state))
+                assert not patient.path.exists()
+            weights += 1
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert patient.load() == ({"x": torch.full((1,), 3.0)}, {"number": 2})
+    eager = Checkpoint(tmp_path / "eager", interval=0.0)
+    eager.keep(lambda: ({}, {"number": 7}))
+    assert eager.load() == ({}, {"number": 7})
 
 
 def test_the_interval_decides_when_a_save_is_due(tmp_path: Path) -> None:

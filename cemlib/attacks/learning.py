@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from cemlib.attacks.budget import strengthened
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
-from cemlib.checkpoint import pack, restore_training, training_state, unpack
+from cemlib.checkpoint import copied, pack, restore_training, training_state, unpack
 from cemlib.data.batches import Shuffle
 from cemlib.errors import check_finite
 from cemlib.models.decoder import Decoder
@@ -101,11 +101,11 @@ class Training:
         """
         self._resume()
         epochs, done = self.options["epochs"], len(self.history)
-        with progress(self.task.title, epochs, done) as report:
+        kept = self.task.checkpoint.written_when_interrupted()
+        with progress(self.task.title, epochs, done) as report, kept:
             for number in range(done + 1, epochs + 1):
                 row = self._epoch(number)
-                if self.task.checkpoint.due():
-                    self._save()
+                self._keep()
                 report(number, {"train_mse": row["train_mse"], "val_mse": row["val_mse"]})
         return float(self.history[-1]["val_mse"])
 
@@ -171,11 +171,12 @@ class Training:
         answers = self.answer(self.task.release(held_out.features, noise))
         return F.mse_loss(answers, held_out.targets()).item()
 
-    def _save(self) -> None:
+    def _keep(self) -> None:
         tensors: Numbers = {}
         for name, (module, optimiser) in self.parts.items():
-            tensors |= pack(name, training_state({"module": module}, optimiser))
-        self.task.checkpoint.save(tensors, {"history": self.history})
+            tensors |= pack(name, copied(training_state({"module": module}, optimiser)))
+        state = {"history": [*self.history]}
+        self.task.checkpoint.keep(lambda: (tensors, state))
 
     def _resume(self) -> None:
         found = self.task.checkpoint.load()

@@ -49,8 +49,9 @@ def optimisation(task: Task) -> Outcome:
     task.victim.model.eval()
     search = _Search(task)
     search.resume()
-    settings = search.settings or search.choose()
-    answers = search.answer(settings)
+    with task.checkpoint.written_when_interrupted():
+        settings = search.settings or search.choose()
+        answers = search.answer(settings)
     state = {name: torch.tensor(value) for name, value in asdict(settings).items()}
     return Outcome(answers, state, search.history)
 
@@ -89,7 +90,7 @@ class _Search:
                 report(number, {"misfit": row["misfit"], "val_mse": row["val_mse"]})
         best_row = min(self.history, key=_val_mse)
         self.settings = replace(tried, steps=best_row["epoch"])
-        self._save()
+        self._keep(self.settings)
         return self.settings
 
     def _best_of(self, trials: list[Settings], truth: Tensor, released: Tensor) -> Settings:
@@ -111,15 +112,14 @@ class _Search:
                 descent.go_on(settings.steps)
                 misfit = _mean_misfit([descent], settings.steps)
                 self._answers.append(descent.images.detach().contiguous())
-                self._save()
+                self._keep(settings)
                 report(number, {"misfit": misfit})
         return torch.cat(self._answers)
 
-    def _save(self) -> None:
-        if self.settings is not None and self.task.checkpoint.due():
-            answers = {str(number): part for number, part in enumerate(self._answers)}
-            state = {"settings": asdict(self.settings), "history": self.history}
-            self.task.checkpoint.save(answers, state)
+    def _keep(self, settings: Settings) -> None:
+        answers = {str(number): part for number, part in enumerate(self._answers)}
+        state = {"settings": asdict(settings), "history": self.history}
+        self.task.checkpoint.keep(lambda: (answers, state))
 
     def resume(self) -> None:
         """Take over what a killed job left, if there is anything."""

@@ -1,10 +1,12 @@
 """The subcommands that work on a study: each yields the files it wrote, or a line to print."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, product
 from pathlib import Path
 
 from cemlib.cli.options import plan_of
+from cemlib.errors import FailedResultsError
 
 
 def run_prepare(options: argparse.Namespace) -> Iterator[Path]:
@@ -19,19 +21,18 @@ def run_train(options: argparse.Namespace) -> Iterator[Path | str]:
     from cemlib import jobs
 
     plan = plan_of(options)
-    for defence, seed in plan.trainings(options.defence, options.seed):
-        yield from jobs.train(plan, defence, seed, options.device)
+    trainings = plan.trainings(options.defence, options.seed)
+    yield from _all_of(jobs.train(plan, *training, options.device) for training in trainings)
 
 
-def run_attack(options: argparse.Namespace) -> Iterator[Path]:
+def run_attack(options: argparse.Namespace) -> Iterator[Path | str]:
     """Carry out attacks on finished runs."""
     from cemlib import jobs
 
     plan = plan_of(options)
     attacks = [plan.known_attack(name) for name in options.attack or plan.study.attacks]
-    for defence in plan.defences(options.defence):
-        for seed in plan.seeds(options.seed):
-            yield from jobs.attack(plan, defence, seed, attacks, options.device)
+    runs = product(plan.defences(options.defence), plan.seeds(options.seed))
+    yield from _all_of(jobs.attack(plan, *run, attacks, options.device) for run in runs)
 
 
 def run_report(options: argparse.Namespace) -> Iterator[Path]:
@@ -41,14 +42,17 @@ def run_report(options: argparse.Namespace) -> Iterator[Path]:
     yield from jobs.report(plan_of(options), options.only, options.defence)
 
 
-def run_whole_study(options: argparse.Namespace) -> Iterator[str]:
+def run_whole_study(options: argparse.Namespace) -> Iterator[Path | str]:
     """Carry out all jobs that are not finished."""
+    from cemlib.failed import failed_results
     from cemlib.jobs import find_device
     from cemlib.runner import run_study
 
     if options.device == "cuda":
         find_device(options.device)  # refused before any job, and only then torch is needed here
-    yield from run_study(plan_of(options), options.device, options.slots)
+    plan = plan_of(options)
+    yield from run_study(plan, options.device, options.slots)
+    yield from _all_of([failed_results(plan)])
 
 
 def run_publish(options: argparse.Namespace) -> Iterator[Path]:
@@ -77,3 +81,17 @@ def run_track(options: argparse.Namespace) -> Iterator[str]:
         report_files=[*plan.tables(), *figures],
     )
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
+
+
+def _all_of(jobs: Iterable[Iterator[Path | str]]) -> Iterator[Path | str]:
+    """What some jobs yield: the files they wrote, and a line for each failed result.
+
+    Raises:
+        FailedResultsError: after all of them, if there was such a line.
+    """
+    failed = False
+    for written in chain.from_iterable(jobs):
+        failed = failed or isinstance(written, str)
+        yield written
+    if failed:
+        raise FailedResultsError

@@ -12,6 +12,10 @@ from cemlib.cli.options import Commands, positive
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 DEFAULT_STORE = "sqlite:///mlflow.db"
+DIVERGED = (
+    "Exit code 3: all was carried out, but some run or attack is a failed one: its loss diverged."
+    " A line says which and why, and tables and figures show it as failed."
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -44,6 +48,7 @@ def _add_jobs(commands: Commands) -> None:
         commands, "attack", study.run_attack, "reconstruct images from a run's released features"
     )
     for parser in (train, attack):
+        parser.epilog = DIVERGED
         _add_defence(parser)
         parser.add_argument("--seed", type=int, metavar="N", help="only this seed")
         _add_device(parser)
@@ -76,6 +81,7 @@ def _add_run(commands: Commands) -> None:
     parser = _add(
         commands, "run", study.run_whole_study, "all jobs of a study but track, without Snakemake"
     )
+    parser.epilog = DIVERGED
     _add_device(parser)
     parser.add_argument(
         "--slots",

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from cemlib.environment import set_for_jobs
+from cemlib.interrupt import exit_code, farewell, sigterm_raises
 from cemlib.jobs import user_errors
 from cemlib.provenance import PACKAGE, fingerprint
 from cemlib.runner.graph import Job, Work
@@ -62,7 +63,7 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the processes; at once, where jobs are still running."""
+        """End the processes; where jobs are still running, they keep what they can resume from."""
         if self._busy:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -126,11 +127,23 @@ class _Slot:
 
 
 def carry_out(work: Work) -> Outcome:
-    """Do a job in this process; whatever it prints goes to its log."""
-    with _printing_to(work.log):
-        outcome = _outcome(work)
+    """Do a job in this process, which SIGTERM ends; whatever it prints goes to its log."""
+    try:
+        with _printing_to(work.log), sigterm_raises():
+            outcome = _interruptible(work)
+    except KeyboardInterrupt as interruption:
+        # The executor would take it for the job's result, and give the process the next one.
+        os._exit(exit_code(interruption))
     _return_memory()
     return outcome
+
+
+def _interruptible(work: Work) -> Outcome:
+    try:
+        return _outcome(work)
+    except KeyboardInterrupt as interruption:
+        print(farewell(interruption), file=sys.stderr)
+        raise
 
 
 def _outcome(work: Work) -> Outcome:

@@ -16,6 +16,7 @@ from cemlib.jobs import preparation
 from cemlib.layout import KNOWLEDGES
 from cemlib.plan import Plan
 from cemlib.provenance import fingerprint
+from cemlib.seal import FILES, check_files, read_sealed
 
 
 def data_is_prepared(plan: Plan) -> bool:
@@ -30,7 +31,7 @@ def is_trained(plan: Plan, defence: str, seed: int) -> bool:
     folder = plan.folder(defence, seed)
     record, data = _record(folder.metrics), _record(plan.layout.prepared_facts)
     return (
-        _all_there(folder.files())
+        _are_whole(folder.metrics, folder.files())
         and record.get("data_sha256") == data["sha256"]
         and _agrees(record, plan.study.train_slice(defence), plan.train_sources(defence))
     )
@@ -39,11 +40,12 @@ def is_trained(plan: Plan, defence: str, seed: int) -> bool:
 def is_attacked(plan: Plan, defence: str, seed: int, attack: str) -> bool:
     """Whether an attack is finished, with every knowledge; what it reads must be finished."""
     run = plan.layout.run(defence, seed)
-    metrics = [run.attack(attack, knowledge).metrics for knowledge in KNOWLEDGES]
     settings = plan.study.attack_slice(defence, attack)
     sources = plan.attack_sources(defence, attack)
+    folders = [run.attack(attack, knowledge) for knowledge in KNOWLEDGES]
+    metrics = [folder.metrics for folder in folders]
     return (
-        _all_there(plan.attack_files(run, [attack]))
+        all(_are_whole(folder.metrics, folder.files()) for folder in folders)
         and all(_agrees(_record(path), settings, sources) for path in metrics)
         and came_after(metrics, plan.attacked_files(run, attack))
     )
@@ -68,6 +70,17 @@ def _record(path: Path) -> dict[str, Any]:
     except FileError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _are_whole(record: Path, files: Sequence[Path]) -> bool:
+    """Whether these files, and those that the record names, are there and as they were written."""
+    try:
+        found = read_sealed(record)
+        named = [record.with_name(name) for name in found.get(FILES, {})]
+        check_files(record, found, named)
+    except FileError:
+        return False
+    return _all_there([*files, *named])
 
 
 def _all_there(paths: Iterable[Path]) -> bool:

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from cemlib.files import FileError, read_json
 from cemlib.plan import Plan
 from cemlib.runner.crew import Crew, Ended
 from cemlib.runner.graph import Graph, Job, Work
+from cemlib.runner.lock import locked
 
 
 class StudyError(RuntimeError):
@@ -22,12 +24,13 @@ def run_study(plan: Plan, device: str, slots: int) -> Iterator[str]:
         slots: jobs at the same time.
 
     Raises:
+        FileError: at once, if another runner works on the same results.
         StudyError: after all jobs that could be done, if some failed.
     """
     start = time.perf_counter()
-    _write_config(plan)
-    schedule = Schedule(Graph(plan, device).jobs())
-    with Crew(slots, plan.study.threads) as crew:
+    with locked(_lock(plan)), Crew(slots, plan.study.threads) as crew:
+        _write_config(plan)
+        schedule = Schedule(Graph(plan, device).jobs())
         yield from _carry_out(schedule, crew)
     if schedule.failed:
         raise StudyError(schedule.fault())
@@ -86,6 +89,12 @@ def _carry_out(schedule: Schedule, crew: Crew) -> Iterator[str]:
             return
         for ended in crew.wait():
             yield schedule.end(ended)
+
+
+def _lock(plan: Plan) -> Path:
+    """Beside the results and not among them: a finished study has the workflow's files alone."""
+    root = plan.layout.root
+    return root.parent / ".locks" / root.name
 
 
 def _write_config(plan: Plan) -> None:

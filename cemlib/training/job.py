@@ -1,6 +1,7 @@
 """The training job: from prepared data to the folder of one finished run."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cemlib.checkpoint import Checkpoint, pack, restore_training, training_state, unpack
+from cemlib.checkpoint import (
+    Checkpoint,
+    State,
+    copied,
+    pack,
+    restore_training,
+    training_state,
+    unpack,
+)
 from cemlib.config.study import JUDGE
 from cemlib.data.prepared import checksum, load
 from cemlib.defences.pruning import client_cost
@@ -21,6 +30,7 @@ from cemlib.plan import Plan
 from cemlib.precision import resolve
 from cemlib.progress import progress
 from cemlib.provenance import device_name, peak_memory_mb, provenance
+from cemlib.seal import write_sealed
 from cemlib.seeds import generator
 from cemlib.training.setup import Setup
 from cemlib.training.trainer import Best, Trainer
@@ -59,11 +69,13 @@ def run(job: TrainJob) -> dict[str, Any]:
     trainer = setup.trainer(data.to(job.device), network)
     checkpoint = Checkpoint(checkpoint_place(job))
     spent = _resume(trainer, checkpoint)
-    job.folder.clusters.unlink(missing_ok=True)
-    reason = _train(job, trainer, checkpoint, start - spent)
-    metrics = _metrics(job, trainer, reason) | _pruned(trainer, network)
-    metrics["wall_seconds"] = time.perf_counter() - start + spent
-    _write(job, trainer, network, metrics)
+    for before in (job.folder.metrics, job.folder.clusters):  # of an older run of this name
+        before.unlink(missing_ok=True)
+    with checkpoint.written_when_interrupted():
+        reason = _train(job, trainer, checkpoint, start - spent)
+        metrics = _metrics(job, trainer, reason) | _pruned(trainer, network)
+        metrics["wall_seconds"] = time.perf_counter() - start + spent
+        _write(job, trainer, network, metrics)
     checkpoint.remove()
     return metrics
 
@@ -85,18 +97,23 @@ def _train(job: TrainJob, trainer: Trainer, checkpoint: Checkpoint, start: float
             except DivergedError as error:
                 return str(error)
             write_jsonl(job.folder.history, trainer.history)
-            if checkpoint.due():
-                _save(trainer, checkpoint, time.perf_counter() - start)
+            checkpoint.keep(_state(trainer, time.perf_counter() - start))
             report(number, {"loss": row["train_loss"], "val_top1": row["val_top1"]})
     return None
 
 
-def _save(trainer: Trainer, checkpoint: Checkpoint, spent: float) -> None:
-    tensors = training_state(trainer.defended.modules, trainer.optimiser)
-    tensors |= pack("penalty_optimiser", _own_optimiser(trainer))
-    tensors |= pack("best", trainer.best.weights) | _stacked(trainer.fits, "fits/")
-    best = {"epoch": trainer.best.epoch, "score": trainer.best.score}
-    checkpoint.save(tensors, {"history": trainer.history, "best": best, "spent": spent})
+def _state(trainer: Trainer, spent: float) -> Callable[[], State]:
+    """What a killed job resumes from, as it is now; stacked only when it is written."""
+    weights = training_state(trainer.defended.modules, trainer.optimiser)
+    weights = copied(weights | pack("penalty_optimiser", _own_optimiser(trainer)))
+    history, fits, best = [*trainer.history], [*trainer.fits], trainer.best
+
+    def state() -> State:
+        tensors = weights | pack("best", best.weights) | _stacked(fits, "fits/")
+        selected = {"epoch": best.epoch, "score": best.score}
+        return tensors, {"history": history, "best": selected, "spent": spent}
+
+    return state
 
 
 def _resume(trainer: Trainer, checkpoint: Checkpoint) -> float:
@@ -195,7 +212,8 @@ def _write(
     if trainer.fits:
         epochs = torch.arange(1, len(trainer.fits) + 1)
         save_tensors(job.folder.clusters, {"epochs": epochs} | _stacked(trainer.fits))
-    write_json(job.folder.metrics, metrics)
+    others = {*job.folder.files(), job.folder.clusters} - {job.folder.metrics}
+    write_sealed(job.folder.metrics, metrics, sorted(file for file in others if file.is_file()))
 
 
 def _count(module: torch.nn.Module) -> int:

@@ -1,0 +1,47 @@
+"""An orderly end: SIGTERM, which schedulers send before they kill, stops a job as Ctrl-C does.
+
+Both raise an exception in the main thread, so that no file is left in the middle of a write, and a
+training or an attack keeps its last finished epoch (`cemlib.checkpoint`).
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+GO_ON = "run the same command again to go on"
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was sent SIGTERM."""
+
+
+@contextmanager
+def sigterm_raises() -> Iterator[None]:
+    """Let the first SIGTERM raise `Terminated` within this context, which the main thread enters.
+
+    A second one is ignored: a process often gets it twice, with its group and from its parent, and
+    would be stopped while it writes its checkpoint. Ctrl-C, and SIGKILL, still end it at once.
+    """
+    before = signal.signal(signal.SIGTERM, _raise)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def exit_code(interruption: KeyboardInterrupt) -> int:
+    """Exit code of a process that ended so: 128 and the signal's number, as shells have it."""
+    ended_by = signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT
+    return 128 + ended_by
+
+
+def farewell(interruption: KeyboardInterrupt) -> str:
+    """The line that says what happened, and how to go on."""
+    cause = "terminated" if isinstance(interruption, Terminated) else "interrupted"
+    return f"{cause}: {GO_ON}"
+
+
+def _raise(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a handler's arguments
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated

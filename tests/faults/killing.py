@@ -1,0 +1,178 @@
+"""Real commands of a small study in a checkout of its own, and ways to end them in the middle.
+
+The checkout is edited in one place: its jobs keep a checkpoint after every epoch, and not every 20
+seconds, so that a job of a second or two can be killed in the middle of writing one.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+from checkout import Checkout
+
+TESTS = Path(__file__).parents[1]
+STUDY: dict[str, Any] = {
+    "experiment": "tiny",
+    "seeds": [0],
+    "data": {"source": "digits", "image_size": 16, "train_limit": 200, "test_limit": 60},
+    "model": {"name": "small", "cut": 4},
+    "train": {"epochs": 40, "batch_size": 32, "milestones": [30]},
+    "defences": {"clustering": {"surrogate": "clustering"}},
+    "attacks": {
+        "decoder": {"epochs": 40, "blocks": 1, "width": 8},
+        "gan": {"epochs": 30, "start": "decoder", "critic_width": 4},
+        "refinement": {
+            "kind": "optimisation",
+            "start": "decoder",
+            "iterations": 10,
+            "batch_size": 3,
+        },
+        "linear": {},
+        "mean_image": {},
+    },
+}
+# How long something took, and the checksums of files that say so.
+VARYING = {"seconds", "wall_seconds", "peak_memory_mb", "files", "record_sha256"}
+WORKFLOW_ALONE = ("logs/", "benchmarks/", "tracked/")
+
+
+def small_study(root: Path, study: dict[str, Any], interval: float = 0.0) -> Checkout:
+    """A copy of the repository with the study, and with checkpoints after so many seconds."""
+    made = Checkout.create(root)
+    source = made.root / "cemlib/checkpoint.py"
+    text, old = source.read_text(), "interval: float = 20.0"
+    assert text.count(old) == 1
+    source.write_text(text.replace(old, f"interval: float = {interval}"))
+    made.configure(study)
+    return made
+
+
+def start(place: Checkout, *words: str, module: str = "cemlib") -> "subprocess.Popen[str]":
+    """A command as a user starts it, in a process group of its own, as in a terminal."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *words],
+        cwd=place.root,
+        env=place.environment() | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(place: Checkout, *words: str) -> str:
+    """Let a command end by itself; returns what it printed."""
+    process = start(place, *words)
+    out, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, out
+    return out
+
+
+def wait_for_line(process: "subprocess.Popen[str]", part: str) -> list[str]:
+    """Read up to the first line that holds a text."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if part in line:
+            return lines
+    raise AssertionError("".join(lines))
+
+
+def kill(process: "subprocess.Popen[str]") -> str:
+    """SIGKILL, to that one process; returns what it had printed."""
+    process.kill()
+    return _last_words(process)
+
+
+def kill_all(process: "subprocess.Popen[str]") -> str:
+    """SIGKILL to the process and all that it started."""
+    os.killpg(process.pid, signal.SIGKILL)
+    return _last_words(process)
+
+
+def kill_alone(process: "subprocess.Popen[str]") -> str:
+    """SIGKILL to the process; then wait until what it started has ended by itself."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    said = kill(process)
+    while any(_is_alive(child) for child in family):
+        time.sleep(0.05)
+    return said
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """An orphan that ended may stay as a zombie, where nobody asks for its exit code."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _last_words(process: "subprocess.Popen[str]") -> str:
+    out, _ = process.communicate()
+    assert process.returncode == -signal.SIGKILL, f"it ended before it could be killed: {out}"
+    return out
+
+
+def wait_for_write(process: "subprocess.Popen[str]", checkpoints: Path, number: int) -> None:
+    """Wait until the process has begun to write a checkpoint so many times."""
+    seen: set[Path] = set()
+    while len(seen) < number:
+        assert process.poll() is None, "it had ended before it could be killed"
+        seen |= halves(checkpoints)
+
+
+def halves(checkpoints: Path) -> set[Path]:
+    """Checkpoints that are being written, or whose writer was killed."""
+    walked = os.walk(checkpoints)  # which passes over a folder that is removed meanwhile
+    return {Path(top) / name for top, _, names in walked for name in names if name[:7] == ".state."}
+
+
+def kill_at_random(
+    process: "subprocess.Popen[str]", checkpoints: Path, draws: random.Random
+) -> bool:
+    """Kill a job after its first epoch: some epochs later, or in a write.
+
+    Returns:
+        Whether half a checkpoint was left.
+    """
+    before = halves(checkpoints)
+    wait_for_line(process, " epoch ")
+    if draws.random() < 0.5:
+        wait_for_write(process, checkpoints, len(before) + draws.randint(1, 3))
+    else:
+        time.sleep(draws.uniform(0.0, 0.1))
+    kill(process)
+    return halves(checkpoints) > before
+
+
+def bits(results: Path, left_out: Iterable[str] = WORKFLOW_ALONE) -> dict[str, Any]:
+    """Content of every result file, without how long something took."""
+    files = (path for path in results.rglob("*") if path.is_file())
+    names = {str(path.relative_to(results)): path for path in files if path.name[0] != "."}
+    return {n: _content(p) for n, p in names.items() if not n.startswith(tuple(left_out))}
+
+
+def _content(path: Path) -> Any:
+    if path.name == "runs.csv":
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return table.filter(regex="^(?!.*(seconds|memory))").to_dict()
+    if path.suffix not in (".json", ".jsonl"):
+        return path.read_bytes()
+    texts = [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines()
+    return [{k: v for k, v in json.loads(text).items() if k not in VARYING} for text in texts]
+
+
+def stamps(results: Path) -> dict[str, tuple[int, int]]:
+    """Inode and time of every record of a finished job: written again, it has others."""
+    found = {str(path.relative_to(results)): path.stat() for path in results.rglob("metrics.json")}
+    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in found.items()}

@@ -1,0 +1,105 @@
+"""The random streams that a small study asks for, and what its results are when one is another.
+
+A program, for a process of its own: it replaces the function that derives seeds before anything
+else of the package is imported. It prints JSON: for every case the calls and what came out.
+"""
+
+import hashlib
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import cemlib.seeds
+
+PLAIN = cemlib.seeds.derive
+CALLS: list[tuple[int, str, int, str, int]] = []
+SHIFTED: set[str] = set()
+
+
+def derive(seed: int, stream: str, step: int = 0) -> int:
+    """As in the package; but a shifted stream has other numbers, and every call is written down."""
+    number = PLAIN(seed, f"{stream} shifted" if stream in SHIFTED else stream, step)
+    caller = sys._getframe(1)
+    if caller.f_code.co_name == "generator":
+        caller = caller.f_back or caller
+    where = f"{caller.f_globals['__name__']}.{caller.f_code.co_name}"
+    CALLS.append((seed, stream, step, where, number))
+    return number
+
+
+cemlib.seeds.derive = derive
+
+from tiny_study import CPU, RAW, blob_data, outcome  # noqa: E402 - the package comes after the spy
+
+from cemlib.config import parse  # noqa: E402
+from cemlib.config.study import JUDGE  # noqa: E402
+from cemlib.data.prepare import prepare  # noqa: E402
+from cemlib.data.prepared import save  # noqa: E402
+from cemlib.evaluation.job import AttackJob  # noqa: E402
+from cemlib.evaluation.job import run as attack  # noqa: E402
+from cemlib.files import load_tensors, read_json, read_jsonl  # noqa: E402
+from cemlib.plan import JUDGE_SEED, Plan  # noqa: E402
+from cemlib.training.job import TrainJob, run  # noqa: E402
+
+DEFENCE = {"surrogate": "slot", "channel": "dropout", "penalty": {"name": "arl", "width": 8}}
+ATTACKS = {
+    "decoder": {"epochs": 2, "blocks": 1, "width": 8},
+    "gan": {"epochs": 2, "start": "decoder", "critic_steps": 2},
+    "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 2},
+    "linear": {},
+    "mean_image": {},
+}
+STUDY = RAW | {
+    "train": {"epochs": 4, "batch_size": 32, "milestones": [3], "select": "best_test"},
+    "defences": {"defended": DEFENCE},
+    "attacks": ATTACKS,
+}
+
+
+def results(place: Path, seed: int) -> dict[str, str]:
+    """Carry the study out; digests of its parts, without how long they took."""
+    plan = Plan(parse(json.loads(json.dumps(STUDY | {"results": str(place)}))))
+    splits = prepare(plan.study.data).indices
+    save(blob_data(), plan.layout.data)
+    run(TrainJob(plan, JUDGE, JUDGE_SEED, CPU))
+    run(TrainJob(plan, "defended", seed, CPU))
+    list(attack(AttackJob(plan, "defended", seed, tuple(ATTACKS), CPU)))
+    folder = plan.layout.run("defended", seed)
+    parts: dict[str, Any] = {"splits": {name: rows.tolist() for name, rows in splits.items()}}
+    parts |= {f"run {name}": found for name, found in outcome(folder).items()}
+    for name in ATTACKS:
+        made = folder.attack(name, "train_data")
+        parts[f"{name} attacker"] = {n: t.tolist() for n, t in load_tensors(made.attacker).items()}
+        parts[f"{name} history"] = [_timeless(row) for row in read_jsonl(made.history)]
+        parts[f"{name} scores"] = [read_json(made.metrics)[score] for score in ("mse", "ssim")]
+        parts[f"{name} recognised"] = read_json(made.metrics)["recon_top1_victim"]
+    return {name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()}
+
+
+def _timeless(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "seconds"}
+
+
+def main(place: Path, salt: int, cases: list[str]) -> None:
+    """A case is a seed, or the name of a stream to shift with seed 0."""
+    found = {}
+    for number, case in enumerate(cases):
+        random.seed(salt)
+        np.random.seed(salt)
+        torch.manual_seed(salt)
+        CALLS.clear()
+        SHIFTED.clear()
+        SHIFTED.update([] if case.isdecimal() else [case])
+        seed = int(case) if case.isdecimal() else 0
+        parts = results(place / f"{salt}-{number}", seed)
+        found[case] = {"calls": list(CALLS), "parts": parts}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,127 @@
+"""Several at once: a second on the same results is refused; beside others the bits are the same."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from checkout import Checkout
+from killing import STUDY, TESTS, bits, finish, small_study, start, wait_for_line
+from tiny_study import CPU, judged, outcome, trained
+
+from cemlib.cli import main
+from cemlib.evaluation.job import AttackJob
+from cemlib.evaluation.job import run as attack
+from cemlib.files import FileError
+from cemlib.runner.lock import locked
+
+RUN = ("run", "--config", "study.yaml", "--slots", "2")
+SHORT: dict[str, Any] = STUDY | {
+    "train": {"epochs": 5, "batch_size": 32, "milestones": [4]},
+    "defences": {"clustering": {"surrogate": "clustering"}, "noise": {}},
+    "attacks": {"decoder": {"epochs": 3, "blocks": 1, "width": 8}, "linear": {}, "mean_image": {}},
+}
+HOLDER = """
+import sys, time
+from pathlib import Path
+from cemlib.runner.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+BUSY = "x = 0\nwhile True: x += 1"
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Two processes that compute, beside the test."""
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    return tiny_results(tmp_path_factory.mktemp("alone"))
+
+
+def tiny_results(place: Path) -> list[Any]:
+    """Bits of a training and of an attack on it."""
+    run = trained(place, "gated", epochs=7)
+    job = AttackJob(judged(place, epochs=7), "gated", 0, ["decoder", "linear"], CPU)
+    return [outcome(run), [bits(folder.root) for folder in attack(job)]]
+
+
+def test_beside_busy_processes_the_bits_are_the_same(
+    alone: list[Any],
+    busy: None,  # noqa: ARG001
+    tmp_path: Path,
+) -> None:
+    assert tiny_results(tmp_path) == alone
+
+
+def test_a_lock_is_refused_to_others_and_goes_with_its_holder(tmp_path: Path) -> None:
+    place = tmp_path / "locks/study"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(place)],
+        env=os.environ | {"PYTHONPATH": str(TESTS.parent)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_line(holder, "held")
+    message = f"locks/study: process {holder.pid} on .* is carrying out this study"
+    with pytest.raises(FileError, match=message), locked(place):
+        pass
+    holder.kill()
+    holder.communicate()
+    with locked(place):
+        assert place.read_text().startswith(f"process {os.getpid()} on ")
+
+
+def test_a_second_runner_is_refused_before_it_touches_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "study.yaml"
+    config.write_text(yaml.safe_dump(SHORT | {"results": str(tmp_path / "results")}))
+    with locked(tmp_path / "results/.locks/tiny"):
+        assert main(["run", "--config", str(config)]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert f"process {os.getpid()} on " in errors[0]
+    assert not (tmp_path / "results/tiny").exists()
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The study by one runner and one job at a time, not to be changed."""
+    place = small_study(tmp_path_factory.mktemp("concurrency") / "base", SHORT, interval=20.0)
+    finish(place, "run", "--config", "study.yaml")
+    return place
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Checkout:
+    return small_study(tmp_path / "fresh", SHORT, interval=20.0)
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    out, _ = process.communicate(timeout=600)
+    return process.returncode, out
+
+
+@pytest.mark.slow
+def test_of_two_runners_one_works(base: Checkout, fresh: Checkout) -> None:
+    first = start(fresh, *RUN)
+    wait_for_line(first, "prepare")
+    code, said = ended(start(fresh, *RUN))
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert f"process {first.pid} on " in said
+    assert ended(first)[0] == 0
+    assert bits(fresh.results) == bits(base.results)
+    assert "0 jobs carried out" in finish(fresh, *RUN)

@@ -1,0 +1,146 @@
+"""A damaged checkpoint, or one of another job, is passed over with a line; no number is wrong."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from killed_job import first_epoch_shown, kill_after
+from tiny_study import CPU, outcome, tiny_plan, trained
+
+from cemlib.checkpoint import Checkpoint
+from cemlib.layout import RunFolder
+from cemlib.training.job import TrainJob, run
+
+SETTINGS = {"epochs": 9, "select": "best_val"}
+DEFENCE = "clustering"
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results with the checkpoint of a training that was killed, not to be changed."""
+    results = tmp_path_factory.mktemp("damaged") / "killed"
+    tiny_plan(results, **SETTINGS)
+    kill_after(4, "train", str(results), DEFENCE, "9", "best_val")
+    return results
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return trained(tmp_path_factory.mktemp("alone"), DEFENCE, **SETTINGS)
+
+
+@pytest.fixture
+def results(killed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(killed, tmp_path / "copy"))
+
+
+def only_checkpoint(results: Path) -> Checkpoint:
+    (folder,) = (results / ".checkpoints").iterdir()
+    return Checkpoint(folder)
+
+
+def flipped(content: bytes, draws: random.Random) -> bytes:
+    """One bit is another, anywhere in the file."""
+    bit = draws.randrange(8 * len(content))
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def cut(content: bytes, draws: random.Random) -> bytes:
+    return content[: draws.randrange(len(content))]
+
+
+def zeroed(content: bytes, draws: random.Random) -> bytes:
+    """A block of the disk never arrived."""
+    start = draws.randrange(len(content) - 512)
+    while not any(content[start : start + 512]):
+        start = draws.randrange(len(content) - 512)
+    return content[:start] + bytes(512) + content[start + 512 :]
+
+
+def longer(content: bytes, draws: random.Random) -> bytes:
+    return content + draws.randbytes(draws.randint(1, 100))
+
+
+def of_noise(content: bytes, draws: random.Random) -> bytes:
+    return draws.randbytes(len(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "times"), [(flipped, 100), (cut, 40), (zeroed, 20), (longer, 10), (of_noise, 5)]
+)
+def test_every_damage_is_noticed(
+    results: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[bytes, random.Random], bytes],
+    times: int,
+) -> None:
+    checkpoint, draws = only_checkpoint(results), random.Random(0)
+    whole = checkpoint.path.read_bytes()
+    assert checkpoint.load() is not None
+    for _ in range(times):
+        checkpoint.path.write_bytes(damage(whole, draws))
+        assert checkpoint.load() is None
+        line = f"{checkpoint.path}: damaged (its checksum differs); it is not used: starting anew"
+        assert capsys.readouterr().err == f"{line}\n"
+    checkpoint.path.write_bytes(whole)
+    assert checkpoint.load() is not None
+
+
+@pytest.mark.parametrize("damage", [flipped, cut])
+def test_a_job_with_a_damaged_checkpoint_begins_again(
+    results: Path,
+    alone: RunFolder,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[bytes, random.Random], bytes],
+) -> None:
+    checkpoint = only_checkpoint(results)
+    checkpoint.path.write_bytes(damage(checkpoint.path.read_bytes(), random.Random(1)))
+    plan = tiny_plan(results, **SETTINGS)
+    run(TrainJob(plan, DEFENCE, 0, CPU))
+    said = capsys.readouterr().err
+    assert said.startswith(f"{checkpoint.path}: damaged")
+    assert first_epoch_shown(said) == 1
+    assert outcome(plan.layout.run(DEFENCE, 0)) == outcome(alone)
+
+
+def test_half_a_write_is_no_checkpoint(results: Path, alone: RunFolder) -> None:
+    """What a kill leaves of a temporary file is not looked at, and goes with the checkpoint."""
+    checkpoint = only_checkpoint(results)
+    half = checkpoint.path.with_name(".state.1.abc.checkpoint")
+    half.write_bytes(checkpoint.path.read_bytes()[:1000])
+    plan = tiny_plan(results, **SETTINGS)
+    run(TrainJob(plan, DEFENCE, 0, CPU))
+    assert outcome(plan.layout.run(DEFENCE, 0)) == outcome(alone)
+    assert not list((results / ".checkpoints").iterdir())
+
+
+def test_a_checkpoint_under_another_jobs_name_is_not_used(
+    results: Path, alone: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another seed's, whole and of the same shapes: without its name inside, it would be taken."""
+    other = only_checkpoint(results)
+    plan = tiny_plan(results, **SETTINGS)
+    (results / ".checkpoints/elsewhere").mkdir()
+    moved = Checkpoint(results / ".checkpoints/elsewhere")
+    shutil.move(other.path, moved.path)
+    assert moved.load() is None
+    said = capsys.readouterr().err
+    assert said.startswith(f"{moved.path}: of another job (.checkpoints/{other.folder.name})")
+    shutil.move(moved.path, other.path)
+    assert other.load() is not None
+    run(TrainJob(plan, DEFENCE, 0, CPU))
+    assert outcome(plan.layout.run(DEFENCE, 0)) == outcome(alone)
+
+
+def test_a_trials_checkpoint_belongs_to_its_own_job(tmp_path: Path) -> None:
+    """Those of a strong attack's trials have the same names below different hashes."""
+    one, other = (Checkpoint(tmp_path / name / "trials") for name in ("a" * 20, "b" * 20))
+    one.save({}, {"results": [0.1]})
+    other.folder.mkdir(parents=True)
+    shutil.copy(one.path, other.path)
+    assert one.load() == ({}, {"results": [0.1]})
+    assert other.load() is None

@@ -1,0 +1,167 @@
+"""`kill -9` at random moments: the same command again ends with the same bits, and redoes nothing.
+
+The moments are drawn from a seed: some epochs after the first, or while a checkpoint is written.
+The quick version kills a training of the tiny study; the others (`pytest -m slow`) kill trainings
+and attacks, the runner, and Snakemake with and without its jobs.
+"""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import killed_job
+import pytest
+from checkout import Checkout, Outcome
+from killing import (
+    STUDY,
+    bits,
+    finish,
+    halves,
+    kill,
+    kill_all,
+    kill_alone,
+    kill_at_random,
+    small_study,
+    stamps,
+    start,
+    wait_for_line,
+    wait_for_write,
+)
+from tiny_study import CPU, outcome, tiny_plan, trained
+
+from cemlib.layout import KNOWLEDGES
+from cemlib.training.job import TrainJob
+from cemlib.training.job import run as train
+
+CONFIG = ("--config", "study.yaml")
+CHOSEN = (*CONFIG, "--defence", "clustering", "--seed", "0")
+SNAKEMAKE = ("--cores", "2", "--configfile", "study.yaml")
+RUN = "runs/clustering/seed0"
+
+
+def test_a_training_killed_three_times_ends_with_the_same_bits(tmp_path: Path) -> None:
+    """Twice while it writes a checkpoint, once at any moment."""
+    settings = {"epochs": 40, "select": "best_val"}
+    alone = trained(tmp_path / "alone", "clustering", **settings)
+    results, draws = tmp_path / "killed", random.Random(6)
+    plan = tiny_plan(results, **settings)
+    for write in (True, False, True):
+        victim = _tiny_training(results)
+        wait_for_line(victim, " epoch ")
+        if write:
+            left = len(halves(results / ".checkpoints"))
+            wait_for_write(victim, results / ".checkpoints", left + draws.randint(1, 4))
+        time.sleep(0.0 if write else draws.uniform(0.0, 0.05))
+        kill(victim)
+    assert not plan.layout.run("clustering", 0).metrics.exists()
+    train(TrainJob(plan, "clustering", 0, CPU))
+    assert outcome(plan.layout.run("clustering", 0)) == outcome(alone)
+    assert not list((results / ".checkpoints").iterdir())
+
+
+def _tiny_training(results: Path) -> "subprocess.Popen[str]":
+    paths = (str(killed_job.HERE), str(killed_job.HERE.parents[1]))
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-c", killed_job.VICTIM),
+            *("train", str(results), "clustering", "40", "best_val"),
+        ],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The study as the runner leaves it when nothing disturbs it, not to be changed."""
+    place = small_study(tmp_path_factory.mktemp("kills") / "base", STUDY)
+    finish(place, "run", *CONFIG)
+    return place
+
+
+def attack_folders(name: str) -> list[str]:
+    return [f"{RUN}/attacks/{name}-{knowledge}" for knowledge in KNOWLEDGES]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "made", "kills"),
+    [
+        (("train", *CHOSEN), [RUN], 6),
+        (("attack", *CHOSEN, "--attack", "decoder"), attack_folders("decoder"), 5),
+        (("attack", *CHOSEN, "--attack", "gan"), attack_folders("gan"), 5),
+        (("attack", *CHOSEN, "--attack", "refinement"), attack_folders("refinement"), 4),
+    ],
+    ids=["training", "decoder", "gan", "optimisation"],
+)
+def test_a_job_killed_at_random_moments_ends_with_the_same_bits(
+    base: Checkout, tmp_path: Path, kind: tuple[str, ...], made: list[str], kills: int
+) -> None:
+    place, draws = base.copy(tmp_path / "copy"), random.Random(kills)
+    for folder in made:
+        for file in (place.results / folder).iterdir():
+            if file.is_file():
+                file.unlink()
+    before, checkpoints = stamps(place.results), place.results.parent / ".checkpoints"
+    for _ in range(kills):
+        kill_at_random(start(place, *kind), checkpoints, draws)
+    finish(place, *kind)
+    assert bits(place.results) == bits(base.results)
+    assert stamps(place.results).items() >= before.items()
+    assert not list(checkpoints.iterdir())
+
+
+@pytest.mark.slow
+def test_a_runner_killed_at_random_moments_goes_on(base: Checkout, tmp_path: Path) -> None:
+    place, draws = base.copy(tmp_path / "copy"), random.Random(1)
+    shutil.rmtree(place.results)
+    checkpoints, done = place.results.parent / ".checkpoints", set[str]()
+    for _ in range(5):
+        runner = start(place, "run", *CONFIG, "--slots", "2")
+        wait_for_write(runner, checkpoints, len(halves(checkpoints)) + draws.randint(1, 10))
+        carried_out = _carried_out(kill(runner))
+        assert not carried_out & done
+        done |= carried_out
+    rest = _carried_out(finish(place, "run", *CONFIG, "--slots", "2"))
+    assert not rest & done
+    assert bits(place.results) == bits(base.results)
+    assert not list(checkpoints.iterdir())
+
+
+def _carried_out(said: str) -> set[str]:
+    """Jobs that the runner said were finished."""
+    return set(re.findall(r"^\[\d+/\d+\] (\S+): ", said, re.MULTILINE))
+
+
+@pytest.mark.slow
+def test_snakemake_killed_with_and_without_its_jobs_goes_on(base: Checkout, tmp_path: Path) -> None:
+    """A job that outlives Snakemake is left to end; then `--unlock`, and the same command again."""
+    place, draws = base.copy(tmp_path / "copy"), random.Random(2)
+    shutil.rmtree(place.results)
+    checkpoints, done = place.results.parent / ".checkpoints", {}
+    for killed in (kill_all, kill_alone, kill_all, kill_all):
+        workflow = start(place, *SNAKEMAKE, module="snakemake")
+        wait_for_write(workflow, checkpoints, len(halves(checkpoints)) + draws.randint(1, 10))
+        finished = _finished(Outcome(0, killed(workflow)))
+        assert stamps(place.results).items() >= done.items()
+        done |= {n: found for n, found in stamps(place.results).items() if n in finished}
+        assert place.snakemake("--unlock").code == 0
+    assert place.snakemake().code == 0
+    assert stamps(place.results).items() >= done.items()
+    assert bits(place.results) == bits(base.results)
+    assert place.plan().jobs == []
+
+
+def _finished(said: Outcome) -> set[str]:
+    """Records of the jobs that Snakemake said were finished, below the results."""
+    ids = re.findall(r"^Finished jobid: (\d+)", said.output, re.MULTILINE)
+    written = [job.fields["output"] for job in said.jobs if job.fields["jobid"] in ids]
+    files = [name for names in written for name in names.split(", ")]
+    return {name.removeprefix("results/tiny/") for name in files if name.endswith("metrics.json")}

@@ -1,0 +1,235 @@
+"""SIGTERM and Ctrl-C: a job keeps its last finished epoch, and one line says how to go on.
+
+With the interval of every day: of these jobs of a second, none writes a checkpoint otherwise.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from checkout import Checkout
+from killing import STUDY, TESTS, bits, small_study, stamps, wait_for_line
+from killing import start as start_in
+
+from cemlib.checkpoint import Checkpoint
+from cemlib.cli import main
+from cemlib.files import read_jsonl
+
+CONFIG = ("--config", "study.yaml")
+TRAIN = ("train", *CONFIG, "--defence", "clustering", "--seed", "0")
+RUN = ("run", *CONFIG, "--slots", "2")
+NAMES = {signal.SIGTERM: "terminated", signal.SIGINT: "interrupted"}
+TARGET = "results/tiny/runs/clustering/seed0/metrics.json"
+SNAKEMAKE = (TARGET, "--cores", "2", "--configfile", "study.yaml")
+LOG = "results/tiny/logs/train/clustering/seed0.log"
+LATER = pytest.mark.slow
+SHORT: dict[str, Any] = STUDY | {
+    "attacks": {n: STUDY["attacks"][n] for n in ("decoder", "refinement", "linear", "mean_image")}
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the finished trainings, not to be changed."""
+    folder = tmp_path_factory.mktemp("signals")
+    (folder / "study.yaml").write_text(yaml.safe_dump(SHORT, sort_keys=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for command in ("prepare", "train"):
+            assert main([command, *CONFIG]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def attacked(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the attacks on them."""
+    folder = Path(shutil.copytree(base, tmp_path_factory.mktemp("attacked") / "copy"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("decoder", "refinement"):
+            assert main(["attack", "--attack", name, *CONFIG]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, in which the test works."""
+    copy = Path(shutil.copytree(base, tmp_path / "copy"))
+    monkeypatch.chdir(copy)
+    return copy
+
+
+def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    """A command as a user starts it, in a process group of its own, as in a terminal."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cemlib", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(TESTS.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def check_ended(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    """The process must end as the signal has it, and say so in its last line."""
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 128 + number, out
+    assert "Traceback" not in out
+    assert out.splitlines()[-1] == f"{NAMES[number]}: run the same command again to go on"
+
+
+def checkpoint(folder: Path) -> Checkpoint:
+    """The only one that is left."""
+    (place,) = (folder / "results/.checkpoints").iterdir()
+    return Checkpoint(place)
+
+
+def wait_for_epoch(log: Path, process: "subprocess.Popen[str]") -> None:
+    """Wait until the training that the process has started is through its fifth epoch."""
+    while not log.is_file() or " epoch 5/" not in log.read_text():
+        assert process.poll() is None
+        time.sleep(0.005)
+
+
+def go_on(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> int:
+    """Run the same command again; returns the first epoch that it shows."""
+    capsys.readouterr()
+    assert main(command) == 0
+    return first_epoch(capsys.readouterr().err)
+
+
+def first_epoch(said: str) -> int:
+    return int(said.split(" epoch ")[1].split("/")[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=LATER)])
+def test_a_training_keeps_its_last_finished_epoch(
+    base: Path, folder: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    training = start(folder, *TRAIN)
+    wait_for_line(training, " epoch 5/")
+    time.sleep(0.03)  # into the middle of an epoch, whose steps must leave no trace
+    training.send_signal(number)
+    check_ended(training, number)
+    written = len(read_jsonl(folder / "results/tiny/runs/clustering/seed0/history.jsonl"))
+    found = checkpoint(folder).load()
+    assert found is not None
+    kept = len(found[1]["history"])
+    assert 5 <= kept < SHORT["train"]["epochs"]
+    assert written - kept in (0, 1)  # the signal may fall between the two
+    assert go_on(TRAIN, capsys) == kept + 1
+    assert bits(folder / "results/tiny") == bits(base / "results/tiny")
+    assert not list((folder / "results/.checkpoints").iterdir())
+
+
+@LATER
+@pytest.mark.parametrize(
+    ("name", "line"), [("decoder", " epoch 5/"), ("refinement", "seed0 [##########")]
+)
+def test_an_attack_keeps_what_is_finished(
+    attacked: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    line: str,
+) -> None:
+    """Epochs of a decoder; of an optimisation, the images that are found."""
+    folder = Path(shutil.copytree(attacked, tmp_path / "copy"))
+    monkeypatch.chdir(folder)
+    command = ("attack", *CONFIG, "--attack", name)
+    attack = start(folder, *command)
+    wait_for_line(attack, line)
+    attack.send_signal(signal.SIGTERM)
+    check_ended(attack, signal.SIGTERM)
+    found = checkpoint(folder).load()
+    assert found is not None
+    finished = len(found[1]["history"]) if name == "decoder" else len(found[0])
+    assert finished >= 3
+    assert go_on(command, capsys) == finished + 1
+    assert bits(folder / "results/tiny") == bits(attacked / "results/tiny")
+
+
+@pytest.mark.parametrize(
+    ("number", "group"),
+    [
+        pytest.param(signal.SIGTERM, False, marks=LATER),
+        pytest.param(signal.SIGTERM, True, marks=LATER),
+        (signal.SIGINT, True),
+    ],
+)
+def test_the_runner_ends_its_workers_likewise(
+    base: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    group: bool,
+) -> None:
+    """Sent to the group, as by a terminal or a scheduler, a signal reaches the workers as well."""
+    (folder / "results/tiny/runs/clustering/seed0/metrics.json").unlink()
+    log, runner = folder / LOG, start(folder, *RUN)
+    wait_for_epoch(log, runner)
+    (os.killpg if group else os.kill)(runner.pid, number)
+    check_ended(runner, number)
+    assert log.read_text().splitlines()[-1].startswith("terminated: ")
+    assert "Traceback" not in log.read_text()
+    found = checkpoint(folder).load()
+    assert found is not None
+    kept = len(found[1]["history"])
+    assert kept >= 5
+    assert go_on(TRAIN, capsys) == kept + 1
+    done = bits(folder / "results/tiny", left_out=("logs/", "config.json"))
+    assert done == bits(base / "results/tiny", left_out=("logs/",))
+
+
+def started_snakemake(place: Checkout) -> "subprocess.Popen[str]":
+    """Snakemake, when its training is in the fifth epoch."""
+    workflow = start_in(place, *SNAKEMAKE, module="snakemake")
+    wait_for_epoch(place.root / LOG, workflow)
+    return workflow
+
+
+@LATER
+def test_ctrl_c_at_snakemake_reaches_its_jobs(base: Path, tmp_path: Path) -> None:
+    """As from a terminal, which sends it to all; the same command goes on without more ado."""
+    place = small_study(tmp_path / "checkout", SHORT, interval=20.0)
+    workflow = started_snakemake(place)
+    os.killpg(workflow.pid, signal.SIGINT)
+    out, _ = workflow.communicate(timeout=120)
+    assert workflow.returncode != 0
+    assert "Traceback" not in out
+    said = (place.root / LOG).read_text()
+    assert said.splitlines()[-1] == "interrupted: run the same command again to go on"
+    found = checkpoint(place.root).load()
+    assert found is not None
+    again = place.snakemake(TARGET)
+    assert again.code == 0, again.output
+    assert first_epoch((place.root / LOG).read_text()) == len(found[1]["history"]) + 1
+    # The records name the commit, and the checkout is none.
+    done, expected = (
+        bits(folder / "runs/clustering/seed0", left_out=("metrics.json",))
+        for folder in (place.results, base / "results/tiny")
+    )
+    assert done == expected
+
+
+@LATER
+def test_snakemake_lets_its_jobs_end_after_sigterm(tmp_path: Path) -> None:
+    place = small_study(tmp_path / "checkout", SHORT, interval=20.0)
+    workflow = started_snakemake(place)
+    workflow.send_signal(signal.SIGTERM)
+    out, _ = workflow.communicate(timeout=120)
+    assert "Traceback" not in out
+    before = stamps(place.results)
+    assert before.keys() == {"runs/clustering/seed0/metrics.json"}
+    assert place.snakemake(TARGET).jobs == []
+    assert stamps(place.results) == before
