@@ -1,6 +1,7 @@
 """Train defended classifiers, attack them, and end in tables, figures and MLflow runs."""
 
 import os
+import sys
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
@@ -31,6 +32,15 @@ onstart:
     # that has ended: after a hundred, that fills a core. Here the cores limit the jobs.
     if not workflow.remote_exec:
         workflow.scheduler.job_rate_limiter = None
+
+
+# The last lines say which results are failed ones: their jobs are no errors, so the code is 0.
+onsuccess:
+    tell_failed_results()
+
+
+onerror:
+    tell_failed_results()
 
 
 rule all:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,25 +23,35 @@ class FileError(ValueError):
 
 
 @contextmanager
-def atomic(path: Path) -> Iterator[Path]:
+def atomic(path: Path, size: int | None = None) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; move it into place if the block succeeds.
 
     A reader sees the old file or the whole new one, never a part, whatever interrupts the writer.
+
+    Args:
+        path: the file.
+        size: how many bytes it will have, where that is known, for the message of a full disk.
+
+    Raises:
+        FileError: if the disk is full, may not be written, or fails.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}{path.suffix}")
     try:
-        yield temporary
-        with temporary.open("rb") as handle:
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            with temporary.open("rb") as handle:
+                os.fsync(handle.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(path, size, error) from error
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write ``data`` to ``path`` atomically."""
-    with atomic(path) as temporary:
+    with atomic(path, len(data)) as temporary:
         temporary.write_bytes(data)
 
 
@@ -51,12 +62,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, obj: Any) -> None:
     """Write ``obj`` as indented JSON; non-finite numbers become null, which JSON can hold."""
-    write_text(path, json.dumps(_finite(obj), indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(finite(obj), indent=2, ensure_ascii=False) + "\n")
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write one JSON object per line."""
-    write_text(path, "".join(json.dumps(_finite(dict(row))) + "\n" for row in rows))
+    write_text(path, "".join(json.dumps(finite(dict(row))) + "\n" for row in rows))
 
 
 def read_json(path: Path) -> Any:
@@ -75,10 +86,12 @@ def read_record(path: Path, keys: Iterable[str]) -> dict[str, Any]:
         FileError: also if it is no object, or lacks one of them.
     """
     found = read_json(path)
+    if not isinstance(found, dict):
+        raise FileError(f"{path}: not a JSON object; delete it and rerun the job that writes it")
     for key in keys:
-        if not isinstance(found, dict) or key not in found:
+        if key not in found:
             raise FileError(f"{path}: no key {key!r}; delete it and rerun the job that writes it")
-    return dict(found)
+    return found
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
@@ -120,6 +133,17 @@ def load_arrays(path: Path) -> "dict[str, NDArray[Any]]":
     return _load(path, load_file)
 
 
+def finite(obj: Any) -> Any:
+    """``obj`` as JSON can hold it: null for a number that is not finite, lists for tuples."""
+    if isinstance(obj, float) and not math.isfinite(obj):
+        return None
+    if isinstance(obj, Mapping):
+        return {key: finite(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple):
+        return [finite(value) for value in obj]
+    return obj
+
+
 def _load(path: Path, load_file: Callable[[Path], dict[str, _T]]) -> dict[str, _T]:
     from safetensors import SafetensorError
 
@@ -142,18 +166,22 @@ def _read(path: Path) -> str:
         raise FileError(f"{path}: not a text file ({error}); delete it and rerun") from error
 
 
+def _unwritable(path: Path, size: int | None, error: OSError) -> FileError:
+    needed = "" if size is None else f"needs {size:,} bytes, "
+    return FileError(
+        f"{path}: cannot be written: {error.strerror or error} ({needed}{_free(path.parent)} free"
+        " there); make room or give the right to write, then run the same command again"
+    )
+
+
+def _free(folder: Path) -> str:
+    """Bytes that may still be written into a folder, or into the nearest one above that exists."""
+    there = next((place for place in (folder, *folder.parents) if place.exists()), Path())
+    return f"{shutil.disk_usage(there).free:,}"
+
+
 def _parse(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun") from error
-
-
-def _finite(obj: Any) -> Any:
-    if isinstance(obj, float) and not math.isfinite(obj):
-        return None
-    if isinstance(obj, Mapping):
-        return {key: _finite(value) for key, value in obj.items()}
-    if isinstance(obj, list | tuple):
-        return [_finite(value) for value in obj]
-    return obj

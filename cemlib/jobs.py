@@ -1,7 +1,7 @@
 """The jobs of a study, as the command line (and so Snakemake) and the runner carry them out.
 
-Each yields the files it wrote, or a line for people. What is heavy is imported by the job that
-needs it, so that planning and `--help` answer at once.
+Each yields the files it wrote, and a line for each result that is a failed one. What is heavy is
+imported by the job that needs it, so that planning and `--help` answer at once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cemlib.config import ConfigError
 from cemlib.plan import Plan
 from cemlib.provenance import fingerprint
+from cemlib.seal import read_sealed
 
 if TYPE_CHECKING:
     import torch
@@ -63,11 +64,14 @@ def train(plan: Plan, defence: str, seed: int, device: str) -> Iterator[Path | s
 
 def attack(
     plan: Plan, defence: str, seed: int, attacks: Sequence[str], device: str
-) -> Iterator[Path]:
+) -> Iterator[Path | str]:
     """Carry out some attacks on one run, with every knowledge."""
     from cemlib.evaluation.job import AttackJob, run
 
     for folder in run(AttackJob(plan, defence, seed, attacks, find_device(device))):
+        metrics = read_sealed(folder.metrics, ("status", "reason"))
+        if metrics["status"] == "failed":
+            yield f"failed: {defence} seed{seed} {folder.root.name}: {metrics['reason']}"
         yield folder.metrics
 
 

@@ -12,15 +12,8 @@ from torch import Tensor
 
 from cemlib.data.errors import DataError
 from cemlib.data.raw import check_part
-from cemlib.files import (
-    FileError,
-    load_tensors,
-    read_json,
-    read_record,
-    save_tensors,
-    sha256,
-    write_json,
-)
+from cemlib.files import FileError, load_tensors, save_tensors, sha256
+from cemlib.seal import read_sealed, write_sealed
 
 PARTS = ("train", "val", "test")
 TENSORS = "prepared.safetensors"
@@ -114,7 +107,7 @@ def save(prepared: Prepared, folder: Path) -> tuple[Path, Path]:
         split_indices_sha256=_indices_sha256(prepared.indices),
         sha256=sha256(folder / TENSORS),
     )
-    write_json(folder / DESCRIPTION, description.model_dump(mode="json"))
+    write_sealed(folder / DESCRIPTION, description.model_dump(mode="json"))
     return folder / TENSORS, folder / DESCRIPTION
 
 
@@ -126,7 +119,7 @@ def load(folder: Path) -> Prepared:
     """
     path = folder / TENSORS
     try:
-        description = _Description.model_validate(read_json(folder / DESCRIPTION))
+        description = _Description.model_validate(read_sealed(folder / DESCRIPTION))
         tensors = load_tensors(path)
     except FileError as error:
         raise DataError(str(error)) from error
@@ -147,7 +140,7 @@ def checksum(folder: Path) -> str:
         DataError: if there is no such description.
     """
     try:
-        return str(read_record(folder / DESCRIPTION, ("sha256",))["sha256"])
+        return str(read_sealed(folder / DESCRIPTION, ("sha256",))["sha256"])
     except FileError as error:
         raise DataError(str(error)) from error
 

@@ -13,6 +13,7 @@ from cemlib.files import FileError, load_tensors, read_record
 from cemlib.layout import RunFolder
 from cemlib.models import build
 from cemlib.models.split import SplitModel
+from cemlib.seal import check_files, read_sealed
 
 CHUNK = 512  # images at once where nothing is trained; bounds the memory of a pass
 
@@ -63,6 +64,7 @@ def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
     Raises:
         FileError: if the folder's files are missing, damaged or do not fit together.
     """
+    check_files(run.metrics, read_sealed(run.metrics), [run.config, run.model])
     config = read_record(run.config, ("network", "defence"))
     model = build(**config["network"])
     try:

@@ -1,12 +1,13 @@
 """The strip of originals above their reconstructions that every attack leaves."""
 
+from io import BytesIO
 from pathlib import Path
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from cemlib.files import atomic
+from cemlib.files import write_bytes
 
 COLUMNS = 10
 EXTREMES = 5  # images at each end
@@ -41,5 +42,6 @@ def write_strip(path: Path, originals: Tensor, reconstructions: Tensor) -> None:
     pixels = pixels.repeat_interleave(factor, 1).repeat_interleave(factor, 2)
     array = pixels.permute(1, 2, 0).cpu().numpy()
     image = Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
-    with atomic(path) as temporary:
-        image.save(temporary)
+    content = BytesIO()
+    image.save(content, "PNG")
+    write_bytes(path, content.getvalue())

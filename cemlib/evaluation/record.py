@@ -14,10 +14,11 @@ from cemlib.data.prepared import Prepared, Split
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
 from cemlib.evaluation.scores import means, per_image, recognised, write_per_image
 from cemlib.evaluation.stage import PUBLIC, AttackJob, Stage, first_target
-from cemlib.files import save_tensors, write_json, write_jsonl
+from cemlib.files import save_tensors, write_jsonl
 from cemlib.layout import AttackFolder
 from cemlib.precision import resolve
 from cemlib.provenance import device_name, peak_memory_mb, provenance
+from cemlib.seal import write_sealed
 from cemlib.seeds import generator
 
 
@@ -53,14 +54,15 @@ class Record:
         self._write(outcome, scores | {"recognised": known["recon_top1"].cpu()}, answers.cpu())
         shares = {name: right.float().mean().item() for name, right in known.items()}
         curve = [row["val_mse"] for row in outcome.history]
-        self._write_metrics(None, means(scores) | shares | _convergence(curve), start)
+        weights = dict(zip(ATTACKED, stage.weights, strict=True))
+        self._write_metrics(None, means(scores) | shares | _convergence(curve) | weights, start)
 
     def write_failed(self, reason: str, start: float) -> None:
         """Write an attack without a result: no scores, and grey pictures."""
         grey = torch.full(self.targets().images.shape, 0.5)
         scores = per_image(grey[:0], grey[:0])
         self._write(Outcome(grey, {}), scores | {"recognised": torch.zeros(0).bool()}, grey)
-        nothing = dict.fromkeys((*RECOGNITION, *_convergence([])))
+        nothing = dict.fromkeys((*RECOGNITION, *_convergence([]), *ATTACKED))
         self._write_metrics(reason, means(scores) | nothing, start)
 
     def _recognised(self, answers: Tensor, stage: Stage) -> dict[str, Tensor]:
@@ -75,6 +77,7 @@ class Record:
         return dict(zip(RECOGNITION, found, strict=True))
 
     def _write(self, outcome: Outcome, scores: dict[str, Tensor], answers: Tensor) -> None:
+        self.folder.metrics.unlink(missing_ok=True)  # those of an older attack vouch for its files
         save_tensors(self.folder.attacker, outcome.state)
         write_jsonl(self.folder.history, outcome.history)
         labels = self.data.test.labels.cpu()
@@ -87,8 +90,9 @@ class Record:
 
     def _write_metrics(self, reason: str | None, scores: dict[str, Any], start: float) -> None:
         """Metrics come last: a folder with metrics is a whole attack."""
-        metrics = self._metrics(reason, scores)
-        write_json(self.folder.metrics, metrics | {"wall_seconds": time.perf_counter() - start})
+        metrics = self._metrics(reason, scores) | {"wall_seconds": time.perf_counter() - start}
+        others = [file for file in self.folder.files() if file != self.folder.metrics]
+        write_sealed(self.folder.metrics, metrics, others)
 
     def _metrics(self, reason: str | None, scores: dict[str, Any]) -> dict[str, Any]:
         job, study = self.job, self.job.plan.study
@@ -113,6 +117,7 @@ class Record:
 
 
 RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
+ATTACKED = ("model_sha256", "judge_sha256")
 
 
 def _convergence(curve: list[float]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cemlib.defences.deployed import Deployed
-from cemlib.files import atomic
+from cemlib.files import write_bytes
 from cemlib.metrics import WINDOW, mse, psnr, psnr_of_mean_mse, ssim
 
 CHUNK = 512
@@ -62,8 +62,9 @@ def write_per_image(path: Path, first: int, labels: Tensor, scores: Mapping[str,
 
     rows = torch.arange(first, first + len(scores["mse"]))
     columns = {"index": rows, "label": labels[rows]} | dict(scores)
-    with atomic(path) as temporary:
-        parquet.write_table(pa.table({n: array(v) for n, v in columns.items()}), temporary)
+    content = pa.BufferOutputStream()
+    parquet.write_table(pa.table({n: array(v) for n, v in columns.items()}), content)
+    write_bytes(path, content.getvalue().to_pybytes())
 
 
 def _score(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

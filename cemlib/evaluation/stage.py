@@ -16,11 +16,12 @@ from cemlib.config.study import JUDGE
 from cemlib.data.prepared import Prepared, checksum
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.errors import DivergedError
-from cemlib.files import FileError, load_tensors, read_record, sha256
+from cemlib.files import FileError, load_tensors, sha256
 from cemlib.layout import AttackFolder, RunFolder
 from cemlib.models.decoder import Decoder
 from cemlib.plan import Plan
 from cemlib.precision import resolve
+from cemlib.seal import check_files, read_sealed
 from cemlib.seeds import derive, generator
 
 PUBLIC = 0.9  # share of the test images that the public_data attacker owns
@@ -50,7 +51,7 @@ def check_same_study(plan: Plan, run: RunFolder, defence: str) -> dict[str, Any]
     Raises:
         FileError: the present configuration and data would not give this run.
     """
-    metrics = read_record(run.metrics, ("status", "reason", "config", "data_sha256"))
+    metrics = read_sealed(run.metrics, ("status", "reason", "config", "data_sha256"))
     if metrics["config"] != plan.study.train_slice(defence):
         raise FileError(f"{run.metrics}: trained with other settings; train it again")
     if metrics["data_sha256"] != checksum(plan.layout.data):
@@ -84,12 +85,18 @@ def first_target(knowledge: str, test_images: int) -> int:
 
 
 class Stage:
-    """Images and clean features of every split, computed once for all attacks of the job."""
+    """Images and clean features of every split, computed once for all attacks of the job.
+
+    Attributes:
+        weights: SHA-256 of the attacked classifier's weights and of the judge's.
+    """
 
     def __init__(self, job: AttackJob, data: Prepared) -> None:
         self.job, self.plan = job, job.plan
         self.victim = load_deployed(job.run, job.device)
         self.judge = load_judge(job.plan, job.device)
+        models = (job.run.model, job.plan.layout.judge.model)
+        self.weights = tuple(map(sha256, models))
         splits = data.parts().items()
         self.pairs = {n: Pairs(s.images, self.victim.features(s.images)) for n, s in splits}
 
@@ -152,9 +159,10 @@ class Stage:
         if name is None:
             return None
         folder = self.job.run.attack(name, knowledge)
-        found = read_record(folder.metrics, ("status", "reason"))
+        found = read_sealed(folder.metrics, ("status", "reason"))
         if found["status"] != "ok":
             return f"the attack it starts from failed: {name}: {found['reason']}"
+        check_files(folder.metrics, found, [folder.attacker])
         return self._decoder(folder, name)
 
     def _decoder(self, folder: AttackFolder, attack: str) -> Decoder:
@@ -170,13 +178,12 @@ class Stage:
     def checkpoint(self, attack: str, knowledge: str) -> Checkpoint:
         """Where an attack keeps its state, for exactly what it reads and does."""
         job, plan = self.job, self.plan
-        read = [job.run.model, plan.layout.judge.model]
         settings = plan.study.attacks[attack]
         start, weights = settings.begins_with, settings.foreign_weights
-        read += [job.run.attack(start, knowledge).attacker] if start else []
+        read = [job.run.attack(start, knowledge).attacker] if start else []
         read += [Path(weights)] if weights else []
         data = checksum(plan.layout.data)
-        origin = [data, *map(sha256, read), knowledge, job.device.type]
+        origin = [data, *self.weights, *map(sha256, read), knowledge, job.device.type]
         origin += [resolve("auto", job.device)]
         place = plan.attack_checkpoint(job.defence, job.seed, attack, "/".join(origin))
         return Checkpoint(place)

@@ -30,6 +30,7 @@ from cemlib.report.style import save
 from cemlib.report.surrogates import surrogate_course
 from cemlib.report.tables import comparisons_table, present, runs_table, summary_table
 from cemlib.report.tradeoff import tradeoff
+from cemlib.seal import checked
 
 
 def write_tables(
@@ -115,7 +116,7 @@ def write_cluster_course(
         folders = finished.loc[finished["defence"] == defence, "folder"]
         paths = [Path(folder) / "clusters.safetensors" for folder in folders]
         if found := [path for path in paths if path.is_file()]:
-            clusters[defence] = found
+            clusters[defence] = [checked(path) for path in found]
     return save(cluster_course(clusters), out, CLUSTER_COURSE)
 
 

@@ -8,8 +8,15 @@ from typing import Any
 import pandas as pd
 
 from cemlib.files import FileError, read_json
-
-Row = dict[str, Any]
+from cemlib.report.consistency import (
+    WEIGHTS,
+    Row,
+    check_attacked_runs,
+    check_experiment,
+    check_queries,
+    check_unique,
+)
+from cemlib.seal import FILES, check_files, check_record
 
 RUN_COLUMNS = (
     "experiment",
@@ -84,10 +91,10 @@ def collect(
         raise FileError("no metrics file of an attack was given: nothing to report")
     runs = _runs(run_metrics)
     attacks = [_row(path, "attack", ATTACK_COLUMNS) for path in attack_metrics]
-    _check_unique(attacks, ("defence", "seed", "attack", "knowledge"))
-    _check_experiment([*runs, *attacks])
-    _check_queries(attacks)
-    _check_attacked_runs(runs, attacks)
+    check_unique(attacks, ("defence", "seed", "attack", "knowledge"))
+    check_experiment([*runs, *attacks])
+    check_queries(attacks)
+    check_attacked_runs(runs, attacks)
     attacks += _attacks_without_a_victim(runs, attacks)
     return (
         pd.DataFrame(runs, columns=list(RUN_COLUMNS)),
@@ -104,8 +111,8 @@ def _runs(run_metrics: Sequence[Path]) -> list[Row]:
     if not run_metrics:
         raise FileError("no metrics file of a run was given: nothing to report")
     rows = [_row(path, "run", RUN_COLUMNS) for path in run_metrics]
-    _check_unique(rows, ("defence", "seed"))
-    _check_experiment(rows)
+    check_unique(rows, ("defence", "seed"))
+    check_experiment(rows)
     return rows
 
 
@@ -198,6 +205,9 @@ def _folder(path: Path, _: Row, __: str) -> str:
     return str(path.parent)
 
 
+# Of a result's other files, those that tables and figures are made from.
+_READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png", "extremes.png")
+
 # How each column is read; every other one is a number that may be null.
 _READERS: dict[str, Callable[[Path, Row, str], Any]] = {
     **dict.fromkeys(("experiment", "defence", "attack", "knowledge"), _text),
@@ -219,48 +229,16 @@ def _row(path: Path, kind: str, columns: Sequence[str]) -> Row:
     found = read_json(path)
     if not isinstance(found, dict) or found.get("kind") != kind:
         raise _bad(path, f"this is not the metrics file of a result of kind {kind!r}")
-    return {column: _READERS.get(column, _number)(path, found, column) for column in columns}
+    check_record(path, found)
+    check_files(path, found, map(path.with_name, _READ_BESIDE))
+    row = {column: _READERS.get(column, _number)(path, found, column) for column in columns}
+    return row | {WEIGHTS: _weights(found)}
 
 
-def _check_unique(rows: Sequence[Row], keys: Sequence[str]) -> None:
-    seen: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        identity = tuple(row[key] for key in keys)
-        if identity in seen:
-            both = f"{seen[identity]['folder']} and {row['folder']}"
-            raise FileError(f"{both}: both hold {identity}; give each result once")
-        seen[identity] = row
-
-
-def _check_experiment(rows: Sequence[Row]) -> None:
-    for row in rows:
-        if row["experiment"] != rows[0]["experiment"]:
-            raise FileError(
-                f"{row['folder']}: result of experiment {row['experiment']!r}, the others are of "
-                f"{rows[0]['experiment']!r}; report one experiment at a time"
-            )
-
-
-def _check_queries(attacks: Sequence[Row]) -> None:
-    """The worst case on n releases is over the same attacks everywhere."""
-    first: dict[str, Row] = {}
-    for row in attacks:
-        other = first.setdefault(row["attack"], row)
-        if row["queries"] != other["queries"]:
-            raise FileError(
-                f"{row['folder']}: {row['attack']} saw {row['queries']} release(s), but "
-                f"{other['queries']} in {other['folder']}; rerun the older one"
-            )
-
-
-def _check_attacked_runs(runs: Sequence[Row], attacks: Sequence[Row]) -> None:
-    statuses = {(run["defence"], run["seed"]): run["status"] for run in runs}
-    for row in attacks:
-        victim = (row["defence"], row["seed"])
-        if victim not in statuses:
-            raise FileError(f"{row['folder']}: attacks {victim}, but that run's metrics are absent")
-        if row["status"] == "ok" and statuses[victim] == "failed":
-            raise FileError(f"{row['folder']}: scored, but its run failed since; rerun the attack")
+def _weights(found: Row) -> str | None:
+    """Checksum of the weights that a run left or an attack attacked, where it is recorded."""
+    weights: str | None = found.get(FILES, {}).get("model.safetensors", found.get("model_sha256"))
+    return weights
 
 
 def _attacks_without_a_victim(runs: Sequence[Row], attacks: Sequence[Row]) -> list[Row]:

@@ -1,13 +1,13 @@
 """Putting a study's small tables and figures under version control, with their provenance."""
 
 import platform
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cemlib.files import FileError, read_record, write_json
+from cemlib.files import FileError, write_bytes, write_json
 from cemlib.report import RELEASES, extremes_name, reconstructions_name
+from cemlib.seal import read_sealed
 
 _NEEDED = ("seed", "status", "wall_seconds", "provenance")
 PICTURES = (
@@ -35,7 +35,7 @@ def publish(
         FileError: if a result is missing, or came from a checkout with uncommitted changes: a
             number nobody can produce again is not published.
     """
-    results = [read_record(path, _NEEDED) for path in metrics]
+    results = [read_sealed(path, _NEEDED) for path in metrics]
     for path, result in zip(metrics, results, strict=True):
         if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
             raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
@@ -44,8 +44,9 @@ def publish(
             raise FileError(
                 f"{source}: no such file; run the study to its end before publishing it"
             )
-    out.mkdir(parents=True, exist_ok=True)
-    written = [Path(shutil.copyfile(source, out / source.name)) for source in sources]
+    written = [out / source.name for source in sources]
+    for source, copy in zip(sources, written, strict=True):
+        write_bytes(copy, source.read_bytes())
     write_json(out / "provenance.json", _provenance(results, command))
     return [*written, out / "provenance.json"]
 

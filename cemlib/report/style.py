@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from cemlib.files import atomic
+from cemlib.files import write_bytes
 
 WIDTH = 7.0  # inches: the text width of a page
 
@@ -110,8 +111,10 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     paths = []
     for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         path = folder / f"{name}.{kind}"
-        with settings(), atomic(path) as temporary:
-            figure.savefig(temporary, format=kind, dpi=_DPI, metadata=metadata)
+        content = BytesIO()
+        with settings():
+            figure.savefig(content, format=kind, dpi=_DPI, metadata=metadata)
+        write_bytes(path, content.getvalue())
         paths.append(path)
     return paths
 

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cemlib.files import FileError
+from cemlib.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
 
 CURVES = "history.jsonl"
@@ -93,6 +94,8 @@ def read_result(root: Path, metrics: Path) -> Result | None:
         FileError: if a file is damaged.
     """
     found = {path.name: file for path in _siblings(metrics) if (file := _read(path)) is not None}
+    if found.get(metrics.name) != _read(metrics):  # its job began anew, or ended, meanwhile
+        return read_result(root, metrics)
     if metrics.name in found:
         return _finished(root, metrics, found)
     if CURVES in found and found[CURVES].content.strip():
@@ -140,9 +143,7 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
-    metrics = _parse(path, found[path.name].content)
-    if absent := [key for key in NEEDED if key not in metrics]:
-        raise FileError(f"{path}: no {', '.join(absent)} in it; delete it and rerun its job")
+    metrics = _record(path, found)
     names, folder = identity(path.parent), _folder(root, path.parent)
     end = found[path.name].modified
     start = end - round(1000 * metrics["wall_seconds"])
@@ -161,6 +162,19 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         curves=_curves(_rows(path.with_name(CURVES), found)),
         artifacts=artifacts,
     )
+
+
+def _record(path: Path, found: Mapping[str, _File]) -> dict[str, Any]:
+    """The metrics, after comparing everything that was read with their checksums."""
+    metrics = _parse(path, found[path.name].content)
+    if not isinstance(metrics, dict):
+        raise FileError(f"{path}: not a JSON object; delete it and rerun its job")
+    if absent := [key for key in NEEDED if key not in metrics]:
+        raise FileError(f"{path}: no {', '.join(absent)} in it; delete it and rerun its job")
+    check_record(path, metrics)
+    sums = {name: hashlib.sha256(file.content).hexdigest() for name, file in found.items()}
+    check_sums(path, metrics, sums)
+    return metrics
 
 
 def _under_way(root: Path, place: Path, history: _File) -> Result:

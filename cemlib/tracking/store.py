@@ -5,11 +5,12 @@ import logging
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from cemlib.files import atomic
 from cemlib.tracking.errors import TrackingError
@@ -29,6 +30,8 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 AGAIN = "the result folder is untouched, so `track` can be repeated at any time"
+BUSY = 30.0  # seconds to wait for another program that is writing the database
+TURN = 600.0  # and for other trackers, who may have a whole study to upload
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ def open_store(uri: str, artifact_root: Path | None = None) -> Iterator[Store]:
     _prepare_mlflow()
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
 
     try:
         if database is None:
@@ -80,7 +84,7 @@ def open_store(uri: str, artifact_root: Path | None = None) -> Iterator[Store]:
         with _alone(database):
             _check_or_create(database, artifacts)
             yield Store(MlflowClient(f"{SQLITE}{database}"), f"{SQLITE}{database}", artifacts)
-    except MlflowException as error:
+    except (MlflowException, SQLAlchemyError) as error:
         raise TrackingError(f"{address}: {_reason(error)}; {AGAIN}") from error
 
 
@@ -114,8 +118,24 @@ def _alone(database: Path) -> Iterator[None]:
     except OSError as error:
         raise TrackingError(f"{SQLITE}{database}: cannot be written ({error})") from error
     with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        _take_turn(handle, database)
         yield
+
+
+def _take_turn(handle: TextIO, database: Path) -> None:
+    end = time.monotonic() + TURN
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > end:
+                raise TrackingError(
+                    f"{SQLITE}{database}: another `cemlib track` has been using it for"
+                    f" {TURN:.0f} s; wait for it, or end it if it hangs; {AGAIN}"
+                ) from error
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _check_or_create(database: Path, artifacts: Path) -> None:
@@ -132,10 +152,16 @@ def _check_or_create(database: Path, artifacts: Path) -> None:
 
 
 def _check(database: Path) -> None:
-    """Refuse at once what mlflow would try to open for minutes."""
+    """Refuse, after `BUSY` seconds at most, what mlflow would try to write for minutes."""
     try:
-        with closing(sqlite3.connect(database)) as connection:
-            connection.execute("PRAGMA schema_version").fetchone()
+        with closing(sqlite3.connect(database, timeout=BUSY)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.rollback()
+    except sqlite3.OperationalError as error:
+        raise TrackingError(
+            f"{SQLITE}{database}: cannot be written ({error}); end what else is using it, or make"
+            f" room, or give the right to write; {AGAIN}"
+        ) from error
     except sqlite3.DatabaseError as error:
         raise TrackingError(
             f"{SQLITE}{database}: not a usable SQLite file ({error}); move it away and repeat:"

@@ -9,6 +9,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cemlib.files import write_bytes
 from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.results import RUNNING, Result, Row
 from cemlib.tracking.store import AGAIN, Store
@@ -158,17 +159,15 @@ class Uploader:
         self._client.log_batch(run.run_id, scores, params, tags)
 
     def _add_artifacts(self, run: Known, artifacts: Mapping[str, bytes]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, content in artifacts.items():
-                path = Path(folder, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-            try:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                for name, content in artifacts.items():
+                    write_bytes(Path(folder, name), content)
                 self._client.log_artifacts(run.run_id, folder)
-            except OSError as error:  # of the disk, or of the way to the server
-                raise TrackingError(
-                    f"{self._store.address}: cannot store files there ({error}); {AGAIN}"
-                ) from error
+        except OSError as error:  # of the disk, or of the way to the server
+            raise TrackingError(
+                f"{self._store.address}: cannot store files there ({error}); {AGAIN}"
+            ) from error
 
     def _keep_only(self, kept: Known, result: Result) -> None:
         """Delete what `kept` replaces; a job under way replaces no finished run yet."""

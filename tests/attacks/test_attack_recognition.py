@@ -16,8 +16,9 @@ from cemlib.config import ConfigError, parse
 from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.job import AttackJob, run
 from cemlib.evaluation.pictures import extremes
-from cemlib.files import FileError, load_tensors, read_json, write_json
+from cemlib.files import FileError, load_tensors, read_json
 from cemlib.plan import Plan
+from cemlib.seal import OWN, write_sealed
 from cemlib.seeds import generator
 
 ATTACKS: dict[str, Any] = {
@@ -140,7 +141,8 @@ def test_a_judge_that_diverged_is_refused(tmp_path: Path) -> None:
     trained(tmp_path, "noise", epochs=1)
     plan = judged(tmp_path, epochs=1)
     metrics = read_json(plan.layout.judge.metrics) | {"status": "failed", "reason": "too fast"}
-    write_json(plan.layout.judge.metrics, metrics)
+    del metrics[OWN]
+    write_sealed(plan.layout.judge.metrics, metrics)
     with pytest.raises(FileError, match=r"judge diverged \(too fast\)"):
         list(run(AttackJob(plan, "noise", 0, ["linear"], CPU)))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from killed_job import first_epoch_shown, kill_after
-from tiny_study import CPU, judged, trained
+from tiny_study import CPU, TIMES, judged, trained
 
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
@@ -18,7 +18,7 @@ Course = dict[str, Any]
 def decoded(folder: AttackFolder) -> tuple[Course, list[Course], bytes, bytes, bytes]:
     """What an attack left, without the times it took."""
     metrics = read_json(folder.metrics)
-    metrics = {k: v for k, v in metrics.items() if k not in ("wall_seconds", "peak_memory_mb")}
+    metrics = {k: v for k, v in metrics.items() if k not in TIMES}
     rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_jsonl(folder.history)]
     files = (folder.attacker, folder.per_image, folder.reconstructions)
     return metrics, rows, *(file.read_bytes() for file in files)

@@ -18,7 +18,8 @@ from cemlib.surrogates import SURROGATES
 from cemlib.training.job import TrainJob, run
 
 CPU = torch.device("cpu")
-TIMES = ("wall_seconds", "peak_memory_mb")
+# Times, and checksums of files that hold some.
+TIMES = ("wall_seconds", "peak_memory_mb", "files", "record_sha256")
 ARL = {"name": "arl", "threshold": -1.0, "blocks": 1, "width": 8}
 RAW: dict[str, Any] = {
     "experiment": "tiny",

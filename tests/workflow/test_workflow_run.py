@@ -107,6 +107,7 @@ def test_a_diverging_defence_fails_alone(base: Base) -> None:
     assert run["reason"] in attack["reason"]
     log = (checkout.results / "logs/train/wild/seed0.log").read_text()
     assert f"failed: wild seed0: {run['reason']}" in log
+    assert f"failed: wild seed0: {run['reason']}" in outcome.output.splitlines()[-5:]
 
 
 def test_tables_show_the_failed_defence_without_numbers(base: Base) -> None:

@@ -11,7 +11,7 @@ import pytest
 from checkout import Checkout, Outcome, tiny
 
 Base = tuple[Checkout, Outcome]
-VARYING = {"seconds", "wall_seconds", "peak_memory_mb"}
+VARYING = {"seconds", "wall_seconds", "peak_memory_mb", "files", "record_sha256"}
 WORKFLOW_ALONE = ("benchmarks/", "tracked/", "logs/track.log")
 
 
@@ -31,7 +31,8 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (3, "")  # all is done, and `wild` diverged
+    assert done.stdout.splitlines()[-1].startswith("failed: wild seed0: ")
     for module in absent:
         module.unlink()
     return checkout

@@ -1,0 +1,306 @@
+"""Flipped bits and lost ends in every kind of result file: refused, or of no consequence.
+
+Each damage is done to one file of a finished study, and whoever reads that file reads it again.
+"""
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from cemlib.cli import main
+from cemlib.config import load as load_config
+from cemlib.data.errors import DataError
+from cemlib.data.prepared import load as load_prepared
+from cemlib.evaluation.stage import AttackJob, Stage, check_same_study, load_judge
+from cemlib.files import FileError, read_json, sha256, write_json
+from cemlib.plan import Plan
+from cemlib.report.build import write_cluster_course
+from cemlib.report.collect import collect
+from cemlib.runner.finished import is_attacked, is_trained
+from cemlib.seal import FILES, OWN, read_sealed, write_sealed
+from cemlib.tracking.results import read_result
+
+CPU = torch.device("cpu")
+SMALL = {"epochs": 1, "blocks": 1, "width": 8, "batch_size": 64}
+STUDY: dict[str, Any] = {
+    "experiment": "short",
+    "seeds": [0],
+    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
+    "model": {"name": "small", "cut": 4},
+    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
+    "defences": {"clustering": {"surrogate": "clustering"}},
+    "attacks": {
+        "decoder": SMALL,
+        "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 1},
+        "mean_image": {},
+    },
+}
+RUN, ATTACK = "runs/clustering/seed0", "runs/clustering/seed0/attacks/decoder-train_data"
+TRAIN = "cemlib train --defence clustering --seed 0"
+DECODE = "cemlib attack --defence clustering --seed 0 --attack decoder"
+# Damages of each file, read by each of its readers: 208 in all, or 2,600.
+PLACES = [8, pytest.param(100, marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the finished study, not to be changed."""
+    folder = tmp_path_factory.mktemp("damaged")
+    assert [cemlib(folder, command) for command in ("prepare", "train", "attack")] == [0, 0, 0]
+    return folder
+
+
+@pytest.fixture
+def study(base: Path, tmp_path: Path) -> "Readers":
+    shutil.copytree(base / "results", tmp_path / "results")
+    return Readers(tmp_path)
+
+
+def cemlib(folder: Path, *arguments: str) -> int:
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(STUDY | {"results": str(folder / "results")}))
+    return main([*arguments, "--config", str(path)])
+
+
+@dataclass
+class Readers:
+    """The ways in which a study's files are read."""
+
+    folder: Path
+
+    @property
+    def plan(self) -> Plan:
+        raw = STUDY | {"results": str(self.folder / "results")}
+        (self.folder / "study.yaml").write_text(yaml.safe_dump(raw))
+        return Plan(load_config(self.folder / "study.yaml"))
+
+    @property
+    def root(self) -> Path:
+        return self.plan.layout.root
+
+    def prepared(self) -> Any:
+        found = load_prepared(self.plan.layout.data)
+        tensors = [t for part in found.parts().values() for t in (part.images, part.labels)]
+        tensors += found.indices.values()
+        facts = (found.mean, found.std, found.classes, found.image_shape, found.provenance)
+        return [t.tolist() for t in tensors], facts, found.duplicates_train_test
+
+    def attacked(self) -> Any:
+        """What an attack takes from a run."""
+        metrics = check_same_study(self.plan, self.plan.layout.run("clustering", 0), "clustering")
+        job = AttackJob(self.plan, "clustering", 0, ["refinement"], CPU)
+        stage = Stage(job, load_prepared(self.plan.layout.data))
+        return metrics, _content(stage.victim), _content(stage.judge), stage.weights
+
+    def judge(self) -> Any:
+        return _content(load_judge(self.plan, CPU))
+
+    def begun_with(self) -> Callable[[], Any]:
+        """An attack that begins with the decoder, on a stage that is set once."""
+        job = AttackJob(self.plan, "clustering", 0, ["refinement"], CPU)
+        stage = Stage(job, load_prepared(self.plan.layout.data))
+
+        def attempt() -> Any:
+            found = stage.attempt("refinement", "train_data")
+            return found if isinstance(found, str) else found.reconstructions.tolist()
+
+        return attempt
+
+    def tables(self) -> Any:
+        frames = collect(*self._metrics())
+        return [frame.to_csv() for frame in frames]
+
+    def clusters(self) -> Any:
+        out = self.folder / "drawn"
+        drawn = write_cluster_course(self._metrics()[0], out, defences=["clustering"])
+        return [path.read_bytes() for path in drawn]
+
+    def uploaded(self, folder: str) -> Any:
+        found = read_result(self.root, self.root / folder / "metrics.json")
+        assert found is not None
+        files = {name: file for name, file in found.artifacts.items() if name != "metrics.json"}
+        return found.status, found.tags, found.params, found.scores, found.curves, files
+
+    def _metrics(self) -> tuple[list[Path], list[Path]]:
+        runs = [run.metrics for run in self.plan.runs()]
+        return runs, [attack.metrics for attack in self.plan.attacks()]
+
+
+def _content(deployed: Any) -> Any:
+    weights = {name: t.tolist() for name, t in deployed.model.state_dict().items()}
+    return weights, repr(deployed.model), repr(vars(deployed.channel))
+
+
+def damages(content: bytes, count: int, draws: random.Random) -> Iterator[bytes]:
+    """Each time another bit flipped, or once in four another end lost."""
+    for number in range(count):
+        place = draws.randrange(len(content))
+        if number % 4 == 3:
+            yield content[:place]
+        else:
+            yield (
+                content[:place]
+                + bytes([content[place] ^ 1 << draws.randrange(8)])
+                + (content[place + 1 :])
+            )
+
+
+def reads_after_damage(file: Path, read: Callable[[], Any], places: int) -> tuple[int, int]:
+    """Damage a file in some places; returns how often it was refused and how often read."""
+    before, content = read(), file.read_bytes()
+    refused = 0
+    for damaged in damages(content, places, random.Random(file.name)):
+        file.write_bytes(damaged)
+        found, complaint = outcome(read)
+        if complaint is None:
+            assert found == before, "another number, and no error"
+        else:
+            assert str(file) in complaint
+            assert "rerun" in complaint or "repeat its job: cemlib" in complaint
+            refused += 1
+    file.write_bytes(content)
+    assert read() == before
+    return refused, places - refused
+
+
+def outcome(read: Callable[[], Any]) -> tuple[Any, str | None]:
+    """What was read, or the complaint."""
+    try:
+        return read(), None
+    except (FileError, DataError) as error:
+        return None, str(error)
+
+
+CASES = {
+    "data/prepared.safetensors": ("prepared",),
+    "data/data.json": ("prepared",),
+    "judge/model.safetensors": ("judge",),
+    "judge/config.json": ("judge",),
+    "judge/metrics.json": ("judge",),
+    f"{RUN}/model.safetensors": ("attacked",),
+    f"{RUN}/config.json": ("attacked", "uploaded"),
+    f"{RUN}/metrics.json": ("attacked", "tables", "uploaded"),
+    f"{RUN}/history.jsonl": ("tables", "uploaded"),
+    f"{RUN}/clusters.safetensors": ("clusters",),
+    f"{ATTACK}/metrics.json": ("tables", "uploaded", "begun_with"),
+    f"{ATTACK}/attacker.safetensors": ("begun_with",),
+    f"{ATTACK}/history.jsonl": ("tables", "uploaded"),
+    f"{ATTACK}/per_image.parquet": ("tables", "uploaded"),
+    f"{ATTACK}/reconstructions.png": ("tables", "uploaded"),
+    f"{ATTACK}/extremes.png": ("tables", "uploaded"),
+}
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("name", CASES)
+def test_damage_is_refused_or_changes_nothing(study: Readers, name: str, places: int) -> None:
+    """Only a record may be read after it: where a flip left all of its values as they were."""
+    file = study.root / name
+    for reader in CASES[name]:
+        read = getattr(study, reader)
+        if reader == "uploaded":
+            read = partial(read, str(Path(name).parent))
+        if reader == "begun_with":
+            read = read()
+        refused, unharmed = reads_after_damage(file, read, places)
+        assert refused > 0
+        assert unharmed == 0 or file.name in ("metrics.json", "data.json")
+
+
+def flip_last_bit(file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if x.startswith("error: "))
+    return line
+
+
+def test_the_advice_leads_back_to_the_same_result(
+    study: Readers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = study.root / RUN / "model.safetensors"
+    before = model.read_bytes()
+    flip_last_bit(model)
+    assert cemlib(study.folder, "attack") == 2
+    line = complaint(capsys)
+    assert line.startswith(f"error: {model}: damaged or changed after it was written")
+    command = line.partition("repeat its job: cemlib ")[2]
+    assert f"cemlib {command}" == TRAIN
+    assert cemlib(study.folder, *command.split()) == 0
+    assert model.read_bytes() == before
+    assert cemlib(study.folder, "attack") == 0
+
+
+def test_a_report_and_its_advice(study: Readers, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = study.root / ATTACK / "per_image.parquet"
+    before = scores.read_bytes()
+    flip_last_bit(scores)
+    assert cemlib(study.folder, "report", "--only", "tables") == 2
+    assert complaint(capsys).endswith(f"repeat its job: {DECODE}")
+    assert not (study.root / "tables").exists()
+    assert cemlib(study.folder, *DECODE.split()[1:]) == 0
+    assert cemlib(study.folder, "report", "--only", "tables") == 0
+    assert scores.read_bytes() == before
+
+
+@pytest.mark.parametrize("spoil", [flip_last_bit, Path.unlink])
+def test_the_runner_makes_again_what_is_spoilt(
+    study: Readers, spoil: Callable[[Path], None]
+) -> None:
+    """Every file by itself, the clusters that only some runs have, too."""
+    plan = study.plan
+    run = plan.layout.run("clustering", 0)
+    attacked = run.attack("decoder", "public_data")
+    assert is_trained(plan, "clustering", 0)
+    assert is_attacked(plan, "clustering", 0, "decoder")
+    for file in (*run.files(), run.clusters, *attacked.files()):
+        content, times = file.read_bytes(), file.stat()
+        spoil(file)
+        if file.parent == run.root:
+            assert not is_trained(plan, "clustering", 0), file
+        else:
+            assert not is_attacked(plan, "clustering", 0, "decoder"), file
+        file.write_bytes(content)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert is_trained(plan, "clustering", 0)
+    assert is_attacked(plan, "clustering", 0, "decoder")
+
+
+def test_an_attack_says_which_weights_it_attacked(study: Readers) -> None:
+    for attack in study.plan.attacks():
+        found = read_json(attack.metrics)
+        assert found["model_sha256"] == sha256(study.root / RUN / "model.safetensors")
+        assert found["judge_sha256"] == sha256(study.root / "judge/model.safetensors")
+
+
+def test_an_attack_on_weights_that_are_no_more_is_no_result(study: Readers) -> None:
+    folder = next(iter(study.plan.attacks()))
+    found = read_json(folder.metrics) | {"model_sha256": "0" * 64}
+    found = {key: value for key, value in found.items() if key not in (FILES, OWN)}
+    write_sealed(folder.metrics, found)
+    with pytest.raises(FileError, match=r"decoder-train_data: attacked other weights"):
+        study.tables()
+
+
+def test_records_from_before_there_were_checksums_are_read(study: Readers) -> None:
+    """A record with one of the two keys is none of them: a flip has spoilt the other's name."""
+    metrics = study.root / RUN / "metrics.json"
+    whole = read_json(metrics)
+    older = {key: value for key, value in whole.items() if key not in (FILES, OWN)}
+    write_json(metrics, older)
+    assert read_sealed(metrics) == older
+    for key in (FILES, OWN):
+        write_json(metrics, {name: value for name, value in whole.items() if name != key})
+        with pytest.raises(FileError, match="checksum differs"):
+            read_sealed(metrics)

@@ -1,0 +1,130 @@
+"""Diverged runs and attacks: results without a number, told by lines, tables and exit codes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from cemlib.cli import main
+from cemlib.config import load
+from cemlib.failed import failed_results
+from cemlib.files import read_json
+from cemlib.plan import Plan
+
+ROOT = Path(__file__).parents[2]
+WILD = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
+SMALL = {"epochs": 1, "blocks": 1, "width": 8, "batch_size": 64}
+STUDY: dict[str, Any] = {
+    "experiment": "short",
+    "seeds": [0, 1],
+    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
+    "model": {"name": "small", "cut": 4},
+    "train": {"epochs": 5, "batch_size": 32, "milestones": [2]},
+    "defences": {"noise": {}, "wild": WILD},
+    "attacks": {"decoder": SMALL | {"lr": 1.0e30}, "linear": {}},
+}
+TAME = STUDY | {"defences": {"noise": {}}, "attacks": {"linear": {}}}
+KNOWLEDGES = ("train_data", "public_data")
+
+
+def configure(folder: Path, study: dict[str, Any]) -> list[str]:
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(study | {"results": str(folder / "results")}))
+    return ["--config", str(path)]
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a study in which a defence and an attack diverge."""
+    folder = tmp_path_factory.mktemp("wild")
+    config = configure(folder, STUDY)
+    assert [main([command, *config]) for command in ("prepare", "train", "attack")] == [0, 3, 3]
+    return folder
+
+
+def test_a_diverged_training_and_what_follows_it(
+    attacked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are trained all the same: the judge, which is the last, too."""
+    root = attacked / "results/short"
+    assert read_json(root / "judge/metrics.json")["status"] == "ok"
+    run = read_json(root / "runs/wild/seed1/metrics.json")
+    assert (run["status"], run["top1"]) == ("failed", None)
+    assert re.match(r"epoch \d, batch 1: gradient of the surrogate is not finite", run["reason"])
+    code = main(["train", "--defence", "wild", "--seed", "1", *configure(attacked, STUDY)])
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 3
+    assert lines == [
+        f"failed: wild seed1: {run['reason']}",
+        str(root / "runs/wild/seed1/metrics.json"),
+    ]
+
+
+def test_a_diverged_attack(attacked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other attack of the same command is carried out, and by itself it is no failure."""
+    config = configure(attacked, STUDY)
+    one = ["attack", "--defence", "noise", "--seed", "0"]
+    assert main([*one, *config]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    told = [line for line in lines if line.startswith("failed: ")]
+    assert [line.partition(": epoch 1")[0] for line in told] == [
+        f"failed: noise seed0 decoder-{knowledge}" for knowledge in KNOWLEDGES
+    ]
+    assert len(lines) == 6
+    assert main([*one, "--attack", "linear", *config]) == 0
+
+
+def test_no_seed_drops_silently_from_a_mean(attacked: Path) -> None:
+    """Where one attack on a seed failed, nobody knows its worst case."""
+    assert main(["report", "--only", "tables", *configure(attacked, STUDY)]) == 0
+    tables = attacked / "results/short/tables"
+    summary = pd.read_csv(tables / "summary.csv").set_index(["defence", "attack"])
+    assert (summary["n_seeds"] == 2).all()
+    expected = {("noise", "decoder"): 2, ("noise", "linear"): 0, ("noise", "worst_case"): 2}
+    expected |= {("wild", name): 2 for name in ("decoder", "linear", "worst_case")}
+    for row, failed in expected.items():
+        assert (summary.loc[row, "n_failed"] == failed).all(), row
+        assert summary.loc[row, "mse_mean"].isna().all() == (failed == 2), row
+    shown = [row for row in (tables / "summary.md").read_text().splitlines() if "| wild" in row]
+    assert shown
+    assert all("failed" in row for row in shown)
+
+
+def test_the_failures_of_a_study_are_listed(attacked: Path) -> None:
+    """An attack on a failed run is not: it says no more than the run."""
+    plan = Plan(load(Path(configure(attacked, STUDY)[1])))
+    told = [line.partition(": epoch ")[0] for line in failed_results(plan)]
+    decoded = [f"decoder {known} on noise seed{seed}" for seed in (0, 1) for known in KNOWLEDGES]
+    assert told == [f"failed: {name}" for name in (*decoded, "wild seed0", "wild seed1")]
+
+
+@pytest.mark.slow
+def test_a_study_tells_at_its_end_and_every_time(tmp_path: Path) -> None:
+    """`cemlib run` carries everything out, and says which failed, also when nothing is left."""
+    study = STUDY | {"seeds": [0], "attacks": {"linear": {}}}
+    command = [sys.executable, "-m", "cemlib", "run", *configure(tmp_path, study)]
+    for _ in range(2):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 3, done.stderr
+        summary, last = done.stdout.splitlines()[-2:]
+        assert "jobs carried out" in summary
+        assert re.match(r"failed: wild seed0: epoch \d, batch 1: gradient of ", last)
+    assert "0 jobs carried out" in summary
+    assert (tmp_path / "results/short/tables/summary.csv").is_file()
+
+
+def test_a_study_without_failures_ends_with_zero(tmp_path: Path) -> None:
+    config = configure(tmp_path, TAME)
+    assert [main([command, *config]) for command in ("prepare", "train", "attack")] == [0] * 3
+
+
+@pytest.mark.parametrize("command", ["train", "attack", "run"])
+def test_the_help_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert "Exit code 3: all was carried out" in capsys.readouterr().out

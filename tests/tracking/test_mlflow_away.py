@@ -1,0 +1,202 @@
+"""Stores that are locked, away, of another version, or lost in the middle of an upload."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from mlflow_server import start
+from toy_study import Store, Study, curve, free_port
+
+from cemlib.files import write_jsonl
+from cemlib.tracking import TrackingError
+from cemlib.tracking import store as store_module
+
+# Each holds a lock until its standard input ends, and says when it has it.
+WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute(sys.argv[2])
+print("locked", flush=True)
+sys.stdin.read()
+"""
+TRACKER = """
+import fcntl, sys
+handle = open(sys.argv[1] + ".lock", "w")
+fcntl.flock(handle, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a lock; closing its input, or killing it, frees it."""
+    command = [sys.executable, "-c", code, *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def database(store: Store) -> str:
+    return store.uri.removeprefix("sqlite:///")
+
+
+@pytest.mark.parametrize("lock", ["BEGIN EXCLUSIVE", "BEGIN IMMEDIATE"])
+def test_a_database_that_another_program_keeps_locked(
+    study: Study, database: str, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    study.add_run("none", 0)
+    monkeypatch.setattr(store_module, "BUSY", 0.2)
+    with held(WRITER, database, lock), pytest.raises(TrackingError) as caught:
+        study.track()
+    assert "cannot be written (database is locked); end what else is using it" in str(caught.value)
+    assert study.track().uploaded == 1
+
+
+def test_a_database_that_is_locked_for_a_while(study: Study, database: str) -> None:
+    study.add_run("none", 0)
+    with held(WRITER, database, "BEGIN EXCLUSIVE") as writer:
+        release = threading.Timer(0.7, writer.kill)
+        release.start()
+        assert study.track().uploaded == 1
+        release.join()
+
+
+def test_a_tracker_that_hangs(study: Study, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    study.add_run("none", 0)
+    monkeypatch.setattr(store_module, "TURN", 0.2)
+    with held(TRACKER, database), pytest.raises(TrackingError) as caught:
+        study.track()
+    assert "another `cemlib track` has been using it" in str(caught.value)
+    assert study.track().uploaded == 1
+
+
+def test_a_server_that_is_no_mlflow(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    port = free_port()
+    command = [sys.executable, "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    with subprocess.Popen(
+        command, cwd=tmp_path / "empty", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        study.add_run("none", 0)
+        study.uri = f"http://127.0.0.1:{port}"
+        try:
+            with pytest.raises(TrackingError, match=f"127.0.0.1:{port}.*can be repeated"):
+                study.track()
+        finally:
+            server.kill()
+
+
+@pytest.fixture
+def copied(study: Study, database: str, tmp_path: Path) -> Path:
+    """A copy of a store with one run: MLflow looks at a store's version once in a process."""
+    study.add_run("none", 0)
+    study.track()
+    study.uri = f"sqlite:///{tmp_path / 'copy.db'}"
+    return Path(shutil.copyfile(database, tmp_path / "copy.db"))
+
+
+@pytest.mark.usefixtures("copied")
+def test_a_store_of_the_version_before(study: Study) -> None:
+    """Taken back by MLflow's own migration; it brings such a store forward by itself."""
+    from alembic import command
+    from mlflow.store.db.utils import _get_alembic_config
+
+    command.downgrade(_get_alembic_config(study.uri), "-1")
+    study.add_run("none", 1)
+    summary = study.track()
+    assert (summary.uploaded, summary.unchanged) == (1, 1)
+    assert len(Store(study.uri).runs()) == 2
+
+
+def test_a_store_whose_version_mlflow_refuses(study: Study, copied: Path) -> None:
+    with closing(sqlite3.connect(copied)) as connection, connection:
+        (version,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        connection.execute("UPDATE alembic_version SET version_num = '17e22815139b'")
+    with pytest.raises(TrackingError, match="mlflow db upgrade") as caught:
+        study.track()
+    assert study.uri in str(caught.value)
+    with closing(sqlite3.connect(copied)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", [version])
+    assert study.track().unchanged == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGTERM])
+def test_a_server_that_ends_in_the_middle_of_an_upload(
+    study: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal_: int
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    for seed in range(8):
+        write_jsonl(study.add_run("none", seed).history, curve(200))
+        study.add_attack("none", seed, "decoder")
+    port = free_port()
+    study.uri, local = f"http://127.0.0.1:{port}", store
+    server = start(tmp_path, port)
+    fault = Upload(study)
+    fault.start()
+    _until_some_are_finished(local, fault)
+    os.killpg(server.pid, signal_)
+    server.wait(30)
+    fault.join(120)
+    assert "the result folder is untouched" in fault.error
+    assert 0 < _finished(local) < 16
+    server = start(tmp_path, port)
+    try:
+        summary = study.track()
+        assert summary.uploaded + summary.unchanged == 16
+        assert summary.unchanged > 0
+        runs = local.runs()
+        assert len(runs) == 16
+        for folder, run in runs.items():
+            assert run.info.status == "FINISHED"
+            expected = 1 if "attacks" in folder else 200
+            name = "curve/train_mse" if "attacks" in folder else "curve/train_loss"
+            assert len(local.points(run, name)) == expected
+        assert study.track().unchanged == 16
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
+
+
+class Upload(threading.Thread):
+    """An upload beside the test, and the error that ends it."""
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(daemon=True)
+        self.study, self.error = study, ""
+
+    def run(self) -> None:
+        try:
+            self.study.track()
+        except TrackingError as error:
+            self.error = str(error)
+
+
+def _finished(store: Store) -> int:
+    """Finished runs, whatever else is there: a doubled one would be counted twice."""
+    if store.experiment() is None:
+        return 0
+    found = store.client.search_runs([store.experiment().experiment_id])
+    return sum(run.info.status == "FINISHED" for run in found)
+
+
+def _until_some_are_finished(store: Store, upload: Upload) -> None:
+    while _finished(store) < 3:
+        assert upload.is_alive(), upload.error
