@@ -1,6 +1,17 @@
-"""How the tests are spread over processes (`make test` runs two)."""
+"""How the tests are spread over processes (`make test` runs two), and what they inherit."""
+
+import signal
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs that tests start.
+
+    A shell that starts a job in the background has it ignored, in all that the job starts too.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

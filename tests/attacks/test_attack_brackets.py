@@ -13,7 +13,9 @@ from cemlib.data.prepared import load, save
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import load_tensors, read_json, save_tensors
+from cemlib.layout import RunFolder
 from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.seal import OWN, write_sealed
 from cemlib.training.job import TrainJob, run
 
 DECODER = {"epochs": 6, "batch_size": 32, "lr": 0.02, "blocks": 1, "width": 16}
@@ -42,13 +44,19 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     save(prepare(plan.study.data), plan.layout.data)
     for defence, seed in (("none", 0), ("constant", 0), (JUDGE, JUDGE_SEED)):
         run(TrainJob(plan, defence, seed, CPU))
-    model = plan.layout.run("constant", 0).model
-    weights = load_tensors(model)
-    bottleneck = {name for name in weights if name.startswith("encoder.2.")}
-    save_tensors(model, weights | {name: 0 * weights[name] for name in bottleneck})
+    blind(plan.layout.run("constant", 0))
     for defence in RAW["defences"]:
         list(attack(AttackJob(plan, defence, 0, list(RAW["attacks"]), CPU)))
     return plan
+
+
+def blind(folder: RunFolder) -> None:
+    """Make a run's client say the same of every image, as if it had been trained so."""
+    weights = load_tensors(folder.model)
+    bottleneck = {name for name in weights if name.startswith("encoder.2.")}
+    save_tensors(folder.model, weights | {name: 0 * weights[name] for name in bottleneck})
+    record = {key: value for key, value in read_json(folder.metrics).items() if key != OWN}
+    write_sealed(folder.metrics, record, [folder.model])
 
 
 def error(plan: Plan, defence: str, attack_name: str) -> float:
