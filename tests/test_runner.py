@@ -223,6 +223,14 @@ def test_a_worker_that_dies_is_replaced(crew: Crew, tmp_path: Path) -> None:
     assert carry_out(crew, _tell_process, tmp_path / "next.log").error is None
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_below_the_log_is_told(crew: Crew, tmp_path: Path) -> None:
+    outcome = carry_out(crew, _tell_process, Path("/dev/full"))
+    assert outcome.error is not None
+    assert outcome.error.startswith("/dev/full: cannot be written: No space left")
+    assert carry_out(crew, _tell_process, tmp_path / "next.log").error is None
+
+
 def test_a_bug_is_told_in_full_in_the_log(crew: Crew, tmp_path: Path) -> None:
     outcome = carry_out(crew, _fail, tmp_path / "log")
     assert outcome == Outcome(("before",), "ZeroDivisionError: a bug")

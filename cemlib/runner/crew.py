@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 from cemlib.environment import set_for_jobs
 from cemlib.interrupt import exit_code, farewell, sigterm_raises
@@ -134,6 +134,9 @@ def carry_out(work: Work) -> Outcome:
     except KeyboardInterrupt as interruption:
         # The executor would take it for the job's result, and give the process the next one.
         os._exit(exit_code(interruption))
+    except OSError as error:  # the job's own are in its outcome
+        fault = f"{work.log}: cannot be written: {error.strerror or error}; make room, or the right"
+        return Outcome(error=f"{fault} to write, then run the same command again")
     _return_memory()
     return outcome
 
@@ -167,17 +170,20 @@ def _outcome(work: Work) -> Outcome:
 def _printing_to(log: Path) -> Iterator[None]:
     """Send what the process prints, and the libraries below Python, to a file."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    kept = {stream: os.dup(stream.fileno()) for stream in (sys.stdout, sys.stderr)}
-    with log.open("wb") as file:
-        for stream in kept:
+    with log.open("wb") as file, ExitStack() as redirected:
+        for stream in (sys.stdout, sys.stderr):
+            redirected.callback(_restore, stream, os.dup(stream.fileno()))
             os.dup2(file.fileno(), stream.fileno())
-    try:
         yield
+
+
+def _restore(stream: TextIO, descriptor: int) -> None:
+    """Give a stream its place back, also where its log has no room for its last words."""
+    try:
+        stream.flush()
     finally:
-        for stream, descriptor in kept.items():
-            stream.flush()
-            os.dup2(descriptor, stream.fileno())
-            os.close(descriptor)
+        os.dup2(descriptor, stream.fileno())
+        os.close(descriptor)
 
 
 def _return_memory() -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import short_study
 import torch
 import yaml
+from short_study import SMALL
 
 from cemlib.cli import main
 from cemlib.config import load as load_config
@@ -30,14 +32,7 @@ from cemlib.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.tracking.results import read_result
 
 CPU = torch.device("cpu")
-SMALL = {"epochs": 1, "blocks": 1, "width": 8, "batch_size": 64}
-STUDY: dict[str, Any] = {
-    "experiment": "short",
-    "seeds": [0],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
-    "defences": {"clustering": {"surrogate": "clustering"}},
+STUDY = short_study.STUDY | {
     "attacks": {
         "decoder": SMALL,
         "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 1},

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import short_study
 import yaml
+from short_study import SMALL
 
 from cemlib.checkpoint import Checkpoint
 from cemlib.cli import main
@@ -29,15 +31,9 @@ PAGE = 4096
 SIZE = 800  # pages of the disk
 GENTLE = 3  # times the room each time, so that more kinds of files meet a full disk
 GROWTH = [100, pytest.param(GENTLE, marks=pytest.mark.slow)]
-SMALL = {"epochs": 3, "blocks": 1, "width": 8, "batch_size": 64}
-STUDY: dict[str, Any] = {
-    "experiment": "short",
-    "seeds": [0],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 3, "batch_size": 32, "milestones": [1]},
-    "defences": {"clustering": {"surrogate": "clustering"}},
-    "attacks": {"decoder": SMALL, "linear": {}, "mean_image": {}},
+STUDY = short_study.STUDY | {
+    "train": short_study.STUDY["train"] | {"epochs": 3},
+    "attacks": short_study.STUDY["attacks"] | {"decoder": SMALL | {"epochs": 3}},
 }
 TABLES, FIGURE = ("report", "--only", "tables"), ("report", "--only", "cluster_course")
 COMMANDS = (("prepare",), ("train",), ("attack",), TABLES, FIGURE)

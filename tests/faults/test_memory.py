@@ -4,10 +4,10 @@ import gc
 import resource
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from short_study import STUDY
 
 from cemlib.config import parse
 from cemlib.config.study import JUDGE
@@ -19,16 +19,6 @@ from cemlib.training.job import TrainJob
 from cemlib.training.job import run as train
 
 CPU = torch.device("cpu")
-SMALL = {"epochs": 1, "blocks": 1, "width": 8, "batch_size": 64}
-STUDY: dict[str, Any] = {
-    "experiment": "short",
-    "seeds": [0],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
-    "defences": {"clustering": {"surrogate": "clustering"}},
-    "attacks": {"decoder": SMALL, "linear": {}},
-}
 PAGE = resource.getpagesize()
 MIB = 2**20
 ALLOWED = 2 * MIB  # of growth; measured were .03 per five runs and attacks

@@ -1,0 +1,14 @@
+"""A study of a second: one defended run on a few digits, and a decoder that hardly learns."""
+
+from typing import Any
+
+SMALL = {"epochs": 1, "blocks": 1, "width": 8, "batch_size": 64}
+STUDY: dict[str, Any] = {
+    "experiment": "short",
+    "seeds": [0],
+    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
+    "model": {"name": "small", "cut": 4},
+    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
+    "defences": {"clustering": {"surrogate": "clustering"}},
+    "attacks": {"decoder": SMALL, "linear": {}, "mean_image": {}},
+}
