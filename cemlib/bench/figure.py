@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from cemlib.files import atomic
-from cemlib.report.style import Look, log_scale, looks, new_figure, settings
+from cemlib.report.style import Look, log_scale, looks, new_figure, save_as, settings
 
 SUFFIXES = (".png", ".svg")
 _AXES = {
@@ -28,12 +27,12 @@ def draw(scaling: dict[str, Any], path: Path) -> Path:
     to the slowest.
 
     Raises:
-        OSError: if the file cannot be written.
+        FileError: if the file cannot be written.
     """
     labels = list(dict.fromkeys(label for lines in scaling.values() for label in lines))
     seen = looks(list(dict.fromkeys(label.removesuffix(_FIT) for label in labels)))
     styles = {label: _style(label, seen[label.removesuffix(_FIT)]) for label in labels}
-    with settings(), atomic(path) as temporary:
+    with settings():
         figure, panels = new_figure(5.8, 2, 2)
         for panel, (quantity, lines) in zip(panels, scaling.items(), strict=True):
             _fill(panel, lines, styles)
@@ -41,8 +40,7 @@ def draw(scaling: dict[str, Any], path: Path) -> Path:
         handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
         columns = math.ceil(len(handles) / 3)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
-        figure.savefig(temporary, format=path.suffix[1:], dpi=150)
-    return path
+    return save_as(figure, path)
 
 
 def _style(label: str, look: Look) -> dict[str, Any]:

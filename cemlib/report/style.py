@@ -21,6 +21,11 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from cemlib.files import write_bytes
 
+# What would make the same picture another file: left out, by kind.
+_METADATA: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+}
 WIDTH = 7.0  # inches: the text width of a page
 
 _COLOURS = (
@@ -107,16 +112,21 @@ def new_figure(
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write ``name``.png (150 dpi) and ``name``.svg, atomically and without dates or versions."""
-    paths = []
-    for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
-        path = folder / f"{name}.{kind}"
-        content = BytesIO()
-        with settings():
-            figure.savefig(content, format=kind, dpi=_DPI, metadata=metadata)
-        write_bytes(path, content.getvalue())
-        paths.append(path)
-    return paths
+    """Write ``name``.png and ``name``.svg; see `save_as`."""
+    return [save_as(figure, folder / f"{name}.{kind}") for kind in _METADATA]
+
+
+def save_as(figure: Figure, path: Path) -> Path:
+    """Write a .png (150 dpi) or .svg, atomically and without dates or versions.
+
+    Raises:
+        FileError: if the disk is full, or may not be written.
+    """
+    kind, content = path.suffix[1:], BytesIO()
+    with settings():
+        figure.savefig(content, format=kind, dpi=_DPI, metadata=_METADATA[kind])
+    write_bytes(path, content.getvalue())
+    return path
 
 
 def log_scale(panel: Axes) -> None:
