@@ -183,8 +183,10 @@ _SCORES = ("top1", "test_loss", "val_top1", "leakage_nats")
 def _scores(trainer: Trainer) -> dict[str, float]:
     """Accuracy of the deployed epoch on test and val, and the leakage bound on test features."""
     test, val, deployed = trainer.data.test, trainer.data.val, trainer.deployed
-    on_test = deployed.score(test.images, test.labels, generator(trainer.seed, "test_noise"))
-    on_val = deployed.score(val.images, val.labels, generator(trainer.seed, "val_noise"))
+    test_noise = generator(trainer.seed, "test_noise", device=trainer.device)
+    val_noise = generator(trainer.seed, "val_noise", device=trainer.device)
+    on_test = deployed.score(test.images, test.labels, test_noise)
+    on_val = deployed.score(val.images, val.labels, val_noise)
     features = deployed.features(test.images)
     leakage = deployed.leakage(features, test.labels)
     values = (on_test["top1"], on_test["loss"], on_val["top1"], leakage)
