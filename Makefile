@@ -6,13 +6,17 @@ CORES ?= 2
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: results test lint format reference lock clean
+.PHONY: results test slow lint format reference lock clean
 
 results: .venv/ready
 	snakemake --cores $(CORES)
 
 test: .venv/ready
 	python -m pytest -n 2 --dist loadgroup
+
+# Minutes each: hundreds of kills, thousands of spoilt files and configurations, real image sets.
+slow: .venv/ready
+	python -m pytest -n 2 --dist loadgroup -m slow
 
 lint: .venv/ready
 	ruff format --check cemlib tests
