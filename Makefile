@@ -49,7 +49,7 @@ reference: .venv/ready
 # Needs network: writes the newest versions that fit pyproject.toml.
 lock: .venv/ready
 	uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
-	  --no-emit-index-url --no-emit-find-links pyproject.toml --extra workflow --extra dev \
+	  --no-emit-index-url --no-emit-find-links pyproject.toml --extra workflow --extra docs --extra dev \
 	  --output-file requirements.lock
 	echo uv | uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes \
 	  --no-header --no-emit-index-url --no-emit-find-links - --output-file requirements-uv.lock
