@@ -1,0 +1,128 @@
+"""What is built for others: complete, typed, and usable where there is nothing else."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cemlib import __version__
+
+REPOSITORY = Path(__file__).parents[2]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+UV = Path(sys.executable).with_name("uv")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a wheel and a source distribution, built from a copy of the sources."""
+    place = tmp_path_factory.mktemp("package")
+    for part in ("pyproject.toml", "README.md", "LICENSE", "cemlib"):
+        source, ignored = REPOSITORY / part, shutil.ignore_patterns("__pycache__")
+        copy = shutil.copytree if source.is_dir() else shutil.copy2
+        copy(source, place / part, **({"ignore": ignored} if source.is_dir() else {}))
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"]
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    return place / "dist"
+
+
+def only(folder: Path, pattern: str) -> Path:
+    (found,) = folder.glob(pattern)
+    return found
+
+
+def in_the_package() -> set[str]:
+    """Files of the library, byte code left out."""
+    files = (path for path in (REPOSITORY / "cemlib").rglob("*") if path.is_file())
+    return {str(p.relative_to(REPOSITORY)) for p in files if "__pycache__" not in p.parts}
+
+
+def test_the_wheel_has_every_file_of_the_library_and_nothing_else(built: Path) -> None:
+    with zipfile.ZipFile(only(built, "*.whl")) as wheel:
+        files = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert files == in_the_package()
+    assert "cemlib/py.typed" in files
+
+
+def test_the_source_distribution_has_what_builds_the_wheel(built: Path) -> None:
+    with tarfile.open(only(built, "*.tar.gz")) as source:
+        files = {name.partition("/")[2] for name in source.getnames()}
+    assert in_the_package() | {"pyproject.toml", "README.md", "LICENSE"} <= files
+
+
+def test_the_version_has_one_place(built: Path) -> None:
+    with zipfile.ZipFile(only(built, "*.whl")) as wheel:
+        (name,) = (n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+        told = Parser().parsestr(wheel.read(name).decode())["Version"]
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"]
+    assert told == citation == __version__
+
+
+def test_every_direct_dependency_is_on_the_page_with_its_extra() -> None:
+    page = (REPOSITORY / "docs/dependencies.md").read_text()
+    _, core, extras, _ = page.split("\n## ")
+    wanted = PROJECT["optional-dependencies"]
+    assert {row[0] for row in rows(core)} == {name(entry) for entry in PROJECT["dependencies"]}
+    told = {(row[0], row[1]) for row in rows(extras)}
+    assert told == {(extra, name(entry)) for extra in wanted for entry in wanted[extra]}
+
+
+def rows(section: str) -> list[list[str]]:
+    """Cells of a table's rows, without its head."""
+    found = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
+    return [row.split(" | ") for row in found[1:]]
+
+
+def name(requirement: str) -> str:
+    found = NAME.match(requirement)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not UV.exists(), reason="uv installs torch in seconds where it was before")
+def test_the_wheel_works_in_an_environment_without_extras(built: Path, tmp_path: Path) -> None:
+    place = tmp_path / "empty"
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, place], check=True)
+    python, lock = place / "bin/python", REPOSITORY / "requirements.lock"
+    wheel = only(built, "*.whl")
+    # The lock as constraints: the tested versions, and only those that the wheel asks for.
+    words = [UV, "pip", "install", "--quiet", "--python", python, "--constraint", lock, wheel]
+    subprocess.run(words, check=True)
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def said(*command: str) -> str:
+        called = [place / "bin" / command[0], *command[1:]]
+        done = subprocess.run(called, cwd=tmp_path, env=kept, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert said("cemlib", "--version").split() == ["cemlib", __version__]
+    absent = (
+        "import importlib.util as u; print([n for n in ('snakemake', 'mlflow') if u.find_spec(n)])"
+    )
+    assert said("python", "-c", absent).strip() == "[]"
+    study = SMALL | {"results": str(tmp_path / "results")}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    said("cemlib", "run", "--config", "study.yaml", "--device", "cpu")
+    assert (tmp_path / "results/packaged/tables/summary.csv").read_text().count("\n") > 3
+
+
+SMALL = {
+    "experiment": "packaged",
+    "seeds": [0],
+    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
+    "model": {"name": "small", "cut": 4},
+    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
+    "defences": {"clustering": {"surrogate": "clustering"}},
+    "attacks": {"linear": {}, "mean_image": {}},
+}
