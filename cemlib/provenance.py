@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PACKAGE = Path(__file__).parent
 PLUG_INS = {  # room: its module below the package, and its dict
@@ -48,6 +48,33 @@ def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
             seen[module] = _file(module)
             waiting.extend(_imports(module))
     return tuple(sorted(seen.values()))
+
+
+class Member(NamedTuple):
+    """One entry of a plug-in room's dict: the module it comes from, and its name there."""
+
+    module: str
+    name: str
+
+    @property
+    def file(self) -> Path:
+        """Its source file."""
+        return _file(self.module)
+
+    @property
+    def docstring(self) -> str:
+        """Its own docstring, not the module's."""
+        nodes = (node for node in _tree(self.file).body if getattr(node, "name", "") == self.name)
+        documented = (node for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef))
+        return ast.get_docstring(next(documented)) or ""
+
+
+def members(room: str) -> dict[str, Member]:
+    """What a plug-in room has, by name, read from its plain dict without importing it."""
+    place, table = PLUG_INS[room]
+    tree = _tree(_file(f"cemlib.{place}"))
+    modules = _origins(tree)
+    return {key: Member(modules[value], value) for key, value in _entries(tree, table)}
 
 
 def fingerprint(files: Iterable[Path]) -> str:
@@ -142,15 +169,12 @@ def _is_module(name: str) -> bool:
 
 
 def _member(room: str, name: str) -> str:
-    """Module of a plug-in room's member, read from the room's plain dict without importing it."""
-    place, table = PLUG_INS[room]
-    path = _file(f"cemlib.{place}")
-    tree = _tree(path)
-    modules = _origins(tree)
-    for key, value in _entries(tree, table):
-        if key == name:
-            return modules[value]
-    raise KeyError(f"{path}: {table} has no entry {name!r}")
+    """Module of a plug-in room's member."""
+    found = members(room)
+    if name not in found:
+        place, table = PLUG_INS[room]
+        raise KeyError(f"{_file(f'cemlib.{place}')}: {table} has no entry {name!r}")
+    return found[name].module
 
 
 def _origins(tree: ast.Module) -> Mapping[str, str]:
