@@ -1,0 +1,152 @@
+"""The places of a study: its images, its results, its MLflow store."""
+
+import os
+import re
+import shutil
+import sqlite3
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from cemlib.config.data import DataConfig
+from cemlib.doctor.finding import Finding, ok, problem, warning
+from cemlib.doctor.machine import usable_cores
+from cemlib.plan import Plan
+
+SQLITE = "sqlite:///"
+PATIENCE = 3.0  # seconds for a server, its name included
+LEAST_FREE = 2**30  # bytes at the results: below that a warning
+DIGITS = "digits"  # the source that needs no place
+FOLDER = "folder"
+DOWNLOADS = {  # where torchvision puts a set, below its root
+    "cifar10": "cifar-10-batches-py",
+    "cifar100": "cifar-100-python",
+    "mnist": "MNIST/raw",
+    "fashion_mnist": "FashionMNIST/raw",
+    "svhn": "train_32x32.mat",
+}
+
+
+def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
+    """All findings about where images, results and uploads lie.
+
+    Args:
+        store: address of the MLflow store.
+        plan: of the study, where there is one.
+    """
+    shared = os.environ.get("CEMLIB_DATA")
+    if shared:
+        yield _shared(Path(shared))
+    if plan is not None:
+        yield _data(plan)
+        yield _threads(plan.study.threads)
+    yield _disk(Path("results" if plan is None else plan.study.results))
+    yield _store(store)
+
+
+def _shared(place: Path) -> Finding:
+    if place.is_dir():
+        return ok("CEMLIB_DATA", str(place))
+    return warning("CEMLIB_DATA", f"{place}: no such folder", "set it to a folder, or unset it")
+
+
+def _data(plan: Plan) -> Finding:
+    config, subject = plan.study.data, f"data {plan.study.data.source}"
+    if plan.layout.prepared.is_file() and plan.layout.prepared_facts.is_file():
+        return ok(subject, f"prepared already: {plan.layout.data}")
+    if config.source == DIGITS:
+        return ok(subject, "come with scikit-learn")
+    return _images(subject, config, config.root or os.environ.get("CEMLIB_DATA"))
+
+
+def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
+    by = "data.root" if config.root else "CEMLIB_DATA"
+    place = Path(named or "data")
+    if config.source == FOLDER and named is None:
+        return problem(subject, "no place is named", "set data.root or CEMLIB_DATA to a folder")
+    if named is not None and not place.is_dir():
+        return problem(subject, f"{place}: no such folder", f"set {by} to the folder of the images")
+    if config.source == FOLDER or (place / "train").is_dir():
+        return _folder(subject, place, by)
+    download = place / DOWNLOADS[config.source]
+    if not download.exists():
+        advice = "`cemlib prepare` downloads them, or set CEMLIB_DATA to a folder that has them"
+        return warning(subject, f"{download}: not there yet", advice)
+    return ok(subject, f"{download}; `cemlib prepare` checks them")
+
+
+def _folder(subject: str, place: Path, by: str) -> Finding:
+    """How many classes an image folder has; `cemlib prepare` reads the images."""
+    part = place / "train" if (place / "train").is_dir() else place
+    classes = [entry for entry in part.iterdir() if entry.is_dir() and entry.name[0] != "."]
+    if len(classes) < 2:
+        advice = f"set {by} to a folder of class folders, or of train/ and test/ with them"
+        return problem(subject, f"{part}: {len(classes)} class folders", advice)
+    return ok(subject, f"{len(classes)} class folders in {part}")
+
+
+def _threads(threads: int) -> Finding:
+    cores = usable_cores()
+    if threads > cores:
+        advice = f"set `threads` to {cores} or less; it is part of what decides a result's bits"
+        return warning("study's threads", f"{threads} on {cores} cores", advice)
+    return ok("study's threads", f"{threads} a job")
+
+
+def _disk(results: Path) -> Finding:
+    there = next(place for place in (results, *results.absolute().parents) if place.exists())
+    free = shutil.disk_usage(there).free
+    found = f"{results}: {free / 2**30:.1f} GiB free"
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return problem("results", f"{there}: cannot be written", "set `results` to another folder")
+    if free < LEAST_FREE:
+        return warning("results", found, "make room, or set `results` to another folder")
+    return ok("results", found)
+
+
+def _store(uri: str) -> Finding:
+    shown = _without_password(uri)
+    if uri.startswith(SQLITE):
+        return _database(Path(uri.removeprefix(SQLITE)), shown)
+    if not uri.startswith(("http://", "https://")):
+        return warning("MLflow store", shown, "`cemlib track` takes sqlite:///FILE or http(s)")
+    reason = _answers(uri)
+    if reason:
+        return warning(
+            "MLflow store", f"{shown}: {reason}", "start it, or mend MLFLOW_TRACKING_URI"
+        )
+    return ok("MLflow store", f"{shown} answers")
+
+
+def _database(file: Path, shown: str) -> Finding:
+    if not file.exists():
+        return ok("MLflow store", f"{shown}: not there yet; `cemlib track` makes it")
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            opened.execute("SELECT count(*) FROM experiments").fetchone()
+    except sqlite3.Error as error:
+        return warning("MLflow store", f"{shown}: {error}", "move it away, and upload anew")
+    return ok("MLflow store", shown)
+
+
+def _answers(uri: str) -> str:
+    """Why a server does not answer, or nothing; after `PATIENCE` seconds at most."""
+    said: list[str] = []
+    asking = threading.Thread(target=lambda: said.append(_ask(uri)), daemon=True)
+    asking.start()
+    asking.join(PATIENCE)  # looking up a name has no limit of its own
+    return said[0] if said else f"no answer within {PATIENCE:.0f} s"
+
+
+def _ask(uri: str) -> str:
+    try:
+        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=PATIENCE):
+            return ""
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "reason", error))
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//", uri)

@@ -1,0 +1,131 @@
+"""One result as its folder tells it: settings, scores, provenance, and whether it is untouched."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cemlib.config.errors import ConfigError
+from cemlib.config.study import JUDGE
+from cemlib.errors import nearest
+from cemlib.files import FileError, read_record
+from cemlib.layout import KNOWLEDGES
+from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.seal import FILES, OWN, RECORD, check_files, check_record
+
+WHOLE, DAMAGED, ABSENT, UNSEALED = "as written", "damaged", "absent", "never sealed"
+_NEEDED = ("kind", "status", "reason", "config", "provenance")
+_IDENTITY = {"kind", "status", "reason", "experiment", "defence", "seed", "attack", "knowledge"}
+_COSTS = {"wall_seconds", "peak_memory_mb"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run or attack, its record and the state of its files.
+
+    Attributes:
+        folder: Where it lies.
+        record: Content of its `metrics.json`.
+        seals: For the record and each file that it vouches for, `as written`, `damaged`, `absent`
+            or, of results from before there were checksums, `never sealed`.
+        faults: What to do about each damaged or absent file.
+    """
+
+    folder: Path
+    record: Mapping[str, Any]
+    seals: Mapping[str, str]
+    faults: tuple[str, ...]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Scores, counts and what belongs to them: neither identity, costs nor checksums."""
+        return dict(_numbers(self.record))
+
+    @property
+    def attacks(self) -> list[Path]:
+        """Records of the attacks on it, in the order of their names."""
+        return sorted(self.folder.glob(f"attacks/*/{RECORD}"))
+
+
+def read_result(folder: Path) -> Result:
+    """Read a result and compare its files with their checksums.
+
+    Raises:
+        FileError: if the record is missing, is no record of a result, or lacks a key.
+    """
+    path = folder / RECORD
+    record = read_record(path, _NEEDED)
+    if FILES not in record and OWN not in record:
+        return Result(folder, record, {RECORD: UNSEALED}, ())
+    states = {name: _state(path, record, name) for name in (RECORD, *record.get(FILES, {}))}
+    seals = {name: state for name, (state, _) in states.items()}
+    return Result(folder, record, seals, tuple(fault for _, fault in states.values() if fault))
+
+
+def find_folder(name: str, plan: Callable[[], Plan]) -> Path:
+    """The folder that a user means by a path, or by a name within a study.
+
+    Args:
+        name: A folder with a record, or `judge`, `<defence>/seed<k>`,
+            `<defence>/seed<k>/<attack>-<knowledge>`.
+        plan: Gives the plan of the study; it is asked only where the name is no such folder.
+
+    Raises:
+        ConfigError: if it is neither; the message has the nearest name.
+    """
+    path = Path(name)
+    if (path / RECORD).is_file():
+        return path
+    parts = name.strip("/").split("/")
+    is_path = path.is_dir() or (len(parts) > 1 and path.parent.is_dir())
+    if is_path or path.is_absolute() or len(parts) > 3:
+        raise ConfigError(f"{name}: no finished run or attack ({path / RECORD} is not there)")
+    return _within(plan(), *parts)
+
+
+def _within(plan: Plan, defence: str, seed: str | None = None, attack: str | None = None) -> Path:
+    if defence == JUDGE and seed is None:
+        return plan.folder(JUDGE, JUDGE_SEED).root
+    plan.known_defence(defence)
+    seeds = [f"seed{each}" for each in plan.seeds()]
+    if seed is None:
+        runs = ", ".join(f"{defence}/{each}" for each in seeds)
+        raise ConfigError(f"{defence!r} is a defence; name one of its runs: {runs}")
+    run = plan.layout.run(defence, _known("seed", seed, seeds).removeprefix("seed"))
+    if attack is None:
+        return run.root
+    attacks = [f"{each}-{known}" for each in plan.study.attacks for known in KNOWLEDGES]
+    kind, _, knowledge = _known("attack", attack, attacks).rpartition("-")
+    return run.attack(kind, knowledge).root
+
+
+def _known(what: str, name: str, names: list[str]) -> str:
+    if name not in names:
+        there = ", ".join(names)
+        raise ConfigError(
+            f"no {what} {name!r} in this study (it has {there}){nearest(name, names)}"
+        )
+    return name
+
+
+def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """How a file is by the record at `path`, and what to do about it."""
+    file = path.with_name(name)
+    if not file.is_file():
+        return ABSENT, f"{file}: no such file, though its record names it; rerun its job"
+    try:
+        check_files(path, record, [file]) if file != path else check_record(path, record)
+    except FileError as error:
+        return DAMAGED, str(error)
+    return WHOLE, ""
+
+
+def _numbers(record: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in record.items():
+        if key in _IDENTITY | _COSTS | {"config", "provenance", FILES} or re.search("sha256$", key):
+            continue
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

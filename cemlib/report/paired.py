@@ -1,0 +1,179 @@
+"""Two defences side by side: paired differences of all their scores.
+
+The statistics are those of `comparisons.csv`; what differs is the family of Holm's correction: here
+all rows of the comparison, there the defences of a study in one score.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import pandas as pd
+
+from cemlib.files import FileError, read_json
+from cemlib.report.collect import ATTACK_COLUMNS, collect, collect_runs
+from cemlib.report.statistics import Difference, holm, paired_difference
+from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES
+from cemlib.report.worst_case import worst_cases
+
+Scores: TypeAlias = dict[int, float]  # by seed
+_Compared: TypeAlias = Callable[[Scores, Scores], tuple[float, float, Difference]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The results of one defence.
+
+    Attributes:
+        name: What messages call it.
+        runs: As `collect` returns them.
+        attacks: Likewise, with the worst cases first.
+        absent: Seeds of the study without a finished training.
+        data: Checksums of the data that the runs were trained on.
+    """
+
+    name: str
+    runs: pd.DataFrame
+    attacks: pd.DataFrame
+    absent: tuple[str, ...]
+    data: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One score of both: means over the seeds that both have, and the paired difference."""
+
+    attack: str
+    knowledge: str
+    score: str
+    first: float
+    second: float
+    difference: Difference
+    p_holm: float = math.nan
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, and what a reader must know of them."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def read_side(name: str, runs: Sequence[Path], attacks: Sequence[Path]) -> Side:
+    """Read what there is of a defence's results.
+
+    Args:
+        name: what messages call it.
+        runs: the records of all its runs, present or not.
+        attacks: those of the attacks on them, likewise.
+
+    Raises:
+        FileError: if no run is there, or a file is damaged (see `collect`).
+    """
+    there = [path for path in runs if path.is_file()]
+    made = [path for path in attacks if path.is_file() and path.parents[2] / path.name in there]
+    if not there:
+        wanted = ", ".join(path.parent.name for path in runs) or "seed0 and so on"
+        raise FileError(f"{name}: no finished run here (looked for {wanted}); train it first")
+    if made:
+        read_runs, read_attacks = collect(there, made)
+        read_attacks = pd.concat([worst_cases(read_attacks), read_attacks])
+    else:
+        read_runs = collect_runs(there)
+        read_attacks = pd.DataFrame(columns=[*ATTACK_COLUMNS, "strongest"])
+    absent = tuple(path.parent.name for path in runs if path not in there)
+    data = frozenset(found for path in there if (found := read_json(path).get("data_sha256")))
+    return Side(name, read_runs, read_attacks, absent, data)
+
+
+def compare(first: Side, second: Side) -> Comparison:
+    """Paired differences, first minus second, over the seeds that both have.
+
+    Runs on different data share nothing that a pair could cancel. For them, and where no seed is
+    finished on both sides, the rows have the means over each side's own seeds and their difference,
+    but neither an interval nor a p.
+    """
+    common = _finished(first.runs) & _finished(second.runs)
+    paired = len(first.data | second.data) < 2 and bool(common)
+    rows = list(_rows(first, second, _pair if paired else _means))
+    adjusted = holm([row.difference.p for row in rows])
+    corrected = tuple(replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True))
+    return Comparison(corrected, tuple(_notes(first, second, len(common), paired)))
+
+
+def _rows(first: Side, second: Side, compared: _Compared) -> Iterator[Row]:
+    for score in RUN_SCORES:
+        yield Row("", "", score, *compared(_scores(first.runs, score), _scores(second.runs, score)))
+    keys = ["attack", "knowledge"]
+    others = dict(iter(second.attacks.groupby(keys, sort=False)))
+    for names, frame in first.attacks.groupby(keys, sort=False):
+        attack, knowledge = map(str, names)
+        for score in (*ATTACK_SCORES, IDENTIFICATION) if names in others else ():
+            sides = _scores(frame, score), _scores(others[names], score)
+            yield Row(attack, knowledge, score, *compared(*sides))
+
+
+def _scores(frame: pd.DataFrame, score: str) -> Scores:
+    """A score of the finished results by seed."""
+    finished = frame[frame["status"] == "ok"]
+    values = zip(finished["seed"], finished[score], strict=True)
+    return {int(seed): float(value) for seed, value in values}
+
+
+def _pair(first: Scores, second: Scores) -> tuple[float, float, Difference]:
+    seeds = [seed for seed in first if seed in second]
+    ours, theirs = ([side[seed] for seed in seeds] for side in (first, second))
+    return _mean(ours), _mean(theirs), paired_difference(ours, theirs)
+
+
+def _means(first: Scores, second: Scores) -> tuple[float, float, Difference]:
+    ours, theirs = _mean([*first.values()]), _mean([*second.values()])
+    return ours, theirs, Difference(ours - theirs, math.nan, math.nan, 0, math.nan)
+
+
+def _finished(runs: pd.DataFrame) -> set[int]:
+    return set(runs[runs["status"] == "ok"]["seed"])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def _notes(first: Side, second: Side, common: int, paired: bool) -> Iterator[str]:
+    for side in (first, second):
+        yield from _notes_of(side)
+    if common == 0:
+        yield "no seed is finished on both sides: not paired, so no interval and no p"
+    elif not paired:
+        yield "trained on different data: not paired, so no interval and no p"
+    elif common == 1:
+        yield "one common seed: a difference, but no interval and no p"
+    yield from _notes_on_attacks(first, second)
+
+
+def _notes_of(side: Side) -> Iterator[str]:
+    failed = side.runs[side.runs["status"] == "failed"]
+    finished = len(side.runs) - len(failed)
+    wanted = len(side.runs) + len(side.absent)
+    yield f"{side.name}: {finished} of {wanted} seeds finished"
+    for _, run in failed.iterrows():
+        yield f"{side.name}: seed{run['seed']} failed: {run['reason']}"
+    if side.absent:
+        yield f"{side.name}: {', '.join(side.absent)} not trained yet"
+    attacked = side.attacks["seed"].isin(_finished(side.runs))
+    attacks = side.attacks[attacked & (side.attacks["status"] == "failed")]
+    for _, row in attacks.iterrows():
+        yield f"{side.name}: seed{row['seed']} {row['attack']} {row['knowledge']}: {row['reason']}"
+
+
+def _notes_on_attacks(first: Side, second: Side) -> Iterator[str]:
+    for side, other in ((first, second), (second, first)):
+        lacks = set(side.attacks["attack"]) - set(other.attacks["attack"])
+        if lacks:
+            yield (
+                f"only {side.name} has {', '.join(sorted(lacks))}: the worst case of {other.name}"
+                " may be over fewer attacks"
+            )
