@@ -4,10 +4,12 @@ Nothing heavy is imported before the subcommand is known, so that `--help` answe
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from cemlib.cli import exits
 from cemlib.cli.parser import build_parser
 from cemlib.environment import set_for_jobs
 from cemlib.errors import FailedResultsError
@@ -18,9 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
     Returns:
-        0; 1 if jobs of a whole study failed; 2 after one line per fault of the user's input; 3 if
-        all was carried out but some result is a failed one, as a diverged training is; 130
-        after Ctrl-C and 143 after SIGTERM, with a line that says how to go on.
+        One of `cemlib.cli.exits.EXIT_CODES`.
     """
     options = build_parser().parse_args(arguments)
     set_for_jobs()
@@ -32,17 +32,29 @@ def _run(options: argparse.Namespace) -> int:
     command: Callable[[argparse.Namespace], Iterator[Path | str]] = options.command
     try:
         for written in command(options):
-            print(written, flush=True)
+            if not _say(written):
+                return exits.CLOSED
     except FailedResultsError:
-        return 3
-    except _failed_jobs() as error:
-        return _complain(error, 1)
+        return exits.DIVERGED
+    except _failures() as error:
+        return _complain(error, exits.ERROR)
     except _user_errors() as error:
-        return _complain(error, 2)
+        return _complain(error, exits.USAGE)
     except KeyboardInterrupt as interruption:
         print(farewell(interruption), file=sys.stderr)
         return exit_code(interruption)
-    return 0
+    return exits.OK
+
+
+def _say(written: Path | str) -> bool:
+    """Print; whether somebody still reads."""
+    try:
+        print(written, flush=True)
+    except BrokenPipeError:
+        # What Python flushes at its end has nowhere to go either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 def _complain(error: Exception, code: int) -> int:
@@ -51,10 +63,11 @@ def _complain(error: Exception, code: int) -> int:
 
 
 # Imported when an exception is there to be compared, and not before.
-def _failed_jobs() -> type[Exception]:
+def _failures() -> tuple[type[Exception], ...]:
+    from cemlib.doctor.finding import ProblemsError
     from cemlib.runner import StudyError
 
-    return StudyError
+    return (StudyError, ProblemsError)
 
 
 def _user_errors() -> tuple[type[Exception], ...]:

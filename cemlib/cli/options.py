@@ -1,6 +1,8 @@
 """What several subcommands share: their options' types, and what the options stand for."""
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -8,6 +10,8 @@ if TYPE_CHECKING:
 
     from cemlib.plan import Plan
 
+DEFAULT_CONFIG = Path("config/config.yaml")
+DEFAULT_STORE = "sqlite:///mlflow.db"
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -16,6 +20,22 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add `--device`."""
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: %(default)s"
+    )
+
+
+def add_uri(parser: argparse.ArgumentParser) -> None:
+    """Add `--uri`, the MLflow store."""
+    parser.add_argument(
+        "--uri",
+        default=os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE),
+        help=f"MLflow store or server (default: MLFLOW_TRACKING_URI, or {DEFAULT_STORE})",
+    )
 
 
 def plan_of(options: argparse.Namespace) -> "Plan":

@@ -1,21 +1,21 @@
 """The command line's parser: every subcommand with its options."""
 
 import argparse
-import os
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cemlib import __version__
 from cemlib.cli import commands as study
 from cemlib.cli.bench import add_bench
-from cemlib.cli.options import Commands, positive
+from cemlib.cli.completion import SHELLS, PrintCompletion, subcommands
+from cemlib.cli.examples import EXAMPLES
+from cemlib.cli.exits import DIVERGED_NOTE, EXIT_CODES
+from cemlib.cli.look import add_compare, add_doctor, add_list, add_show
+from cemlib.cli.options import DEFAULT_CONFIG, Commands, add_device, add_uri, positive
 
-DEFAULT_CONFIG = Path("config/config.yaml")
-DEFAULT_STORE = "sqlite:///mlflow.db"
-DIVERGED = (
-    "Exit code 3: all was carried out, but some run or attack is a failed one: its loss diverged."
-    " A line says which and why, and tables and figures show it as failed."
-)
+COMPLETION = 'Completion by the shell: eval "$(cemlib --print-completion bash)"'
+WIDTH = 79
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -26,7 +26,16 @@ def build_parser() -> argparse.ArgumentParser:
         " privacy. Every command reads one study's configuration, works on all of the study unless"
         " narrowed, and prints the files it wrote. Snakemake runs the same commands as jobs.",
     )
-    parser.add_argument("--version", action="version", version=f"cemlib {__version__}")
+    parser.add_argument(
+        "--version", action="version", version=f"cemlib {__version__}", help="print the version"
+    )
+    parser.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help=f"print a script that completes commands, options and files: {', '.join(SHELLS)}",
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add(commands, "prepare", study.run_prepare, "read, check, split and store the images")
     _add_jobs(commands)
@@ -39,7 +48,26 @@ def build_parser() -> argparse.ArgumentParser:
         "copy a finished study's tables under results/published",
     )
     add_bench(commands)
+    add_list(commands)
+    add_show(commands)
+    add_compare(commands)
+    add_doctor(commands)
+    _lay_out(parser)
     return parser
+
+
+def _lay_out(parser: argparse.ArgumentParser) -> None:
+    """Give `--help` its examples and exit codes, on lines of their own."""
+    codes = [f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()]
+    hanging = (textwrap.fill(line, WIDTH, subsequent_indent=" " * 7) for line in codes)
+    parser.epilog = "\n".join(["exit codes:", *hanging, "", COMPLETION])
+    for each in (parser, *subcommands(parser).values()):
+        each.formatter_class = argparse.RawDescriptionHelpFormatter
+        each.description = textwrap.fill(each.description or "", WIDTH)
+    for name, command in subcommands(parser).items():
+        examples = "\n".join(["examples:", *(f"  {line}" for line in EXAMPLES[name])])
+        note = [textwrap.fill(command.epilog, WIDTH)] if command.epilog else []
+        command.epilog = "\n\n".join([*note, examples])
 
 
 def _add_jobs(commands: Commands) -> None:
@@ -48,10 +76,10 @@ def _add_jobs(commands: Commands) -> None:
         commands, "attack", study.run_attack, "reconstruct images from a run's released features"
     )
     for parser in (train, attack):
-        parser.epilog = DIVERGED
+        parser.epilog = DIVERGED_NOTE
         _add_defence(parser)
         parser.add_argument("--seed", type=int, metavar="N", help="only this seed")
-        _add_device(parser)
+        add_device(parser)
     attack.add_argument(
         "--attack", action="append", metavar="NAME", help="only this attack; may be repeated"
     )
@@ -67,11 +95,7 @@ def _add_readers(commands: Commands) -> None:
     )
     track = _add(commands, "track", study.run_track, "upload finished jobs to MLflow")
     _add_defence(track)
-    track.add_argument(
-        "--uri",
-        default=os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE),
-        help="MLflow store or server (default: %(default)s, or MLFLOW_TRACKING_URI)",
-    )
+    add_uri(track)
     track.add_argument(
         "--watch", action="store_true", help="keep uploading curves until every job has finished"
     )
@@ -81,8 +105,8 @@ def _add_run(commands: Commands) -> None:
     parser = _add(
         commands, "run", study.run_whole_study, "all jobs of a study but track, without Snakemake"
     )
-    parser.epilog = DIVERGED
-    _add_device(parser)
+    parser.epilog = DIVERGED_NOTE
+    add_device(parser)
     parser.add_argument(
         "--slots",
         type=positive,
@@ -94,12 +118,6 @@ def _add_run(commands: Commands) -> None:
 
 def _add_defence(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--defence", metavar="NAME", help="only this defence")
-
-
-def _add_device(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: %(default)s"
-    )
 
 
 def _add(

@@ -1,0 +1,44 @@
+"""Tables of plain text: aligned columns, of which the last is wrapped in a terminal."""
+
+import math
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+
+GAP = 2
+NARROWEST = 20  # of a last column
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Rows of cells as lines; in a pipe a row is one line, however long.
+
+    Args:
+        rows: all of the same length.
+        right: columns of numbers, whose ends are aligned.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    starts = sum(widths[:-1]) + GAP * (len(widths) - 1)
+    room = _room() - starts
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        text = cells[-1].rstrip()
+        last = textwrap.wrap(text, max(room, NARROWEST)) if len(text) > room else [text]
+        first = (" " * GAP).join([*cells[:-1], last[0]])
+        lines += [first, *(" " * starts + line for line in last[1:])]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def figure(value: float | None) -> str:
+    """A number with four significant digits; a dash for one that is not there."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:.4g}"
+
+
+def _room() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize

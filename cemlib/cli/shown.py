@@ -1,0 +1,99 @@
+"""The texts of `cemlib show`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cemlib.cli.columns import aligned, figure
+from cemlib.config.differing import differing
+from cemlib.files import finite, read_record
+from cemlib.inspection import WHOLE, Result
+from cemlib.seal import RECORD
+
+_SCORES = ("mse", "ssim", "psnr", "recon_top1")
+
+
+def as_json(result: Result) -> str:
+    """All of a result as one JSON object."""
+    told = {
+        "folder": str(result.folder),
+        "record": result.record,
+        "differing": differing(result.record["config"]),
+        "seals": result.seals,
+        "attacks": [str(path.parent) for path in result.attacks],
+    }
+    return json.dumps(finite(told), indent=2)
+
+
+def as_text(result: Result, everything: bool) -> str:
+    """A result for people; `everything` shows settings that are the defaults, too."""
+    config = result.record["config"]
+    settings = config if everything else differing(config)
+    title = "all settings" if everything else "settings that differ from the defaults"
+    sections = {
+        title: _yaml(settings),
+        "numbers": _pairs({name: _number(value) for name, value in result.numbers.items()}),
+        "provenance": _pairs(_provenance(result.record)),
+        "seals": _seals(result.seals),
+        "attacks": _attacks(result.attacks),
+    }
+    parts = [f"{name}\n{text}" for name, text in sections.items() if text]
+    return "\n\n".join([_head(result), *parts])
+
+
+def _head(result: Result) -> str:
+    status, reason = result.record["status"], result.record["reason"]
+    return f"{result.folder}\nstatus: {status}{f', {reason}' if reason else ''}"
+
+
+def _yaml(settings: Mapping[str, Any]) -> str:
+    text = yaml.safe_dump(dict(settings), sort_keys=False, default_flow_style=None)
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _pairs(facts: Mapping[str, str]) -> str:
+    return aligned([(f"  {name}", fact) for name, fact in facts.items()]) if facts else ""
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _provenance(record: Mapping[str, Any]) -> dict[str, str]:
+    """Lines of what made the result; older results have fewer."""
+    found = record["provenance"]
+    versions = (f"{name} {version}" for name, version in found.get("versions", {}).items())
+    changed = " (with changes that were not committed)" if found.get("dirty") else ""
+    facts = {
+        "commit": f"{found.get('commit', '-')}{changed}",
+        "fingerprint": str(found.get("fingerprint", "-")),
+        "versions": ", ".join(versions),
+        "device": f"{found.get('device', '-')}, {found.get('machine', '-')}",
+        "threads": str(found.get("threads", "-")),
+        "seconds": figure(record.get("wall_seconds")),
+        "peak memory": f"{figure(record.get('peak_memory_mb'))} MiB",
+    }
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def _seals(seals: Mapping[str, str]) -> str:
+    if set(seals.values()) == {WHOLE}:
+        return f"  {RECORD} and {len(seals) - 1} files: {WHOLE}"
+    return _pairs(seals)
+
+
+def _attacks(records: list[Path]) -> str:
+    if not records:
+        return ""
+    found = [(path.parent.name, read_record(path, ("status",))) for path in records]
+    rows = [
+        (f"  {name}", str(each["status"]), *(figure(each.get(score)) for score in _SCORES))
+        for name, each in found
+    ]
+    heads = ("  attack", "status", *_SCORES)
+    return aligned([heads, *rows], right=range(2, len(heads)))
