@@ -1,0 +1,47 @@
+"""A small study that the commands themselves carried out."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+RAW: dict[str, Any] = {
+    "experiment": "short",
+    "seeds": [0, 1],
+    "reference": "noise",
+    "data": {"source": "digits", "image_size": 16, "train_limit": 200, "test_limit": 60},
+    "model": {"name": "small", "cut": 4},
+    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
+    "defences": {"noise": {}, "strong": {"noise_std": 0.5}},
+    "attacks": {"linear": {}, "mean_image": {}},
+}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A study with its results."""
+
+    root: Path
+
+    @property
+    def config(self) -> str:
+        return str(self.root / "study.yaml")
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results/short"
+
+    def run(self, name: str) -> Path:
+        return self.results / "runs" / name
+
+    def configure(self, **changes: Any) -> None:
+        raw = RAW | {"results": str(self.root / "results")} | changes
+        Path(self.config).write_text(yaml.safe_dump(raw, sort_keys=False))
+
+    def copy(self, root: Path) -> "Finished":
+        shutil.copytree(self.root, root)
+        copied = Finished(root)
+        copied.configure()
+        return copied

@@ -1,0 +1,114 @@
+"""What the parser tells: `--help`, the page of commands, and completion by a shell."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import shtab
+
+from cemlib.cli import exits
+from cemlib.cli.completion import SHELLS, subcommands
+from cemlib.cli.examples import EXAMPLES
+from cemlib.cli.pages import commands_page
+from cemlib.cli.parser import build_parser
+from cemlib.interrupt import Terminated, exit_code
+
+ROOT = Path(__file__).parents[2]
+TAB = """
+eval "$({python} -m cemlib --print-completion bash)"
+cd {folder}
+COMP_WORDS=(cemlib {words})
+COMP_CWORD={last}
+eval "$(complete -p cemlib | sed 's/.*-F \\([^ ]*\\).*/\\1/')"
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+def pressed(words: list[str], folder: Path = ROOT) -> list[str]:
+    """What a real bash offers when Tab is pressed after these words; the last may be empty."""
+    quoted = " ".join(f"'{word}'" for word in words)
+    script = TAB.format(python=sys.executable, folder=folder, words=quoted, last=len(words))
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["tr"], ["train", "track"]),
+        (["train", "--dev"], ["--device"]),
+        (["train", "--device", ""], ["auto", "cpu", "cuda"]),
+        (["list", "s"], ["surrogates"]),
+    ],
+)
+def test_bash_completes(words: list[str], offered: list[str]) -> None:
+    assert pressed(words) == offered
+
+
+def test_bash_completes_files_of_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "my_study.yaml").touch()
+    assert pressed(["run", "--config", "my"], tmp_path) == ["my_study.yaml"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell in shtab.SUPPORTED_SHELLS
+    with pytest.raises(SystemExit, match="0"):
+        build_parser().parse_args(["--print-completion", shell])
+    script = capsys.readouterr().out
+    assert all(name in script for name in subcommands(build_parser()))
+
+
+def test_another_shell_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        build_parser().parse_args(["--print-completion", "ksh"])
+    assert "'bash', 'zsh', 'tcsh'" in capsys.readouterr().err
+
+
+def test_the_committed_page_is_the_parsers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make reference` writes it anew."""
+    committed = (ROOT / "docs/commands.md").read_text()
+    assert committed == commands_page()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
+    monkeypatch.setenv("COLUMNS", "40")
+    assert committed == commands_page()
+
+
+def test_every_option_is_explained() -> None:
+    for name, parser in subcommands(build_parser()).items():
+        for action in parser._actions:
+            assert action.help, f"{name}: {action.dest} has no help"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_calls_that_the_parser_takes(name: str) -> None:
+    parser = build_parser()
+    for example in EXAMPLES[name]:
+        assert f"  {example}\n" in subcommands(parser)[name].format_help()
+        program, *words = example.split()
+        options = parser.parse_args(words)
+        assert (program, words[0]) == ("cemlib", name)
+        files = [value for value in vars(options).values() if isinstance(value, Path)]
+        assert all((ROOT / file).is_file() for file in files)
+
+
+def test_every_command_has_examples() -> None:
+    assert set(EXAMPLES) == set(subcommands(build_parser()))
+
+
+def test_help_and_page_have_every_exit_code() -> None:
+    told, page = build_parser().format_help(), commands_page()
+    for code, meaning in exits.EXIT_CODES.items():
+        assert f"\n  {code:<4} {meaning[:20]}" in told
+        assert f"\n| {code} | {meaning} |" in page
+
+
+def test_exit_codes_are_those_that_the_code_has() -> None:
+    assert {exit_code(KeyboardInterrupt()), exit_code(Terminated())} < set(exits.EXIT_CODES)
+    with pytest.raises(SystemExit) as caught:
+        argparse.ArgumentParser(prog="any").error("wrong")
+    assert caught.value.code == exits.USAGE

@@ -1,0 +1,123 @@
+"""`cemlib list`: names, their meaning, and how far the runs of a study are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from finished_study import Finished
+
+from cemlib import attacks, data, models, surrogates
+from cemlib.catalogue import KINDS as CATALOGUE
+from cemlib.catalogue import entries
+from cemlib.cli import main
+from cemlib.cli.columns import aligned
+from cemlib.cli.look import KINDS
+from cemlib.defences import channels, penalties
+from cemlib.provenance import PACKAGE
+
+ROOT = Path(__file__).parents[2]
+ROOMS: dict[str, dict[str, Any]] = {
+    "surrogates": surrogates.SURROGATES,
+    "channels": channels.CHANNELS,
+    "penalties": penalties.PENALTIES,
+    "models": models.MODELS,
+    "attacks": attacks.ATTACKS,
+    "data": data.SOURCES,
+}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_member_of_a_room_is_listed_with_the_file_it_comes_from(room: str) -> None:
+    found = {entry.name: entry for entry in entries(room)}
+    assert list(found) == list(ROOMS[room])
+    for name, member in ROOMS[room].items():
+        module = sys.modules[member.__module__].__file__
+        assert PACKAGE.parent / found[name].source == Path(str(module))
+        assert found[name].meaning
+
+
+def test_the_command_line_offers_what_the_catalogue_has() -> None:
+    assert KINDS == CATALOGUE
+    assert set(ROOMS) | {"defences"} == set(KINDS)
+
+
+def test_a_name_and_its_meaning_stand_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (gmm,) = [line for line in lines if line.startswith("  gmm ")]
+    assert gmm.endswith(
+        "Gaussian mixture per class by EM, the paper's bound on the mutual information."
+    )
+    assert "cemlib/surrogates/gmm.py" in gmm
+
+
+def test_a_study_adds_its_own_names(finished: Finished, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "defences", "--config", finished.config]) == 0
+    told = capsys.readouterr().out
+    assert "defences of short\n" in told
+    assert "  strong  no surrogate  {noise_std: 0.5}\n" in told
+    assert "  noise   no surrogate  the defaults\n" in told
+
+
+def test_runs_are_finished_failed_running_absent_or_damaged(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (spoilt.run("noise/seed1") / "metrics.json").unlink()
+    (spoilt.run("strong/seed0") / "metrics.json").write_text("{")
+    for left in spoilt.run("strong/seed1").glob("*.*"):
+        left.unlink()
+    (spoilt.run("noise/seed0") / "attacks/linear-train_data/metrics.json").unlink()
+    assert main(["list", "runs", "--config", spoilt.config]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    found = {row[0]: row[1:3] for row in rows}
+    assert found == {
+        "noise/seed0": ["finished", "2"],
+        "noise/seed1": ["running", "2"],
+        "strong/seed0": ["damaged", "2"],
+        "strong/seed1": ["absent", "0"],
+        "judge": ["finished", "2"],
+    }
+    assert rows[0][4:] == ["3/4,", "1", "absent"]
+
+
+def test_a_diverged_run_is_told_with_its_reason(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoilt.configure(train={"epochs": 2, "batch_size": 32, "milestones": [1], "lr": 1e30})
+    assert main(["train", "--defence", "noise", "--seed", "0", "--config", spoilt.config]) == 3
+    capsys.readouterr()
+    assert main(["list", "runs", "--config", spoilt.config]) == 0
+    row = capsys.readouterr().out.splitlines()[2]
+    assert row.split()[:2] == ["noise/seed0", "failed"]
+    assert "epoch 1" in row
+
+
+@pytest.mark.parametrize("word", ["surogates", "run"])
+def test_an_unknown_kind_is_refused_with_the_known_ones(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["list", word])
+    assert "'surrogates'" in capsys.readouterr().err
+
+
+def test_a_reader_who_left_causes_no_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "cemlib", "list"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, cwd=ROOT)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_table_is_aligned_and_wraps_in_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("a", "1", "few words"), ("long", "22", "so many words that they want two lines")]
+    plain = "a      1  few words\nlong  22  so many words that they want two lines"
+    assert aligned(rows, right=[1]) == plain
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "34")
+    wrapped = "a      1  few words\nlong  22  so many words that they\n          want two lines"
+    assert aligned(rows, right=[1]) == wrapped

@@ -1,0 +1,146 @@
+"""`cemlib show`: what a result says of itself, and whether its files are what was written."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from finished_study import RAW, Finished
+
+from cemlib.cli import main
+from cemlib.config import parse
+from cemlib.config.differing import differing
+from cemlib.files import read_json
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["show", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_run_by_name_and_by_folder_is_the_same(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_name = told(capsys, "strong/seed1", "--config", finished.config)
+    assert told(capsys, str(finished.run("strong/seed1")), "--config", "nowhere.yaml") == by_name
+    record = read_json(finished.run("strong/seed1") / "metrics.json")
+    assert "status: ok\n" in by_name
+    assert re.search(rf"^  top1 +{record['top1']:.6g}$", by_name, re.MULTILINE)
+    assert record["provenance"]["commit"] in by_name
+    assert f"torch {record['provenance']['versions']['torch']}" in by_name
+    assert "  metrics.json and 3 files: as written\n" in by_name
+    assert re.search(r"^  linear-train_data +ok +0\.\d", by_name, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["judge", "noise/seed0/mean_image-public_data"])
+def test_judge_and_attacks_have_names_too(
+    name: str, finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(told(capsys, name, "--json", "--config", finished.config))
+    folder = Path(found["folder"])
+    assert folder.name == name.rpartition("/")[2]
+    assert found["record"] == read_json(folder / "metrics.json")
+    assert set(found["seals"].values()) == {"as written"}
+
+
+def test_only_what_differs_is_shown_and_can_be_pasted(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = told(capsys, "strong/seed0", "--config", finished.config)
+    settings = text.partition("differ from the defaults\n")[2].partition("\n\n")[0]
+    expected = {
+        "data": {"image_size": 16, "train_limit": 200, "test_limit": 60},
+        "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
+        "defence": {"noise_std": 0.5},
+    }
+    assert yaml.safe_load(settings) == expected
+    everything = told(capsys, "strong/seed0", "--all", "--config", finished.config)
+    assert "momentum: 0.9" in everything
+    assert "momentum" not in settings
+
+
+SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"surrogate": "gated"}, {"surrogate": {"name": "gated"}}),
+    (
+        {"surrogate": {"name": "gmm", "lambda": 2.0, "clusters": 5}, "channel": "noise"},
+        {"surrogate": {"name": "gmm", "lambda": 2.0}},
+    ),
+    (
+        {"channel": {"name": "topk", "keep": 0.1}, "penalty": "nopeek", "pruning": {"epoch": 1}},
+        {
+            "channel": {"name": "topk", "keep": 0.1},
+            "penalty": {"name": "nopeek"},
+            "pruning": {"epoch": 1},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "expected"), SETTINGS)
+def test_what_differs_makes_the_same_defence_again(
+    settings: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    study = parse(RAW | {"defences": {"noise": settings}})
+    found = differing(study.train_slice("noise"))
+    assert found.get("defence", {}) == expected
+    again = parse(RAW | {"defences": {"noise": expected}})
+    assert again.train_slice("noise") == study.train_slice("noise")
+
+
+def test_a_damaged_and_an_absent_file_are_named_after_everything_else(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = spoilt.run("noise/seed0")
+    (run / "model.safetensors").write_bytes(b"other weights")
+    (run / "history.jsonl").unlink()
+    assert main(["show", "noise/seed0", "--config", spoilt.config]) == 2
+    captured = capsys.readouterr()
+    assert re.search(r"^  model.safetensors +damaged$", captured.out, re.MULTILINE)
+    assert re.search(r"^  history.jsonl +absent$", captured.out, re.MULTILINE)
+    assert re.search(r"^  config.json +as written$", captured.out, re.MULTILINE)
+    errors = captured.err.splitlines()
+    assert len(errors) == 2
+    assert any("model.safetensors: damaged or changed" in line for line in errors)
+    assert any("history.jsonl: no such file" in line for line in errors)
+
+
+def test_a_changed_score_is_a_broken_seal(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = spoilt.run("noise/seed0") / "metrics.json"
+    metrics.write_text(json.dumps(json.loads(metrics.read_text()) | {"top1": 1.0}))
+    assert main(["show", "noise/seed0", "--config", spoilt.config]) == 2
+    assert "metrics.json: damaged or changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("nois/seed0", ["no defence 'nois'", "did you mean 'noise'?"]),
+        ("noise", ["'noise' is a defence", "noise/seed0, noise/seed1"]),
+        ("noise/seed11", ["no seed 'seed11'", "seed0, seed1"]),
+        ("noise/seed0/liner-train_data", ["no attack", "did you mean 'linear-train_data'?"]),
+        ("some/thing/quite/else", ["no finished run or attack"]),
+        ("/nowhere", ["no finished run or attack"]),
+        ("", ["no finished run or attack"]),
+    ],
+)
+def test_a_wrong_name_is_one_line_with_the_possible_ones(
+    name: str, parts: list[str], finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", name, "--config", finished.config]) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert captured.out == ""
+    assert all(part in line for part in parts)
+
+
+def test_a_run_that_is_not_finished_says_so(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (spoilt.run("noise/seed0") / "metrics.json").unlink()
+    assert main(["show", "noise/seed0", "--config", spoilt.config]) == 2
+    assert "metrics.json: no such file; rerun" in capsys.readouterr().err
