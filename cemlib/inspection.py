@@ -9,10 +9,10 @@ from typing import Any
 from cemlib.config.errors import ConfigError
 from cemlib.config.study import JUDGE
 from cemlib.errors import nearest
-from cemlib.files import FileError, read_record
+from cemlib.files import FileError
 from cemlib.layout import KNOWLEDGES
 from cemlib.plan import JUDGE_SEED, Plan
-from cemlib.seal import FILES, OWN, RECORD, check_files, check_record
+from cemlib.seal import FILES, OWN, RECORD, check_files, read_sealed
 
 WHOLE, DAMAGED, ABSENT, UNSEALED = "as written", "damaged", "absent", "never sealed"
 _NEEDED = ("kind", "status", "reason", "config", "provenance")
@@ -27,8 +27,8 @@ class Result:
     Attributes:
         folder: Where it lies.
         record: Content of its `metrics.json`.
-        seals: For the record and each file that it vouches for, `as written`, `damaged`, `absent`
-            or, of results from before there were checksums, `never sealed`.
+        seals: For the record and each file that it vouches for, `as written`, `damaged` or
+            `absent`; of results from before there were checksums, the record is `never sealed`.
         faults: What to do about each damaged or absent file.
     """
 
@@ -52,14 +52,17 @@ def read_result(folder: Path) -> Result:
     """Read a result and compare its files with their checksums.
 
     Raises:
-        FileError: if the record is missing, is no record of a result, or lacks a key.
+        FileError: if the record is missing, damaged, or no record of a result.
     """
     path = folder / RECORD
-    record = read_record(path, _NEEDED)
-    if FILES not in record and OWN not in record:
+    record = read_sealed(path, _NEEDED)
+    for key in ("config", "provenance"):
+        if not isinstance(record[key], dict):
+            raise FileError(f"{path}: {key} is no section; delete it and rerun its job")
+    if OWN not in record:
         return Result(folder, record, {RECORD: UNSEALED}, ())
-    states = {name: _state(path, record, name) for name in (RECORD, *record.get(FILES, {}))}
-    seals = {name: state for name, (state, _) in states.items()}
+    states = {name: _state(path, record, name) for name in record[FILES]}
+    seals = {RECORD: WHOLE} | {name: state for name, (state, _) in states.items()}
     return Result(folder, record, seals, tuple(fault for _, fault in states.values() if fault))
 
 
@@ -115,7 +118,7 @@ def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:
     if not file.is_file():
         return ABSENT, f"{file}: no such file, though its record names it; rerun its job"
     try:
-        check_files(path, record, [file]) if file != path else check_record(path, record)
+        check_files(path, record, [file])
     except FileError as error:
         return DAMAGED, str(error)
     return WHOLE, ""

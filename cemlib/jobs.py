@@ -4,6 +4,7 @@ Each yields the files it wrote, and a line for each result that is a failed one.
 imported by the job that needs it, so that planning and `--help` answer at once.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -99,9 +100,15 @@ def report(plan: Plan, only: str | None = None, defence: str | None = None) -> I
 
 def user_errors() -> tuple[type[Exception], ...]:
     """Exceptions whose message is meant for the user; anything else is a bug and shows itself."""
-    from cemlib.data.errors import DataError
     from cemlib.files import FileError
     from cemlib.tracking.errors import TrackingError
 
     # An OSError names the file and what the system refused: a full disk, a folder without rights.
-    return (ConfigError, DataError, FileError, TrackingError, OSError)
+    known = (ConfigError, FileError, TrackingError, OSError)
+    # This room imports torch, for which the line about a mistyped name need not wait: where nothing
+    # has imported the room, nothing there has raised an exception.
+    if "cemlib.data.errors" not in sys.modules:
+        return known
+    from cemlib.data.errors import DataError
+
+    return (*known, DataError)

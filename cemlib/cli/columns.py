@@ -5,6 +5,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 GAP = 2
 NARROWEST = 20  # of a last column
@@ -33,11 +34,13 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def figure(value: float | None) -> str:
-    """A number with four significant digits; a dash for one that is not there."""
-    if value is None or math.isnan(value):
+def figure(value: Any, digits: int = 4) -> str:
+    """A number with some significant digits; a dash for one that is not there."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
-    return f"{value:.4g}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def _room() -> int:

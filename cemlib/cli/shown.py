@@ -9,9 +9,10 @@ import yaml
 
 from cemlib.cli.columns import aligned, figure
 from cemlib.config.differing import differing
-from cemlib.files import finite, read_record
+from cemlib.files import finite
 from cemlib.inspection import WHOLE, Result
-from cemlib.seal import RECORD
+from cemlib.seal import RECORD, read_sealed
+from cemlib.standing import DAMAGED, status_of
 
 _SCORES = ("mse", "ssim", "psnr", "recon_top1")
 
@@ -35,7 +36,7 @@ def as_text(result: Result, everything: bool) -> str:
     title = "all settings" if everything else "settings that differ from the defaults"
     sections = {
         title: _yaml(settings),
-        "numbers": _pairs({name: _number(value) for name, value in result.numbers.items()}),
+        "numbers": _pairs({name: figure(value, 6) for name, value in result.numbers.items()}),
         "provenance": _pairs(_provenance(result.record)),
         "seals": _seals(result.seals),
         "attacks": _attacks(result.attacks),
@@ -56,12 +57,6 @@ def _yaml(settings: Mapping[str, Any]) -> str:
 
 def _pairs(facts: Mapping[str, str]) -> str:
     return aligned([(f"  {name}", fact) for name, fact in facts.items()]) if facts else ""
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _provenance(record: Mapping[str, Any]) -> dict[str, str]:
@@ -90,10 +85,11 @@ def _seals(seals: Mapping[str, str]) -> str:
 def _attacks(records: list[Path]) -> str:
     if not records:
         return ""
-    found = [(path.parent.name, read_record(path, ("status",))) for path in records]
-    rows = [
-        (f"  {name}", str(each["status"]), *(figure(each.get(score)) for score in _SCORES))
-        for name, each in found
-    ]
     heads = ("  attack", "status", *_SCORES)
-    return aligned([heads, *rows], right=range(2, len(heads)))
+    return aligned([heads, *map(_attack, records)], right=range(2, len(heads)))
+
+
+def _attack(path: Path) -> tuple[str, ...]:
+    name, status = f"  {path.parent.name}", status_of(path)
+    found = {} if status == DAMAGED else read_sealed(path)
+    return (name, status, *(figure(found.get(score)) for score in _SCORES))

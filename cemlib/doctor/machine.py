@@ -103,7 +103,7 @@ def usable_cores() -> int:
 def _threads(threads: int) -> Finding:
     cores = usable_cores()
     setting = os.environ.get("OMP_NUM_THREADS", "not set")
-    found = f"{cores} cores; torch takes {threads} threads (OMP_NUM_THREADS {setting})"
+    found = f"torch uses {threads} of {cores} cores (OMP_NUM_THREADS {setting})"
     if threads > cores:
         return warning("threads", found, f"set OMP_NUM_THREADS to {cores} or less")
     return ok("threads", f"{found}; a job takes what the study's key `threads` says")

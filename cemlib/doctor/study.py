@@ -36,9 +36,7 @@ def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
         store: address of the MLflow store.
         plan: of the study, where there is one.
     """
-    shared = os.environ.get("CEMLIB_DATA")
-    if shared:
-        yield _shared(Path(shared))
+    yield _shared(os.environ.get("CEMLIB_DATA"))
     if plan is not None:
         yield _data(plan)
         yield _threads(plan.study.threads)
@@ -46,10 +44,14 @@ def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
     yield _store(store)
 
 
-def _shared(place: Path) -> Finding:
-    if place.is_dir():
-        return ok("CEMLIB_DATA", str(place))
-    return warning("CEMLIB_DATA", f"{place}: no such folder", "set it to a folder, or unset it")
+def _shared(named: str | None) -> Finding:
+    """The folder where studies without `data.root` look, and torchvision's sets in it."""
+    place = Path(named or "data")
+    if named and not place.is_dir():
+        return warning("CEMLIB_DATA", f"{place}: no such folder", "set it to a folder, or unset it")
+    there = [name for name, files in DOWNLOADS.items() if (place / files).exists()]
+    sets = f"torchvision's {', '.join(there)}" if there else "none of torchvision's sets"
+    return ok("CEMLIB_DATA", f"{named or 'not set, ./data is used'}; {sets}")
 
 
 def _data(plan: Plan) -> Finding:

@@ -85,7 +85,7 @@ def read_side(name: str, runs: Sequence[Path], attacks: Sequence[Path]) -> Side:
         read_runs = collect_runs(there)
         read_attacks = pd.DataFrame(columns=[*ATTACK_COLUMNS, "strongest"])
     absent = tuple(path.parent.name for path in runs if path not in there)
-    data = frozenset(found for path in there if (found := read_json(path).get("data_sha256")))
+    data = frozenset(str(f) for path in there if (f := read_json(path).get("data_sha256")))
     return Side(name, read_runs, read_attacks, absent, data)
 
 

@@ -164,6 +164,18 @@ def test_downloads_lie_where_torchvision_puts_them(tmp_path: Path) -> None:
         assert Path(held.raw_folder) == tmp_path / DOWNLOADS[name]
 
 
+def test_sets_in_the_common_folder_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEMLIB_DATA", str(tmp_path / "none"))
+    assert about("CEMLIB_DATA", places(ABSENT)).level is Level.WARNING
+    monkeypatch.setenv("CEMLIB_DATA", str(tmp_path))
+    assert about("CEMLIB_DATA", places(ABSENT)).found.endswith("none of torchvision's sets")
+    for name in ("cifar10", "mnist"):
+        (tmp_path / DOWNLOADS[name]).mkdir(parents=True)
+    assert about("CEMLIB_DATA", places(ABSENT)).found.endswith("torchvision's cifar10, mnist")
+
+
 def test_a_download_that_is_missing_is_a_warning(tmp_path: Path) -> None:
     here = plan(tmp_path, source="svhn", root=str(tmp_path))
     assert about("data svhn", places(ABSENT, here)).level is Level.WARNING

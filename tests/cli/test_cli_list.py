@@ -104,6 +104,16 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(
     assert "'surrogates'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["list"], ["list", "runs"], ["show", "no/seed0"]])
+def test_looking_imports_nothing_heavy(words: list[str]) -> None:
+    program = f"import sys; from cemlib.cli import main; main({words}); print('#', *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, cwd=ROOT
+    )
+    modules = done.stdout.decode().rpartition("#")[2].split()
+    assert not {"torch", "pandas", "matplotlib", "mlflow", "sklearn"} & set(modules)
+
+
 def test_a_reader_who_left_causes_no_traceback() -> None:
     reading, writing = os.pipe()
     os.close(reading)

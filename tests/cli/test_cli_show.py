@@ -31,7 +31,7 @@ def test_a_run_by_name_and_by_folder_is_the_same(
     assert record["provenance"]["commit"] in by_name
     assert f"torch {record['provenance']['versions']['torch']}" in by_name
     assert "  metrics.json and 3 files: as written\n" in by_name
-    assert re.search(r"^  linear-train_data +ok +0\.\d", by_name, re.MULTILINE)
+    assert re.search(r"^  linear-train_data +finished +0\.\d", by_name, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", ["judge", "noise/seed0/mean_image-public_data"])
@@ -114,6 +114,29 @@ def test_a_changed_score_is_a_broken_seal(
     metrics.write_text(json.dumps(json.loads(metrics.read_text()) | {"top1": 1.0}))
     assert main(["show", "noise/seed0", "--config", spoilt.config]) == 2
     assert "metrics.json: damaged or changed" in capsys.readouterr().err
+
+
+def test_a_damaged_attack_is_told_beside_the_others(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (spoilt.run("noise/seed0") / "attacks/linear-train_data/metrics.json").write_text("{}")
+    text = told(capsys, "noise/seed0", "--config", spoilt.config)
+    assert re.search(r"^  linear-train_data +damaged( +-){4}$", text, re.MULTILINE)
+    assert re.search(r"^  linear-public_data +finished +0", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("key", ["config", "provenance"])
+def test_an_old_record_of_another_form_is_one_line(
+    key: str, spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = spoilt.run("noise/seed0") / "metrics.json"
+    record = read_json(metrics)
+    old = {name: record[name] for name in record if name not in ("files", "record_sha256")}
+    metrics.write_text(json.dumps(old))
+    assert re.search("metrics.json +never sealed", told(capsys, str(metrics.parent)))
+    metrics.write_text(json.dumps(old | {key: "text"}))
+    assert main(["show", str(metrics.parent)]) == 2
+    assert f"{key} is no section" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
