@@ -28,7 +28,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         text = cells[-1].rstrip()
-        last = textwrap.wrap(text, max(room, NARROWEST)) if len(text) > room else [text]
+        last = _wrapped(text, room) if len(text) > room else [text]
         first = (" " * GAP).join([*cells[:-1], last[0]])
         lines += [first, *(" " * starts + line for line in last[1:])]
     return "\n".join(line.rstrip() for line in lines)
@@ -41,6 +41,10 @@ def figure(value: Any, digits: int = 4) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    return textwrap.wrap(text, max(room, NARROWEST), break_on_hyphens=False)
 
 
 def _room() -> int:

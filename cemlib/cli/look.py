@@ -17,6 +17,12 @@ OWN = ("defences", "attacks")  # what a study names itself
 # A test compares them with the catalogue, which takes its time to import.
 KINDS = ("defences", "surrogates", "channels", "penalties", "models", "attacks", "data")
 
+STATISTICS = (
+    "Differences, their 95 % Student-t intervals and p are those of comparisons.csv, for every"
+    " score of every attack and of the worst case; Holm's correction is over all rows shown. Failed"
+    " and absent seeds are told and left out; where nothing can be paired, there is no interval."
+)
+
 
 def add_list(commands: Commands) -> None:
     """Add the subcommand to the command line."""
@@ -62,6 +68,7 @@ def add_compare(commands: Commands) -> None:
     """Add the subcommand to the command line."""
     text = "compare two defences, score by score, paired over their common seeds"
     parser = _add(commands, "compare", text)
+    parser.description = f"{parser.description} {STATISTICS}"
     for name in ("first", "second"):
         parser.add_argument(
             name,
