@@ -7,6 +7,7 @@ EXAMPLES = {
     "report": ("cemlib report --only tables",),
     "track": ("cemlib track --watch", "cemlib track --uri http://127.0.0.1:5000"),
     "run": ("cemlib run --config config/table1.yaml --slots 4",),
+    "estimate": ("cemlib estimate --config config/cifar10.yaml --device cuda --slots 4",),
     "publish": ("cemlib publish --config config/config.yaml",),
     "bench": ("cemlib bench --part surrogates --json",),
     "list": (

@@ -9,6 +9,7 @@ from cemlib import __version__
 from cemlib.cli import commands as study
 from cemlib.cli.bench import add_bench
 from cemlib.cli.completion import SHELLS, PrintCompletion, subcommands
+from cemlib.cli.estimate import add_options, run_estimate
 from cemlib.cli.examples import EXAMPLES
 from cemlib.cli.exits import DIVERGED_NOTE, EXIT_CODES
 from cemlib.cli.look import add_compare, add_doctor, add_list, add_show
@@ -41,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_jobs(commands)
     _add_readers(commands)
     _add_run(commands)
+    add_options(_add(commands, "estimate", run_estimate, "say how much memory a study will need"))
     _add(
         commands,
         "publish",

@@ -8,6 +8,7 @@ from cemlib.config.study import JUDGE
 from cemlib.environment import set_for_jobs
 from cemlib.failed import failed_results
 from cemlib.files import FileError
+from cemlib.memory.workflow import Megabytes
 from cemlib.plan import JUDGE_SEED, Plan
 
 try:
@@ -24,6 +25,8 @@ set_for_jobs()
 CONFIG = PLAN.layout.config
 LOGS, BENCHMARKS = PLAN.layout.root / "logs", PLAN.layout.root / "benchmarks"
 RUN = PLAN.layout.run("{defence}", "{seed}")
+# Rehearsing the jobs takes seconds: only for a cluster, which ends a job that takes more.
+MEGABYTES = Megabytes(PLAN, estimated=workflow.remote_exec)
 
 
 def relative(files):

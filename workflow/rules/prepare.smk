@@ -9,7 +9,7 @@ rule prepare:
     benchmark:
         BENCHMARKS / "prepare.tsv"
     resources:
-        mem_mb=4000,
+        mem_mb=lambda _: MEGABYTES("prepare", PLAN.study.data.source, otherwise=4000),
     params:
         settings=PLAN.study.data_slice(),
         config=CONFIG,

@@ -1,0 +1,113 @@
+"""How many images a study has, of which shape and in how many classes, before they are prepared."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cemlib.config.data import DataConfig
+from cemlib.data.errors import DataError
+from cemlib.data.folder import has_train_and_test
+from cemlib.data.images import SUFFIXES
+from cemlib.data.prepare import resolve_root
+from cemlib.data.torchvision_sets import DEFAULT_ROOT
+from cemlib.plan import Plan
+
+# Training and test images, channels and classes of the published sets.
+PUBLISHED = {
+    "cifar10": (50_000, 10_000, 3, 10),
+    "cifar100": (50_000, 10_000, 3, 100),
+    "mnist": (60_000, 10_000, 1, 10),
+    "fashion_mnist": (60_000, 10_000, 1, 10),
+    "svhn": (73_257, 26_032, 3, 10),
+}
+DIGITS = (1_797, 0, 1, 10)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What decides the size of the data.
+
+    Attributes:
+        counts: images of `train`, `val` and `test`.
+        read: images that the source gives, before any limit.
+        image_shape: (C, H, W).
+        classes: their number.
+        origin: where these numbers are from, for people.
+    """
+
+    counts: Mapping[str, int]
+    read: int
+    image_shape: tuple[int, int, int]
+    classes: int
+    origin: str
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of one stored image."""
+        channels, height, width = self.image_shape
+        return channels * height * width
+
+
+def facts(plan: Plan) -> Facts:
+    """The facts of the prepared data if it is there, else of its source.
+
+    Raises:
+        DataError: if a folder is to be read and is not there, or has no classes of images.
+    """
+    expected = _expected(plan.study.data)
+    path = plan.layout.prepared_facts
+    if not path.is_file():
+        return expected
+    found = json.loads(path.read_text(encoding="utf-8"))
+    shape = tuple(found["image_shape"])
+    return Facts(found["counts"], expected.read, shape, len(found["classes"]), f"prepared: {path}")
+
+
+def _expected(config: DataConfig) -> Facts:
+    root = resolve_root(config)
+    if config.source == "digits":
+        return _divided(config, *DIGITS, "the digits are 1,797 images")
+    base = root or DEFAULT_ROOT
+    if config.source != "folder" and not has_train_and_test(base):
+        known = PUBLISHED[config.source]
+        return _divided(config, *known, f"{config.source} as published, {sum(known[:2]):,} images")
+    return _of_folder(config, base)
+
+
+def _of_folder(config: DataConfig, root: Path) -> Facts:
+    parts = [root / "train", root / "test"] if has_train_and_test(root) else [root]
+    counts = [_count(part) for part in parts]
+    classes = len(counts[0])
+    if classes == 0:
+        raise DataError(f"{root}: no folder of class folders; set data.root or CEMLIB_DATA")
+    train, *rest = (sum(found.values()) for found in counts)
+    test = rest[0] if rest else 0
+    origin = f"{train + test:,} files counted in {root}"
+    origin += "" if config.channels else ", taken as RGB"
+    return _divided(config, train, test, 3, classes, origin)
+
+
+def _count(place: Path) -> dict[str, int]:
+    """Image files of each class folder, by their names alone."""
+    if not place.is_dir():
+        raise DataError(f"{place}: no such folder; set data.root or CEMLIB_DATA to the images")
+    folders = [entry for entry in place.iterdir() if entry.is_dir() and entry.name[0] != "."]
+    is_image: Callable[[Path], bool] = lambda file: file.suffix.lower() in SUFFIXES  # noqa: E731
+    return {entry.name: sum(map(is_image, entry.iterdir())) for entry in folders}
+
+
+def _divided(
+    config: DataConfig, train: int, test: int, channels: int, classes: int, origin: str
+) -> Facts:
+    """As `cemlib.data.prepare` divides them."""
+    read = train + test
+    if not test:
+        test = max(1, round(train * config.test_fraction))
+        train -= test
+    train = min(train, config.train_limit or train)
+    test = min(test, config.test_limit or test)
+    val = max(1, round(train * config.val_fraction))
+    counts = {"train": train - val, "val": val, "test": test}
+    shape = (config.channels or channels, config.image_size, config.image_size)
+    return Facts(counts, read, shape, classes, origin)
