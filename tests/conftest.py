@@ -1,8 +1,14 @@
 """How the tests are spread over processes (`make test` runs two), and what they inherit."""
 
+import os
 import signal
 
 import pytest
+
+# Two processes share the cores: a second thread in each would only wait, and waiting is spinning.
+# Set before anything imports torch; the programs that tests start have it from here.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 
 def pytest_configure() -> None:

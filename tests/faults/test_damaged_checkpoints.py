@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from damaging import cut, flipped
 from killed_job import first_epoch_shown, kill_after
 from tiny_study import CPU, outcome, tiny_plan, trained
 
@@ -39,18 +40,6 @@ def results(killed: Path, tmp_path: Path) -> Path:
 def only_checkpoint(results: Path) -> Checkpoint:
     (folder,) = (results / ".checkpoints").iterdir()
     return Checkpoint(folder)
-
-
-def flipped(content: bytes, draws: random.Random) -> bytes:
-    """One bit is another, anywhere in the file."""
-    bit = draws.randrange(8 * len(content))
-    changed = bytearray(content)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
-
-
-def cut(content: bytes, draws: random.Random) -> bytes:
-    return content[: draws.randrange(len(content))]
 
 
 def zeroed(content: bytes, draws: random.Random) -> bytes:

@@ -16,6 +16,7 @@ import pytest
 import short_study
 import torch
 import yaml
+from damaging import cut, flipped
 from short_study import SMALL
 
 from cemlib.cli import main
@@ -138,15 +139,7 @@ def _content(deployed: Any) -> Any:
 def damages(content: bytes, count: int, draws: random.Random) -> Iterator[bytes]:
     """Each time another bit flipped, or once in four another end lost."""
     for number in range(count):
-        place = draws.randrange(len(content))
-        if number % 4 == 3:
-            yield content[:place]
-        else:
-            yield (
-                content[:place]
-                + bytes([content[place] ^ 1 << draws.randrange(8)])
-                + (content[place + 1 :])
-            )
+        yield (cut if number % 4 == 3 else flipped)(content, draws)
 
 
 def reads_after_damage(file: Path, read: Callable[[], Any], places: int) -> tuple[int, int]:

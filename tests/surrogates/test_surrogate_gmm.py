@@ -157,13 +157,9 @@ def test_before_the_first_fit_the_penalty_is_zero_and_attached(covariance):
     value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
     assert value == 0
     assert torch.equal(gradient, torch.zeros_like(z))
-    assert surrogate.log() == {
-        "value": 0,
-        "classes": 0,
-        "active": 0,
-        "reached": 0,
-        "variance": 0,
-    }
+    assert surrogate.log() == dict.fromkeys(
+        ("value", "classes", "active", "reached", "variance"), 0
+    )
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
