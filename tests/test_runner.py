@@ -175,14 +175,15 @@ def until(name: str, out: IO[str] | None) -> list[str]:
     raise AssertionError("".join(lines))
 
 
-@pytest.fixture
-def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
-    """One slot; the variables it sets are gone after the test."""
-    for name in (*OF_JOBS, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    with Crew(1, threads=3) as crew:
-        yield crew
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Crew]:
+    """One slot; the variables it sets are gone after its tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (*OF_JOBS, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            patch.setenv(name, "")
+            patch.delenv(name)
+        with Crew(1, threads=3) as crew:
+            yield crew
 
 
 def carry_out(crew: Crew, call: Call, log: Path) -> Outcome:

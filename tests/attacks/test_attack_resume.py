@@ -1,11 +1,12 @@
 """A decoder killed in the middle of its training ends with the same bits."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from killed_job import first_epoch_shown, kill_after
-from tiny_study import CPU, TIMES, judged, trained
+from tiny_study import CPU, TIMES, judged, tiny_plan, trained
 
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
@@ -28,11 +29,11 @@ def test_a_killed_decoder_ends_with_the_same_bits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = [tmp_path / name for name in ("alone", "killed")]
-    for place in results:
-        trained(place, "noise", epochs=1, select="last")
-    jobs = [
-        AttackJob(judged(p, epochs=1, select="last"), "noise", 0, ["decoder"], CPU) for p in results
-    ]
+    trained(results[0], "noise", epochs=1, select="last")
+    judged(results[0], epochs=1, select="last")
+    shutil.copytree(*results)
+    plans = [tiny_plan(place, epochs=1, select="last") for place in results]
+    jobs = [AttackJob(plan, "noise", 0, ["decoder"], CPU) for plan in plans]
     alone = list(attack(jobs[0]))
     kill_after(5, "attack", str(results[1]), "noise", "1", "last")
     assert not jobs[1].run.attack("decoder", "train_data").metrics.exists()

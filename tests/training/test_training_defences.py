@@ -17,7 +17,9 @@ from cemlib.training.job import TrainJob, run
 from cemlib.training.trainer import Trainer
 
 
-@pytest.mark.parametrize("defence", ["everything", "undressed"])
+@pytest.mark.parametrize(
+    "defence", ["everything", pytest.param("undressed", marks=pytest.mark.slow)]
+)
 def test_a_killed_training_ends_with_the_same_bits(tmp_path: Path, defence: str) -> None:
     """Killed after the pruning: the smaller client, its optimiser and ARL's own come back."""
     settings: dict[str, Any] = {"epochs": 9, "select": "best_val"}

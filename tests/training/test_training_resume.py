@@ -19,8 +19,8 @@ from cemlib.training.job import TrainJob, checkpoint_place, run
     [
         ("clustering", "best_val", 3, 9),
         ("gated", "last", 6, 12),
-        ("gmm", "last", 3, 9),
-        ("logdet", "last", 3, 9),
+        pytest.param("gmm", "last", 3, 9, marks=pytest.mark.slow),
+        pytest.param("logdet", "last", 3, 9, marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_training_ends_with_the_same_bits(

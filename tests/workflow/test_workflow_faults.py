@@ -9,6 +9,7 @@ from checkout import Checkout, tiny
 from PIL import Image
 
 CLASSES = ("cat", "dog")
+LATER = pytest.mark.slow
 
 
 def test_lint_finds_nothing(fresh: Checkout) -> None:
@@ -55,7 +56,7 @@ def test_changed_prepared_data_are_refused(finished: Checkout) -> None:
     assert log.startswith(f"error: {prepared.relative_to(finished.root)}: its checksum is not")
     assert log.strip() in outcome.output.replace("\n    ", "\n")
     assert not (finished.results / "runs/noise/seed0/metrics.json").exists()
-    assert (finished.results / "runs/gated/seed0/metrics.json").exists()
+    assert (finished.results / "runs/clustering/seed0/metrics.json").exists()
 
 
 def _missing(images: Path) -> str:
@@ -74,7 +75,9 @@ def _broken(images: Path) -> str:
     return "images/cat/3.png"
 
 
-@pytest.mark.parametrize("damage", [_missing, _empty, _broken])
+@pytest.mark.parametrize(
+    "damage", [pytest.param(_missing, marks=LATER), pytest.param(_empty, marks=LATER), _broken]
+)
 def test_unusable_images_stop_at_the_preparation(fresh: Checkout, damage: Any) -> None:
     images = fresh.root / "images"
     _write_images(images)

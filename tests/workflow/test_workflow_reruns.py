@@ -8,8 +8,8 @@ from checkout import Checkout, tiny
 
 from cemlib.surrogates import SURROGATES
 
-ALL = {(defence, "0") for defence in ("noise", "clustering", "gated", "wild")}
-GATED = {("gated", "0")}
+ALL = {(defence, "0") for defence in ("noise", "clustering", "wild")}
+CLUSTERED = {("clustering", "0")}
 JOBS = ("train", "attack", "attack_closed_form")
 JUDGE = {"judge"}
 DRAWN = {"tables", "figures", "cluster_course", "surrogates"}
@@ -19,7 +19,7 @@ Runs = set[tuple[str | None, str | None]]
 @pytest.mark.parametrize(
     ("source", "train", "attack", "closed_form", "report"),
     [
-        ("surrogates/gated.py", GATED, GATED, GATED, DRAWN),
+        ("surrogates/clustering.py", CLUSTERED, CLUSTERED, CLUSTERED, DRAWN),
         ("attacks/decoder.py", set(), ALL, set(), {"tables", "figures"}),
         ("training/trainer.py", ALL, ALL, ALL, DRAWN | JUDGE),
         ("defences/channels/noise.py", ALL, ALL, ALL, DRAWN | JUDGE),
@@ -51,8 +51,8 @@ def test_what_decides_no_number_reruns_nothing(finished: Checkout) -> None:
     assert "Nothing to be done" in plan.output
 
 
-def _gated(config: dict[str, Any]) -> None:
-    config["defences"]["gated"] = {"surrogate": {"name": "gated", "lambda": 8.0}}
+def _clustering(config: dict[str, Any]) -> None:
+    config["defences"]["clustering"] = {"surrogate": {"name": "clustering", "lambda": 8.0}}
 
 
 def _decoder(config: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ def test_an_attack_reruns_with_the_decoder_it_starts_from(
 @pytest.mark.parametrize(
     ("change", "train", "attack", "closed_form"),
     [
-        (_gated, GATED, GATED, GATED),
+        (_clustering, CLUSTERED, CLUSTERED, CLUSTERED),
         (_decoder, set(), ALL, set()),
         (_linear, set(), set(), ALL),
         (_seed, SECOND, SECOND, SECOND),
@@ -114,15 +114,15 @@ def test_a_changed_setting_reruns_what_uses_it(
 
 
 def test_a_defence_by_its_name_plans_its_jobs_alone(fresh: Checkout) -> None:
-    plan = fresh.plan("gated")
-    assert {job.defence for job in plan.jobs} == {None, "gated"}
+    plan = fresh.plan("clustering")
+    assert {job.defence for job in plan.jobs} == {None, "clustering"}
     assert [job.rule for job in plan.jobs if job.defence is None] == ["prepare", "judge"]
     assert plan.rules == {"prepare", "judge", *JOBS, "report_one", "track_one"}
 
 
 def test_forcing_train_for_one_run_plans_one_training(finished: Checkout) -> None:
-    plan = finished.plan("results/tiny/runs/gated/seed0/metrics.json", "--forcerun", "train")
-    assert plan.runs("train") == GATED
+    plan = finished.plan("results/tiny/runs/clustering/seed0/metrics.json", "--forcerun", "train")
+    assert plan.runs("train") == CLUSTERED
     assert len(plan.jobs) == 1
 
 

@@ -69,7 +69,7 @@ def test_they_say_the_same(base: Base, other: Checkout) -> None:
 
 
 def test_its_logs_end_as_the_workflows(base: Base, other: Checkout) -> None:
-    for name in ("train/wild/seed0", "attack/gated/seed0/closed_form", "tables"):
+    for name in ("train/wild/seed0", "attack/clustering/seed0/closed_form", "tables"):
         ours, theirs = (c.results / f"logs/{name}.log" for c in (other, base[0]))
         written = [line for line in ours.read_text().splitlines() if " epoch " not in line]
         assert written
