@@ -10,6 +10,8 @@ import pytest
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+LONGEST = ("workflow", "faults", "tracking", "tests", "bench", "training", "attacks")
+
 
 def pytest_configure() -> None:
     """Let Ctrl-C reach the programs that tests start.
@@ -21,8 +23,16 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share an expensive fixture in one process; start the longest group first."""
+    """Keep tests that share an expensive fixture in one process; start the longest groups first.
+
+    The short ones at the end even out what the processes still have to do.
+    """
     for item in items:
         shared = item.path.parent if item.path.parent.name == "workflow" else item.path
         item.add_marker(pytest.mark.xdist_group(str(shared)))
-    items.sort(key=lambda item: item.path.parent.name != "workflow")
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    room = item.path.parent.name
+    return LONGEST.index(room) if room in LONGEST else len(LONGEST)
