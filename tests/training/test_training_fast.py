@@ -73,8 +73,8 @@ def test_both_passes_see_the_same_where_nothing_moves(tmp_path: Path) -> None:
     """At a rate of almost 0, once the running statistics are those of the batches."""
     fits = {}
     for kind in ("extra_pass", "training_pass"):
-        subject = trainer(tmp_path, "clustering", fit_features=kind, lr=1e-9, batch_size=120)
-        for number in range(1, 14):
+        subject = trainer(tmp_path, "clustering", fit_features=kind, lr=1e-9, batch_size=60)
+        for number in range(1, 8):
             subject.epoch(number)
         fits[kind] = torch.einsum(
             "ck,ckd->cd", subject.fits[-1]["weights"], subject.fits[-1]["means"]

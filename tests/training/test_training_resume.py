@@ -1,4 +1,7 @@
-"""A training killed in the middle ends with the same bits as one that was left alone."""
+"""A training killed in the middle ends with the same bits as one that was left alone.
+
+Clustering is killed in `faults/test_kills.py`, logdet and pruning in `test_training_defences.py`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from cemlib.training.job import TrainJob, checkpoint_place, run
 @pytest.mark.parametrize(
     ("defence", "select", "killed_after", "epochs"),
     [
-        ("clustering", "best_val", 3, 9),
+        pytest.param("clustering", "best_val", 3, 9, marks=pytest.mark.slow),
         ("gated", "last", 6, 12),
         pytest.param("gmm", "last", 3, 9, marks=pytest.mark.slow),
         pytest.param("logdet", "last", 3, 9, marks=pytest.mark.slow),

@@ -22,7 +22,9 @@ Runs = set[tuple[str | None, str | None]]
         ("surrogates/clustering.py", CLUSTERED, CLUSTERED, CLUSTERED, DRAWN),
         ("attacks/decoder.py", set(), ALL, set(), {"tables", "figures"}),
         ("training/trainer.py", ALL, ALL, ALL, DRAWN | JUDGE),
-        ("defences/channels/noise.py", ALL, ALL, ALL, DRAWN | JUDGE),
+        pytest.param(
+            *("defences/channels/noise.py", ALL, ALL, ALL, DRAWN | JUDGE), marks=pytest.mark.slow
+        ),
         ("report/style.py", set(), set(), set(), DRAWN),
     ],
 )
