@@ -10,6 +10,7 @@ import pytest
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+TOGETHER = ("workflow", "tracking", "report")  # one study, store or server for all their files
 LONGEST = ("workflow", "faults", "tracking", "tests", "bench", "training", "attacks")
 
 
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The short ones at the end even out what the processes still have to do.
     """
     for item in items:
-        shared = item.path.parent if item.path.parent.name == "workflow" else item.path
+        shared = item.path.parent if item.path.parent.name in TOGETHER else item.path
         item.add_marker(pytest.mark.xdist_group(str(shared)))
     items.sort(key=_place)
 
