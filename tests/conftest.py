@@ -23,14 +23,16 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that share an expensive fixture in one process; start the longest groups first.
 
-    The short ones at the end even out what the processes still have to do.
+    Before xdist's own hook, which reads the groups. The short ones at the end even out what the
+    processes still have to do.
     """
     for item in items:
-        shared = item.path.parent if item.path.parent.name in TOGETHER else item.path
-        item.add_marker(pytest.mark.xdist_group(str(shared)))
+        room, file = item.path.parent.name, item.path.stem
+        item.add_marker(pytest.mark.xdist_group(room if room in TOGETHER else f"{room}/{file}"))
     items.sort(key=_place)
 
 
