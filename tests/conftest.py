@@ -2,6 +2,8 @@
 
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,19 +25,28 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share an expensive fixture in one process; start the longest groups first.
-
-    Before xdist's own hook, which reads the groups. The short ones at the end even out what the
-    processes still have to do.
-    """
-    for item in items:
-        room, file = item.path.parent.name, item.path.stem
-        item.add_marker(pytest.mark.xdist_group(room if room in TOGETHER else f"{room}/{file}"))
+    """Start the longest tests first; the short ones at the end even out what is still to do."""
     items.sort(key=_place)
 
 
 def _place(item: pytest.Item) -> int:
     room = item.path.parent.name
     return LONGEST.index(room) if room in LONGEST else len(LONGEST)
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep tests that share an expensive fixture in one process, in the order given above.
+
+    xdist's own groups are lost on pytest 9.2, which does not take the names that xdist gives.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Rooms(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(nodeid.split("::")[0])
+            return file.parent.name if file.parent.name in TOGETHER else str(file)
+
+    config.option.loadscopereorder = False  # it would put groups of many tests first
+    return Rooms(config, log)
