@@ -49,6 +49,7 @@ rule all:
         PLAN.figures(),
         PLAN.cluster_course(),
         PLAN.surrogate_courses(),
+        PLAN.page(),
         PLAN.layout.tracked(),
 
 

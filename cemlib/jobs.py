@@ -18,7 +18,7 @@ from cemlib.seal import read_sealed
 if TYPE_CHECKING:
     import torch
 
-PARTS = ("tables", "figures", "cluster_course", "surrogates")  # of the report
+PARTS = ("tables", "figures", "cluster_course", "surrogates", "page")  # of the report
 
 
 def find_device(name: str) -> "torch.device":
@@ -77,7 +77,7 @@ def attack(
 
 
 def report(plan: Plan, only: str | None = None, defence: str | None = None) -> Iterator[Path]:
-    """Write tables and figures, or one of `PARTS`; of one defence, or of all."""
+    """Write tables, figures and page, or one of `PARTS`; of one defence (no page), or of all."""
     from cemlib.report import build
 
     defences, scope = plan.defences(defence), defence or ""
@@ -85,6 +85,8 @@ def report(plan: Plan, only: str | None = None, defence: str | None = None) -> I
     attacks = [attack.metrics for attack in plan.attacks(defence)]
     tables, figures = plan.layout.tables / scope, plan.layout.figures / scope
     reference = plan.study.reference if defence is None else None
+    if only == "page" and defence is not None:
+        raise ConfigError(f"--defence {defence}: the page is of the whole study; leave it out")
     if only in (None, "tables"):
         yield from build.write_tables(
             plan.layout.root, runs, attacks, tables, defences=defences, reference=reference
@@ -96,6 +98,16 @@ def report(plan: Plan, only: str | None = None, defence: str | None = None) -> I
     if only in (None, "surrogates"):
         drawn = plan.defences_with_surrogate(defence)
         yield from build.write_surrogate_courses(runs, figures, defences=drawn, reference=reference)
+    if only in (None, "page") and defence is None:
+        yield _page(plan, runs, attacks)
+
+
+def _page(plan: Plan, runs: Sequence[Path], attacks: Sequence[Path]) -> Path:
+    from cemlib.report.page.build import write_page
+
+    (out,), (data, *figures) = plan.page(), plan.page_inputs()
+    settings = plan.study.model_dump(mode="json", by_alias=True)
+    return write_page(runs, attacks, out, data=data, figures=figures, settings=settings)
 
 
 def user_errors() -> tuple[type[Exception], ...]:

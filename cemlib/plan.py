@@ -27,6 +27,7 @@ from cemlib.report import (
     reconstructions_name,
     surrogate_course_name,
 )
+from cemlib.report.page import PAGE, assets
 
 FORMATS = ("png", "svg")
 JUDGE_SEED = 1_000_000_007  # of no study's run: the judge is trained apart
@@ -153,12 +154,29 @@ class Plan:
         """The figures of how the surrogates worked, one for each defence that has one."""
         return self._drawn([surrogate_course_name(n) for n in self.defences_with_surrogate()])
 
+    def all_figures(self) -> list[Path]:
+        """Every figure that the report draws of this study."""
+        return [*self.figures(), *self.cluster_course(), *self.surrogate_courses()]
+
+    def page(self) -> list[Path]:
+        """The results page."""
+        return [self.layout.root / PAGE]
+
+    def page_inputs(self) -> list[Path]:
+        """Files that the page shows beside the results: the data's description, the pictures."""
+        pictures = [path for path in self.all_figures() if path.suffix == ".png"]
+        return [self.layout.prepared_facts, *pictures]
+
     def _drawn(self, names: Sequence[str]) -> list[Path]:
         return [self.layout.figures / f"{name}.{kind}" for name in names for kind in FORMATS]
 
     def report_sources(self) -> tuple[Path, ...]:
         """Source files that decide the tables and figures."""
         return source_files("cemlib.report.build")
+
+    def page_sources(self) -> tuple[Path, ...]:
+        """Source files that decide the results page, its template, style and scripts among them."""
+        return (*source_files("cemlib.report.page.build"), *assets())
 
     def prepare_sources(self) -> tuple[Path, ...]:
         """Source files that decide the prepared data."""

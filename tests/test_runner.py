@@ -33,7 +33,7 @@ STUDY: dict[str, Any] = {
     "attacks": {"decoder": {"epochs": 1, "blocks": 1, "width": 8}, "linear": {}, "mean_image": {}},
 }
 TRAININGS = {"judge", "train/noise/seed0", "train/clustering/seed0"}
-REPORT = {"tables", "figures", "cluster_course", "surrogates"}
+REPORT = {"tables", "figures", "cluster_course", "surrogates", "page"}
 JOB = re.compile(r"^\[\d+/\d+\] (\S+): ")
 VARYING = {"wall_seconds", "peak_memory_mb", "files", "record_sha256"}
 
@@ -132,7 +132,10 @@ def test_what_changed_runs_again_and_a_failure_stops_nothing_else(finished: Path
         ("config.json", REPORT),
         ("runs/noise/seed0/metrics.json", REPORT | attacks("noise")),
         ("judge/model.safetensors", attacks("noise") | attacks("clustering")),
-        ("runs/noise/seed0/attacks/decoder-public_data/metrics.json", {"tables", "figures"}),
+        (
+            "runs/noise/seed0/attacks/decoder-public_data/metrics.json",
+            {"tables", "figures", "page"},
+        ),
     ],
 )
 def test_what_is_older_than_what_it_read_runs_again(

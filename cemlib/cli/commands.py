@@ -36,7 +36,7 @@ def run_attack(options: argparse.Namespace) -> Iterator[Path | str]:
 
 
 def run_report(options: argparse.Namespace) -> Iterator[Path]:
-    """Write tables and figures."""
+    """Write tables, figures and the results page."""
     from cemlib import jobs
 
     yield from jobs.report(plan_of(options), options.only, options.defence)
@@ -72,13 +72,12 @@ def run_track(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.tracking import Study
 
     plan = plan_of(options)
-    figures = [*plan.figures(), *plan.cluster_course(), *plan.surrogate_courses()]
     study = Study(
         plan.layout.root,
         plan.study.experiment,
         run_metrics=[run.metrics for run in plan.runs(options.defence)],
         attack_metrics=[attack.metrics for attack in plan.attacks(options.defence)],
-        report_files=[*plan.tables(), *figures],
+        report_files=[*plan.tables(), *plan.all_figures(), *plan.page()],
     )
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
 

@@ -92,7 +92,7 @@ def _add_readers(commands: Commands) -> None:
     _add_defence(report)
     report.add_argument(
         "--only",
-        choices=("tables", "figures", "cluster_course", "surrogates"),
+        choices=("tables", "figures", "cluster_course", "surrogates", "page"),
         help="only this part",
     )
     track = _add(commands, "track", study.run_track, "upload finished jobs to MLflow")

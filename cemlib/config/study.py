@@ -11,7 +11,17 @@ from cemlib.config.defences import DefenceConfig
 
 RESERVED = frozenset(
     {"all", "attack", "attack_closed_form", "closed_form", "cluster_course", "figures", "judge"}
-    | {"prepare", "report_one", "scope", "study", "surrogates", "tables", "track", "track_one"}
+    | {
+        "page",
+        "prepare",
+        "report_one",
+        "scope",
+        "study",
+        "surrogates",
+        "tables",
+        "track",
+        "track_one",
+    }
     | {"train"}
 )
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.

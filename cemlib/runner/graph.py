@@ -85,13 +85,14 @@ class Graph:
         return Job(name, frozenset(needs), partial(self._to_attack, name, defence, seed, attacks))
 
     def _reports(self, trained: Sequence[Job], attacked: Sequence[Job]) -> Iterator[Job]:
-        runs = [run.metrics for run in self.plan.runs()]
         of_runs = frozenset(job.name for job in trained)
         of_all = of_runs | {job.name for job in attacked}
-        for part in jobs.PARTS:
-            needs, read = (of_all, self.plan.metrics()) if part in _OF_ALL else (of_runs, runs)
-            if written := self._written(part):
-                yield Job(part, needs, partial(self._to_report, part, read, written))
+        parts = [part for part in jobs.PARTS if self._written(part)]
+        for part in parts:
+            needs = of_all if part in _OF_ALL else of_runs
+            if part == _PAGE:  # which shows what the others have drawn
+                needs |= set(parts) - {_PAGE}
+            yield Job(part, needs, partial(self._to_report, part))
 
     def _written(self, part: str) -> list[Path]:
         lists = (
@@ -99,6 +100,7 @@ class Graph:
             self.plan.figures(),
             self.plan.cluster_course(),
             self.plan.surrogate_courses(),
+            self.plan.page(),
         )
         return dict(zip(jobs.PARTS, lists, strict=True))[part]
 
@@ -124,19 +126,24 @@ class Graph:
         call = partial(jobs.attack, self.plan, defence, seed, left, self.device)
         return Work(call, self._log(name), marks)
 
-    def _to_report(
-        self, part: str, metrics: Sequence[Path], written: Sequence[Path]
-    ) -> Work | None:
-        read = [*metrics, self.plan.layout.config, *self.plan.report_sources()]
-        if came_after(written, read):
+    def _to_report(self, part: str) -> Work | None:
+        if came_after(self._written(part), self._read_by(part)):
             return None
         return Work(partial(jobs.report, self.plan, part), self._log(part))
+
+    def _read_by(self, part: str) -> list[Path]:
+        plan = self.plan
+        metrics = plan.metrics() if part in _OF_ALL else [run.metrics for run in plan.runs()]
+        if part == _PAGE:
+            return [*metrics, plan.layout.config, *plan.page_sources(), *plan.page_inputs()]
+        return [*metrics, plan.layout.config, *plan.report_sources()]
 
     def _log(self, name: str) -> Path:
         return self.plan.layout.root / "logs" / f"{name}.log"
 
 
-_OF_ALL = ("tables", "figures")
+_PAGE = "page"
+_OF_ALL = ("tables", "figures", _PAGE)
 
 
 def _training_name(defence: str, seed: int) -> str:

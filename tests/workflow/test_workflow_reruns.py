@@ -12,7 +12,7 @@ ALL = {(defence, "0") for defence in ("noise", "clustering", "wild")}
 CLUSTERED = {("clustering", "0")}
 JOBS = ("train", "attack", "attack_closed_form")
 JUDGE = {"judge"}
-DRAWN = {"tables", "figures", "cluster_course", "surrogates"}
+DRAWN = {"tables", "figures", "cluster_course", "surrogates", "page"}
 Runs = set[tuple[str | None, str | None]]
 
 
@@ -20,7 +20,7 @@ Runs = set[tuple[str | None, str | None]]
     ("source", "train", "attack", "closed_form", "report"),
     [
         ("surrogates/clustering.py", CLUSTERED, CLUSTERED, CLUSTERED, DRAWN),
-        ("attacks/decoder.py", set(), ALL, set(), {"tables", "figures"}),
+        ("attacks/decoder.py", set(), ALL, set(), {"tables", "figures", "page"}),
         ("training/trainer.py", ALL, ALL, ALL, DRAWN | JUDGE),
         pytest.param(
             *("defences/channels/noise.py", ALL, ALL, ALL, DRAWN | JUDGE), marks=pytest.mark.slow

@@ -33,6 +33,7 @@ RULES = {
     "figures": 1,
     "cluster_course": 1,
     "surrogates": 1,
+    "page": 1,
     "track": 1,
 }
 

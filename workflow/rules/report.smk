@@ -73,6 +73,24 @@ if PLAN.surrogate_courses():
             "python -m cemlib report --only surrogates --config {params.config:q} > {log:q} 2>&1"
 
 
+rule page:
+    input:
+        sources=relative(PLAN.page_sources()),
+        metrics=PLAN.metrics(),
+        shown=PLAN.page_inputs(),
+    output:
+        PLAN.page(),
+    log:
+        LOGS / "page.log",
+    benchmark:
+        BENCHMARKS / "page.tsv"
+    params:
+        settings=PLAN.study.model_dump(mode="json", by_alias=True),
+        config=CONFIG,
+    shell:
+        "python -m cemlib report --only page --config {params.config:q} > {log:q} 2>&1"
+
+
 # Tables of one defence, for `snakemake <defence>`.
 rule report_one:
     input:

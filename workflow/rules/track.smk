@@ -1,12 +1,7 @@
 rule track:
     input:
         metrics=PLAN.metrics(),
-        report=[
-            *PLAN.tables(),
-            *PLAN.figures(),
-            *PLAN.cluster_course(),
-            *PLAN.surrogate_courses(),
-        ],
+        report=[*PLAN.tables(), *PLAN.all_figures(), *PLAN.page()],
     output:
         touch(PLAN.layout.tracked()),
     log:

@@ -1,0 +1,104 @@
+"""What the scripts of the page choose pictures from: every attack with its images' scores."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cemlib.report.page.pictures import Album
+from cemlib.report.page.scores import (
+    COLUMNS,
+    QUANTILES,
+    extreme_rows,
+    first_public,
+    read_scores,
+    shown_rows,
+)
+from cemlib.report.page.summary import records
+from cemlib.report.worst_case import worst_case
+
+PUBLIC = "public_data"
+_DIGITS = 4  # significant digits of the scores of single images
+
+
+def gallery(attacks: pd.DataFrame, classes: Sequence[str], side: int) -> dict[str, Any]:
+    """The attacks, what is the strongest of them, and the pictures they refer to by number.
+
+    Args:
+        attacks: as `collect` returns them.
+        classes: names of the classes.
+        side: of the images, in pixels.
+
+    Raises:
+        FileError: naming a strip or a file of scores that is missing or damaged.
+    """
+    rows = list(records(attacks))
+    scores = {row["folder"]: read_scores(row["folder"]) for row in rows if row["status"] == "ok"}
+    public = [s for row in rows if (s := scores.get(row["folder"])) is not None and _public(row)]
+    album, first = Album(side), first_public(public)
+    shown = [_attack(row, scores.get(row["folder"]), album, first) for row in rows]
+    return {
+        "attacks": shown,
+        "strongest": _strongest(attacks),
+        "classes": list(classes),
+        "pictures": album.encoded(),
+    }
+
+
+def rounded(value: float, digits: int = _DIGITS) -> float | None:
+    """A number with so many significant digits; None where it is none, or infinite."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def _public(row: Mapping[str, Any]) -> bool:
+    return bool(row["knowledge"] == PUBLIC)
+
+
+def _attack(
+    row: Mapping[str, Any], scores: pd.DataFrame | None, album: Album, first: int | None
+) -> dict[str, Any]:
+    named = {key: row[key] for key in ("defence", "seed", "attack", "knowledge", "reason")}
+    if scores is None:
+        return named | {"shown": [], "extremes": []}
+    folder = Path(row["folder"])
+    shown, ends = (_strip(folder / name, album) for name in ("reconstructions.png", "extremes.png"))
+    return named | {
+        "mean": [rounded(float(row[score])) for score in ("mse", "ssim", "psnr")],
+        "images": len(scores),
+        "quantiles": [rounded(q) for q in np.quantile(scores["mse"], QUANTILES).tolist()],
+        "shown": _images(shown, scores, shown_rows(scores, first, len(shown))),
+        "extremes": _images(ends, scores, extreme_rows(scores, len(ends))),
+    }
+
+
+def _strip(path: Path, album: Album) -> list[tuple[int, int]]:
+    """The pictures of a strip; older results have none of the extremes."""
+    return album.add_strip(path) if path.is_file() else []
+
+
+def _images(
+    pictures: Sequence[tuple[int, int]], scores: pd.DataFrame, rows: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Pictures with the scores of their rows, without scores where no rows are known."""
+    known: Iterable[dict[str, Any]] = (
+        [_scores(row) for row in records(scores.iloc[list(rows)])] if rows else [{}] * len(pictures)
+    )
+    return [
+        {"original": original, "found": found} | row
+        for (original, found), row in zip(pictures, known, strict=True)
+    ]
+
+
+def _scores(row: Mapping[str, Any]) -> dict[str, Any]:
+    index, label, *values = (row[name] for name in COLUMNS)
+    kept: dict[str, Any] = {"index": int(index), "label": int(label)}
+    kept |= dict(zip(COLUMNS[2:], map(rounded, values), strict=True))
+    return kept | ({"recognised": bool(row["recognised"])} if "recognised" in row else {})
+
+
+def _strongest(attacks: pd.DataFrame) -> list[dict[str, Any]]:
+    keys = ("defence", "seed", "knowledge", "strongest")
+    return [{key: row[key] for key in keys} for row in records(worst_case(attacks))]

@@ -1,0 +1,96 @@
+"""The head of the page: what was studied, by which code, where, and how much of it failed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cemlib.report.page.contents import Fact
+from cemlib.report.style import readable
+
+Record = Mapping[str, Any]
+
+
+def facts(
+    settings: Record,
+    data: Record,
+    runs: pd.DataFrame,
+    attacks: pd.DataFrame,
+    records: Mapping[Path, Record],
+) -> list[Fact]:
+    """The head's lines.
+
+    Args:
+        settings: the configuration with its defaults.
+        data: description of the prepared data.
+        runs: as `collect` returns them.
+        attacks: likewise.
+        records: content of every ``metrics.json``, by its path.
+    """
+    made = [record["provenance"] for record in records.values()]
+    texts = {
+        "Data": _data(settings, data),
+        "Model": f"{settings['model']['name']}, cut {settings['model']['cut']}",
+        "Noise σ": _noise(settings["defences"]),
+        "Seeds": ", ".join(str(seed) for seed in settings["seeds"]),
+        "Attacker has": _listed(readable(name) for name in attacks["knowledge"].unique()),
+        "Attacks": _listed(readable(name) for name in attacks["attack"].unique()),
+        "Trainings": _counted(runs),
+        "Attacks carried out": _counted(attacks),
+        "Commit": _listed(_commit(source) for source in made),
+        "Hardware": _listed(_machine(source) for source in made),
+        "Date": _date(records),
+        "Time of all jobs": _duration(sum(r["wall_seconds"] for r in records.values())),
+    }
+    return [Fact(label, text) for label, text in texts.items()]
+
+
+def _data(settings: Record, data: Record) -> str:
+    counts, (channels, height, width) = data["counts"], data["image_shape"]
+    colour = "grey" if channels == 1 else f"{channels} channels"
+    images = ", ".join(f"{counts[part]:,} {part}" for part in counts)
+    return (
+        f"{settings['data']['source']}: {len(data['classes'])} classes, {width}×{height} pixels,"
+        f" {colour}; images: {images}"
+    )
+
+
+def _noise(defences: Mapping[str, Record]) -> str:
+    by_noise: dict[float, list[str]] = {}
+    for name, defence in defences.items():
+        by_noise.setdefault(defence["noise_std"], []).append(readable(name))
+    if len(by_noise) == 1:
+        return f"{next(iter(by_noise)):g}"
+    return "; ".join(f"{noise:g} ({', '.join(names)})" for noise, names in by_noise.items())
+
+
+def _counted(results: pd.DataFrame) -> str:
+    failed = int((results["status"] == "failed").sum())
+    return f"{len(results)}, {f'{failed} of them failed' if failed else 'none failed'}"
+
+
+def _commit(source: Record) -> str:
+    return f"{source['commit'][:12]}{' with uncommitted changes' if source['dirty'] else ''}"
+
+
+def _machine(source: Record) -> str:
+    threads = source["threads"]
+    return f"{source['device']} ({source['machine']}), {threads} thread{'s' * (threads > 1)} a job"
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(dict.fromkeys(str(name) for name in names))
+
+
+def _date(records: Sequence[Path] | Mapping[Path, Record]) -> str:
+    """Day of the newest result by its file's time: nothing in a result says when it was made."""
+    newest = max(path.stat().st_mtime for path in records)
+    return f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d} (UTC)"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
