@@ -1,0 +1,109 @@
+"""A synthetic study with all that the results page reads, and its page."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+from synthetic_study import Study, fill, strip
+
+from cemlib.config import parse
+from cemlib.files import read_json, write_json, write_jsonl
+from cemlib.layout import AttackFolder
+from cemlib.report.build import write_tables
+from cemlib.report.page.build import write_page
+from cemlib.seal import write_sealed
+
+DEFENCES = ("none", "noise", "clustering")
+FIGURES = ("accuracy_mse", "reconstructions_decoder-train_data", "extremes-train_data")
+CLASSES = 12  # as many as the strips have columns
+TEST, PUBLIC = 120, 108  # test images, and how many of them the public_data attacker owns
+MARKUP = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>&\"'"
+PROVENANCE = {
+    "fingerprint": "f" * 64,
+    "commit": "0123456789abcdef",
+    "dirty": False,
+    "versions": {"torch": "2.15.0"},
+    "device": "cpu",
+    "machine": "x86_64",
+    "threads": 1,
+}
+
+
+def page_study(root: Path) -> Study:
+    """Three defences, two seeds; the training of `clustering` failed with seed 1, in markup."""
+    study = fill(Study(root), defences=DEFENCES, seeds=2)
+    kept = [path for path in study.attacks if "clustering/seed1" not in str(path)]
+    study.attacks[:] = kept
+    folder = study.add_run("clustering", 1, status="failed", reason=MARKUP)
+    study.runs.pop()  # the same file again
+    write_jsonl(folder.history, [{"epoch": 1, "train_loss": 2.0}])
+    for path in (*study.runs, *study.attacks):
+        _complete(path)
+    for number, path in enumerate(study.attacks):
+        _score_images(AttackFolder(path.parent), number)
+    facts = {"classes": [*map(str, range(CLASSES - 1)), MARKUP], "image_shape": [1, 16, 16]}
+    counts = {"train": 400, "val": 50, "test": TEST}
+    write_sealed(study.root / "data/data.json", facts | {"counts": counts})
+    return study
+
+
+def _complete(path: Path) -> None:
+    write_json(path, read_json(path) | {"provenance": PROVENANCE})
+
+
+def _score_images(folder: AttackFolder, number: int) -> None:
+    first = PUBLIC if folder.root.name.endswith("public_data") else 0
+    index = np.arange(first, TEST)
+    mse = np.random.default_rng(number).permutation(np.geomspace(1e-3, 1e-1, len(index)))
+    scores = {"index": index, "label": index % CLASSES, "mse": mse.astype(np.float32)}
+    scores |= {"ssim": 1 - 5 * mse, "psnr": -10 * np.log10(mse), "recognised": mse < 0.01}
+    pd.DataFrame(scores).to_parquet(folder.per_image)
+    strip(0.001 * (number + 1)).save(folder.reconstructions)
+
+
+def settings() -> dict[str, Any]:
+    """Of the study, as its configuration gives them."""
+    study = parse(
+        {
+            "experiment": "synthetic",
+            "seeds": [0, 1],
+            "data": {"source": "digits", "image_size": 16},
+            "model": {"name": "small", "cut": 3},
+            "train": {"epochs": 30},
+            "defences": {"none": {"noise_std": 0.0}, "noise": {}, "clustering": {}},
+            "attacks": {"decoder": {}, "linear": {}, "mean_image": {}},
+            "reference": "noise",
+        }
+    )
+    return study.model_dump(mode="json", by_alias=True)
+
+
+def figures(study: Study) -> list[Path]:
+    """A few pictures by the names of the report's."""
+    paths = [study.root / f"figures/{name}.png" for name in FIGURES]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (700, 300), "white").save(path)
+    return paths
+
+
+def build(study: Study, out: Path, config: dict[str, Any] | None = None) -> Path:
+    """Write the page of a study."""
+    return write_page(
+        study.runs,
+        study.attacks,
+        out,
+        data=study.root / "data/data.json",
+        figures=figures(study),
+        settings=config or settings(),
+    )
+
+
+def tables(study: Study) -> Path:
+    """Write the study's tables, and return their folder."""
+    out = study.root / "tables"
+    inputs = (study.root, study.runs, study.attacks)
+    write_tables(*inputs, out, defences=DEFENCES, reference="noise")
+    return out
