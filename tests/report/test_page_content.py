@@ -20,9 +20,11 @@ from synthetic_study import Study
 
 from cemlib.evaluation.pictures import extremes, showcase
 from cemlib.files import FileError, read_json, write_json
+from cemlib.report.collect import collect
 from cemlib.report.grid import read_strip
 from cemlib.report.page import STYLE, scripts
 from cemlib.report.page.comparisons import comparisons
+from cemlib.report.page.gallery import gallery
 from cemlib.report.page.scores import extreme_rows, first_public, shown_rows
 
 SCORES = ("top1", "leakage_nats", "mse", "ssim", "psnr", "recon_top1")
@@ -218,6 +220,16 @@ def test_images_of_an_unknown_rule_have_no_scores() -> None:
     scores = pd.DataFrame({"index": [0, 1], "label": [0, 1], "mse": [0.1, 0.2]})
     assert shown_rows(scores, 0, 3) == []
     assert shown_rows(scores, first_public([]), 2) == []
+
+
+def test_a_large_page_has_the_pictures_of_the_first_seeds(study: Study, tmp_path: Path) -> None:
+    attacks = collect(study.runs, study.attacks)[1]
+    whole, part = (gallery(attacks, [], 16, limit=limit) for limit in (10**6, 0))
+    assert (whole["pictured"], part["pictured"]) == ([0, 1], [0])
+    assert {attack["seed"] for attack in part["attacks"]} == {0}
+    assert part["pictures"] == whole["pictures"][: len(part["pictures"])] != whole["pictures"]
+    build(study, tmp_path / "whole.html")
+    assert "are left out" not in (tmp_path / "whole.html").read_text()
 
 
 def test_the_same_results_give_the_same_bytes(study: Study, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def _page(
     settings: Mapping[str, Any],
 ) -> Page:
     defences, described = tuple(settings["defences"]), read_sealed(data, _DATA)
+    choices = _choices(runs, attacks, defences, described)
     compared = comparisons_table(runs, attacks, defences, settings["reference"])
     return Page(
         experiment=settings["experiment"],
@@ -78,7 +79,8 @@ def _page(
         drawings=drawings(figures),
         jobs=jobs(records),
         settings=_sections(settings),
-        data=_choices(runs, attacks, defences, described),
+        left_out=[seed for seed in choices["seeds"] if seed not in choices["pictured"]],
+        data=choices,
     )
 
 

@@ -32,7 +32,7 @@ function offer(id, pairs, chosen) {
 }
 
 const named = (names) => names.map((name) => [name, readable(name)]);
-const seeds = () => DATA.seeds.map((seed) => [String(seed), String(seed)]);
+const seeds = () => DATA.pictured.map((seed) => [String(seed), String(seed)]);
 const attacks = () => [[WORST, "strongest on one release"], ...named(DATA.names)];
 
 function onChange(ids, act) {

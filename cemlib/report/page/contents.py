@@ -132,6 +132,7 @@ class Page:
         drawings: the figures by the part of the page in which they stand.
         jobs: provenance of every result.
         settings: the configuration with its defaults, by section.
+        left_out: seeds whose pictures would make the page too large.
         data: what the scripts choose from.
     """
 
@@ -145,4 +146,5 @@ class Page:
     drawings: Mapping[str, Sequence[Drawing]]
     jobs: Sequence[Job]
     settings: Mapping[str, str]
+    left_out: Sequence[int]
     data: Mapping[str, Any]

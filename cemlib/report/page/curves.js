@@ -10,6 +10,7 @@ const QUANTITIES = [
 ];
 const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
 const BOX = { width: 340, height: 220, left: 52, right: 10, top: 12, bottom: 34 };
+const [RIGHT, BOTTOM] = [BOX.width - BOX.right, BOX.height - BOX.bottom];
 
 function drawn(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
@@ -26,7 +27,8 @@ function scale(values, from, to) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const span = high - low || Math.abs(high) || 1;
   const start = high === low ? low - span / 2 : low;
-  return Object.assign((value) => from + ((value - start) / span) * (to - from), { low: start, high: start + span });
+  const place = (value) => from + ((value - start) / span) * (to - from);
+  return Object.assign(place, { low: start, high: start + span });
 }
 
 // Four or five round numbers within a range.
@@ -34,31 +36,41 @@ function ticks(low, high) {
   const raw = (high - low) / 4;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw);
-  const count = Math.floor(high / step) - Math.ceil(low / step) + 1;
-  return Array.from({ length: count }, (_, i) => Number(((Math.ceil(low / step) + i) * step).toPrecision(12)));
+  const first = Math.ceil(low / step);
+  const count = Math.floor(high / step) - first + 1;
+  const exact = (value) => Number(value.toPrecision(12));
+  return Array.from({ length: count }, (_, i) => exact((first + i) * step));
 }
 
-function axes(x, y, lastEpoch) {
-  const bottom = BOX.height - BOX.bottom;
-  const across = ticks(y.low, y.high).flatMap((value) => [
-    drawn("line", { class: "grid", x1: BOX.left, x2: BOX.width - BOX.right, y1: y(value), y2: y(value) }),
-    drawn("text", { x: BOX.left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value))]);
-  const along = ticks(x.low, x.high).filter(Number.isInteger).map((value) =>
-    drawn("text", { x: x(value), y: bottom + 16, "text-anchor": "middle" }, String(value)));
-  const name = drawn("text", { x: (BOX.left + BOX.width - BOX.right) / 2, y: BOX.height - 4, "text-anchor": "middle" }, "epoch");
-  return [...across, ...(lastEpoch > 1 ? along : []), name];
+const written = (x, y, anchor, text) => drawn("text", { x, y, "text-anchor": anchor }, text);
+
+function gridLine(value, y) {
+  const ends = { x1: BOX.left, x2: RIGHT, y1: y(value), y2: y(value) };
+  return [
+    drawn("line", { class: "grid", ...ends }),
+    written(BOX.left - 6, y(value) + 4, "end", String(value)),
+  ];
+}
+
+function axes(x, y) {
+  const across = ticks(y.low, y.high).flatMap((value) => gridLine(value, y));
+  const epochs = ticks(x.low, x.high).filter(Number.isInteger);
+  const along = epochs.map((epoch) => written(x(epoch), BOTTOM + 16, "middle", String(epoch)));
+  return [...across, ...along, written((BOX.left + RIGHT) / 2, BOX.height - 4, "middle", "epoch")];
 }
 
 function line(run, place, quantity, x, y) {
   const dash = DASHES[DATA.seeds.indexOf(run.seed) % DASHES.length];
   const path = points(run, quantity).map(([epoch, value]) => `${x(epoch)},${y(value)}`).join(" ");
   const title = drawn("title", {}, `${readable(run.defence)}, seed ${run.seed}`);
-  return drawn("polyline", { class: `curve curve-${place}`, points: path, "stroke-dasharray": dash }, title);
+  const look = { class: `curve curve-${place}`, "stroke-dasharray": dash };
+  return drawn("polyline", { ...look, points: path }, title);
 }
 
 function inWords(title, runs, quantity) {
   const last = runs.map((run) => [run, points(run, quantity).at(-1)]).filter(([, point]) => point);
-  const ends = last.map(([run, point]) => `${readable(run.defence)} seed ${run.seed} ${significant(point[1])}`);
+  const ends = last.map(
+    ([run, [, value]]) => `${readable(run.defence)} seed ${run.seed} ${significant(value)}`);
   return `${title} by epoch; at the end: ${ends.join(", ")}`;
 }
 
@@ -66,31 +78,41 @@ function chart([quantity, title], groups) {
   const runs = groups.flat();
   const all = runs.flatMap((run) => points(run, quantity));
   const caption = element("figcaption", {}, title);
-  if (!all.length) return element("figure", { class: "chart" }, caption, element("p", {}, "No finite value."));
-  const x = scale(all.map(([epoch]) => epoch), BOX.left, BOX.width - BOX.right);
-  const y = scale(all.map(([, value]) => value), BOX.height - BOX.bottom, BOX.top);
-  const lines = groups.flatMap((group, place) => group.map((run) => line(run, place, quantity, x, y)));
-  const box = { viewBox: `0 0 ${BOX.width} ${BOX.height}`, role: "img", "aria-label": inWords(title, runs, quantity) };
-  return element("figure", { class: "chart" }, caption, drawn("svg", box, ...axes(x, y, x.high), ...lines));
+  const figure = element("figure", { class: "chart" }, caption);
+  if (!all.length) {
+    figure.append(element("p", {}, "No finite value."));
+    return figure;
+  }
+  const x = scale(all.map(([epoch]) => epoch), BOX.left, RIGHT);
+  const y = scale(all.map(([, value]) => value), BOTTOM, BOX.top);
+  const lines = groups.flatMap((group, place) =>
+    group.map((run) => line(run, place, quantity, x, y)));
+  const box = { viewBox: `0 0 ${BOX.width} ${BOX.height}`, role: "img" };
+  const label = inWords(title, runs, quantity);
+  figure.append(drawn("svg", { ...box, "aria-label": label }, ...axes(x, y), ...lines));
+  return figure;
 }
 
-function keyEntry(defence, place) {
-  const stroke = drawn("svg", { viewBox: "0 0 28 10", class: "stroke", "aria-hidden": "true" },
-    drawn("line", { class: `curve curve-${place}`, x1: 0, x2: 28, y1: 5, y2: 5 }));
-  return element("span", {}, stroke, readable(defence));
+// A short line and what it stands for: colours are defences, dashes are seeds.
+function keyEntry(kind, dash, text) {
+  const ends = { x1: 0, x2: 28, y1: 5, y2: 5 };
+  const sample = drawn("line", { class: `curve curve-${kind}`, "stroke-dasharray": dash, ...ends });
+  const box = { viewBox: "0 0 28 10", class: "stroke", "aria-hidden": "true" };
+  return element("span", {}, drawn("svg", box, sample), text);
 }
 
-function seedEntry(seed, place) {
-  const stroke = drawn("svg", { viewBox: "0 0 28 10", class: "stroke", "aria-hidden": "true" },
-    drawn("line", { class: "curve curve-seed", x1: 0, x2: 28, y1: 5, y2: 5, "stroke-dasharray": DASHES[place % DASHES.length] }));
-  return element("span", {}, stroke, `seed ${seed}`);
+function drawKey(names) {
+  const colours = names.map((name, place) => keyEntry(place, "", readable(name)));
+  const dashes = DATA.seeds.map((seed, place) =>
+    keyEntry("seed", DASHES[place % DASHES.length], `seed ${seed}`));
+  byId("curve-key").replaceChildren(...colours, ...dashes);
 }
 
 function drawCurves() {
   const chosen = [byId("curve-a").value, byId("curve-b").value].filter((name) => name !== NONE);
   const names = [...new Set(chosen)];
   const groups = names.map((name) => DATA.runs.filter((run) => run.defence === name));
-  byId("curve-key").replaceChildren(...names.map(keyEntry), ...DATA.seeds.map(seedEntry));
+  drawKey(names);
   byId("curves").replaceChildren(...QUANTITIES.map((quantity) => chart(quantity, groups)));
 }
 

@@ -2,8 +2,10 @@
 
 const QUANTILE_NAMES = ["lowest", "5 %", "25 %", "median", "75 %", "95 %", "highest"];
 
+const RECOGNISED = new Map([[true, "class recognised"], [false, "class not recognised"]]);
+
 function pair(image) {
-  const known = image.recognised === undefined ? "" : image.recognised ? "class recognised" : "class not recognised";
+  const known = RECOGNISED.get(image.recognised);
   const lines = [nameOf(image), scoresOf(image), known].filter(Boolean);
   const pictures = [["original", image.original], ["reconstruction", image.found]];
   return element("figure", { class: "pair" },
@@ -18,8 +20,14 @@ function half(title, images) {
 }
 
 function spreadOf(found) {
-  const parts = QUANTILE_NAMES.map((name, place) => `${name} ${significant(found.quantiles[place])}`);
+  const parts = QUANTILE_NAMES.map(
+    (name, place) => `${name} ${significant(found.quantiles[place])}`);
   return `${readable(found.attack)}, MSE of ${found.images} images: ${parts.join(", ")}.`;
+}
+
+function whyNothing(found) {
+  if (!found) return "failed: the strongest attack is not known";
+  return found.reason ? `failed: ${found.reason}` : "this older result kept no pictures";
 }
 
 function drawEnds() {
@@ -27,9 +35,11 @@ function drawEnds() {
   const found = result(...chosen);
   const images = found?.extremes ?? [];
   const middle = Math.ceil(images.length / 2);
-  const failed = found ? found.reason || "this older result kept no pictures" : "the strongest attack is not known";
-  byId("ends-words").textContent = images.length ? spreadOf(found) : `Nothing to show: ${failed}.`;
-  const halves = [half("Least protected: lowest MSE", images.slice(0, middle)), half("Most protected: highest MSE", images.slice(middle))];
+  byId("ends-words").textContent = images.length ? spreadOf(found) : whyNothing(found);
+  const halves = [
+    half("Least protected: lowest MSE", images.slice(0, middle)),
+    half("Most protected: highest MSE", images.slice(middle)),
+  ];
   byId("ends").replaceChildren(...(images.length ? halves : []));
 }
 

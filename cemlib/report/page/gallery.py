@@ -21,31 +21,43 @@ from cemlib.report.page.summary import records
 from cemlib.report.worst_case import worst_case
 
 PUBLIC = "public_data"
+LIMIT = 16_000_000  # bytes of pictures in a page that can still be mailed and opened
 _DIGITS = 4  # significant digits of the scores of single images
 
 
-def gallery(attacks: pd.DataFrame, classes: Sequence[str], side: int) -> dict[str, Any]:
+def gallery(
+    attacks: pd.DataFrame, classes: Sequence[str], side: int, limit: int = LIMIT
+) -> dict[str, Any]:
     """The attacks, what is the strongest of them, and the pictures they refer to by number.
 
     Args:
         attacks: as `collect` returns them.
         classes: names of the classes.
         side: of the images, in pixels.
+        limit: after so many bytes of pictures no further seed is put in.
 
     Raises:
         FileError: naming a strip or a file of scores that is missing or damaged.
     """
-    rows = list(records(attacks))
-    scores = {row["folder"]: read_scores(row["folder"]) for row in rows if row["status"] == "ok"}
-    public = [s for row in rows if (s := scores.get(row["folder"])) is not None and _public(row)]
-    album, first = Album(side), first_public(public)
-    shown = [_attack(row, scores.get(row["folder"]), album, first) for row in rows]
+    album, shown, pictured = Album(side), list[dict[str, Any]](), list[int]()
+    for seed in sorted({int(seed) for seed in attacks["seed"]}):
+        if not pictured or album.size <= limit:
+            shown += _of_seed(list(records(attacks[attacks["seed"] == seed])), album)
+            pictured.append(seed)
     return {
         "attacks": shown,
+        "pictured": pictured,
         "strongest": _strongest(attacks),
         "classes": list(classes),
         "pictures": album.encoded(),
     }
+
+
+def _of_seed(rows: Sequence[Mapping[str, Any]], album: Album) -> list[dict[str, Any]]:
+    scores = {row["folder"]: read_scores(row["folder"]) for row in rows if row["status"] == "ok"}
+    public = [scores[f] for row in rows if (f := row["folder"]) in scores and _public(row)]
+    first = first_public(public)
+    return [_attack(row, scores.get(row["folder"]), album, first) for row in rows]
 
 
 def rounded(value: float, digits: int = _DIGITS) -> float | None:

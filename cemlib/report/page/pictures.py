@@ -24,6 +24,11 @@ class Album:
         self._side = side
         self._numbers: dict[bytes, int] = {}
 
+    @property
+    def size(self) -> int:
+        """Bytes of all pictures."""
+        return sum(map(len, self._numbers))
+
     def add_strip(self, path: Path) -> list[tuple[int, int]]:
         """Put in the images of a strip.
 

@@ -3,30 +3,40 @@
 const ORIGINAL = "";
 const gallery = byId("shown");
 
-const shownResults = () =>
-  DATA.defences.map((defence) =>
-    [defence, result(defence, byId("shown-seed").value, byId("shown-attack").value, byId("shown-knowledge").value)]);
+// Each defence with its result under the chosen attack.
+function shownResults() {
+  const chosen = ["seed", "attack", "knowledge"].map((key) => byId(`shown-${key}`).value);
+  return DATA.defences.map((defence) => [defence, result(defence, ...chosen)]);
+}
 
 const imagesOf = (found) => found?.shown ?? [];
-const firstImages = (results) => results.map(([, found]) => imagesOf(found)).find((images) => images.length) ?? [];
+
+// Those of the first defence that has any: the originals are the same everywhere.
+const firstImages = (results) =>
+  results.map(([, found]) => imagesOf(found)).find((images) => images.length) ?? [];
+
+const titleOf = (defence) => readable(defence || "original");
 
 function tile(defence, image, place) {
   const number = defence === ORIGINAL ? image.original : image.found;
-  const words = [readable(defence || "original"), `image ${place + 1}`, nameOf(image), defence && scoresOf(image)];
+  const scores = defence === ORIGINAL ? "" : scoresOf(image);
+  const words = [titleOf(defence), `image ${place + 1}`, nameOf(image), scores];
   const label = words.filter(Boolean).join(", ");
-  const button = element("button", { type: "button", class: "tile", "aria-label": label, title: label, "aria-pressed": "false", tabindex: "-1" },
+  const button = element("button", { type: "button", class: "tile", "aria-label": label },
     element("img", { src: pictureOf(number), alt: "" }));
+  button.title = label;
   Object.assign(button.dataset, { defence, place });
   button.addEventListener("click", () => choose(defence, place));
   return button;
 }
 
 function galleryRow(defence, images, words) {
-  const tiles = element("div", { class: "tiles" }, ...images.map((image, place) => tile(defence, image, place)));
-  const name = element("span", { class: "name" }, readable(defence || "original"));
+  const tiles = images.map((image, place) => tile(defence, image, place));
+  const name = element("span", { class: "name" }, titleOf(defence));
   const scores = element("span", { class: "scores" }, words);
-  return element("div", { class: "row", role: "group", "aria-label": readable(defence || "original") },
-    element("div", { class: "label" }, name, scores), tiles);
+  return element("div", { class: "row", role: "group", "aria-label": titleOf(defence) },
+    element("div", { class: "label" }, name, scores),
+    element("div", { class: "tiles" }, ...tiles));
 }
 
 function wordsOf(found) {
@@ -36,13 +46,16 @@ function wordsOf(found) {
   return `${by}MSE ${significant(found.mean[0])}, SSIM ${found.mean[1].toFixed(3)}`;
 }
 
+const placeName = (image, place) => nameOf(image) || `image ${place + 1}`;
+
 function drawGallery() {
   const results = shownResults();
-  const originals = firstImages(results).map(({ original, index, label }) => ({ original, index, label }));
+  const originals = firstImages(results);
   gallery.replaceChildren(
     galleryRow(ORIGINAL, originals, ""),
     ...results.map(([defence, found]) => galleryRow(defence, imagesOf(found), wordsOf(found))));
-  offer("wipe-image", originals.map((image, place) => [String(place), nameOf(image) || `image ${place + 1}`]), byId("wipe-image").value);
+  const images = originals.map((image, place) => [String(place), placeName(image, place)]);
+  offer("wipe-image", images, byId("wipe-image").value);
   drawWipe();
 }
 
@@ -65,8 +78,9 @@ function drawSide(id, defence, place) {
   picture.hidden = !image;
   if (!image) return `${readable(defence)} failed`;
   picture.src = pictureOf(defence === ORIGINAL ? image.original : image.found);
-  picture.alt = `${readable(defence || "original")} of ${nameOf(image) || `image ${place + 1}`}`;
-  return defence === ORIGINAL ? "the original" : [readable(defence), scoresOf(image)].filter(Boolean).join(": ");
+  picture.alt = `${titleOf(defence)} of ${placeName(image, place)}`;
+  if (defence === ORIGINAL) return "the original";
+  return [readable(defence), scoresOf(image)].filter(Boolean).join(": ");
 }
 
 function drawWipe() {
@@ -84,7 +98,8 @@ function mark(defence, place) {
     button.setAttribute("aria-pressed", String(chosen));
     button.tabIndex = chosen ? 0 : -1;
   }
-  if (!gallery.querySelector("[tabindex='0']")) gallery.querySelector(".tile")?.setAttribute("tabindex", "0");
+  if (gallery.querySelector("[tabindex='0']")) return;
+  gallery.querySelector(".tile")?.setAttribute("tabindex", "0");
 }
 
 // One tile is reached by Tab; the arrows go on from there.
