@@ -1,6 +1,6 @@
 """The head of the page: what was studied, by which code, where, and how much of it failed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -80,13 +80,13 @@ def _machine(source: Record) -> str:
     return f"{source['device']} ({source['machine']}), {threads} thread{'s' * (threads > 1)} a job"
 
 
-def _listed(names: Any) -> str:
-    return ", ".join(dict.fromkeys(str(name) for name in names))
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
 
 
-def _date(records: Sequence[Path] | Mapping[Path, Record]) -> str:
+def _date(results: Iterable[Path]) -> str:
     """Day of the newest result by its file's time: nothing in a result says when it was made."""
-    newest = max(path.stat().st_mtime for path in records)
+    newest = max(path.stat().st_mtime for path in results)
     return f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d} (UTC)"
 
 
