@@ -26,6 +26,7 @@ Runs = set[tuple[str | None, str | None]]
             *("defences/channels/noise.py", ALL, ALL, ALL, DRAWN | JUDGE), marks=pytest.mark.slow
         ),
         ("report/style.py", set(), set(), set(), DRAWN),
+        ("report/page/page.css", set(), set(), set(), {"page"}),
     ],
 )
 def test_an_edited_source_reruns_what_depends_on_it(
