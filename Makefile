@@ -6,10 +6,14 @@ CORES ?= 2
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: results test slow lint format reference lock clean
+.PHONY: results report test slow lint format reference lock clean
 
 results: .venv/ready
 	snakemake --cores $(CORES)
+
+# One page of a finished study, with every table and figure; it opens offline.
+report: .venv/ready
+	snakemake --report results/report.html
 
 test: .venv/ready
 	python -m pytest -n 2 --dist loadgroup

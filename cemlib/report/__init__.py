@@ -4,7 +4,15 @@
 that a workflow can ask for them without loading pandas and matplotlib.
 """
 
-TABLES = ("runs.csv", "summary.csv", "comparisons.csv", "summary.md", "summary.tex")
+TABLES = (
+    "runs.csv",
+    "summary.csv",
+    "comparisons.csv",
+    "summary.md",
+    "summary.tex",
+    "summary.html",
+    "comparisons.html",
+)
 FIGURES = (
     "accuracy",
     "privacy",

@@ -23,6 +23,7 @@ from cemlib.report.collect import collect, collect_runs
 from cemlib.report.curves import attack_curves, training_curves
 from cemlib.report.extremes import extremes
 from cemlib.report.grid import reconstructions
+from cemlib.report.html_tables import comparisons_html, summary_html
 from cemlib.report.per_image import per_image_mse
 from cemlib.report.releases import releases
 from cemlib.report.render import latex, markdown
@@ -42,7 +43,7 @@ def write_tables(
     defences: Sequence[str],
     reference: str | None = None,
 ) -> list[Path]:
-    """Write runs.csv, summary.csv, comparisons.csv, summary.md and summary.tex.
+    """Write runs.csv, summary and comparisons as CSV and HTML, summary.md and summary.tex.
 
     Args:
         root: folder of the experiment; runs.csv names folders relative to it.
@@ -61,12 +62,15 @@ def write_tables(
     """
     runs, attacks = collect(run_metrics, attack_metrics)
     summary = summary_table(runs, attacks, defences)
+    comparisons = comparisons_table(runs, attacks, defences, reference)
     texts = (
         _csv(runs_table(runs, attacks, defences, root)),
         _csv(summary),
-        _csv(comparisons_table(runs, attacks, defences, reference)),
+        _csv(comparisons),
         markdown(summary),
         latex(summary),
+        summary_html(summary),
+        comparisons_html(comparisons),
     )
     paths = [out / name for name in TABLES]
     for path, text in zip(paths, texts, strict=True):

@@ -52,23 +52,27 @@ class Table:
 
 def markdown(summary: pd.DataFrame) -> str:
     """Every table of the summary in Markdown: the worst case first, then each attack."""
-    tables = "\n".join(_markdown_table(table) for table in _tables(summary))
+    texts = "\n".join(_markdown_table(table) for table in tables(summary))
     unconverged = "\n".join(f"- {note}" for note in _unconverged_notes(summary))
-    parts = ["# Accuracy and privacy", _seeds_note(summary), unconverged, tables]
+    parts = ["# Accuracy and privacy", _seeds_note(summary), unconverged, texts]
     return "\n\n".join(part for part in parts if part)
 
 
 def latex(summary: pd.DataFrame) -> str:
     """The same tables in LaTeX; they need the package ``booktabs``."""
-    tables = "\n".join(_latex_table(table) for table in _tables(summary))
-    notes = [_seeds_note(summary), *_unconverged_notes(summary)]
-    comments = "\n".join(f"% {escape(note)}" for note in notes)
-    return f"{comments}\n\n{tables}"
+    texts = "\n".join(_latex_table(table) for table in tables(summary))
+    comments = "\n".join(f"% {escape(note)}" for note in notes(summary))
+    return f"{comments}\n\n{texts}"
 
 
 def escape(text: str) -> str:
     """``text`` with everything that LaTeX would read as a command made printable."""
     return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def notes(summary: pd.DataFrame) -> list[str]:
+    """What a reader of the tables has to know: the seeds, and which attacks had not converged."""
+    return [_seeds_note(summary), *_unconverged_notes(summary)]
 
 
 def _seeds_note(summary: pd.DataFrame) -> str:
@@ -101,7 +105,8 @@ def _worst_cases(summary: pd.DataFrame) -> list[str]:
     return [worst_case_name(queries) for queries in release_counts(summary)]
 
 
-def _tables(summary: pd.DataFrame) -> list[Table]:
+def tables(summary: pd.DataFrame) -> list[Table]:
+    """The tables of the summary: the worst case first, then each attack."""
     worst, *more = _worst_cases(summary)
     attacks = [name for name in summary["attack"].unique() if name not in (worst, *more)]
     return [
@@ -222,18 +227,24 @@ def _latex_table(table: Table) -> str:
     )
 
 
+def spans(groups: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Each group with its first and last column, from 1; columns without a group stand alone."""
+    found: list[tuple[str, int, int]] = []
+    for position, group in enumerate(groups, start=1):
+        if found and group and found[-1][0] == group:
+            found[-1] = (group, found[-1][1], position)
+        else:
+            found.append((group, position, position))
+    return found
+
+
 def _latex_header(table: Table) -> list[str]:
     """The groups over their columns with a rule under each, then the titles."""
-    spans: list[tuple[str, int, int]] = []
-    for position, group in enumerate(table.groups, start=1):
-        if spans and group and spans[-1][0] == group:
-            spans[-1] = (group, spans[-1][1], position)
-        else:
-            spans.append((group, position, position))
+    grouped = spans(table.groups)
     over = [
         rf"\multicolumn{{{last - first + 1}}}{{c}}{{{escape(group)}}}" if group else ""
-        for group, first, last in spans
+        for group, first, last in grouped
     ]
-    rules = [rf"\cmidrule(lr){{{first}-{last}}}" for group, first, last in spans if group]
+    rules = [rf"\cmidrule(lr){{{first}-{last}}}" for group, first, last in grouped if group]
     titles = " & ".join(escape(title) for title in table.titles) + r" \\"
     return [" & ".join(over) + r" \\", " ".join(rules), titles]

@@ -22,7 +22,11 @@ ATTACK = {
     "reconstructions.png",
     "extremes.png",
 }
-TABLES = {"runs.csv", "summary.csv", "summary.md", "summary.tex", "comparisons.csv"}
+TABLES = {f"summary.{kind}" for kind in ("csv", "md", "tex", "html")} | {
+    "runs.csv",
+    "comparisons.csv",
+    "comparisons.html",
+}
 RULES = {
     "prepare": 1,
     "judge": 1,

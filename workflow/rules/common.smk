@@ -10,6 +10,7 @@ from cemlib.failed import failed_results
 from cemlib.files import FileError
 from cemlib.memory.workflow import Megabytes
 from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.report.contents import figure_entry, strip_entry, table_entry
 
 try:
     # Snakemake's own reader lets a key given twice pass, and runs what a template says.
@@ -32,6 +33,35 @@ MEGABYTES = Megabytes(PLAN, estimated=workflow.remote_exec)
 def relative(files):
     """Source files from the working directory: a moved checkout is not a changed input."""
     return [os.path.relpath(file) for file in files]
+
+
+def marked(file, entry):
+    """A file that `snakemake --report` shows, at its place there."""
+    return report(
+        file,
+        caption=f"../report/{entry.caption}.rst",
+        category=entry.category,
+        subcategory=entry.subcategory,
+        labels=dict(entry.labels),
+    )
+
+
+def in_report(files, ending, entry):
+    """Files, those of one ending marked for the report: it cannot show a CSV file or LaTeX."""
+    return [
+        marked(file, entry(file)) if file.suffix == ending else file for file in files
+    ]
+
+
+def strips_in_report():
+    """The reconstructions of each defence's first seed, by every attack."""
+    seed = PLAN.study.seeds[0]
+    return [
+        marked(attack.reconstructions, strip_entry(attack.reconstructions, defence))
+        for defence in PLAN.study.defences
+        for attack in PLAN.attacks(defence)
+        if attack.root.is_relative_to(PLAN.layout.run(defence, seed).root)
+    ]
 
 
 def closed_form_settings(wildcards):

@@ -1,9 +1,13 @@
+# What stands first in the page of `snakemake --report`.
+report: "../report/study.rst"
+
+
 rule tables:
     input:
         sources=relative(PLAN.report_sources()),
         metrics=PLAN.metrics(),
     output:
-        PLAN.tables(),
+        in_report(PLAN.tables(), ".html", table_entry),
     log:
         LOGS / "tables.log",
     benchmark:
@@ -19,12 +23,9 @@ rule figures:
     input:
         sources=relative(PLAN.report_sources()),
         metrics=PLAN.metrics(),
+        strips=strips_in_report(),
     output:
-        report(
-            PLAN.figures(),
-            category=PLAN.study.experiment,
-            caption="../report/figure.rst",
-        ),
+        in_report(PLAN.figures(), ".png", figure_entry),
     log:
         LOGS / "figures.log",
     benchmark:
@@ -41,7 +42,7 @@ rule cluster_course:
         sources=relative(PLAN.report_sources()),
         metrics=[run.metrics for run in PLAN.runs()],
     output:
-        PLAN.cluster_course(),
+        in_report(PLAN.cluster_course(), ".png", figure_entry),
     log:
         LOGS / "cluster_course.log",
     benchmark:
@@ -61,7 +62,7 @@ if PLAN.surrogate_courses():
             sources=relative(PLAN.report_sources()),
             metrics=[run.metrics for run in PLAN.runs()],
         output:
-            PLAN.surrogate_courses(),
+            in_report(PLAN.surrogate_courses(), ".png", figure_entry),
         log:
             LOGS / "surrogates.log",
         benchmark:

@@ -1,0 +1,89 @@
+"""The tables as HTML: well-formed, without other files, and with the cells of the other formats."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import pandas as pd
+import pytest
+from synthetic_study import DEFENCES, Study
+
+from cemlib.report.collect import collect
+from cemlib.report.html_tables import comparisons_html, summary_html
+from cemlib.report.render import markdown
+from cemlib.report.tables import comparisons_table, summary_table
+
+
+def tables(page: str) -> list[ET.Element]:
+    """Read as XML, so that an open tag or a bare & is an error."""
+    return list(ET.fromstring(page).iter("table"))
+
+
+def rows(table: ET.Element) -> list[list[str]]:
+    body = table.find("tbody")
+    assert body is not None
+    return [["".join(cell.itertext()) for cell in row] for row in body]
+
+
+def test_the_cells_are_those_of_the_markdown(full_study: Study) -> None:
+    summary = summary_table(*collect(full_study.runs, full_study.attacks), DEFENCES)
+    written = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in markdown(summary).splitlines()
+        if line.startswith("|") and not line.startswith(("| defence", "| ---"))
+    ]
+    found = [row for table in tables(summary_html(summary)) for row in rows(table)]
+    assert len(found) == 4 * len(DEFENCES)
+    assert found == written
+
+
+def test_the_groups_stand_over_their_columns(full_study: Study) -> None:
+    summary = summary_table(*collect(full_study.runs, full_study.attacks), DEFENCES)
+    for table in tables(summary_html(summary)):
+        head = table.find("thead")
+        assert head is not None
+        over, titles = list(head)
+        assert sum(int(cell.attrib["colspan"]) for cell in over) == len(titles)
+        assert [cell.text for cell in over if cell.text] == ["train_data", "public_data"]
+        assert len({len(row) for row in rows(table)} | {len(titles)}) == 1
+
+
+def test_a_page_needs_nothing_else(full_study: Study) -> None:
+    frames = collect(full_study.runs, full_study.attacks)
+    for page in (
+        summary_html(summary_table(*frames, DEFENCES)),
+        comparisons_html(comparisons_table(*frames, DEFENCES, None)),
+    ):
+        assert re.search(r"src=|href=|url\(|@import|//", page) is None
+
+
+def test_comparisons_are_those_of_the_csv(full_study: Study) -> None:
+    frame = comparisons_table(*collect(full_study.runs, full_study.attacks), DEFENCES, None)
+    found = tables(comparisons_html(frame))
+    families = frame.groupby(["metric", "knowledge"], sort=False)
+    assert len(found) == len(families)
+    for table, ((metric, knowledge), part) in zip(found, families, strict=True):
+        caption = table.findtext("caption") or ""
+        assert str(knowledge) in caption
+        scale = 100 if metric in ("top1", "recon_top1") else 1
+        for cells, row in zip(rows(table), part.itertuples(), strict=True):
+            assert cells[0] == row.defence
+            if not math.isnan(row.difference):
+                assert float(cells[1]) == pytest.approx(scale * row.difference, rel=5e-3)
+            assert cells[-1] == row.verdict
+
+
+def test_what_was_not_compared_has_no_numbers() -> None:
+    nothing = dict.fromkeys(("difference", "ci_low", "ci_high", "p", "p_holm"), math.nan)
+    row = {"defence": "wild", "reference": "noise", "knowledge": "", "metric": "mse", "n_pairs": 0}
+    page = comparisons_html(pd.DataFrame([{**row, **nothing, "verdict": "no difference shown"}]))
+    assert rows(tables(page)[0]) == [["wild", "-", "-", "-", "-", "0", "no difference shown"]]
+
+
+def test_a_name_is_text_and_no_tag(study: Study) -> None:
+    name = "<script>alert('&')</script>"
+    study.add_run(name, 0)
+    study.add_attack(name, 0, "decoder", "train_data")
+    page = summary_html(summary_table(*collect(study.runs, study.attacks), (name,)))
+    assert "<script" not in page
+    assert rows(tables(page)[0])[0][0] == name
