@@ -1,7 +1,7 @@
 """Descriptions of MLflow runs in Markdown: what a reader sees first on a run's page."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 # Of MLflow: a description is a tag, and a longer tag is refused.
@@ -10,30 +10,40 @@ KNOWLEDGE = {
     "train_data": "The attacker learned from the images that the classifier was trained on.",
     "public_data": "The attacker learned from other images of the same kind.",
 }
-EXPERIMENT = """\
-Tables and figures are in the run `report`.
-
-One run per defence and seed; the attacks on it are nested below (the + beside its name).
-
-* Metrics without a prefix are final scores on the test images, `curve/...` the course over epochs.
-  A higher `mse`, and a lower `ssim`, `psnr` and `leakage_nats`, is better for the defender.
-* Means over seeds: in the chart view, *Group by* the tag `defence`.
-* Filters: `tags.kind = 'run'`, `tags.attack = 'decoder' AND tags.knowledge = 'train_data'`,
-  `tags.status = 'failed'`.
-"""
+# Key of metrics.json, title, factor, unit.
+RUN_ROWS = (
+    ("top1", "accuracy on the test images ↑", 100, " %"),
+    ("leakage_nats", "leakage bound ↓", 1, " nats"),
+)
+ATTACK_ROWS = (
+    ("mse", "MSE ↑", 1, ""),
+    ("ssim", "SSIM ↓", 1, ""),
+    ("psnr", "PSNR ↓", 1, " dB"),
+    ("recon_top1", "identified ↓", 100, " %"),
+    ("n_images", "images attacked", 1, ""),
+)
 # The address is relative to MLflow's own page, wherever its server stands.
 PICTURE = "![{title}](get-artifact?path={path}&run_uuid={{run_id}})"
 
 
-def describe(metrics: Mapping[str, Any], names: Mapping[str, str], folder: str) -> str:
-    """Describe a finished run or attack; `{run_id}` in it stands for the id of its MLflow run."""
-    place = f"Files: `{folder}` in the experiment's result folder."
+def describe(
+    metrics: Mapping[str, Any], names: Mapping[str, str], root: Path, run: Mapping[str, Any]
+) -> str:
+    """Describe a finished run or attack; `{run_id}` in it stands for the id of its MLflow run.
+
+    Args:
+        metrics: Content of its `metrics.json`.
+        names: What its folder says it is.
+        root: Folder of the experiment.
+        run: Metrics of the run, of the attacked one for an attack; empty where that is unknown.
+    """
+    again = _again(metrics, names, root)
     if metrics["status"] != "ok":
-        return f"**Failed:** {metrics['reason']}\n\n{place}"
+        return f"**Failed:** {metrics['reason']}\n\nNo score of it is a number.\n\n{again}"
     if names["kind"] == "attack":
         strip = PICTURE.format(title="reconstructions", path="reconstructions.png")
-        return "\n\n".join((strip, _attack_story(metrics, names), place))
-    return f"{_run_story(metrics)}\n\n{place}"
+        return "\n\n".join((strip, _attack_story(names), _table(metrics, run), again))
+    return "\n\n".join((_table({}, metrics), _run_story(metrics), again))
 
 
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
@@ -49,32 +59,50 @@ def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
 
 
 def _run_story(metrics: Mapping[str, Any]) -> str:
-    bound = metrics["leakage_nats"]
-    amount = "without noise, any amount" if bound is None else f"at most {bound:.2f} nats"
+    source = metrics["provenance"]
     return (
-        f"Test accuracy **{100 * metrics['top1']:.2f} %**. What is released tells {amount} about"
-        f" which test image was shown. {_cost(metrics)}\n\nThe attacks on this run are nested below"
-        " it in the list of runs."
+        f"Trained in {metrics['wall_seconds']:.0f} s on {source['device']}. Curves are under *Model"
+        " metrics*. The attacks on this run are nested below it in the list of runs; together:"
+        f" filter by `tags.defence = '{metrics['defence']}' AND tags.seed = '{metrics['seed']}'`."
     )
 
 
-def _attack_story(metrics: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    scores = ", ".join(
-        f"{title} **{metrics[key]:.4g}**{unit}"
-        for key, title, unit in (("mse", "MSE", ""), ("ssim", "SSIM", ""), ("psnr", "PSNR", " dB"))
-        if metrics[key] is not None
-    )
+def _attack_story(names: Mapping[str, str]) -> str:
     return (
         f"Originals above, reconstructions by `{names['attack']}` from `{names['defence']}` seed"
-        f" {names['seed']} below: {scores} over {metrics['n_images']} test images (a higher MSE is"
-        " more private)."
-        f" {KNOWLEDGE.get(names['knowledge'], '')} {_cost(metrics)}"
+        f" {names['seed']} below. {KNOWLEDGE.get(names['knowledge'], '')}"
     )
 
 
-def _cost(metrics: Mapping[str, Any]) -> str:
+def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
+    """The main scores, with the side that is better for the defender."""
+    found = [
+        f"| {title} | {_number(source.get(key), scale, unit)} |"
+        for source, key, title, scale, unit in (
+            *((run, *row) for row in RUN_ROWS),
+            *((attack, *row) for row in ATTACK_ROWS),
+        )
+        if key in source
+    ]
+    return "\n".join(["| score | value |", "| --- | ---: |", *found])
+
+
+def _number(value: float | None, scale: float, unit: str) -> str:
+    return "unbounded" if value is None else f"{scale * value:.4g}{unit}"
+
+
+def _again(metrics: Mapping[str, Any], names: Mapping[str, str], root: Path) -> str:
+    """How to make the result again: the commit, the command, and where its files are."""
+    chosen = f"--defence {names['defence']} --seed {names['seed']}"
+    chosen += f" --attack {names['attack']}" if names["kind"] == "attack" else ""
+    command = "attack" if names["kind"] == "attack" else "train"
     source = metrics["provenance"]
-    return f"{metrics['wall_seconds']:.0f} s on {source['device']}."
+    commit = f"commit `{source['commit'][:12]}`" if source["commit"] != "unknown" else "no commit"
+    changed = ", with uncommitted changes" if source["dirty"] else ""
+    return (
+        f"Again, from {commit}{changed}:\n\n```\ncemlib {command} --config"
+        f" {root / 'config.json'} {chosen}\n```"
+    )
 
 
 def _fitting(parts: Sequence[str]) -> str:

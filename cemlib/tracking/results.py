@@ -5,9 +5,7 @@ A result is a snapshot: its files are read once, and its digest is of exactly wh
 
 import hashlib
 import json
-import math
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -16,25 +14,18 @@ from typing import Any
 from cemlib.files import FileError
 from cemlib.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
+from cemlib.tracking.numbers import Row, curves, flatten, scores
+from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim
+from cemlib.tracking.pictures import LOGGED, shown_as_images
 
 CURVES = "history.jsonl"
 PICTURES = ("reconstructions.png", "extremes.png")
 ARTIFACTS = ("config.json", CURVES, *PICTURES, "per_image.parquet")
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
-LAYOUT = b"2"  # of what is uploaded: a new number uploads every result again
+LAYOUT = b"3"  # of what is uploaded: a new number uploads every result again
 REPORT = "report"
 NEEDED = ("status", "config", "provenance", "wall_seconds")
-NOT_SCORES = {"seed"}  # numbers of metrics.json that identify a result instead of measuring it
 FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One epoch of a learning curve, `time` milliseconds after the job's start."""
-
-    step: int
-    time: int
-    values: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -63,6 +54,7 @@ class Result:
     scores: Mapping[str, float] = field(default_factory=dict)
     curves: Sequence[Row] = ()
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
+    dataset: Dataset | None = None
 
     @property
     def parent(self) -> str | None:
@@ -133,35 +125,39 @@ def identity(place: Path) -> dict[str, str]:
     return {**run, "kind": "attack", "attack": attack, "knowledge": knowledge}
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, value as text) of a nested configuration; text stays as it is."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)
-
-
 def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     metrics = _record(path, found)
     names, folder = identity(path.parent), _folder(root, path.parent)
+    run = victim(path, metrics) if names["kind"] == "attack" else metrics
     end = found[path.name].modified
-    start = end - round(1000 * metrics["wall_seconds"])
     artifacts = {name: file.content for name, file in found.items() if file.worth_storing()}
+    epochs = curves(_rows(path.with_name(CURVES), found))
+    pictures = {name: artifacts[name] for name in PICTURES if name in artifacts}
     return Result(
         folder=folder,
         name=_name(names),
         status=FINISHED if metrics["status"] == "ok" else FAILED,
-        start=start,
+        start=end - round(1000 * metrics["wall_seconds"]),
         end=end,
         digest=_digest(artifacts),
-        note=describe(metrics, names, folder),
-        tags={**names, **_tags(metrics)},
+        note=describe(metrics, names, root, run),
+        tags={**names, **_tags(metrics), **({LOGGED: "True"} if pictures else {})},
         params=_params(names, metrics),
-        scores=dict(_scores(metrics)),
-        curves=_curves(_rows(path.with_name(CURVES), found)),
-        artifacts=artifacts,
+        scores=_attacked(names, metrics, run) | dict(scores(metrics)),
+        curves=epochs,
+        artifacts=artifacts | shown_as_images(pictures, epochs[-1].step if epochs else 0, end),
+        dataset=dataset(root, run, names["kind"]),
     )
+
+
+def _attacked(
+    names: Mapping[str, str], metrics: Mapping[str, Any], run: Mapping[str, Any]
+) -> dict[str, float]:
+    """Accuracy and leakage bound of the attacked run; a failed attack has none of its own."""
+    if names["kind"] != "attack" or metrics["status"] != "ok":
+        return {}
+    found = dict(scores(run))
+    return {name: found[name] for name in OF_THE_VICTIM if name in found}
 
 
 def _record(path: Path, found: Mapping[str, _File]) -> dict[str, Any]:
@@ -178,25 +174,25 @@ def _record(path: Path, found: Mapping[str, _File]) -> dict[str, Any]:
 
 
 def _under_way(root: Path, place: Path, history: _File) -> Result:
-    curves = _curves(_rows(place / CURVES, {CURVES: history}))
+    epochs = curves(_rows(place / CURVES, {CURVES: history}))
     names = identity(place)
     return Result(
         folder=_folder(root, place),
         name=_name(names),
         status=RUNNING,
-        start=history.modified - curves[-1].time,
+        start=history.modified - epochs[-1].time,
         end=history.modified,
         digest=_digest({CURVES: history.content}),
         note="Under way: the curves grow; scores, parameters and files come when it has finished.",
         tags={**names, "status": "running"},
-        curves=curves,
+        curves=epochs,
     )
 
 
 def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
     """Where a result comes from, and why a score is missing from it."""
     source = metrics["provenance"]
-    tags = {"status": metrics["status"]}
+    tags = {"status": metrics["status"], **_settings(metrics)}
     tags |= {name: source[name] for name in ("commit", "fingerprint", "device")}
     tags["dirty"] = "yes" if source["dirty"] else "no"  # tracked files differed from the commit
     tags |= {f"version.{name}": number for name, number in source["versions"].items()}
@@ -209,44 +205,20 @@ def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
     return tags | dict.fromkeys(nulls, "unbounded")
 
 
+def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """What a reader filters and groups by: images, network, and the parts of the defence."""
+    config = metrics["config"]
+    defence = config.get("defence", {})
+    tags = {"data": data_name(config, str(metrics.get("experiment")))}
+    tags |= {"model": config["model"]["name"]} if "model" in config else {}
+    for part in ("surrogate", "channel", "penalty"):
+        tags[part] = (defence.get(part) or {}).get("name", "none")
+    return tags | ({"queries": str(metrics["queries"])} if "queries" in metrics else {})
+
+
 def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, str]:
     chosen = {key: value for key, value in names.items() if key != "kind"}
     return chosen | dict(flatten(metrics["config"]))
-
-
-def _scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for key, value in metrics.items():
-        if key == "parameters":
-            yield from ((f"{key}.{part}", float(count)) for part, count in value.items())
-        elif key == "client_cost":
-            yield from (
-                (f"client_{cost}.{when}", float(value[when][cost]))
-                for when in value
-                for cost in value[when]
-            )
-        elif _is_number(value) and key not in NOT_SCORES:
-            yield key, float(value)
-
-
-def _curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Every epoch's numbers as `curve/<name>`, so that they stay apart from the final scores."""
-    curves, seconds = [], 0.0
-    for row in rows:
-        seconds += row.get("seconds", 0.0)
-        numbers = {_metric(k): float(v) for k, v in row.items() if k != "epoch" and _is_number(v)}
-        curves.append(Row(row["epoch"], round(1000 * seconds), numbers))
-    return curves
-
-
-def _metric(key: str) -> str:
-    """MLflow takes letters, digits and `_-. :/` only; a surrogate may name its figures freely."""
-    return "curve/" + re.sub(r"[^\w\-. :/]", "_", key)
-
-
-def _is_number(value: Any) -> bool:
-    """MLflow would keep infinity as the largest float there is."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
 
 
 def _name(names: Mapping[str, str]) -> str:

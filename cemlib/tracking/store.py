@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from cemlib.files import atomic
 from cemlib.tracking.errors import TrackingError
-from cemlib.tracking.notes import EXPERIMENT
+from cemlib.tracking.views import NOTE, description, views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Experiment
 
 SQLITE = "sqlite:///"
 # For mlflow, unless the user says otherwise: no reports home, no bars, and about 15 s of patience
@@ -52,10 +53,19 @@ class Store:
                     f" `mlflow experiments restore --experiment-id {found.experiment_id}`"
                     " or give the study another name"
                 )
+            self._furnish(found)
             return str(found.experiment_id)
         place = None if self.artifacts is None else (self.artifacts / name).absolute().as_uri()
-        tags = {"mlflow.note.content": EXPERIMENT}
-        return self.client.create_experiment(name, artifact_location=place, tags=tags)
+        created = self.client.create_experiment(name, artifact_location=place)
+        self._furnish(self.client.get_experiment(created))
+        return str(created)
+
+    def _furnish(self, experiment: "Experiment") -> None:
+        """Give an experiment its description and views; what somebody changed there stays."""
+        wanted = {**views(), NOTE: description(experiment.experiment_id)}
+        for name, value in wanted.items():
+            if name not in experiment.tags:
+                self.client.set_experiment_tag(experiment.experiment_id, name, value)
 
 
 @contextmanager

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from cemlib.files import write_bytes
 from cemlib.tracking.errors import TrackingError
-from cemlib.tracking.results import RUNNING, Result, Row
+from cemlib.tracking.numbers import Row
+from cemlib.tracking.origin import Dataset
+from cemlib.tracking.results import RUNNING, Result
 from cemlib.tracking.store import AGAIN, Store
 
 if TYPE_CHECKING:
@@ -119,6 +121,7 @@ class Uploader:
         if run.shown:  # from here on, an interruption leaves a run to replace, not to continue
             self._client.delete_tag(run.run_id, SHOWN)
         self._add_artifacts(run, result.artifacts)
+        self._add_dataset(run, result.dataset)
         self._add_scores(run, result)
         self._extend(run, result)
         self._client.set_terminated(run.run_id, result.status, max(result.end, run.start))
@@ -157,6 +160,15 @@ class Uploader:
         note = result.note.replace("{run_id}", run.run_id)
         tags = _tags({**result.tags, NOTE: note, DIGEST: result.digest})
         self._client.log_batch(run.run_id, scores, params, tags)
+
+    def _add_dataset(self, run: Known, data: Dataset | None) -> None:
+        from mlflow import entities
+
+        if data is not None:
+            text = (data.name, data.digest, SOURCE["mlflow.source.name"], data.source)
+            entity = entities.Dataset(*text, profile=data.profile)
+            context = entities.InputTag("mlflow.data.context", data.context)
+            self._client.log_inputs(run.run_id, [entities.DatasetInput(entity, [context])])
 
     def _add_artifacts(self, run: Known, artifacts: Mapping[str, bytes]) -> None:
         try:

@@ -79,6 +79,7 @@ def test_an_attack_shows_its_scores_and_pictures(study: Study, store: Store) -> 
     study.track()
     run = store.runs()["runs/none/seed0/attacks/decoder-train_data"]
     expected = {"mse": 0.01, "psnr": 20, "ssim": 0.5, "n_images": 4, "wall_seconds": 2}
+    expected |= {"top1": 0.9, "leakage_nats": 12.5}  # of the attacked run
     assert {n: v for n, v in run.data.metrics.items() if "/" not in n} == expected
     assert store.points(run, "curve/train_mse") == [(1, 0.1)]
     tags = run.data.tags

@@ -1,0 +1,77 @@
+"""What a result was made of: the attacked run, and the prepared images."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cemlib.layout import Layout
+from cemlib.seal import FILES, read_sealed
+
+WEIGHTS = "model.safetensors"
+OF_THE_VICTIM = ("top1", "leakage_nats")  # shown with an attack, so that one chart can have both
+CONTEXTS = {"run": "training", "attack": "attack"}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The images of a result, as MLflow lists them among its inputs."""
+
+    name: str
+    digest: str
+    source: str  # JSON: where the images come from, and how they were prepared
+    profile: str  # JSON: how many there are
+    context: str
+
+
+def victim(metrics: Path, attack: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of the run that an attack was made on; empty where that run is gone or another one.
+
+    Args:
+        metrics: `metrics.json` of the attack.
+        attack: its content.
+
+    Raises:
+        FileError: if the run's metrics are damaged.
+    """
+    path = metrics.parents[2] / metrics.name
+    found = read_sealed(path) if path.is_file() else {}
+    same = found.get(FILES, {}).get(WEIGHTS) == attack.get("model_sha256")
+    return found if same else {}
+
+
+def data_name(config: Mapping[str, Any], experiment: str) -> str:
+    """Name of the images: their source, or of somebody's own folder the experiment's."""
+    source = str(config.get("data", {}).get("source", "unknown"))
+    return experiment if source == "folder" else source
+
+
+def dataset(root: Path, run: Mapping[str, Any], kind: str) -> Dataset | None:
+    """The prepared images of a run; None for results from before their checksum was recorded.
+
+    Args:
+        root: Folder of the experiment.
+        run: Metrics of the run, or of the run that was attacked.
+        kind: `run` or `attack`, what the images were used for.
+
+    Raises:
+        FileError: if the description of the prepared images is damaged.
+    """
+    checksum = run.get("data_sha256")
+    if checksum is None:
+        return None
+    path = Layout(root).prepared_facts
+    facts = read_sealed(path) if path.is_file() else {}
+    if facts.get("sha256") != checksum:  # prepared anew since, with other settings
+        facts = {}
+    counts = facts.get("counts", {})
+    rows = {"num_rows": counts["train"]} if "train" in counts else {}
+    profile = rows | {key: facts[key] for key in ("counts", "image_shape", "classes") if facts}
+    return Dataset(
+        name=data_name(run["config"], str(run["experiment"])),
+        digest=str(checksum)[:16],
+        source=json.dumps({"sha256": checksum, **facts.get("source", {})}),
+        profile=json.dumps(profile),
+        context=CONTEXTS[kind],
+    )

@@ -1,0 +1,39 @@
+"""Pictures where MLflow's own pages look for them: the image panels of a run and of the charts.
+
+`MlflowClient.log_image` does the same with four calls for each picture; here they go with the
+other files of a run, and a test compares the names with that function's.
+"""
+
+import io
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from PIL import Image
+
+LOGGED = "mlflow.loggedImages"  # tag: without it the pages do not look for pictures
+SECTION = "pictures"  # of the chart view
+# The uuid tells pictures of one name, step and time apart: here there is never a second one.
+NAME = "images/{section}~{name}+step+{step}+timestamp+{time}+00000000-0000-4000-8000-000000000000"
+
+
+def shown_as_images(files: Mapping[str, bytes], step: int, time: int) -> dict[str, bytes]:
+    """The PNG files once more, by the names and in the two formats of MLflow's image panels.
+
+    Args:
+        files: Content by name.
+        step: Epoch after which the pictures were made.
+        time: Milliseconds since 1970.
+    """
+    found = {}
+    for name, content in files.items():
+        stem = NAME.format(section=SECTION, name=PurePosixPath(name).stem, step=step, time=time)
+        found[f"{stem}.png"] = content
+        found[f"{stem}+compressed.webp"] = _compressed(content)
+    return found
+
+
+def _compressed(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(content)) as picture:
+        picture.save(buffer, "WEBP", lossless=True)
+    return buffer.getvalue()
