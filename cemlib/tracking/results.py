@@ -25,6 +25,7 @@ LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder o
 LAYOUT = b"3"  # of what is uploaded: a new number uploads every result again
 REPORT = "report"
 NEEDED = ("status", "config", "provenance", "wall_seconds")
+UNBOUNDED = ("leakage_nats", "psnr", "psnr_of_mean_mse")  # scores that may be infinite
 FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
 
 
@@ -201,8 +202,10 @@ def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
     if metrics["status"] != "ok":
         return tags | {"reason": str(metrics["reason"])}
     # A file holds null for a number that is not finite, such as the bound without any noise.
-    nulls = (key for key, value in metrics.items() if value is None and key != "reason")
-    return tags | dict.fromkeys(nulls, "unbounded")
+    unbounded = [key for key in UNBOUNDED if key in metrics and metrics[key] is None]
+    if metrics.get("converged") is not None:
+        tags["converged"] = "yes" if metrics["converged"] else "no"
+    return tags | dict.fromkeys(unbounded, "unbounded")
 
 
 def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
@@ -217,8 +220,12 @@ def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, str]:
+    """An attack's own settings and those of the defence; the rest stands with the run above it."""
     chosen = {key: value for key, value in names.items() if key != "kind"}
-    return chosen | dict(flatten(metrics["config"]))
+    config = metrics["config"]
+    if names["kind"] == "attack":
+        config = {key: config[key] for key in ("attack", "defence") if key in config}
+    return chosen | dict(flatten(config))
 
 
 def _name(names: Mapping[str, str]) -> str:
