@@ -220,18 +220,18 @@ def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, str]:
-    """An attack's own settings and those of the defence; the rest stands with the run above it."""
+    """Settings; an attack's are its own alone, since MLflow prints them all above its pictures."""
     chosen = {key: value for key, value in names.items() if key != "kind"}
     config = metrics["config"]
     if names["kind"] == "attack":
-        config = {key: config[key] for key in ("attack", "defence") if key in config}
+        config = {"attack": config.get("attack", {})}
     return chosen | dict(flatten(config))
 
 
 def _name(names: Mapping[str, str]) -> str:
-    if names["kind"] == "run":
-        return f"{names['defence']} seed{names['seed']}"
-    return f"{names['attack']} {names['knowledge']}"
+    """An attack's begins with its run's: charts of attacks on several runs name nothing else."""
+    run = f"{names['defence']} seed{names['seed']}"
+    return run if names["kind"] == "run" else f"{run} {names['attack']} {names['knowledge']}"
 
 
 def _folder(root: Path, path: Path) -> str:

@@ -10,8 +10,6 @@ from typing import Any
 
 VIEW = "mlflow.sharedViewState."  # tag: the view of that name
 NOTE = "mlflow.note.content"
-MAIN = "mlflow.experiment.primaryMetric.name"  # tag: the metric that charts begin with
-KIND = "mlflow.experimentKind"  # tag: without it the pages offer tools for language models first
 WHO = ("defence", "seed", "surrogate", "status")
 HOW = ("defence", "seed", "attack", "knowledge")
 ADDRESS = "#/experiments/{id}/runs?viewStateShareKey={view}"
@@ -36,24 +34,24 @@ LINKS = {
     "failed": "What failed, and why",
 }
 CHARTS = ("charts", "tradeoff")
+CURVES = ("train_ce", "val_top1", "surrogate", "val_leakage_nats")
 
 
 def views() -> dict[str, str]:
-    """Tags of an experiment that hold its views, and what makes its pages open with them."""
+    """Tags of an experiment that hold its views."""
     found: dict[str, dict[str, Any]] = {
         "runs": _table("run", WHO, ("top1", "leakage_nats", "wall_seconds"), "top1"),
         "attacks": _table(
             "attack", HOW, ("mse", "ssim", "psnr", "recon_top1", "top1"), "mse", ascending=True
         ),
-        "charts": _charts("run", (_line("train_loss"), _line("val_top1"), _line("leakage_nats"))),
-        "tradeoff": _charts("attack", (_scatter("mse"), _scatter("ssim"), _pictures())),
+        "charts": _charts("run", "top1", [_line(name) for name in CURVES]),
+        "tradeoff": _charts("attack", "mse", [_scatter("mse"), _scatter("ssim"), _pictures()]),
         "failed": {
             "searchFilter": "tags.status = 'failed'",
             "selectedColumns": [_tag(name) for name in (*HOW, "reason")],
         },
     }
-    tags = {f"{VIEW}{name}": json.dumps(view) for name, view in found.items()}
-    return tags | {MAIN: "mse", KIND: "custom_model_development"}
+    return {f"{VIEW}{name}": json.dumps(view) for name, view in found.items()}
 
 
 def description(experiment_id: str) -> str:
@@ -78,7 +76,11 @@ def _table(
     }
 
 
-def _charts(kind: str, charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _charts(kind: str, order: str, charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Charts above those that MLflow makes of every metric.
+
+    Ordered by a metric: by the time, attacks would hide below their runs, and be in no chart.
+    """
     section = {"uuid": "cemlib", "name": "Study", "display": True, "isReordered": False}
     placed = [
         {"uuid": f"cemlib-{number}", "metricSectionId": "cemlib", "deleted": False, **chart}
@@ -86,10 +88,13 @@ def _charts(kind: str, charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ]
     return {
         "searchFilter": f"tags.kind = '{kind}'",
+        "orderByKey": _metric(order),
+        "orderByAsc": True,
+        "isAccordionReordered": True,
         "compareRunCharts": placed,
         "compareRunSections": [{**section, "deleted": False, "isGenerated": False}],
         "selectedColumns": [_tag(name) for name in HOW],
-        "runsHiddenMode": "SHOW_ALL",
+        "runsHiddenMode": "FIRST_20_RUNS",
     }
 
 

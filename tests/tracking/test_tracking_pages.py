@@ -64,6 +64,20 @@ def test_the_filters_of_the_description_find_what_they_say(filled: Study, store:
         assert {run.data.tags["cemlib.folder"] for run in found} == folders, query
 
 
+def test_the_filters_of_the_page_on_mlflow_work(filled: Study, store: Store) -> None:
+    """Those of docs/mlflow.md, the run's own changed to the numbers of the toy study."""
+    page = Path(__file__).parents[2] / "docs/mlflow.md"
+    (block,) = re.findall(r"^```\n(tags.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    filled.track()
+    experiment = [store.experiment().experiment_id]
+    queries = [
+        line.replace("clustering", "mine").replace(".95", ".8") for line in block.split("\n")
+    ]
+    found = [store.client.search_runs(experiment, query) for query in queries if query]
+    folders = [[run.data.tags["cemlib.folder"] for run in runs] for runs in found]
+    assert folders == [[ATTACK], [ATTACK], [RUN]]
+
+
 def test_an_attack_has_the_accuracy_of_the_run_it_was_made_on(filled: Study, store: Store) -> None:
     filled.track()
     assert store.runs()[ATTACK].data.metrics["top1"] == 0.9
@@ -72,13 +86,12 @@ def test_an_attack_has_the_accuracy_of_the_run_it_was_made_on(filled: Study, sto
     assert store.runs()[ATTACK].data.metrics["top1"] == 0.7
 
 
-def test_an_attack_has_its_own_parameters_and_the_defence(filled: Study, store: Store) -> None:
+def test_the_settings_of_training_stand_with_the_run_alone(filled: Study, store: Store) -> None:
     filled.track()
     runs = store.runs()
     assert {"train.lr", "data.source", "defence.noise_std"} <= set(runs[RUN].data.params)
-    assert {name.partition(".")[0] for name in runs[ATTACK].data.params} == {
-        "defence", "seed", "attack", "knowledge",
-    }  # fmt: skip
+    names = {"defence", "seed", "attack", "knowledge", "attack.epochs", "attack.kind"}
+    assert set(runs[ATTACK].data.params) == names
 
 
 def test_both_list_the_prepared_images(filled: Study, store: Store) -> None:
@@ -125,7 +138,7 @@ def test_a_description_somebody_wrote_stays(filled: Study, store: Store) -> None
 def test_every_column_and_chart_of_a_view_exists(filled: Study, store: Store) -> None:
     """A view with a misspelt name would be an empty column, silently."""
     filled.track()
-    known = {f"curve/{name}" for name in ("train_loss", "val_top1", "leakage_nats")}
+    known = {f"curve/{name}" for name in ("train_ce", "surrogate", "val_leakage_nats")}
     known |= {"recon_top1", "reason"}  # which the toy study has not
     for run in store.runs().values():
         known |= set(run.data.metrics) | set(run.data.tags)
@@ -153,15 +166,21 @@ def test_the_pages_show_it(filled: Study, server: str) -> None:
 
 def _the_run_page(page: Any, address: str) -> None:
     page.goto(address)
-    picture = page.locator("img[alt=reconstructions]").first
-    picture.wait_for()
-    assert picture.evaluate("it => it.decode().then(() => it.naturalWidth)") == 16
+    assert _width(page.locator("img[src*='path=reconstructions.png']").first) == 16
     page.get_by_text(f"digits ({CHECKSUM[:16]})").first.wait_for()
     text = page.locator("body").inner_text()
     for shown in ("0.01", "--defence mine --seed 0 --attack decoder", "surrogate", "gated"):
         assert shown in text
     page.goto(f"{address}/model-metrics")
     page.get_by_text("pictures/reconstructions").first.wait_for()
+    assert _width(page.locator("img[src*='pictures~reconstructions']").first) == 16
+
+
+def _width(picture: Any) -> int:
+    """Pixels of a picture that has arrived and could be decoded."""
+    picture.wait_for(state="attached")
+    width: int = picture.evaluate("it => it.decode().then(() => it.naturalWidth)")
+    return width
 
 
 def _the_views(page: Any, address: str) -> None:
@@ -170,6 +189,6 @@ def _the_views(page: Any, address: str) -> None:
         page.get_by_role("columnheader", name="ssim")
     ).first.wait_for()
     page.get_by_text("decoder train_data").first.wait_for()
-    assert page.get_by_text("mine seed0").count() == 0
+    assert page.get_by_text("mine seed0", exact=True).count() == 0
     page.goto(f"{address}?viewStateShareKey=tradeoff&compareRunsMode=CHART")
     page.locator(".js-plotly-plot").first.wait_for()

@@ -23,8 +23,8 @@ def test_a_study_is_one_experiment_of_runs_with_nested_attacks(study: Study, sto
     assert names == {
         "runs/none/seed0": "none seed0",
         "runs/gated/seed1": "gated seed1",
-        "runs/gated/seed1/attacks/decoder-train_data": "decoder train_data",
-        "runs/gated/seed1/attacks/decoder-public_data": "decoder public_data",
+        "runs/gated/seed1/attacks/decoder-train_data": "gated seed1 decoder train_data",
+        "runs/gated/seed1/attacks/decoder-public_data": "gated seed1 decoder public_data",
     }
     parents = {folder: run.data.tags.get("mlflow.parentRunId") for folder, run in runs.items()}
     assert parents == {
