@@ -6,9 +6,11 @@ other files of a run, and a test compares the names with that function's.
 
 import io
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path
 
 from PIL import Image
+
+from cemlib.files import FileError
 
 LOGGED = "mlflow.loggedImages"  # tag: without it the pages do not look for pictures
 SECTION = "pictures"  # of the chart view
@@ -16,24 +18,30 @@ SECTION = "pictures"  # of the chart view
 NAME = "images/{section}~{name}+step+{step}+timestamp+{time}+00000000-0000-4000-8000-000000000000"
 
 
-def shown_as_images(files: Mapping[str, bytes], step: int, time: int) -> dict[str, bytes]:
+def shown_as_images(files: Mapping[Path, bytes], step: int, time: int) -> dict[str, bytes]:
     """The PNG files once more, by the names and in the two formats of MLflow's image panels.
 
     Args:
-        files: Content by name.
+        files: Content by path.
         step: Epoch after which the pictures were made.
         time: Milliseconds since 1970.
+
+    Raises:
+        FileError: naming a file that is no picture.
     """
     found = {}
-    for name, content in files.items():
-        stem = NAME.format(section=SECTION, name=PurePosixPath(name).stem, step=step, time=time)
+    for path, content in files.items():
+        stem = NAME.format(section=SECTION, name=path.stem, step=step, time=time)
         found[f"{stem}.png"] = content
-        found[f"{stem}+compressed.webp"] = _compressed(content)
+        found[f"{stem}+compressed.webp"] = _compressed(path, content)
     return found
 
 
-def _compressed(content: bytes) -> bytes:
+def _compressed(path: Path, content: bytes) -> bytes:
     buffer = io.BytesIO()
-    with Image.open(io.BytesIO(content)) as picture:
-        picture.save(buffer, "WEBP", lossless=True)
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            picture.save(buffer, "WEBP", lossless=True)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read as a picture; delete it and rerun it") from error
     return buffer.getvalue()

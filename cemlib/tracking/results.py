@@ -133,7 +133,7 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     end = found[path.name].modified
     artifacts = {name: file.content for name, file in found.items() if file.worth_storing()}
     epochs = curves(_rows(path.with_name(CURVES), found))
-    pictures = {name: artifacts[name] for name in PICTURES if name in artifacts}
+    pictures = {path.with_name(n): artifacts[n] for n in PICTURES if n in artifacts}
     return Result(
         folder=folder,
         name=_name(names),

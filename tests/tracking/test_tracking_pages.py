@@ -10,6 +10,7 @@ from browsing import opened
 from PIL import Image
 from toy_study import CONFIG, Store, Study
 
+from cemlib.files import FileError
 from cemlib.layout import Layout
 from cemlib.seal import write_sealed
 
@@ -122,6 +123,12 @@ def test_pictures_are_named_as_by_log_image(filled: Study, store: Store, tmp_pat
         found = store.client.download_artifacts(run.info.run_id, name, str(tmp_path))
         with Image.open(found) as shown:
             assert shown.size == (16, 8)
+
+
+def test_a_picture_that_is_none_is_named(filled: Study) -> None:
+    (filled.root / ATTACK / "reconstructions.png").write_bytes(b"no picture")
+    with pytest.raises(FileError, match=r"reconstructions\.png: cannot be read as a picture"):
+        filled.track()
 
 
 def test_a_description_somebody_wrote_stays(filled: Study, store: Store) -> None:
