@@ -14,24 +14,23 @@ from cemlib.files import FileError
 
 LOGGED = "mlflow.loggedImages"  # tag: without it the pages do not look for pictures
 SECTION = "pictures"  # of the chart view
-# The uuid tells pictures of one name, step and time apart: here there is never a second one.
-NAME = "images/{section}~{name}+step+{step}+timestamp+{time}+00000000-0000-4000-8000-000000000000"
+# Step 0, as the final scores. Time and uuid tell pictures of one name and step apart: here there
+# is never a second one, and the name is to be the same whenever the file is read.
+NAME = "images/{section}~{name}+step+0+timestamp+1+00000000-0000-4000-8000-000000000000"
 
 
-def shown_as_images(files: Mapping[Path, bytes], step: int, time: int) -> dict[str, bytes]:
+def shown_as_images(files: Mapping[Path, bytes]) -> dict[str, bytes]:
     """The PNG files once more, by the names and in the two formats of MLflow's image panels.
 
     Args:
         files: Content by path.
-        step: Epoch after which the pictures were made.
-        time: Milliseconds since 1970.
 
     Raises:
         FileError: naming a file that is no picture.
     """
     found = {}
     for path, content in files.items():
-        stem = NAME.format(section=SECTION, name=path.stem, step=step, time=time)
+        stem = NAME.format(section=SECTION, name=path.stem)
         found[f"{stem}.png"] = content
         found[f"{stem}+compressed.webp"] = _compressed(path, content)
     return found

@@ -132,7 +132,6 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     run = victim(path, metrics) if names["kind"] == "attack" else metrics
     end = found[path.name].modified
     artifacts = {name: file.content for name, file in found.items() if file.worth_storing()}
-    epochs = curves(_rows(path.with_name(CURVES), found))
     pictures = {path.with_name(n): artifacts[n] for n in PICTURES if n in artifacts}
     return Result(
         folder=folder,
@@ -145,8 +144,8 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         tags={**names, **_tags(metrics), **({LOGGED: "True"} if pictures else {})},
         params=_params(names, metrics),
         scores=_attacked(names, metrics, run) | dict(scores(metrics)),
-        curves=epochs,
-        artifacts=artifacts | shown_as_images(pictures, epochs[-1].step if epochs else 0, end),
+        curves=curves(_rows(path.with_name(CURVES), found)),
+        artifacts=artifacts | shown_as_images(pictures),
         dataset=dataset(root, run, names["kind"]),
     )
 

@@ -110,7 +110,7 @@ def test_pictures_are_named_as_by_log_image(filled: Study, store: Store, tmp_pat
     run = store.runs()[ATTACK]
     own = store.client.create_run(store.experiment().experiment_id).info.run_id
     with Image.open(filled.root / ATTACK / "reconstructions.png") as picture:
-        store.client.log_image(own, picture, key="pictures/reconstructions", step=1)
+        store.client.log_image(own, picture, key="pictures/reconstructions", step=0)
     theirs = store.client.list_artifacts(own, "images")
     shape = {re.sub(r"timestamp\+\d+|[0-9a-f-]{36}", "_", file.path) for file in theirs}
     ours = {re.sub(r"timestamp\+\d+|[0-9a-f-]{36}", "_", f) for f in store.files(run, "images")}
