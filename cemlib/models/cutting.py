@@ -1,0 +1,163 @@
+"""Any network in two: its graph, cut behind one of its own submodules.
+
+The forward pass is traced symbolically (Reed, DeVito, He, Ussery and Ansel, "torch.fx: practical
+program capture and transformation for deep learning in Python", MLSys 2022), and the graph divided
+at the one value that the named submodule returns:
+
+    module(x) = head(encoder(x))    with the same operations in the same order, so bit for bit.
+
+Only the forward passes of the whole and of what contains the cut are traced; every other submodule
+is called as it is, so that what happens inside it need not be traceable. The two halves hold the
+network's own submodules under their own names, not copies.
+
+It assumes that the traced forward passes do the same for every input: what they decide by a value,
+or by a size, is decided once. They are traced in training and in evaluation mode.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, fx, nn
+
+from cemlib.errors import nearest
+from cemlib.models.graphs import BypassedError, CutError, divided, trace
+
+ITSELF = "or give both halves yourself: SplitModel(encoder, head)"
+
+
+class Part(nn.Module):
+    """One half of a network: some of its submodules, under their own names, and their graph.
+
+    The input is copied first, so that a network that works in place changes nothing outside, and
+    one that uses `view` finds memory in its usual order.
+
+    Args:
+        source: The whole network; its submodules, parameters and buffers are shared.
+        graphs: What is done to the input, by the mode: training (True) and evaluation (False).
+    """
+
+    def __init__(self, source: nn.Module, graphs: Mapping[bool, fx.Graph]) -> None:
+        super().__init__()
+        self._graphs = dict(graphs)
+        self.training = source.training
+        nodes = [node for graph in graphs.values() for node in graph.nodes]
+        for kind in ("call_module", "get_attr"):  # a module brings its weights along
+            for target in dict.fromkeys(str(node.target) for node in nodes if node.op == kind):
+                _share(source, self, target)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images to features, or features to logits, as the network itself does it."""
+        apart = x.clone(memory_format=torch.contiguous_format)
+        result: Tensor = fx.Interpreter(self, graph=self._graphs[self.training]).run(apart)
+        return result
+
+
+def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
+    """Divide a network behind one of its submodules.
+
+    Args:
+        module: Maps one batch to a tensor; its modes are left as they are.
+        cut: Dotted name of the submodule, as in `module.named_modules()`.
+
+    Returns:
+        What comes before the cut with the submodule itself, and what comes behind it. Submodules
+        that the forward pass never calls are in neither.
+
+    Raises:
+        CutError: the network has no such submodule or cannot be traced or divided there; the
+            message says why, and where it can be.
+    """
+    _check_name(module, cut)
+    try:
+        return _halves(module, cut)
+    except CutError as error:
+        raise CutError(f"{error}; {_others(module)}") from error
+
+
+def possible_cuts(module: nn.Module) -> list[str]:
+    """Names of the submodules behind which a network can be divided, in its own order."""
+    return list(_cuts(module, module, ""))
+
+
+def _cuts(module: nn.Module, inside: nn.Module, prefix: str) -> Iterator[str]:
+    for name, child in inside.named_children():
+        cut = f"{prefix}{name}"
+        try:
+            _halves(module, cut)
+        except BypassedError:
+            continue
+        except CutError:
+            pass  # not itself, but perhaps something in it
+        else:
+            yield cut
+        yield from _cuts(module, child, f"{cut}.")
+
+
+def _halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
+    with _left_as_it_is(module):
+        pairs = {mode: divided(trace(module, cut, mode), cut) for mode in (True, False)}
+        encoder, head = (Part(module, {m: pairs[m][i] for m in pairs}) for i in (0, 1))
+    _check_apart(module, encoder, head)
+    return encoder, head
+
+
+def _check_name(module: nn.Module, cut: str) -> None:
+    names = [name for name, _ in module.named_modules(remove_duplicate=False) if name]
+    if cut not in names:
+        kind = type(module).__name__
+        raise CutError(
+            f"cut: {kind} has no submodule {cut!r}{nearest(cut, names)}; {_others(module)}"
+        )
+
+
+def _others(module: nn.Module) -> str:
+    found = ", ".join(possible_cuts(module)) or f"none; change its forward, {ITSELF}"
+    return f"possible cuts: {found}"
+
+
+def _check_apart(module: nn.Module, encoder: Part, head: Part) -> None:
+    """Refuse weights or buffers that would be the client's and the server's."""
+    ours, theirs = ({id(tensor) for tensor in _tensors(part).values()} for part in (encoder, head))
+    both = [name for name, tensor in _tensors(module).items() if id(tensor) in ours & theirs]
+    if both:
+        raise CutError(f"cut: {', '.join(both)} would be used on both sides of it")
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return dict(module.named_parameters()) | dict(module.named_buffers())
+
+
+@contextmanager
+def _left_as_it_is(module: nn.Module) -> Iterator[None]:
+    """Undo what tracing does to a network: its modes, and constants that it is given."""
+    modes = [(each, each.training) for each in module.modules()]
+    attributes = set(vars(module))
+    try:
+        yield
+    finally:
+        for each, training in modes:
+            each.training = training
+        for name in set(vars(module)) - attributes:
+            delattr(module, name)
+
+
+def _share(source: nn.Module, part: Part, target: str) -> None:
+    """Let a half hold a submodule, parameter or buffer of the network under the same name."""
+    *path, name = target.split(".")
+    owner: nn.Module = part
+    for step in path:
+        source = getattr(source, step)
+        if not hasattr(owner, step):
+            owner.add_module(step, nn.Module())
+            getattr(owner, step).training = source.training
+        owner = getattr(owner, step)
+    value = getattr(source, name)
+    if hasattr(owner, name):
+        return
+    if isinstance(value, nn.Module):
+        owner.add_module(name, value)
+    elif isinstance(value, nn.Parameter):
+        owner.register_parameter(name, value)
+    else:
+        owner.register_buffer(name, value, persistent=name in source.state_dict())

@@ -1,0 +1,176 @@
+"""The graph of a network's forward pass, and its two sides at a cut (see `cemlib.models.cutting`).
+
+A cut is possible where everything that comes behind it is computed from the one value at the cut:
+a shortcut that leads around it would have to be released too.
+"""
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from torch import fx, nn
+
+PLAIN = "a plain forward without decisions that depend on values or sizes can be"
+
+
+class CutError(ValueError):
+    """A network cannot be divided where that was asked for; the message says what is in the way."""
+
+
+class BypassedError(CutError):
+    """Something leads around the cut; then around everything inside that submodule too."""
+
+
+class _Tracer(fx.Tracer):
+    """Traces into what contains the cut, and calls everything else, the cut too, as a whole."""
+
+    def __init__(self, cut: str) -> None:
+        super().__init__()
+        self.cut = cut
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
+        """Whether a submodule is one node of the graph."""
+        return not self.cut.startswith(f"{module_qualified_name}.")
+
+
+def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
+    """The graph of a forward pass in one of both modes, coarser away from the cut.
+
+    Args:
+        module: The network. Its modules' modes are changed, and constants in its forward become
+            attributes of it.
+        cut: Dotted name of the submodule at the cut.
+        training: The mode.
+
+    Raises:
+        CutError: the forward pass cannot be traced, or takes more than one input.
+    """
+    for each in module.modules():
+        each.training = training
+    try:
+        graph: fx.Graph = _Tracer(cut).trace(module, _defaults(module))
+    except CutError:
+        raise
+    except Exception as error:  # whatever the network's own code makes of symbols
+        kind = type(module).__name__
+        raise CutError(
+            f"cut: the forward of {kind} cannot be traced ({_line(error)}); {PLAIN}"
+        ) from error
+    _check_in_place(graph, module)
+    return graph
+
+
+def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
+    """The graphs before and behind the one call of the submodule `cut`.
+
+    Raises:
+        CutError: it is not called once, or something leads around it.
+    """
+    at, result = _at(graph, cut), _result(graph)
+    before = _upstream(at)
+    behind = _upstream(result, end=at)
+    if result is at:
+        raise CutError(f"cut: nothing comes behind {cut!r}; the server would have nothing to do")
+    if at not in behind:
+        raise CutError(f"cut: the result does not depend on {cut!r}")
+    _check_bottleneck(cut, at, before, behind)
+    return _part(graph, before, at), _part(graph, behind - {at}, result, at)
+
+
+def _defaults(module: nn.Module) -> dict[str, Any]:
+    """Values of the arguments behind the first."""
+    first, *others = inspect.signature(module.forward).parameters.values()
+    missing = [each.name for each in others if each.default is each.empty]
+    if missing or first.kind in (first.VAR_POSITIONAL, first.VAR_KEYWORD):
+        names = ", ".join([first.name, *missing])
+        raise CutError(
+            f"cut: the forward of {type(module).__name__} takes {names}; only one batch of images"
+            " can be handed to it: give the others default values"
+        )
+    return {each.name: each.default for each in others}
+
+
+def _at(graph: fx.Graph, cut: str) -> fx.Node:
+    calls: list[fx.Node] = [n for n in graph.nodes if n.op == "call_module" and n.target == cut]
+    if len(calls) != 1:
+        times = f"{len(calls)} times" if calls else "never, or under another name"
+        raise CutError(f"cut: the forward pass calls {cut!r} {times}; it must do so once")
+    return calls[0]
+
+
+def _result(graph: fx.Graph) -> fx.Node:
+    (result,) = next(node for node in graph.nodes if node.op == "output").args
+    if isinstance(result, fx.Node):
+        return result
+    kind = type(result).__name__
+    raise CutError(f"cut: the forward returns a {kind} of values; it must return logits alone")
+
+
+def _upstream(node: fx.Node, end: fx.Node | None = None) -> set[fx.Node]:
+    """A node and all that it is computed from, as far as `end`."""
+    seen, waiting = set[fx.Node](), [node]
+    while waiting:
+        each = waiting.pop()
+        if each not in seen:
+            seen.add(each)
+            waiting += [] if each is end else each.all_input_nodes
+    return seen
+
+
+def _check_bottleneck(cut: str, at: fx.Node, before: set[fx.Node], behind: set[fx.Node]) -> None:
+    around = [
+        (value, node)
+        for node in sorted(behind - before)
+        for value in node.all_input_nodes
+        if value in before and value is not at and value.op != "get_attr"
+    ]
+    if around:
+        value, node = around[0]
+        raise BypassedError(
+            f"cut: {cut!r} is no bottleneck: {_named(value)} goes around it into {_named(node)}"
+        )
+
+
+def _named(node: fx.Node) -> str:
+    match node.op:
+        case "placeholder":
+            return "the input"
+        case "call_module":
+            return repr(node.target)
+    sources = " and ".join(_named(each) for each in node.all_input_nodes)
+    return f"{getattr(node.target, '__name__', node.target)} of {sources}"
+
+
+def _part(
+    graph: fx.Graph, kept: Iterable[fx.Node], result: fx.Node, start: fx.Node | None = None
+) -> fx.Graph:
+    """Some nodes in their order, from the network's own input or from the value of `start`."""
+    part, chosen = fx.Graph(), set(kept)
+    copies = {start: part.placeholder("features")} if start is not None else {}
+    for node in graph.nodes:
+        if node in chosen:
+            copies[node] = part.node_copy(node, copies.__getitem__)
+    part.output(copies[result])
+    return part
+
+
+def _check_in_place(graph: fx.Graph, module: nn.Module) -> None:
+    """Refuse a call that acts by its side effect alone, which a graph does not show."""
+    for node in graph.nodes:
+        if not node.users and _changes_in_place(node, module):
+            raise CutError(
+                f"cut: the forward drops what {_named(node)} returns, which changes a value in"
+                " place; write x = ... before it"
+            )
+
+
+def _changes_in_place(node: fx.Node, module: nn.Module) -> bool:
+    if node.op == "call_method":
+        return str(node.target).endswith("_")
+    if node.op == "call_module":
+        return bool(getattr(module.get_submodule(str(node.target)), "inplace", False))
+    return bool(node.kwargs.get("inplace"))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

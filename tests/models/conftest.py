@@ -1,0 +1,6 @@
+"""Where these tests find their networks."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
