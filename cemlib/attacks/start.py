@@ -14,13 +14,26 @@ from cemlib.models.decoder import Decoder
 def untrained(
     options: Mapping[str, Any], feature_shape: Sequence[int], image_shape: tuple[int, int, int]
 ) -> Decoder:
-    """A new decoder of `blocks` and `width`; its weights come from torch's global random state."""
+    """A new decoder of `blocks` and `width`; its weights come from torch's global random state.
+
+    Where the features' sides do not double to the images', it makes the next larger ones and leaves
+    off what is too much.
+
+    Raises:
+        ValueError: the features are larger than the images.
+    """
+    ratios = [big / small for big, small in zip(image_shape[1:], feature_shape[1:], strict=True)]
+    if min(ratios) < 1:
+        raise ValueError(
+            f"decoder: features of {tuple(feature_shape[1:])} are larger than images of"
+            f" {image_shape[1:]}; cut where they are not"
+        )
     return Decoder(
         feature_shape[0],
         image_shape,
         blocks=options["blocks"],
         width=options["width"],
-        doublings=round(math.log2(image_shape[-1] / feature_shape[-1])),
+        doublings=math.ceil(math.log2(max(ratios))),
     )
 
 

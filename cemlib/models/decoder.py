@@ -43,7 +43,9 @@ class Decoder(nn.Module):
         image_shape: (C, H, W) of the images.
         blocks: Residual blocks of constant width.
         width: Their channels.
-        doublings: Times the side doubles; H = h 2**doublings (2 for a cut behind two pools).
+        doublings: Times the side doubles (2 for a cut behind two pools); h 2**doublings is at
+            least H. What it is larger is left off at the right and at the bottom, since a layer
+            with a stride begins at the top left.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Decoder(nn.Module):
         doublings: int = 2,
     ) -> None:
         super().__init__()
+        self.size = image_shape[1:]
         body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU()]
         body += [ResBlock(width, width) for _ in range(blocks)]
         for _ in range(doublings):
@@ -64,7 +67,8 @@ class Decoder(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(B, in_channels, h, w) to (B, C, H, W) in (0, 1)."""
         images: Tensor = self.layers(features)
-        return images
+        height, width = self.size
+        return images if images.shape[2:] == self.size else images[..., :height, :width]
 
 
 def _doubling(width: int) -> nn.Module:
