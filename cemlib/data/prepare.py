@@ -43,14 +43,19 @@ def prepare(config: DataConfig) -> Prepared:
             f"{place}: cannot be read ({error}); check the path and its rights"
         ) from error
     try:
-        prepared = _divided(raw, config)
+        prepared = divided(raw, config)
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
     _tell_duplicates(place, prepared)
     return prepared
 
 
-def _divided(raw: Raw, config: DataConfig) -> Prepared:
+def divided(raw: Raw, config: DataConfig) -> Prepared:
+    """Split and measure a source's images; see `prepare`.
+
+    Raises:
+        DataError: if a class has too few images, or a channel is constant.
+    """
     indices = split_indices(raw, config)
     train, val, test = _take(raw, indices)
     _enough_per_class(raw.classes, train, test, config.min_per_class)
