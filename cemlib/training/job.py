@@ -31,7 +31,7 @@ from cemlib.precision import resolve
 from cemlib.progress import progress
 from cemlib.provenance import device_name, peak_memory_mb, provenance
 from cemlib.seal import write_sealed
-from cemlib.seeds import generator
+from cemlib.training.scores import SCORES, scores, shown
 from cemlib.training.setup import Setup
 from cemlib.training.trainer import Best, Trainer
 
@@ -91,14 +91,13 @@ def _train(job: TrainJob, trainer: Trainer, checkpoint: Checkpoint, start: float
     """Run the epochs that are left; return why the run failed, or None."""
     epochs, done = trainer.settings.epochs, len(trainer.history)
     with progress(f"train {job.name}", epochs, done) as report:
-        for number in range(done + 1, epochs + 1):
-            try:
-                row = trainer.epoch(number)
-            except DivergedError as error:
-                return str(error)
-            write_jsonl(job.folder.history, trainer.history)
-            checkpoint.keep(_state(trainer, time.perf_counter() - start))
-            report(number, {"loss": row["train_loss"], "val_top1": row["val_top1"]})
+        try:
+            for row in trainer.remaining():
+                write_jsonl(job.folder.history, trainer.history)
+                checkpoint.keep(_state(trainer, time.perf_counter() - start))
+                report(row["epoch"], shown(row))
+        except DivergedError as error:
+            return str(error)
     return None
 
 
@@ -155,7 +154,7 @@ def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, A
     study, model = job.plan.study, trainer.deployed.model
     # What a failed run leaves is no classifier: no epoch of it is deployed.
     selected = trainer.deploy() if reason is None else None
-    scores = _scores(trainer) if reason is None else dict.fromkeys(_SCORES)
+    found = scores(trainer) if reason is None else dict.fromkeys(SCORES)
     files = job.plan.train_sources(job.defence)
     return {
         "kind": "run",
@@ -164,7 +163,7 @@ def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, A
         "experiment": study.experiment,
         "defence": job.defence,
         "seed": job.seed,
-        **scores,
+        **found,
         "epochs": study.train.epochs,
         "selected_epoch": selected,
         "selected_on": trainer.settings.select,
@@ -175,22 +174,6 @@ def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, A
         "provenance": provenance(files, device_name(job.device.type), study.threads),
         "peak_memory_mb": peak_memory_mb(),
     }
-
-
-_SCORES = ("top1", "test_loss", "val_top1", "leakage_nats")
-
-
-def _scores(trainer: Trainer) -> dict[str, float]:
-    """Accuracy of the deployed epoch on test and val, and the leakage bound on test features."""
-    test, val, deployed = trainer.data.test, trainer.data.val, trainer.deployed
-    test_noise = generator(trainer.seed, "test_noise", device=trainer.device)
-    val_noise = generator(trainer.seed, "val_noise", device=trainer.device)
-    on_test = deployed.score(test.images, test.labels, test_noise)
-    on_val = deployed.score(val.images, val.labels, val_noise)
-    features = deployed.features(test.images)
-    leakage = deployed.leakage(features, test.labels)
-    values = (on_test["top1"], on_test["loss"], on_val["top1"], leakage)
-    return dict(zip(_SCORES, values, strict=True))
 
 
 def _pruned(trainer: Trainer, network: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """A training at its start: the network, its defence and the trainer, as a study configures them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from cemlib.config import ConfigError, Study
 from cemlib.config.defences import DefenceConfig
@@ -17,12 +18,43 @@ from cemlib.defences.deployed import Deployed
 from cemlib.defences.penalties import build as build_penalty
 from cemlib.defences.penalties.base import Penalty
 from cemlib.models import build
+from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.seeds import derive
 from cemlib.surrogates import Surrogate
 from cemlib.surrogates import build as build_surrogate
+from cemlib.surrogates.own import Own
 from cemlib.training.defended import Defended
 from cemlib.training.trainer import Trainer
+
+Network = Callable[[], SplitModel]
+
+
+@dataclass(frozen=True)
+class OwnSurrogate:
+    """A surrogate that no configuration names.
+
+    Attributes:
+        build: Called with `dim`, `num_classes` and `noise_std` by name; returns a module of clean
+            features (B, D) and labels (B,) to a scalar, such as a subclass of `Surrogate`.
+        weight: lambda, before scaling by the learning rate.
+    """
+
+    build: Callable[..., nn.Module]
+    weight: float = 16.0
+
+    def surrogate(
+        self,
+        defence: DefenceConfig,  # noqa: ARG002 - called as the one that is configured
+        channel: Channel,
+        dim: int,
+        num_classes: int,
+    ) -> Surrogate:
+        """The surrogate for features of `dim` dimensions behind a channel."""
+        module = self.build(dim=dim, num_classes=num_classes, noise_std=channel.std)
+        if isinstance(module, Surrogate):
+            return module
+        return Own(module, dim=dim, num_classes=num_classes, noise_std=channel.std)
 
 
 @dataclass(frozen=True)
@@ -56,17 +88,34 @@ class Setup:
         Raises:
             ConfigError: if the network or its defence cannot be built as configured.
         """
+        return self.begin(data, lambda: build(**network).to(memory_format=torch.channels_last))
+
+    def begin(self, data: Prepared, network: Network, own: OwnSurrogate | None = None) -> Trainer:
+        """The same with a network, and perhaps a surrogate, that no configuration names.
+
+        Args:
+            data: Where they lie everything is computed.
+            network: Makes the split network anew; its weights come from torch's global random
+                state, which the run's seed has set.
+            own: Takes the place of the defence's surrogate.
+
+        Raises:
+            ConfigError: if the network or its defence cannot be built as configured.
+        """
         settings = self.study.training(self.defence)
         with self._part("model", "model"):
-            model = build(**network).to(memory_format=torch.channels_last)
+            model = network().measured(data.image_shape)
+            _check_sparse_coding(self.settings, model)
         channel = _channel(self.settings)
         with self._part("surrogate_init", f"defences.{self.defence}.surrogate"):
             dim = math.prod(model.feature_shape)
-            surrogate = _surrogate(self.settings, channel, dim, len(data.classes))
+            chosen = _surrogate if own is None else own.surrogate
+            surrogate = chosen(self.settings, channel, dim, len(data.classes))
             _check_acts(surrogate, settings.epochs)
         with self._part("penalty_init", f"defences.{self.defence}.penalty"):
             penalty = _penalty(self.settings, model, data)
         weight = self.settings.surrogate.lambda_ if self.settings.surrogate else 0.0
+        weight = weight if own is None else own.weight
         deployed, pruning = Deployed(model, channel), self.settings.pruning
         defended = Defended(deployed, surrogate, weight, penalty, pruning)
         for module in defended.modules.values():
@@ -81,6 +130,13 @@ class Setup:
             yield
         except ValueError as error:
             raise ConfigError(f"{key}: {error}") from error
+
+
+def _check_sparse_coding(defence: DefenceConfig, model: SplitModel) -> None:
+    """A network from outside the configuration is built without a look at the defence."""
+    layers = map(type, model.encoder.modules())
+    if defence.sparse_coding and SparseCoding not in layers:
+        raise ValueError("the defence asks for sparse_coding; build the network with it")
 
 
 def _channel(defence: DefenceConfig) -> Channel:

@@ -1,6 +1,7 @@
 """One training run: epochs of SGD on the defended objective, resumable after any of them."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,15 @@ class Trainer:
     def optimiser(self) -> SGD:
         """Of the model and the surrogate."""
         return self.step.optimiser
+
+    def remaining(self) -> Iterator[Row]:
+        """Train the epochs that are not done yet, one by one.
+
+        Raises:
+            DivergedError: as `epoch` does.
+        """
+        for number in range(len(self.history) + 1, self.settings.epochs + 1):
+            yield self.epoch(number)
 
     def epoch(self, number: int) -> Row:
         """Train one 1-based epoch and return its line of the history.

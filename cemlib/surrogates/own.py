@@ -1,0 +1,42 @@
+"""Any module as a surrogate: the penalty of a user who wants to try one before adding it.
+
+It is called with features and labels and its scalar is taken as it is. Nothing is fitted, no random
+stream is its own, and it counts as active in every batch.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from cemlib.surrogates.base import Surrogate
+
+
+class Own(Surrogate):
+    """A module `(z, y) -> penalty` behind the surrogates' interface.
+
+    Args:
+        module: gets clean features (B, D) in float32 and labels (B,), and returns a scalar that is
+            differentiable in the features; its parameters are trained with the network's.
+        dim: number of feature dimensions D.
+        num_classes: number of classes C.
+        noise_std: standard deviation of the released noise.
+    """
+
+    def __init__(self, module: nn.Module, *, dim: int, num_classes: int, noise_std: float) -> None:
+        super().__init__(dim=dim, num_classes=num_classes, noise_std=noise_std)
+        self.module = module
+
+    def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The module's own scalar.
+
+        Raises:
+            ValueError: it is no scalar, or does not depend on the features.
+        """
+        value: Tensor = self.module(z, y)
+        if value.ndim != 0 or (torch.is_grad_enabled() and not value.requires_grad):
+            raise ValueError(
+                f"{type(self.module).__name__}: must return a scalar tensor attached to z, found"
+                f" shape {tuple(value.shape)}"
+            )
+        classes = torch.arange(self.num_classes, device=y.device)
+        present = (y.unsqueeze(1) == classes).any(0).sum()
+        return value, {"classes": present, "active": z.new_ones(())}
