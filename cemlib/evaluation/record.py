@@ -7,19 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cemlib.attacks.convergence import converged, late_improvement
 from cemlib.attacks.task import Outcome
 from cemlib.data.pixels import to_float
-from cemlib.data.prepared import Prepared, Split
+from cemlib.data.prepared import Prepared
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
-from cemlib.evaluation.scores import means, per_image, recognised, write_per_image
-from cemlib.evaluation.stage import PUBLIC, AttackJob, Stage, first_target
+from cemlib.evaluation.scene import PUBLIC, RECOGNITION, first_target, targets
+from cemlib.evaluation.scores import means, per_image, write_per_image
+from cemlib.evaluation.stage import AttackJob, Stage
+from cemlib.evaluation.verdict import convergence, verdict
 from cemlib.files import save_tensors, write_jsonl
 from cemlib.layout import AttackFolder
 from cemlib.precision import resolve
 from cemlib.provenance import device_name, peak_memory_mb, provenance
 from cemlib.seal import write_sealed
-from cemlib.seeds import generator
 
 
 @dataclass(frozen=True)
@@ -41,40 +41,20 @@ class Record:
         """Index of the first test image that was attacked."""
         return first_target(self.knowledge, len(self.data.test))
 
-    def targets(self) -> Split:
-        """The images that were attacked, with their labels."""
-        test = self.data.test
-        return Split(test.images[self.first :], test.labels[self.first :])
-
     def write_found(self, outcome: Outcome, stage: Stage, start: float) -> None:
         """Write a finished attack that began at `start`."""
-        targets, answers = to_float(self.targets().images), outcome.reconstructions.float()
-        known = self._recognised(answers, stage)
-        scores = per_image(targets.cpu(), answers.cpu())
-        self._write(outcome, scores | {"recognised": known["recon_top1"].cpu()}, answers.cpu())
-        shares = {name: right.float().mean().item() for name, right in known.items()}
-        curve = [row["val_mse"] for row in outcome.history]
+        found = verdict(outcome, stage.scene, self.knowledge)
         weights = dict(zip(ATTACKED, stage.weights, strict=True))
-        self._write_metrics(None, means(scores) | shares | _convergence(curve) | weights, start)
+        self._write(outcome, found.per_image, outcome.reconstructions.float().cpu())
+        self._write_metrics(None, found.scores | weights, start)
 
     def write_failed(self, reason: str, start: float) -> None:
         """Write an attack without a result: no scores, and grey pictures."""
-        grey = torch.full(self.targets().images.shape, 0.5)
+        grey = torch.full(targets(self.data, self.knowledge).images.shape, 0.5)
         scores = per_image(grey[:0], grey[:0])
         self._write(Outcome(grey, {}), scores | {"recognised": torch.zeros(0).bool()}, grey)
-        nothing = dict.fromkeys((*RECOGNITION, *_convergence([]), *ATTACKED))
+        nothing = dict.fromkeys((*RECOGNITION, *convergence([]), *ATTACKED))
         self._write_metrics(reason, means(scores) | nothing, start)
-
-    def _recognised(self, answers: Tensor, stage: Stage) -> dict[str, Tensor]:
-        """Whether each reconstruction, and each original by the judge, is put in its class."""
-        judge, victim, split = stage.judge, stage.victim, self.targets()
-        noise = generator(self.job.seed, f"recognition/{self.knowledge}")
-        found = (
-            recognised(judge, answers, split.labels, noise),
-            recognised(victim, answers, split.labels, noise),
-            recognised(judge, split.images, split.labels, noise),
-        )
-        return dict(zip(RECOGNITION, found, strict=True))
 
     def _write(self, outcome: Outcome, scores: dict[str, Tensor], answers: Tensor) -> None:
         self.folder.metrics.unlink(missing_ok=True)  # those of an older attack vouch for its files
@@ -84,7 +64,7 @@ class Record:
         write_per_image(self.folder.per_image, self.first, labels, scores)
         shown = [i - self.first for i in showcase(labels, int(PUBLIC * len(labels)))]
         ends = extremes(scores["mse"]) or shown
-        originals = self.targets().images.cpu()
+        originals = targets(self.data, self.knowledge).images.cpu()
         for path, rows in ((self.folder.reconstructions, shown), (self.folder.extremes, ends)):
             write_strip(path, to_float(originals[rows]), answers[rows])
 
@@ -109,19 +89,11 @@ class Record:
             "queries": study.attacks[self.attack].releases,
             "precision": resolve(study.attacks[self.attack].arithmetic, job.device),
             **scores,
-            "n_images": len(self.targets()) if reason is None else 0,
+            "n_images": len(targets(self.data, self.knowledge)) if reason is None else 0,
             "config": study.attack_slice(job.defence, self.attack),
             "provenance": provenance(files, device_name(job.device.type), study.threads),
             "peak_memory_mb": peak_memory_mb(),
         }
 
 
-RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
 ATTACKED = ("model_sha256", "judge_sha256")
-
-
-def _convergence(curve: list[float]) -> dict[str, Any]:
-    """Whether a learned attack still improved on the images it held out; None without a curve."""
-    if not curve:
-        return {"late_improvement": None, "converged": None}
-    return {"late_improvement": late_improvement(curve), "converged": converged(curve)}

@@ -15,8 +15,8 @@ from tiny_study import CPU, blob_data, judged, tiny_plan, trained
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Task
 from cemlib.evaluation.job import AttackJob, run
+from cemlib.evaluation.scene import first_target
 from cemlib.evaluation.scores import MEASURES
-from cemlib.evaluation.stage import first_target
 from cemlib.files import FileError, load_tensors, read_json, read_jsonl
 from cemlib.layout import RunFolder
 
