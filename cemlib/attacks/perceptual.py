@@ -53,7 +53,11 @@ class _Perceptual(Regression):
 def feature_network(task: Task) -> nn.Module:
     """The network whose features are compared, in eval mode, frozen, on the task's device."""
     file, device = task.options["pretrained"], task.own.features.device
-    # A copy: freezing must not reach the task's own judge.
-    network = vgg16(Path(file), task.image_shape[-1]) if file else copy.deepcopy(task.judge)
-    network = network.to(device).to(memory_format=torch.channels_last)
-    return network.eval().requires_grad_(False)
+    # A copy: freezing must not reach the task's own judge. Its weights stay in their order in
+    # memory: not every network works in another one.
+    network = _pretrained(task, Path(file)) if file else copy.deepcopy(task.judge)
+    return network.to(device).eval().requires_grad_(False)
+
+
+def _pretrained(task: Task, file: Path) -> nn.Module:
+    return vgg16(file, task.image_shape[-1]).to(memory_format=torch.channels_last)
