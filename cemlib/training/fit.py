@@ -12,8 +12,9 @@ from cemlib.defences.deployed import Deployed
 from cemlib.device import set_up
 from cemlib.plan import JUDGE_SEED
 from cemlib.progress import progress
+from cemlib.training.own import OwnSurrogate
 from cemlib.training.scores import scores, shown
-from cemlib.training.setup import Network, OwnSurrogate, Setup
+from cemlib.training.setup import Network, Setup
 from cemlib.training.trainer import Trainer
 
 
@@ -72,7 +73,8 @@ def fit(
         raise ConfigError(f"no defence {defence!r} in this study (it has {list(study.defences)})")
     set_up(data.train.images.device, study.threads)
     seed = _default_seed(study, defence) if seed is None else seed
-    trainer = Setup(study, defence, seed).begin(data, network, surrogate)
+    own = None if surrogate is None else (surrogate.surrogate, surrogate.weight)
+    trainer = Setup(study, defence, seed).begin(data, network, own)
     _check_logits(trainer)
     with progress(f"train {defence} seed{seed}", trainer.settings.epochs) as report:
         for row in trainer.remaining():

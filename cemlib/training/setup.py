@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from cemlib.config import ConfigError, Study
 from cemlib.config.defences import DefenceConfig
@@ -23,38 +22,12 @@ from cemlib.models.split import SplitModel
 from cemlib.seeds import derive
 from cemlib.surrogates import Surrogate
 from cemlib.surrogates import build as build_surrogate
-from cemlib.surrogates.own import Own
 from cemlib.training.defended import Defended
 from cemlib.training.trainer import Trainer
 
 Network = Callable[[], SplitModel]
-
-
-@dataclass(frozen=True)
-class OwnSurrogate:
-    """A surrogate that no configuration names.
-
-    Attributes:
-        build: Called with `dim`, `num_classes` and `noise_std` by name; returns a module of clean
-            features (B, D) and labels (B,) to a scalar, such as a subclass of `Surrogate`.
-        weight: lambda, before scaling by the learning rate.
-    """
-
-    build: Callable[..., nn.Module]
-    weight: float = 16.0
-
-    def surrogate(
-        self,
-        defence: DefenceConfig,  # noqa: ARG002 - called as the one that is configured
-        channel: Channel,
-        dim: int,
-        num_classes: int,
-    ) -> Surrogate:
-        """The surrogate for features of `dim` dimensions behind a channel."""
-        module = self.build(dim=dim, num_classes=num_classes, noise_std=channel.std)
-        if isinstance(module, Surrogate):
-            return module
-        return Own(module, dim=dim, num_classes=num_classes, noise_std=channel.std)
+# From the defence, its channel, the features' dimensions and the classes.
+Choice = Callable[[DefenceConfig, Channel, int, int], Surrogate | None]
 
 
 @dataclass(frozen=True)
@@ -90,32 +63,32 @@ class Setup:
         """
         return self.begin(data, lambda: build(**network).to(memory_format=torch.channels_last))
 
-    def begin(self, data: Prepared, network: Network, own: OwnSurrogate | None = None) -> Trainer:
+    def begin(
+        self, data: Prepared, network: Network, own: tuple[Choice, float] | None = None
+    ) -> Trainer:
         """The same with a network, and perhaps a surrogate, that no configuration names.
 
         Args:
             data: Where they lie everything is computed.
             network: Makes the split network anew; its weights come from torch's global random
                 state, which the run's seed has set.
-            own: Takes the place of the defence's surrogate.
+            own: What makes the surrogate in place of the defence's, and its lambda.
 
         Raises:
             ConfigError: if the network or its defence cannot be built as configured.
         """
         settings = self.study.training(self.defence)
+        choose, weight = own or (_surrogate, _weight(self.settings))
         with self._part("model", "model"):
             model = network().measured(data.image_shape)
             _check_sparse_coding(self.settings, model)
         channel = _channel(self.settings)
         with self._part("surrogate_init", f"defences.{self.defence}.surrogate"):
             dim = math.prod(model.feature_shape)
-            chosen = _surrogate if own is None else own.surrogate
-            surrogate = chosen(self.settings, channel, dim, len(data.classes))
+            surrogate = choose(self.settings, channel, dim, len(data.classes))
             _check_acts(surrogate, settings.epochs)
         with self._part("penalty_init", f"defences.{self.defence}.penalty"):
             penalty = _penalty(self.settings, model, data)
-        weight = self.settings.surrogate.lambda_ if self.settings.surrogate else 0.0
-        weight = weight if own is None else own.weight
         deployed, pruning = Deployed(model, channel), self.settings.pruning
         defended = Defended(deployed, surrogate, weight, penalty, pruning)
         for module in defended.modules.values():
@@ -142,6 +115,10 @@ def _check_sparse_coding(defence: DefenceConfig, model: SplitModel) -> None:
 def _channel(defence: DefenceConfig) -> Channel:
     options = defence.channel.options()
     return build_channel(defence.channel.name, noise_std=defence.noise_std, **options)
+
+
+def _weight(defence: DefenceConfig) -> float:
+    return defence.surrogate.lambda_ if defence.surrogate else 0.0
 
 
 def _surrogate(

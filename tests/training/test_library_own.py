@@ -17,7 +17,7 @@ from cemlib.evaluation.attack import Attacked, attack
 from cemlib.models import SplitModel
 from cemlib.surrogates import SURROGATES
 from cemlib.training.fit import fit
-from cemlib.training.setup import OwnSurrogate
+from cemlib.training.own import OwnSurrogate
 
 Network = Callable[[], SplitModel]
 FEW = DECODER | {"epochs": 1}
