@@ -49,7 +49,7 @@ def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("defence", ["logdet", "clustering", "everything"])
 def test_a_training_in_memory_is_the_jobs(tmp_path: Path, defence: str) -> None:
     folder = trained(tmp_path, defence, seed=1, epochs=3)
-    study = tiny_plan(tmp_path, epochs=4).study
+    study = tiny_plan(tmp_path, epochs=3).study
     data = blob_data()
     found = fit(study, defence, data, named(study, defence, data), seed=1)
     weights, expected = found.deployed.model.state_dict(), load_tensors(folder.model)
