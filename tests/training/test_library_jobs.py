@@ -27,7 +27,7 @@ from cemlib.training.setup import Setup
 DECODER = RAW["attacks"]["decoder"]
 ATTACKS = {
     "decoder": DECODER | {"epochs": 2},
-    "perceptual": DECODER | {"epochs": 1},
+    "perceptual": DECODER | {"epochs": 2},
     "gan": {"epochs": 2, "batch_size": 32, "critic_steps": 2, "critic_width": 4},
     "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 4},
     "strong": DECODER | {"kind": "decoder", "epochs": 1, "budget": "strong"},
