@@ -113,8 +113,8 @@ def _database(uri: str) -> Path | None:
     name = uri.removeprefix(SQLITE)
     if not uri.startswith(SQLITE) or name in ("", ":memory:"):
         raise TrackingError(
-            f"{uri}: not a store that can be used here; give sqlite:///FILE, or the http(s)"
-            " address of an `mlflow server` (which may keep its runs in any database)"
+            f"{_without_password(uri)}: not a store that can be used here; give sqlite:///FILE, or"
+            " the http(s) address of an `mlflow server` (which may keep its runs in any database)"
         )
     return Path(name).absolute()
 

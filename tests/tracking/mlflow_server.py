@@ -12,13 +12,14 @@ from toy_study import fetch
 QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 
 
-def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Start a server on the store `mlflow.db` of a folder; return when it answers.
+def start(folder: Path, port: int, database: str | None = None) -> subprocess.Popen[bytes]:
+    """Start a server on a database, or on the `mlflow.db` of its folder; return when it answers.
 
     It has a process group of its own: its workers are processes too.
     """
+    database = database or f"sqlite:///{folder / 'mlflow.db'}"
     command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(port)]
-    command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
+    command += ["--backend-store-uri", database]
     command += ["--artifacts-destination", str(folder / "artifacts")]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from interrupted_upload import Upload, finished, wait_until_some_are_finished
 from mlflow_server import start
 from toy_study import Store, Study, curve, free_port
 
@@ -151,12 +152,12 @@ def test_a_server_that_ends_in_the_middle_of_an_upload(
     server = start(tmp_path, port)
     fault = Upload(study)
     fault.start()
-    _until_some_are_finished(local, fault)
+    wait_until_some_are_finished(local, fault)
     os.killpg(server.pid, signal_)
     server.wait(30)
     fault.join(120)
     assert "the result folder is untouched" in fault.error
-    assert 0 < _finished(local) < 16
+    assert 0 < finished(local) < 16
     server = start(tmp_path, port)
     try:
         summary = study.track()
@@ -173,30 +174,3 @@ def test_a_server_that_ends_in_the_middle_of_an_upload(
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(30)
-
-
-class Upload(threading.Thread):
-    """An upload beside the test, and the error that ends it."""
-
-    def __init__(self, study: Study) -> None:
-        super().__init__(daemon=True)
-        self.study, self.error = study, ""
-
-    def run(self) -> None:
-        try:
-            self.study.track()
-        except TrackingError as error:
-            self.error = str(error)
-
-
-def _finished(store: Store) -> int:
-    """Finished runs, whatever else is there: a doubled one would be counted twice."""
-    if store.experiment() is None:
-        return 0
-    found = store.client.search_runs([store.experiment().experiment_id])
-    return sum(run.info.status == "FINISHED" for run in found)
-
-
-def _until_some_are_finished(store: Store, upload: Upload) -> None:
-    while _finished(store) < 3:
-        assert upload.is_alive(), upload.error
