@@ -1,3 +1,10 @@
+# Where Snakemake itself runs, on a cluster too: a node need not reach the store, and SQLite on a
+# shared file system is locked badly.
+localrules:
+    track,
+    track_one,
+
+
 rule track:
     input:
         metrics=PLAN.metrics(),
