@@ -49,12 +49,16 @@ format: .venv/ready
 # The page of every configuration key, from the schema.
 reference: .venv/ready
 	python -m cemlib.config.reference > config/README.md
+	python -m cemlib.cli.pages > docs/commands.md
 
 # Needs network: writes the newest versions that fit pyproject.toml.
 lock: .venv/ready
 	uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
 	  --no-emit-index-url --no-emit-find-links pyproject.toml --extra workflow --extra docs --extra dev \
 	  --output-file requirements.lock
+	echo 'snakemake-executor-plugin-slurm>=2.8,<3' | uv pip compile --universal --python-version 3.11 \
+	  --constraint requirements.lock --generate-hashes --no-header --no-emit-index-url \
+	  --no-emit-find-links - --output-file requirements-slurm.lock
 	echo uv | uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes \
 	  --no-header --no-emit-index-url --no-emit-find-links - --output-file requirements-uv.lock
 

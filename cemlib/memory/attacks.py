@@ -24,7 +24,7 @@ from cemlib.config.study import JUDGE
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Split
 from cemlib.defences.deployed import Deployed
-from cemlib.evaluation.stage import HELD_OUT, first_target
+from cemlib.evaluation.scene import HELD_OUT, first_target
 from cemlib.layout import KNOWLEDGES
 from cemlib.memory.facts import Facts
 from cemlib.memory.heap import Heap
