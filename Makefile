@@ -6,7 +6,7 @@ CORES ?= 2
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: results report test slow lint format reference lock clean
+.PHONY: results report test slow lint format reference docs lock clean
 
 results: .venv/ready
 	snakemake --cores $(CORES)
@@ -50,6 +50,10 @@ format: .venv/ready
 reference: .venv/ready
 	python -m cemlib.config.reference > config/README.md
 	python -m cemlib.cli.pages > docs/commands.md
+
+# The site, in build/docs; a page or a docstring that does not render right is an error.
+docs: .venv/ready
+	sphinx-build -W --keep-going -n -b html docs build/docs
 
 # Needs network: writes the newest versions that fit pyproject.toml.
 lock: .venv/ready

@@ -50,7 +50,7 @@ class Checkpoint:
 
     @property
     def job(self) -> str:
-        """The job's name inside the file: the end of the path, where its hash is."""
+        """The job's name inside the file, which is the end of the path, where its hash is."""
         return "/".join(self.folder.parts[-2:])
 
     def load(self) -> State | None:

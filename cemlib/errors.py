@@ -21,6 +21,10 @@ def check_finite(epoch: int, **values: float) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the closest known word, or nothing."""
+    """Return `; did you mean 'x'?` for the closest known word, or nothing.
+
+    >>> nearest("clusterin", ["clustering", "gated"])
+    "; did you mean 'clustering'?"
+    """
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

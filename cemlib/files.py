@@ -34,6 +34,16 @@ def atomic(path: Path, size: int | None = None) -> Iterator[Path]:
 
     Raises:
         FileError: if the disk is full, may not be written, or fails.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> path = Path(mkdtemp()) / "new" / "file.txt"
+        >>> with atomic(path) as temporary:
+        ...     _ = temporary.write_text("whole")
+        ...     path.exists()
+        False
+        >>> path.read_text()
+        'whole'
     """
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}{path.suffix}")
     try:
@@ -134,7 +144,11 @@ def load_arrays(path: Path) -> "dict[str, NDArray[Any]]":
 
 
 def finite(obj: Any) -> Any:
-    """``obj`` as JSON can hold it: null for a number that is not finite, lists for tuples."""
+    """``obj`` as JSON can hold it: null for a number that is not finite, lists for tuples.
+
+    >>> finite({"mse": float("nan"), "shape": (3, 32, 32)})
+    {'mse': None, 'shape': [3, 32, 32]}
+    """
     if isinstance(obj, float) and not math.isfinite(obj):
         return None
     if isinstance(obj, Mapping):

@@ -46,7 +46,7 @@ class Replay:
             key: all that decides what the step does, but for tensors and generators.
 
         Returns:
-            Whether its Python code ran: a replay runs the kernels alone.
+            Whether its Python code ran; a replay runs the kernels alone.
         """
         if not self.captures:
             step()

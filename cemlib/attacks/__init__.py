@@ -18,5 +18,6 @@ ATTACKS: dict[str, Callable[[Task], Outcome]] = {
     "linear": linear,
     "mean_image": mean_image,
 }
+"""The function behind each kind of attack."""
 
 __all__ = ["ATTACKS", "Outcome", "Task"]

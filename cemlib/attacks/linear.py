@@ -24,6 +24,12 @@ def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Ten
 
     Returns:
         Weights (D, P) and intercept (P,).
+
+    Example:
+        >>> x = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> weights, intercept = ridge_regression(x, 3 * x + 1, ridge=1e-9)
+        >>> round(weights.item(), 4), round(intercept.item(), 4)
+        (3.0, 1.0)
     """
     x_mean, y_mean = inputs.double().mean(0), targets.double().mean(0)
     x, y = inputs.double() - x_mean, targets.double() - y_mean

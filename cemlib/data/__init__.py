@@ -20,3 +20,4 @@ SOURCES = {
     "fashion_mnist": fashion_mnist,
     "svhn": svhn,
 }
+"""The function behind each name of a source."""

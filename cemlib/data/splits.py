@@ -9,6 +9,9 @@ def allocate(counts: Tensor, total: int) -> Tensor:
 
     Integer arithmetic throughout; equal remainders favour the lower class index. No class gets
     more than it has, and none is further than 1 from its exact share.
+
+    >>> allocate(torch.tensor([5, 3, 2]), 4)
+    tensor([2, 1, 1])
     """
     shares = counts * total
     population = int(counts.sum())

@@ -38,7 +38,7 @@ def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
             channels; at least one stays.
 
     Returns:
-        The channels that each convolution keeps: `client_widths` of `cemlib.models.build`.
+        The channels that each convolution keeps, as `client_widths` of `cemlib.models.build`.
 
     Raises:
         ValueError: if the ratio is out of range, or the client is no stack of convolutions.
@@ -82,7 +82,7 @@ def client_cost(model: SplitModel, image_shape: tuple[int, int, int]) -> dict[st
         image_shape: (C, H, W) of the images.
 
     Returns:
-        `parameters` of the encoder, and `flops` of one image: twice the multiply-adds of its
+        `parameters` of the encoder, and `flops` of one image, twice the multiply-adds of its
         convolutions and matrix products. What is done per element (bias, normalisation,
         activation) is not counted.
     """

@@ -33,7 +33,7 @@ class AttackJob:
 
     @property
     def run(self) -> RunFolder:
-        """Folder of the attacked run: all that the attack reads of the training."""
+        """Folder of the attacked run, which is all that the attack reads of the training."""
         return self.plan.layout.run(self.defence, self.seed)
 
 

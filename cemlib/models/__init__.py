@@ -13,6 +13,7 @@ MODELS: dict[str, Callable[[Shape], SplitModel]] = {
     "vgg11": vgg11,
     "resnet20": resnet20,
 }
+"""The function that builds the network of a name."""
 
 __all__ = ["MODELS", "Decoder", "SplitModel", "build"]
 
@@ -43,6 +44,16 @@ def build(
 
     Raises:
         ValueError: if the name is unknown, or the network cannot be cut, fed or narrowed so.
+
+    Example:
+        >>> import torch
+        >>> model = build("small", num_classes=10, image_size=16, cut=3)
+        >>> model.feature_shape
+        (8, 8, 8)
+        >>> model.encoder(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 8, 8, 8])
+        >>> model(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 10])
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r} (known: {', '.join(MODELS)})")

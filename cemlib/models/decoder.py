@@ -36,7 +36,7 @@ class ResBlock(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Features (B, in_channels, h, w) to images (B, *image_shape) in (0, 1).
+    """Features (B, in_channels, h, w) to images (B, C, H, W) in (0, 1).
 
     Args:
         in_channels: Channels of the features.

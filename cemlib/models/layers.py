@@ -28,7 +28,7 @@ class Normalise(nn.Module):
 class SparseCoding(nn.Module):
     """u = soft(x W^T, t) W on the flattened features (the published code's "SCA_new").
 
-    soft(a, t) = sign(a) relu(|a| - t), the proximal operator of the l1 norm.
+    `soft(a, t) = sign(a) relu(|a| - t)`, the proximal operator of the l1 norm.
 
     W (D, D) starts with standard normal rows scaled to unit norm and is trained with the rest. It
     is not adversarial and adds no loss. Input and output have the same shape (B, ...), D elements.

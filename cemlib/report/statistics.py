@@ -46,6 +46,11 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     Returns:
         NaN as mean of no values; NaN as interval of fewer than two. If a value is infinite the mean
         is, and has no interval.
+
+    Example:
+        >>> found = mean_interval([1.0, 2.0, 3.0])
+        >>> found.mean, round(found.high - found.mean, 3), found.n
+        (2.0, 2.484, 3)
     """
     kept = np.array([value for value in values if not math.isnan(value)], dtype=np.float64)
     n = len(kept)
@@ -70,6 +75,11 @@ def paired_difference(
 
     Raises:
         ValueError: if the two are not equally long.
+
+    Example:
+        >>> found = paired_difference([1.0, 2.0, 4.0], [0.0, 2.0, 2.0])
+        >>> found.mean, round(found.p, 4)
+        (1.0, 0.2254)
     """
     if len(first) != len(second):
         raise ValueError(f"pairs need equally many values, got {len(first)} and {len(second)}")
@@ -85,6 +95,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     The i-th smallest of m is multiplied by ``m - i + 1``, never falls below the one before it and
     never rises above 1. NaN stays NaN and does not count as a comparison.
+
+    Args:
+        p_values: one p value per comparison.
+
+    Returns:
+        The adjusted values in the same order.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
     """
     order = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
     adjusted = [math.nan] * len(p_values)

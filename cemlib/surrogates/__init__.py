@@ -27,6 +27,7 @@ SURROGATES: dict[str, type[Surrogate]] = {
     "shortcut": ShortcutFusion,
     "logdet": LogDet,
 }
+"""The class behind each name."""
 
 
 def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options: Any) -> Surrogate:
@@ -44,7 +45,13 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
         TypeError: the surrogate has no such option.
 
     Example:
-        >>> penalty = build("gated", dim=512, num_classes=10, noise_std=0.025, moments="raw")
+        >>> import torch
+        >>> penalty = build("gated", dim=4, num_classes=2, noise_std=0.1, moments="raw")
+        >>> z, y = torch.eye(4).requires_grad_(), torch.tensor([0, 0, 1, 1])
+        >>> value = penalty(z, y)
+        >>> value.backward()
+        >>> bool(value > 0), z.grad.shape
+        (True, torch.Size([4, 4]))
     """
     if name not in SURROGATES:
         raise ValueError(f"no surrogate is called {name!r}{_hint(name, list(SURROGATES))}")

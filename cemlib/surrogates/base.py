@@ -107,7 +107,7 @@ class Surrogate(nn.Module):
 
     @property
     def replayable(self) -> bool:
-        """Whether the next call runs the same kernels as the last: a captured one can replay it."""
+        """Whether the next call runs the same kernels as the last, so that it can be replayed."""
         return True
 
     def replayed(self) -> None:

@@ -18,7 +18,8 @@ public code reads pi and vbar from another class's row: for the u-th class in th
 of the u-th sample in label order, nearly always the first class. `reference_indexing` repeats it.
 
 With `form: batch`, the second documented form, the stored variances have no part: v is the mean
-over a cluster's members of the squared norm |z_i - mu|^2, one hinge per class c acts on the sum
+over a cluster's members of the squared norm `|z_i - mu|^2`, and one hinge per class c acts on the
+sum
 
     s_c = sum_k pi_k v_k over its clusters in the batch,   tau = rho sigma^2
     l_c = relu(log(s_c + 1e-6) - log(tau + 1e-6)), or s_c with gate "linear"

@@ -24,6 +24,7 @@ CHANNELS: dict[str, type[Channel]] = {
     "topk": TopK,
     "local_dp": LocalDP,
 }
+"""The class behind each name."""
 
 
 def build(name: str, *, noise_std: float, **options: Any) -> Channel:

@@ -75,7 +75,7 @@ class Channel:
             labels: classes, (N,).
 
         Returns:
-            `cemlib.metrics.leakage_bound` of the shaped features: shaping is a function of the
+            `cemlib.metrics.leakage_bound` of the shaped features. Shaping is a function of the
             image, so that the bound holds for it as for any features. Infinite without noise.
 
         Raises:

@@ -69,8 +69,8 @@ class Dropout(Channel):
         """The bound for features (N, D) of which a share of the variance, 1 - rate, is left.
 
         The mask m is independent of the image x, so I(x; z~) <= I(x; z~, m) = I(x; z~ | m), which
-        for one mask is at most sum_k pi_k (-log pi_k + 1/2 log |I + M Sigma_k M / s^2|) with
-        M = diag(m). The determinant equals |I + S M S / s^2| with S the root of Sigma_k, because
+        for one mask is at most `sum_k pi_k (-log pi_k + 1/2 log |I + M Sigma_k M / s^2|)` with
+        M = diag(m). The determinant equals `|I + S M S / s^2|` with S the root of Sigma_k, as
         M^2 = M; its logarithm is concave in M, so that the mean over masks is at most the value at
         the mean mask, where M is (1 - rate) I. This is never above the bound without dropout.
         """

@@ -70,7 +70,7 @@ class GaussianMechanism:
 
     @property
     def entropy_power(self) -> float:
-        """Variance of the Gaussian of the same entropy: its own."""
+        """Variance of the Gaussian of the same entropy, which is its own."""
         return self.std**2
 
     def add(self, features: Tensor, generator: torch.Generator, queries: int) -> Tensor:

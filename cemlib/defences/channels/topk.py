@@ -40,9 +40,9 @@ class TopK(Channel):
         """Squared errors where the release was kept, squared excess elsewhere.
 
         The attacker takes the k largest magnitudes of the release for the kept set. On the others
-        all that the release says is that |z_d| lies below the smallest kept magnitude t: the true
+        all that the release says is that `|z_d|` lies below the smallest kept magnitude t: the true
         likelihood is 0 beyond that and flat before it, and neither leads anywhere. Its relaxation
-        relu(|z_d| - t)^2 is as flat where the constraint holds, and pulls back where it does not.
+        `relu(|z_d| - t)^2` is as flat where the constraint holds, and pulls back where it does not.
         Where the noise reaches t, the kept set is partly mistaken. Arguments as for `Channel`.
         """
         z, seen = features.flatten(1), released.flatten(1)

@@ -14,6 +14,7 @@ from cemlib.errors import nearest
 __all__ = ["PENALTIES", "Penalty", "build"]
 
 PENALTIES: dict[str, type[Penalty]] = {"nopeek": NoPeek, "arl": AdversarialDecoder}
+"""The class behind each name."""
 
 
 def build(name: str, *, image_shape: Shape, feature_shape: Shape, **options: Any) -> Penalty:

@@ -5,8 +5,8 @@ activations in distributed deep learning", ICDM Workshops 2020; distance correla
 Rizzo and Bakirov, "Measuring and testing dependence by correlation of distances", Annals of
 Statistics 35(6), 2007.
 
-With a_ij = |x_i - x_j| and b_ij = |z_i - z_j| over the flattened images and features of a batch,
-and A, B the same matrices less their row and column means plus their grand mean:
+With `a_ij = |x_i - x_j|` and `b_ij = |z_i - z_j|` over the flattened images and features of a
+batch, and A, B the same matrices less their row and column means plus their grand mean:
 
     dCov^2(x, z) = mean_ij A_ij B_ij,    dVar^2(x) = dCov^2(x, x)
     dCor(x, z)   = sqrt( dCov^2(x, z) / sqrt( dVar^2(x) dVar^2(z) ) ),  0 where a variance is 0

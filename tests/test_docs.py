@@ -1,0 +1,124 @@
+"""The documentation: the site builds without a warning, links lead somewhere, examples hold."""
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md")),
+]
+EXAMPLES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((ROOT / "cemlib").rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
+FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for package in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(package)
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "html"]
+    built = subprocess.run([*command, ROOT / "docs", out], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return out
+
+
+class Loaded(HTMLParser):
+    """What a browser fetches to show a page."""
+
+    SOURCES: ClassVar[dict[str, str]] = {
+        "img": "src",
+        "script": "src",
+        "iframe": "src",
+        "source": "src",
+        "link": "href",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs).get(self.SOURCES.get(tag, ""))
+        self.found += [found] if found else []
+
+
+def test_no_page_of_the_site_loads_anything_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > len(PAGES)
+    for page in pages:
+        loaded = Loaded()
+        loaded.feed(page.read_text(encoding="utf-8"))
+        assert loaded.found
+        for source in loaded.found:
+            assert not re.match(r"(\w+:)?//", source), f"{page.name} loads {source}"
+            assert (page.parent / source.split("?")[0]).exists(), f"{page.name} lacks {source}"
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\W*https?:", style.read_text(encoding="utf-8"))
+
+
+def test_formulas_of_docstrings_keep_their_lines(site: Path) -> None:
+    page = (site / "api/surrogates.html").read_text(encoding="utf-8")
+    formula = re.search(r"<pre>[^/]*?alpha = softmax_i.*?</pre>", page, re.DOTALL)
+    assert formula is not None
+    text = re.sub(r"<[^>]+>", "", formula[0]).splitlines()
+    assert [line.split(" = ")[0] for line in text if " = " in line][:3] == ["alpha", "mu", "L_c"]
+
+
+def test_the_page_of_every_key_is_the_one_from_the_schema(site: Path) -> None:
+    page = (site / "configuration.html").read_text(encoding="utf-8")
+    assert "var_threshold" in page
+    assert "crop_padding" in page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if not re.match(r"\w+://|mailto:", link):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists(), f"{name(page)}: {link} does not exist"
+            assert not anchor or anchor in anchors(target), f"{name(page)}: {link}: no such heading"
+
+
+def anchors(page: Path) -> Iterator[str]:
+    """The headings of a page as a code-hosting site names them, and the documentation site."""
+    for heading in HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        yield re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_examples_in_docstrings_hold(module: str) -> None:
+    failed, tried = doctest.testmod(importlib.import_module(module))
+    assert tried > 0
+    assert failed == 0
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "\n>>> " in p.read_text()], ids=name)
+def test_examples_in_pages_hold(page: Path) -> None:
+    text = re.sub(r"^ *```.*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    examples = doctest.DocTestParser().get_doctest(text, {}, name(page), str(page), 0)
+    failed, tried = doctest.DocTestRunner().run(examples)
+    assert tried > 0
+    assert failed == 0
