@@ -34,6 +34,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
 maximum_signature_line_length = 90
 # A name in backticks is linked where it is a documented one; types of other libraries have no page.
 nitpick_ignore_regex = [
