@@ -14,7 +14,11 @@ from cemlib import __version__
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 # Pages that lie elsewhere in the repository; the site shows them in the place of their pointers.
-ELSEWHERE = {"configuration": ROOT / "config/README.md", "contributing": ROOT / "CONTRIBUTING.md"}
+ELSEWHERE = {
+    "configuration": ROOT / "config/README.md",
+    "contributing": ROOT / "CONTRIBUTING.md",
+    "changelog": ROOT / "CHANGELOG.md",
+}
 PAGES = {file: DOCS / f"{page}.md" for page, file in ELSEWHERE.items()}
 PAGES[ROOT / "README.md"] = DOCS / "index.md"
 LINK = re.compile(r"(?P<label>!?\[[^\]]*\])\((?P<path>[^()\s#:]+)(?P<anchor>#[^()\s]*)?\)")
@@ -27,9 +31,10 @@ version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 myst_heading_anchors = 3
 default_role = "py:obj"
+highlight_language = "none"  # formulas are no Python; examples are still recognised
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"show-inheritance": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
