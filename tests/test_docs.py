@@ -37,6 +37,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.importorskip(package)
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "html"]
+    # As `make docs`, but for the pages of source code, which take a quarter of the time.
+    command += ["-D", "extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"]
     built = subprocess.run([*command, ROOT / "docs", out], capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     return out
@@ -64,7 +66,10 @@ class Loaded(HTMLParser):
 
 def test_no_page_of_the_site_loads_anything_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
-    assert len(pages) > len(PAGES)
+    sources = (ROOT / "docs").rglob("*.md")
+    assert {page.relative_to(site).with_suffix("") for page in pages} >= {
+        source.relative_to(ROOT / "docs").with_suffix("") for source in sources
+    }
     for page in pages:
         loaded = Loaded()
         loaded.feed(page.read_text(encoding="utf-8"))
