@@ -13,6 +13,7 @@ from cemlib import __version__
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
+README = ROOT / "README.md"
 # Pages that lie elsewhere in the repository; the site shows them in the place of their pointers.
 ELSEWHERE = {
     "configuration": ROOT / "config/README.md",
@@ -20,7 +21,7 @@ ELSEWHERE = {
     "changelog": ROOT / "CHANGELOG.md",
 }
 PAGES = {file: DOCS / f"{page}.md" for page, file in ELSEWHERE.items()}
-PAGES[ROOT / "README.md"] = DOCS / "index.md"
+PAGES[README] = DOCS / "index.md"
 LINK = re.compile(r"(?P<label>!?\[[^\]]*\])\((?P<path>[^()\s#:]+)(?P<anchor>#[^()\s]*)?\)")
 
 project = "cemlib"
@@ -71,7 +72,9 @@ def _lead(link: re.Match[str], here: Path, there: Path) -> str:
     if target.is_dir():
         return link["label"][1:-1]
     path = os.path.relpath(PAGES.get(target, target), there)
-    return f"{link['label']}({path}{link['anchor'] or ''})"
+    # The site has a front page of its own, without the README's headings.
+    anchor = None if target == README else link["anchor"]
+    return f"{link['label']}({path}{anchor or ''})"
 
 
 def show_formulas(*event: Any) -> None:
