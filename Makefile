@@ -23,15 +23,15 @@ slow: .venv/ready
 	python -m pytest -n 2 --dist loadgroup -m slow
 
 lint: .venv/ready
-	ruff format --check cemlib tests
-	ruff check cemlib tests
+	ruff format --check cemlib tests docs
+	ruff check cemlib tests docs
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
 format: .venv/ready
-	ruff format cemlib tests
-	ruff check --fix cemlib tests
+	ruff format cemlib tests docs
+	ruff check --fix cemlib tests docs
 	snakefmt Snakefile workflow
 
 # Everything comes from requirements.lock, with hashes; uv installs it several times faster than

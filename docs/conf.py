@@ -46,7 +46,8 @@ maximum_signature_line_length = 90
 nitpick_ignore_regex = [
     ("py:obj", ".*"),
     ("py:class", r"(torch|nn|numpy|pandas|matplotlib|pydantic|pathlib|collections|PIL)\..*"),
-    ("py:class", r"(Tensor|NDArray|dict\[str|cemlib\.(config|surrogates\.tiles)\..*|.*\._.*)"),
+    ("py:class", r"(Tensor|NDArray|(list\[)?dict\[str)"),
+    ("py:class", r"(cemlib\.(config|surrogates\.tiles)\..*|.*\._.*)"),
 ]
 
 html_theme = "furo"

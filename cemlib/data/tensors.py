@@ -34,6 +34,7 @@ def from_tensors(
         DataError: a tensor has another type or shape, or a class too few images.
 
     Example:
+        >>> import torch
         >>> draws = torch.Generator().manual_seed(0)
         >>> images = torch.randint(256, (40, 3, 16, 16), dtype=torch.uint8, generator=draws)
         >>> data = from_tensors(images, torch.arange(40) % 2)

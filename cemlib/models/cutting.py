@@ -65,8 +65,8 @@ def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
         that the forward pass never calls are in neither.
 
     Raises:
-        CutError: the network has no such submodule or cannot be traced or divided there; the
-            message says why, and where it can be.
+        cemlib.models.graphs.CutError: the network has no such submodule, or cannot be traced or
+            divided there; the message says why, and where it can be.
     """
     _check_name(module, cut)
     try:

@@ -81,7 +81,8 @@ class SplitModel(nn.Module):
             std: Standard deviation of each colour channel, with `mean`.
 
         Raises:
-            CutError: a ValueError; the module cannot be split there (see `cutting.halves`).
+            cemlib.models.graphs.CutError: a ValueError; the module cannot be split there (see
+                `cutting.halves`).
             ValueError: options that do not go together, or features that are no maps or vectors.
         """
         from cemlib.models.cutting import halves
