@@ -30,6 +30,9 @@ class Surrogate(nn.Module):
     fits: ClassVar[bool] = False
     """Whether `fit` needs the whole training set's features at the end of every epoch."""
 
+    sensitivity_samples: int = 0
+    """Training images at which `learn` needs the server's sensitivity for every epoch; 0: none."""
+
     def __init__(
         self, *, dim: int, num_classes: int, noise_std: float, var_threshold: float = 0.125
     ) -> None:
@@ -77,6 +80,13 @@ class Surrogate(nn.Module):
         Args:
             z: clean features, (N, D).
             y: labels, (N,).
+        """
+
+    def learn(self, sensitivity: Tensor) -> None:
+        """Take what the server uses of z at the start of an epoch, where that is asked for.
+
+        Args:
+            sensitivity: mean of J^T J, with J = d logits / d z centred over the classes, (D, D).
         """
 
     def reseed(self, seed: int) -> None:

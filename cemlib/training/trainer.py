@@ -21,6 +21,7 @@ from cemlib.surrogates.base import Surrogate
 from cemlib.training.defended import Defended
 from cemlib.training.schedule import learning_rate, strength
 from cemlib.training.step import Pace, Step
+from cemlib.training.task_metric import task_metric
 
 Row = dict[str, Any]
 
@@ -95,6 +96,8 @@ class Trainer:
         """
         self.prune_before(number)
         pace = self._pace(number)
+        if self.surrogate is not None and pace.lambda_eff > 0:
+            self._teach(self.surrogate, number)
         self._begin(number)
         for size in self.batches.sizes:
             self.step(size, pace)
@@ -142,6 +145,24 @@ class Trainer:
         self._shuffle(number)
         self.step.monitor.begin()
         self.deployed.model.train()
+
+    def _teach(self, surrogate: Surrogate, number: int) -> None:
+        """Show a surrogate which directions the server uses as the epoch begins, if it asks.
+
+        Of training images, as they are, chosen anew for every epoch.
+
+        Raises:
+            DivergedError: if they are no numbers any more.
+        """
+        if surrogate.sensitivity_samples == 0:
+            return
+        images = self.data.train.images
+        order = torch.randperm(len(images), generator=generator(self.seed, "task_images", number))
+        chosen = images[order[: surrogate.sensitivity_samples].to(self.device)]
+        noise = generator(self.seed, "task_noise", number, self.device)
+        sensitivity = task_metric(self.deployed, chosen, noise)
+        check_finite(number, sensitivity=float(sensitivity.trace()))
+        surrogate.learn(sensitivity)
 
     def _shuffle(self, number: int) -> None:
         """Begin an epoch's augmented batches; begun again, they are the same ones."""

@@ -1,0 +1,190 @@
+"""What the server uses, against torch's own Jacobians and a closed form, and who gets it when."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_study import blob_data, tiny_plan
+from torch import Generator, Tensor, nn
+from torch.autograd.functional import jacobian
+
+import cemlib.training.task_metric
+from cemlib.defences.channels import build as build_channel
+from cemlib.defences.deployed import Deployed
+from cemlib.models import build
+from cemlib.models.split import SplitModel
+from cemlib.seeds import generator
+from cemlib.surrogates.base import Surrogate
+from cemlib.training.setup import Setup
+from cemlib.training.task_metric import squared_jacobian, task_metric
+from cemlib.training.trainer import Trainer
+
+CHANNELS: dict[str, dict[str, Any]] = {
+    "noise": {},
+    "dropout": {"rate": 0.4},
+    "topk": {"keep": 0.3},
+    "local_dp": {"clip": 20.0},
+}
+
+
+def from_jacobians(answer: Any, features: Tensor) -> Tensor:
+    """Sum of J^T J, one sample at a time, from rows that are differences of class pairs.
+
+    sum_c (J_c - mean)^T (J_c - mean) = sum over pairs of (J_c - J_e)^T (J_c - J_e) / (2 C).
+    """
+    whole = jacobian(answer, features).flatten(3).flatten(3)
+    total = torch.zeros((), dtype=torch.float64)
+    for sample in range(len(features)):
+        rows = whole[sample, :, sample].flatten(1).double()
+        for one in rows:
+            for other in rows:
+                total = total + torch.outer(one - other, one - other) / (2 * len(rows))
+    return total
+
+
+def test_a_linear_servers_metric_is_exact() -> None:
+    weights = torch.randn(3, 8, generator=Generator().manual_seed(0)).double()
+    centred = weights - weights.mean(0)
+    found = squared_jacobian(
+        lambda z: z.flatten(1) @ weights.T + 1, torch.rand(5, 2, 2, 2).double()
+    )
+    torch.testing.assert_close(found, 5 * centred.T @ centred)
+
+
+def test_a_common_shift_of_all_logits_is_not_used() -> None:
+    shift = torch.rand(8).double()
+    found = squared_jacobian(
+        lambda z: (z @ shift).unsqueeze(1).expand(-1, 4), torch.rand(6, 8).double()
+    )
+    assert found.abs().max() < 1e-25
+
+
+def test_a_curved_servers_metric_is_that_of_its_jacobians() -> None:
+    torch.manual_seed(0)
+    server = nn.Sequential(nn.Flatten(), nn.Linear(8, 7), nn.Tanh(), nn.Linear(7, 4)).double()
+    features = torch.randn(5, 2, 2, 2, dtype=torch.float64)
+    found = squared_jacobian(server, features)
+    torch.testing.assert_close(found, from_jacobians(server, features))
+
+
+def network(client_widths: tuple[int, ...] | None = None) -> SplitModel:
+    """With running statistics of its batch normalisation that differ from those of a batch."""
+    torch.manual_seed(0)
+    shape = {"num_classes": 3, "image_size": 16, "cut": 4, "mean": (0.5,), "std": (0.25,)}
+    model = build("small", **shape, client_widths=client_widths).train()
+    for _ in range(3):
+        model(torch.rand(16, 1, 16, 16))
+    return model
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize("client_widths", [None, (5, 9)])
+def test_the_metric_is_of_the_released_features_of_images(
+    name: str, client_widths: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In batches, whose releases are drawn one after the other."""
+    monkeypatch.setattr(cemlib.training.task_metric, "BATCH", 4)
+    deployed = Deployed(
+        network(client_widths), build_channel(name, noise_std=0.1, **CHANNELS[name])
+    )
+    images = blob_data().train.images[:6]
+    found = task_metric(deployed, images, Generator().manual_seed(3))
+    assert found.dtype == torch.float64
+    deployed.model.eval()
+    draws, expected = Generator().manual_seed(3), torch.zeros(128, 128, dtype=torch.float64)
+    for part in deployed.features(images).split(4):
+        state = draws.get_state()
+
+        def answer(z: Tensor, state: Tensor = state) -> Tensor:
+            draws.set_state(state)
+            return deployed.model.head(deployed.channel(z, draws))
+
+        expected += from_jacobians(answer, part)
+    assert expected.abs().max() > 0
+    torch.testing.assert_close(found, expected / 6, rtol=1e-4, atol=1e-6 * expected.max().item())
+
+
+def test_what_the_channel_drops_from_every_release_is_not_used() -> None:
+    """Of the largest tenth of equal-ranked features, the derivative is 0 at all the others."""
+    deployed = Deployed(network(), build_channel("topk", noise_std=0.0, keep=0.1))
+    images = blob_data().train.images[:1]
+    used = task_metric(deployed, images, Generator()).diagonal() > 0
+    kept = deployed.channel.shape(deployed.features(images)).flatten() != 0
+    assert int(kept.sum()) == 13
+    assert not (used & ~kept).any()
+    assert used.any()
+
+
+def test_neither_weights_nor_statistics_nor_gradients_change() -> None:
+    model = network()
+    for weights in model.parameters():
+        weights.grad = torch.ones_like(weights)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    deployed = Deployed(model, build_channel("noise", noise_std=0.1))
+    task_metric(deployed, blob_data().train.images, Generator())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(torch.equal(w.grad, torch.ones_like(w)) for w in model.parameters())
+
+
+class Pupil(Surrogate):
+    """Remembers what it is taught."""
+
+    start_epoch = 2
+
+    def __init__(self, samples: int) -> None:
+        super().__init__(dim=128, num_classes=3, noise_std=0.025)
+        self.sensitivity_samples = samples
+        self.lessons: list[Tensor] = []
+
+    def learn(self, sensitivity: Tensor) -> None:
+        self.lessons.append(sensitivity)
+
+    def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        del y
+        return z.square().mean(), {"classes": z.new_ones(()), "active": z.new_ones(())}
+
+
+def trainer(place: Path, samples: int, defence: str = "noise") -> tuple[Trainer, Pupil]:
+    plan, data, pupil = tiny_plan(place, epochs=4), blob_data(), Pupil(samples)
+    setup = Setup(plan.study, defence, 0)
+    plain = setup.trainer(data, setup.network(data))
+    taught = replace(plain.defended, surrogate=pupil, weight=1.0)
+    return Trainer(plain.settings, taught, data, 0), pupil
+
+
+@pytest.mark.parametrize(("samples", "count"), [(20, 20), (5000, 97)])
+def test_every_acting_epoch_begins_with_a_lesson(tmp_path: Path, samples: int, count: int) -> None:
+    """Of the network as the epoch finds it, at training images chosen by the seed."""
+    subject, pupil = trainer(tmp_path, samples)
+    subject.epoch(1)
+    assert pupil.lessons == []
+    order = torch.randperm(97, generator=generator(0, "task_images", 2))[:count]
+    noise = generator(0, "task_noise", 2)
+    expected = task_metric(subject.deployed, subject.data.train.images[order], noise)
+    subject.epoch(2)
+    assert len(pupil.lessons) == 1
+    assert torch.equal(pupil.lessons[0], expected)
+    subject.epoch(3)
+    assert len(pupil.lessons) == 2
+    assert not torch.equal(pupil.lessons[0], pupil.lessons[1])
+
+
+def test_who_does_not_ask_is_not_taught(tmp_path: Path) -> None:
+    subject, pupil = trainer(tmp_path, 0)
+    for number in (1, 2, 3):
+        subject.epoch(number)
+    assert pupil.lessons == []
+
+
+def test_a_lesson_comes_after_the_pruning(tmp_path: Path) -> None:
+    subject, pupil = trainer(tmp_path, 16, "undressed")
+    subject.epoch(1)
+    subject.prune_before(2)
+    images = subject.data.train.images
+    chosen = images[torch.randperm(97, generator=generator(0, "task_images", 2))[:16]]
+    expected = task_metric(subject.deployed, chosen, generator(0, "task_noise", 2))
+    subject.epoch(2)
+    assert subject.client_widths == (8, 16)
+    assert torch.equal(pupil.lessons[0], expected)
