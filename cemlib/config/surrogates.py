@@ -112,10 +112,9 @@ class Shortcut(_Fusion):
     name: Literal["shortcut"] = "shortcut"
 
 
-class LogDet(SurrogateConfig):
-    """One Gaussian per class: the log-determinant bound, without clusters."""
+class _Gaussian(SurrogateConfig):
+    """Options of the log-determinant bound, with and without a metric."""
 
-    name: Literal["logdet"] = "logdet"
     momentum: float = Field(
         0.9, ge=0, lt=1, description="share that running moments keep from batch to batch"
     )
@@ -125,9 +124,27 @@ class LogDet(SurrogateConfig):
     )
 
 
+class LogDet(_Gaussian):
+    """One Gaussian per class: the log-determinant bound, without clusters."""
+
+    name: Literal["logdet"] = "logdet"
+
+
+class TaskAware(_Gaussian):
+    """The pull of `logdet`, with a metric that spares the directions which the server uses."""
+
+    name: Literal["task_aware"] = "task_aware"
+    kappa: float = Field(
+        0.3, gt=0, description="sensitivity, where the mean is 1, that takes half of the pull"
+    )
+    samples: int = Field(
+        2048, ge=1, description="training images at which the server's sensitivity is taken"
+    )
+
+
 AnySurrogate = Annotated[
     Annotated[
-        Clustering | Gmm | Gated | Slot | Parallel | Shortcut | LogDet,
+        Clustering | Gmm | Gated | Slot | Parallel | Shortcut | LogDet | TaskAware,
         Field(discriminator="name"),
     ],
     BeforeValidator(named),

@@ -15,6 +15,7 @@ from cemlib.surrogates.gated import GatedAttention
 from cemlib.surrogates.gmm import GaussianMixture
 from cemlib.surrogates.logdet import LogDet
 from cemlib.surrogates.slot import SlotAttention
+from cemlib.surrogates.task_aware import TaskAware
 
 __all__ = ["SURROGATES", "Surrogate", "build"]
 
@@ -26,6 +27,7 @@ SURROGATES: dict[str, type[Surrogate]] = {
     "parallel": ParallelFusion,
     "shortcut": ShortcutFusion,
     "logdet": LogDet,
+    "task_aware": TaskAware,
 }
 """The class behind each name."""
 

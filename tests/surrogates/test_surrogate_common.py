@@ -40,6 +40,7 @@ def made(name, num_classes=4, dim=8):
     surrogate = build(name, dim=dim, num_classes=num_classes, noise_std=0.025)
     y = torch.arange(10 * num_classes) % num_classes
     surrogate.fit(torch.rand(len(y), dim), y)
+    surrogate.learn(torch.arange(dim).diag())
     return surrogate
 
 
@@ -148,7 +149,7 @@ def test_before_a_fit_every_batch_is_idle(name):
 
 def test_start_epochs():
     starts = {name: surrogate.start_epoch for name, surrogate in SURROGATES.items()}
-    fitted = {"clustering": 2, "gmm": 2, "logdet": 2}
+    fitted = {"clustering": 2, "gmm": 2, "logdet": 2, "task_aware": 2}
     assert starts == {"gated": 6, "slot": 4, "parallel": 6, "shortcut": 6} | fitted
 
 

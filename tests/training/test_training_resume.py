@@ -24,6 +24,7 @@ from cemlib.training.job import TrainJob, checkpoint_place, run
         ("gated", "last", 6, 12),
         pytest.param("gmm", "last", 3, 9, marks=pytest.mark.slow),
         pytest.param("logdet", "last", 3, 9, marks=pytest.mark.slow),
+        ("task_aware", "last", 3, 9),
     ],
 )
 def test_a_killed_training_ends_with_the_same_bits(
