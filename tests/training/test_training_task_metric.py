@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_study import blob_data, tiny_plan
+from tiny_study import RAW, blob_data, tiny_plan
 from torch import Generator, Tensor, nn
 from torch.autograd.functional import jacobian
 
 import cemlib.training.task_metric
+from cemlib.config import parse
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
+from cemlib.errors import DivergedError
 from cemlib.models import build
 from cemlib.models.split import SplitModel
 from cemlib.seeds import generator
@@ -188,3 +190,30 @@ def test_a_lesson_comes_after_the_pruning(tmp_path: Path) -> None:
     subject.epoch(2)
     assert subject.client_widths == (8, 16)
     assert torch.equal(pupil.lessons[0], expected)
+
+
+def test_a_spoilt_network_ends_the_run_as_a_diverged_one(tmp_path: Path) -> None:
+    subject, pupil = trainer(tmp_path, 8)
+    next(iter(subject.deployed.model.head.parameters())).data.fill_(torch.nan)
+    with pytest.raises(DivergedError, match="epoch 2: sensitivity is nan"):
+        subject.epoch(2)
+    assert pupil.lessons == []
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_it_trains_behind_every_channel_on_sparse_codes(tmp_path: Path, channel: str) -> None:
+    """What is spared is known from its first epoch on."""
+    defence = {
+        "surrogate": "task_aware",
+        "channel": {"name": channel, **CHANNELS[channel]},
+        "sparse_coding": True,
+    }
+    raw = RAW | {"results": str(tmp_path), "defences": {"noise": {}, "both": defence}}
+    data, setup = blob_data(), Setup(parse(raw), "both", 0)
+    subject = setup.trainer(data, setup.network(data))
+    rows = [subject.epoch(number) for number in (1, 2, 3)]
+    assert "surrogate/spared" not in rows[0]
+    for row in rows[1:]:
+        assert 0 < row["surrogate/spared"] < 1
+        assert 1 <= row["surrogate/effective_rank"] <= 128
+        assert row["surrogate/gradient_ratio"] > 0
