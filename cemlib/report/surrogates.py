@@ -34,7 +34,7 @@ _NOTES = {
     "surrogate/slot_entropy": "slot entropy [nats]",
     "surrogate/class_gate": "class gate",
     "surrogate/gate": "gate",
-    "surrogate/spared": "share of the pull's metric\nspared",
+    "surrogate/spared": "share of the metric\nspared",
     "surrogate/effective_rank": "effective rank of\nwhat the server uses",
     "surrogate/variance": "variance",
     "surrogate/reached": "share of components reached",
