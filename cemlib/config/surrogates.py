@@ -138,7 +138,7 @@ class TaskAware(_Gaussian):
         0.3, gt=0, description="sensitivity, where the mean is 1, that takes half of the pull"
     )
     samples: int = Field(
-        2048, ge=1, description="training images at which the server's sensitivity is taken"
+        512, ge=1, description="training images at which the server's sensitivity is taken"
     )
 
 

@@ -79,7 +79,7 @@ class TaskAware(LogDet):
         num_classes: int,
         noise_std: float,
         kappa: float = 0.3,
-        samples: int = 2048,
+        samples: int = 512,
         **options: Any,
     ) -> None:
         super().__init__(dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
