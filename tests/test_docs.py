@@ -64,6 +64,7 @@ class Loaded(HTMLParser):
         self.found += [found] if found else []
 
 
+@pytest.mark.slow
 def test_no_page_of_the_site_loads_anything_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     sources = (ROOT / "docs").rglob("*.md")
@@ -83,6 +84,7 @@ def test_no_page_of_the_site_loads_anything_from_elsewhere(site: Path) -> None:
         assert not re.search(r"(url\(|@import)\W*https?:", style.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_formulas_of_docstrings_keep_their_lines(site: Path) -> None:
     page = (site / "api/surrogates.html").read_text(encoding="utf-8")
     formula = re.search(r"<pre>((?!</pre>).)*alpha = softmax_i.*?</pre>", page, re.DOTALL)
@@ -91,6 +93,7 @@ def test_formulas_of_docstrings_keep_their_lines(site: Path) -> None:
     assert [line.split(" = ")[0] for line in text if " = " in line][:3] == ["alpha", "mu", "L_c"]
 
 
+@pytest.mark.slow
 def test_the_page_of_every_key_is_the_one_from_the_schema(site: Path) -> None:
     page = (site / "configuration.html").read_text(encoding="utf-8")
     assert "var_threshold" in page

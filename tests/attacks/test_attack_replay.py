@@ -53,5 +53,5 @@ def test_replayed_steps_attack_as_called_ones(
     assert TapeReplay.count > before + 10
     for row, other in zip(rows(called), rows(replayed), strict=True):
         numbers = {name: value for name, value in row.items() if value is not None}
-        assert {name: other[name] for name in numbers} == pytest.approx(numbers, rel=1e-3)
+        assert {name: other[name] for name in numbers} == pytest.approx(numbers, rel=5e-3)
     torch.testing.assert_close(replayed.reconstructions, called.reconstructions, atol=2e-3, rtol=0)
