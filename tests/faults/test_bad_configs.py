@@ -78,9 +78,10 @@ def usable(read: Callable[[], Study], names_a_place: Callable[[str], bool]) -> s
 
 def check_values(raw: Any) -> str:
     def names_a_key(line: str) -> bool:
-        key = line.split(": ")[0].split(".")[0]
-        whole = not isinstance(raw, dict) and line.startswith("expected a mapping")
-        return whole or key in {*Study.model_fields, *raw, "configuration"}
+        if not isinstance(raw, dict) and line.startswith("expected a mapping"):
+            return True
+        keys = {*Study.model_fields, *map(str, raw), "configuration"}
+        return any(line.startswith((f"{key}: ", f"{key}.")) for key in keys)
 
     return usable(lambda: parse(raw), names_a_key)
 

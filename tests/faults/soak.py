@@ -1,0 +1,52 @@
+"""Trainings and attacks, again and again in this process; prints by how many bytes it grew."""
+
+import gc
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from short_study import STUDY
+
+from cemlib.config import parse
+from cemlib.config.study import JUDGE
+from cemlib.evaluation.job import AttackJob
+from cemlib.evaluation.job import run as attack
+from cemlib.jobs import prepare
+from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.training.job import TrainJob
+from cemlib.training.job import run as train
+
+CPU = torch.device("cpu")
+PAGE = resource.getpagesize()
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory now."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def once(plan: Plan, attacks: Sequence[str]) -> None:
+    train(TrainJob(plan, "clustering", 0, CPU))
+    gc.collect()
+    assert len(list(attack(AttackJob(plan, "clustering", 0, attacks, CPU)))) == 2 * len(attacks)
+
+
+def growth(results: str, warm: int, more: int, attacks: Sequence[str]) -> int:
+    """Bytes that so many runs add after some have warmed up what is made once."""
+    plan = Plan(parse(STUDY | {"results": results}))
+    list(prepare(plan))
+    train(TrainJob(plan, JUDGE, JUDGE_SEED, CPU))
+    for _ in range(warm):
+        once(plan, attacks)
+    before = resident()
+    for _ in range(more):
+        once(plan, attacks)
+    return resident() - before
+
+
+if __name__ == "__main__":
+    results, warm, more, *attacks = sys.argv[1:]
+    print(growth(results, int(warm), int(more), attacks))
