@@ -28,7 +28,16 @@ from cemlib.evaluation.scene import HELD_OUT, first_target
 from cemlib.layout import KNOWLEDGES
 from cemlib.memory.facts import Facts
 from cemlib.memory.heap import Heap
-from cemlib.memory.parts import FORM, Stage, forget_gradients, momenta, noise
+from cemlib.memory.parts import (
+    FORM,
+    Stage,
+    features,
+    forget_gradients,
+    logits,
+    momenta,
+    noise,
+    repeated,
+)
 from cemlib.memory.recorder import META, Recorder, empty
 from cemlib.models.decoder import Decoder
 
@@ -59,13 +68,13 @@ def attacks(study: Study, facts: Facts, defence: str, names: Sequence[str]) -> H
         stage = Stage(study, facts, defence)
         splits, victim = stage.splits(), stage.deployed()
         judge = Stage(study, facts, JUDGE).deployed()
-        features = {name: victim.features(split.images) for name, split in splits.items()}
+        clean = {name: features(victim, split.images) for name, split in splits.items()}
         for name in names:
             options = study.attacks[name].model_dump()
             start = study.attacks[name].begins_with
             first = study.attacks[start].model_dump() if start else None
             for knowledge in KNOWLEDGES:
-                scene = _scene(recorder, victim, judge, splits, features, knowledge, options)
+                scene = _scene(recorder, victim, judge, splits, clean, knowledge, options)
                 answers = _WORK[options["kind"]](scene, options, first)
                 _score(scene, answers)
                 del answers, scene
@@ -77,12 +86,12 @@ def _scene(
     victim: Deployed,
     judge: Deployed,
     splits: Mapping[str, Split],
-    features: Mapping[str, Tensor],
+    clean: Mapping[str, Tensor],
     knowledge: str,
     options: Mapping[str, Any],
 ) -> Scene:
-    images, own, held_out = splits["train"].images, features["train"], features["val"]
-    test = features["test"]
+    images, own, held_out = splits["train"].images, clean["train"], clean["val"]
+    test = clean["test"]
     end = first_target(knowledge, len(test))
     if end:
         cut = int((1 - HELD_OUT) * end)
@@ -218,7 +227,7 @@ def _batch(scene: Scene, options: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
 def _answer(model: Decoder, released: Tensor) -> Tensor:
     model.eval()
     with torch.no_grad():
-        answers = torch.cat([model(part) for part in torch.split(released, CHUNK)])
+        answers = torch.cat(repeated(model, torch.split(released, CHUNK)))
     model.train()
     return answers
 
@@ -227,7 +236,7 @@ def _score(scene: Scene, answers: Tensor) -> None:
     """Whether the judge and the victim recognise the answers, and each image's similarity."""
     originals = to_float(empty(*answers.shape, dtype=torch.uint8))
     for classifier in (scene.judge, scene.victim):
-        classifier.logits(classifier.features(answers), noise())
+        logits(classifier, features(classifier, answers))
     del originals
 
 

@@ -1,20 +1,24 @@
 """What all rehearsals have in common: images, networks and passes without data."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from cemlib.config import Study
+from cemlib.data.pixels import unit
 from cemlib.data.prepared import Split
 from cemlib.defences.channels import build as build_channel
-from cemlib.defences.deployed import Deployed
+from cemlib.defences.deployed import CHUNK, Deployed
 from cemlib.memory.facts import Facts
 from cemlib.memory.recorder import META, empty
 from cemlib.models import build
 
 FORM = torch.channels_last
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,32 @@ def noise() -> torch.Generator:
     return torch.Generator()
 
 
+def repeated(work: Callable[[Item], Tensor], items: Sequence[Item]) -> list[Tensor]:
+    """What `work` makes of items of one size: it is done with the first and the last alone.
+
+    Those between need what the first needed, and an epoch has hundreds of them.
+    """
+    first = work(items[0])
+    between = [torch.empty_like(first) for _ in items[1:-1]]
+    return [first, *between, *(work(item) for item in items[1:][-1:])]
+
+
+def features(deployed: Deployed, images: Tensor) -> Tensor:
+    """As `Deployed.features`."""
+    encoder = deployed.model.eval().encoder
+    with torch.no_grad():
+        parts = torch.split(images, CHUNK)
+        return torch.cat(repeated(lambda part: encoder(unit(part)).float(), parts))
+
+
+def logits(deployed: Deployed, clean: Tensor) -> Tensor:
+    """As `Deployed.logits`."""
+    head = deployed.model.eval().head
+    with torch.no_grad():
+        parts = torch.split(deployed.channel(clean, noise()), CHUNK)
+        return torch.cat(repeated(lambda part: head(part).float(), parts))
+
+
 def momenta(*modules: nn.Module | None, slots: int) -> list[Tensor]:
     """What an optimiser keeps for the weights of some modules."""
     weights = [each for module in modules if module for each in module.parameters()]
@@ -78,9 +108,9 @@ def forget_gradients(*modules: nn.Module | None) -> None:
             module.zero_grad(set_to_none=True)
 
 
-def leakage(features: Tensor, classes: int) -> None:
+def leakage(clean: Tensor, classes: int) -> None:
     """What `cemlib.metrics.leakage_bound` makes of features (N, c, h, w)."""
-    doubles = features.flatten(1).double() / 1.0
+    doubles = clean.flatten(1).double() / 1.0
     members = doubles[: math.ceil(len(doubles) / classes)].clone()
     centred = (members - members.mean(0)) / 1.0
     shorter = centred.T if len(centred) < centred.shape[1] else centred

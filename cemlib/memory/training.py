@@ -16,7 +16,18 @@ from cemlib.defences.penalties import build as build_penalty
 from cemlib.defences.penalties.base import Penalty
 from cemlib.memory.facts import Facts
 from cemlib.memory.heap import Heap
-from cemlib.memory.parts import FORM, Stage, forget_gradients, leakage, momenta, noise, written
+from cemlib.memory.parts import (
+    FORM,
+    Stage,
+    features,
+    forget_gradients,
+    leakage,
+    logits,
+    momenta,
+    noise,
+    repeated,
+    written,
+)
 from cemlib.memory.recorder import META, Recorder, empty
 from cemlib.surrogates import Surrogate
 from cemlib.surrogates import build as build_surrogate
@@ -66,13 +77,13 @@ class _Training:
         """As `cemlib.training.step` does it; the surrogate's and the penalty's arithmetic too."""
         _, images, labels = self.batches.take(self.batches.sizes[0])
         images = images.contiguous(memory_format=FORM)
-        features = self.deployed.model.encoder(images)
-        shaped = self.deployed.channel.shape(features.flatten(1))
+        clean = self.deployed.model.encoder(images)
+        shaped = self.deployed.channel.shape(clean.flatten(1))
         spread = penalised(self.surrogate, shaped, labels)
-        released = self.deployed.channel(features, noise())
+        released = self.deployed.channel(clean, noise())
         loss = F.cross_entropy(self.deployed.model.head(released), labels) + spread
         if self.penalty is not None:
-            loss = loss + self.penalty.penalty(images, features, released)
+            loss = loss + self.penalty.penalty(images, clean, released)
         forget_gradients(*self.trained)
         loss.backward()  # type: ignore[no-untyped-call]
         # Adam of a penalty keeps two tensors for a weight, SGD one; the first step makes them.
@@ -84,12 +95,8 @@ class _Training:
 
     def fit(self) -> None:
         """Features of all training images, and what the fit itself takes (see its module)."""
-        encoder, features = self.deployed.model.encoder, []
         with torch.no_grad():
-            for size in self.batches.sizes:
-                _, images, _ = self.batches.take(size)
-                features.append(encoder(images.contiguous(memory_format=FORM)).flatten(1))
-            together = torch.cat(features)
+            together = torch.cat(repeated(self.encoded, self.batches.sizes))
         assert self.surrogate is not None
         defence = self.stage.study.defence(self.stage.defence)
         largest = math.ceil(len(together) / self.stage.classes) * together.shape[1]
@@ -98,11 +105,17 @@ class _Training:
         blocks = [empty(values * size, dtype=torch.uint8) for _ in range(count)]
         del blocks
 
+    def encoded(self, size: int) -> Tensor:
+        """Features (size, D) of the next batch."""
+        _, images, _ = self.batches.take(size)
+        clean: Tensor = self.deployed.model.encoder(images.contiguous(memory_format=FORM))
+        return clean.flatten(1)
+
     def score(self, split: Split) -> None:
         """Features of a split, their logits and the bound on their leakage."""
-        features = self.deployed.features(split.images)
-        self.deployed.logits(features, noise())
-        leakage(features, self.stage.classes)
+        clean = features(self.deployed, split.images)
+        logits(self.deployed, clean)
+        leakage(clean, self.stage.classes)
         self.deployed.model.train()
 
     def copied(self) -> list[Tensor]:
@@ -115,24 +128,29 @@ class _Training:
         empty(size, dtype=torch.uint8)
 
 
-def penalised(surrogate: Surrogate | None, features: Tensor, labels: Tensor) -> Tensor:
+def penalised(surrogate: Surrogate | None, clean: Tensor, labels: Tensor) -> Tensor:
     """The penalty of features (B, D), or 0."""
     if surrogate is None:
-        return features.new_zeros(())
-    if surrogate.generators():  # there are none that draw on the meta device
-        return _on_cpu(surrogate, features, labels)
-    return surrogate.penalty(features, labels)[0]
+        return clean.new_zeros(())
+    if _may_draw(surrogate):
+        return _on_cpu(surrogate, clean, labels)
+    return surrogate.penalty(clean, labels)[0]
 
 
-def _on_cpu(surrogate: Surrogate, features: Tensor, labels: Tensor) -> Tensor:
+def _may_draw(surrogate: Surrogate) -> bool:
+    """Whether it has generators, which the meta device has not; they come with the first draw."""
+    return type(surrogate).generators is not Surrogate.generators
+
+
+def _on_cpu(surrogate: Surrogate, clean: Tensor, labels: Tensor) -> Tensor:
     """The same with data: what its graph holds stays until the step's end."""
     real = surrogate.to_empty(device="cpu")
     for tensor in (*real.parameters(), *real.buffers()):
         tensor.data.zero_()
-    z = torch.zeros(features.shape, requires_grad=True)
+    z = torch.zeros(clean.shape, requires_grad=True)
     value = real.penalty(z, torch.zeros(labels.shape, dtype=torch.long))[0]
     value.backward()  # type: ignore[no-untyped-call]
-    return features.new_zeros(())
+    return clean.new_zeros(())
 
 
 def _surrogate(stage: Stage, deployed: Deployed) -> Surrogate | None:

@@ -1,6 +1,7 @@
 """Megabytes that Snakemake asks a cluster for, job by job."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 
 from cemlib.plan import Plan
@@ -14,15 +15,16 @@ class Megabytes:
 
     Args:
         plan: the study.
-        estimated: whether to rehearse the jobs, which imports torch, once and when first asked.
+        estimated: whether to rehearse the jobs, which imports torch, once and when first asked;
+            asked with the first job, since Snakemake chooses its executor after reading the rules.
     """
 
-    def __init__(self, plan: Plan, estimated: bool) -> None:
+    def __init__(self, plan: Plan, estimated: Callable[[], bool]) -> None:
         self._plan, self._estimated = plan, estimated
 
     def __call__(self, kind: str, of: str, otherwise: int) -> int:
         """Megabytes of one job: `kind` and `of` as in `cemlib.memory.estimate.Row`."""
-        if not self._estimated:
+        if not self._estimated():
             return otherwise
         return max(LEAST, math.ceil(MARGIN * self._hosts[kind, of] / 1e6))
 

@@ -109,6 +109,11 @@ def training(place: Checkout) -> dict[str, str]:
     raise AssertionError("nobody trains")
 
 
+def test_slurm_is_asked_for_what_the_rehearsal_says(story: Story) -> None:
+    """1,500 MB, the least, as the estimate of so small a study is below it; not the rule's 2,000."""
+    assert story.variables["SLURM_MEM_PER_NODE"] == "1500"
+
+
 def test_killed_jobs_are_reported_with_their_cause(story: Story) -> None:
     said = story.killed.output
     assert story.killed.code != 0

@@ -26,8 +26,11 @@ set_for_jobs()
 CONFIG = PLAN.layout.config
 LOGS, BENCHMARKS = PLAN.layout.root / "logs", PLAN.layout.root / "benchmarks"
 RUN = PLAN.layout.run("{defence}", "{seed}")
-# Rehearsing the jobs takes seconds: only for a cluster, which ends a job that takes more.
-MEGABYTES = Megabytes(PLAN, estimated=workflow.remote_exec)
+# Rehearsing the jobs takes a while: only where they are handed to a cluster, which ends a job that
+# takes more, and not again by the Snakemake (remote_exec) that carries one out there.
+MEGABYTES = Megabytes(
+    PLAN, estimated=lambda: workflow.non_local_exec and not workflow.remote_exec
+)
 
 
 def relative(files):
