@@ -13,8 +13,10 @@ import pytest
 import torch
 import yaml
 
+from cemlib import jobs as jobs_of_studies
 from cemlib.config import parse
 from cemlib.environment import OF_JOBS
+from cemlib.files import FileError
 from cemlib.layout import KNOWLEDGES
 from cemlib.memory.facts import facts
 from cemlib.memory.heap import ALIGNMENT, OVERHEAD, Heap
@@ -174,3 +176,17 @@ def test_no_result_depends_on_it() -> None:
     files = [file for entry in entries for file in source_files(f"cemlib.{entry}")]
     assert files
     assert not any(PACKAGE / "memory" in file.parents for file in files)
+
+
+def test_data_prepared_with_other_settings_are_not_counted(tmp_path: Path) -> None:
+    study = STUDY | {"results": str(tmp_path), "attacks": {"mean_image": {}}}
+    prepared = Plan(parse(study))
+    list(jobs_of_studies.prepare(prepared))
+    found, larger = facts(prepared), study["data"] | {"train_limit": 400}
+    assert found.origin.startswith("prepared: ")
+    assert found.counts == {"train": 144, "val": 16, "test": 100}
+    assert facts(Plan(parse(study | {"data": larger}))).counts["train"] == 360
+    description = prepared.layout.prepared_facts
+    description.write_text(description.read_text().replace("144", "140"))
+    with pytest.raises(FileError, match="data"):
+        facts(prepared)

@@ -29,6 +29,17 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_slots(parser: argparse.ArgumentParser) -> None:
+    """Add `--slots`."""
+    parser.add_argument(
+        "--slots",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="jobs at the same time (default: %(default)s)",
+    )
+
+
 def add_uri(parser: argparse.ArgumentParser) -> None:
     """Add `--uri`, the MLflow store."""
     parser.add_argument(

@@ -13,7 +13,7 @@ from cemlib.cli.estimate import add_options, run_estimate
 from cemlib.cli.examples import EXAMPLES
 from cemlib.cli.exits import DIVERGED_NOTE, EXIT_CODES
 from cemlib.cli.look import add_compare, add_doctor, add_list, add_show
-from cemlib.cli.options import DEFAULT_CONFIG, Commands, add_device, add_uri, positive
+from cemlib.cli.options import DEFAULT_CONFIG, Commands, add_device, add_slots, add_uri
 
 COMPLETION = 'Completion by the shell: eval "$(cemlib --print-completion bash)"'
 WIDTH = 79
@@ -109,13 +109,7 @@ def _add_run(commands: Commands) -> None:
     )
     parser.epilog = DIVERGED_NOTE
     add_device(parser)
-    parser.add_argument(
-        "--slots",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="jobs at the same time (default: %(default)s)",
-    )
+    add_slots(parser)
 
 
 def _add_defence(parser: argparse.ArgumentParser) -> None:

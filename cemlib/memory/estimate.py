@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from cemlib.config import ConfigError
 from cemlib.config.study import JUDGE
+from cemlib.doctor.machine import available_memory
 from cemlib.memory.attacks import attacks
 from cemlib.memory.facts import Facts, facts
 from cemlib.memory.heap import Heap
 from cemlib.memory.preparation import preparation
-from cemlib.memory.process import Bare, available
+from cemlib.memory.process import Bare
 from cemlib.memory.training import training
 from cemlib.plan import Plan
 
@@ -136,8 +137,8 @@ def line(found: Estimate, slots: int) -> str:
 
 
 def warning(found: Estimate, slots: int) -> str | None:
-    """One line if the peak is more than the machine has free; None also where it does not say."""
-    free = available()
+    """One line if the peak is more than the machine, or its control group, has free."""
+    free = available_memory()
     if free is None or found.host(slots) <= free:
         return None
     return (

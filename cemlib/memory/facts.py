@@ -1,6 +1,5 @@
 """How many images a study has, of which shape and in how many classes, before they are prepared."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from cemlib.data.images import SUFFIXES
 from cemlib.data.prepare import resolve_root
 from cemlib.data.torchvision_sets import DEFAULT_ROOT
 from cemlib.plan import Plan
+from cemlib.seal import read_sealed
 
 # Training and test images, channels and classes of the published sets.
 PUBLISHED = {
@@ -50,16 +50,18 @@ class Facts:
 
 
 def facts(plan: Plan) -> Facts:
-    """The facts of the prepared data if it is there, else of its source.
+    """The facts of the data if they are prepared with these settings, else of their source.
 
     Raises:
         DataError: if a folder is to be read and is not there, or has no classes of images.
+        FileError: if the description of the prepared data is damaged.
     """
     expected = _expected(plan.study.data)
-    path = plan.layout.prepared_facts
-    if not path.is_file():
+    path, settings = plan.layout.prepared_facts, plan.study.data_slice()
+    found = read_sealed(path, ("image_shape", "counts", "classes")) if path.is_file() else {}
+    made = found.get("source", {}).get("preparation", {}).get("settings", {})
+    if made | {"root": settings["root"]} != settings:  # the place is not what the images are
         return expected
-    found = json.loads(path.read_text(encoding="utf-8"))
     shape = tuple(found["image_shape"])
     return Facts(found["counts"], expected.read, shape, len(found["classes"]), f"prepared: {path}")
 

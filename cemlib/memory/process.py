@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from cemlib.models import build
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-MEMINFO = Path("/proc/meminfo")
 STATM = Path("/proc/self/statm")
 # Libraries that a source's images are read with; the others need none but Pillow.
 LIBRARIES = {"digits": "sklearn.datasets", "folder": "PIL.Image"}
@@ -26,15 +25,6 @@ def resident() -> int:
         return int(STATM.read_text().split()[1]) * PAGE
     except FileNotFoundError:
         return 0
-
-
-def available() -> int | None:
-    """Bytes of memory that the machine could give to new processes; None if it does not say."""
-    try:
-        lines = MEMINFO.read_text().splitlines()
-    except FileNotFoundError:
-        return None
-    return next((int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:")), None)
 
 
 class Bare:

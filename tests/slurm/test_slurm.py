@@ -110,7 +110,7 @@ def training(place: Checkout) -> dict[str, str]:
 
 
 def test_slurm_is_asked_for_what_the_rehearsal_says(story: Story) -> None:
-    """1,500 MB, the least, as the estimate of so small a study is below it; not the rule's 2,000."""
+    """The least, 1,500 MB: the estimate of so small a study is below it. The rules say 2,000."""
     assert story.variables["SLURM_MEM_PER_NODE"] == "1500"
 
 
