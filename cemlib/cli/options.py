@@ -44,7 +44,7 @@ def add_uri(parser: argparse.ArgumentParser) -> None:
     """Add `--uri`, the MLflow store."""
     parser.add_argument(
         "--uri",
-        default=os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_STORE),
+        default=os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE,
         help=f"MLflow store or server (default: MLFLOW_TRACKING_URI, or {DEFAULT_STORE})",
     )
 

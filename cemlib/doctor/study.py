@@ -1,21 +1,22 @@
 """The places of a study: its images, its results, its MLflow store."""
 
 import os
-import re
 import shutil
 import sqlite3
 import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from http.client import HTTPException
 from pathlib import Path
 
 from cemlib.config.data import DataConfig
 from cemlib.doctor.finding import Finding, ok, problem, warning
 from cemlib.doctor.machine import usable_cores
 from cemlib.plan import Plan
+from cemlib.tracking.errors import TrackingError
+from cemlib.tracking.store import database_of, without_password
 
-SQLITE = "sqlite:///"
 PATIENCE = 3.0  # seconds for a server, its name included
 LEAST_FREE = 2**30  # bytes at the results: below that a warning
 DIGITS = "digits"  # the source that needs no place
@@ -109,12 +110,14 @@ def _disk(results: Path) -> Finding:
 
 
 def _store(uri: str) -> Finding:
-    shown = _without_password(uri)
-    if uri.startswith(SQLITE):
-        return _database(Path(uri.removeprefix(SQLITE)), shown)
-    if not uri.startswith(("http://", "https://")):
-        return warning("MLflow store", shown, "`cemlib track` takes sqlite:///FILE or http(s)")
-    reason = _answers(uri)
+    shown = without_password(uri)
+    try:
+        database = database_of(uri)
+    except TrackingError as error:
+        return warning("MLflow store", *str(error).split("; ", 1))
+    if database is not None:
+        return _database(database, shown)
+    reason = _answers(shown)  # urllib takes no user in an address, and this page asks for none
     if reason:
         return warning(
             "MLflow store", f"{shown}: {reason}", "start it, or mend MLFLOW_TRACKING_URI"
@@ -146,9 +149,5 @@ def _ask(uri: str) -> str:
     try:
         with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=PATIENCE):
             return ""
-    except (OSError, ValueError) as error:
+    except (OSError, HTTPException) as error:
         return str(getattr(error, "reason", error))
-
-
-def _without_password(uri: str) -> str:
-    return re.sub(r"//[^/@\s]*@", "//", uri)

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
+from urllib.parse import urlsplit
 
 from cemlib.files import atomic
 from cemlib.tracking.errors import TrackingError
@@ -80,7 +81,7 @@ def open_store(uri: str, artifact_root: Path | None = None) -> Iterator[Store]:
     Raises:
         TrackingError: if the store cannot be used.
     """
-    database, address = _database(uri), _without_password(uri)
+    database, address = database_of(uri), without_password(uri)
     _prepare_mlflow()
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
@@ -106,17 +107,32 @@ def _prepare_mlflow() -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-def _database(uri: str) -> Path | None:
-    """Absolute path of a SQLite store, None for a server."""
+def database_of(uri: str) -> Path | None:
+    """Absolute path of a SQLite store, None for a server.
+
+    Raises:
+        TrackingError: if it is the address of neither.
+    """
     if uri.startswith(("http://", "https://")):
+        _check_address(uri)
         return None
     name = uri.removeprefix(SQLITE)
     if not uri.startswith(SQLITE) or name in ("", ":memory:"):
         raise TrackingError(
-            f"{_without_password(uri)}: not a store that can be used here; give sqlite:///FILE, or"
+            f"{without_password(uri)}: not a store that can be used here; give sqlite:///FILE, or"
             " the http(s) address of an `mlflow server` (which may keep its runs in any database)"
         )
     return Path(name).absolute()
+
+
+def _check_address(uri: str) -> None:
+    try:
+        found = urlsplit(uri)
+        host, _ = found.hostname, found.port
+    except ValueError as error:
+        raise TrackingError(f"{without_password(uri)}: no address ({error}); mend it") from error
+    if not host or re.search(r"\s", uri):
+        raise TrackingError(f"{without_password(uri)}: no address of a server; mend it")
 
 
 @contextmanager
@@ -181,8 +197,9 @@ def _check(database: Path) -> None:
 
 def _reason(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return _without_password(lines[0])[:500] if lines else type(error).__name__
+    return without_password(lines[0])[:500] if lines else type(error).__name__
 
 
-def _without_password(text: str) -> str:
-    return re.sub(r"//[^/@\s]*@", "//", text)
+def without_password(text: str) -> str:
+    """The text with every address as it is without its user and password."""
+    return re.sub(r"//[^/\s]*@", "//", text)

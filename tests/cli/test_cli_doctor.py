@@ -112,6 +112,8 @@ def test_a_closed_port_is_told() -> None:
 def test_a_server_that_answers_is_fine() -> None:
     with healthy() as port:
         assert store(f"http://127.0.0.1:{port}/").level is Level.OK
+        named = store(f"http://user:sec@ret@127.0.0.1:{port}")
+    assert (named.level, named.found) == (Level.OK, f"http://127.0.0.1:{port} answers")
 
 
 @contextmanager
@@ -131,9 +133,15 @@ def healthy() -> Iterator[int]:
     server.server_close()
 
 
-@pytest.mark.parametrize("uri", ["nonsense", "http://[broken", "postgresql://host/db", ""])
+NO_STORES = ("nonsense", "postgresql://host/db", "", "sqlite:///:memory:")
+NO_ADDRESSES = ("http://[broken", "http://host:port", "http://a b/", "https://")
+
+
+@pytest.mark.parametrize("uri", [*NO_STORES, *NO_ADDRESSES])
 def test_an_address_of_no_store_is_a_line(uri: str) -> None:
-    assert store(uri).level is Level.WARNING
+    found = store(uri)
+    assert found.level is Level.WARNING
+    assert ("mend" if uri in NO_ADDRESSES else "give sqlite:///FILE") in found.advice
 
 
 def test_images_of_a_folder_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import shtab
 from cemlib.cli import exits
 from cemlib.cli.completion import SHELLS, subcommands
 from cemlib.cli.examples import EXAMPLES
+from cemlib.cli.options import DEFAULT_STORE
 from cemlib.cli.pages import commands_page
 from cemlib.cli.parser import build_parser
 from cemlib.interrupt import Terminated, exit_code
@@ -112,3 +113,8 @@ def test_exit_codes_are_those_that_the_code_has() -> None:
     with pytest.raises(SystemExit) as caught:
         argparse.ArgumentParser(prog="any").error("wrong")
     assert caught.value.code == exits.USAGE
+
+
+def test_an_empty_store_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    assert build_parser().parse_args(["track"]).uri == DEFAULT_STORE

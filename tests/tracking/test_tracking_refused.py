@@ -26,6 +26,13 @@ def test_an_address_of_no_store(study: Study, uri: str) -> None:
         study.track()
 
 
+@pytest.mark.parametrize("uri", ["http://[h", "http://h:port", "http://a b", "https://"])
+def test_an_address_of_no_server(study: Study, uri: str) -> None:
+    study.uri = uri
+    with pytest.raises(TrackingError, match="mend it"):
+        study.track()
+
+
 def test_a_file_that_is_no_store(study: Study, tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database, but long enough to look like one\n" * 100)
     with pytest.raises(TrackingError, match=r"mlflow\.db: not a usable SQLite file"):
