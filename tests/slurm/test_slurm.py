@@ -109,11 +109,6 @@ def training(place: Checkout) -> dict[str, str]:
     raise AssertionError("nobody trains")
 
 
-def test_slurm_is_asked_for_what_the_rehearsal_says(story: Story) -> None:
-    """The least, 1,500 MB: the estimate of so small a study is below it. The rules say 2,000."""
-    assert story.variables["SLURM_MEM_PER_NODE"] == "1500"
-
-
 def test_killed_jobs_are_reported_with_their_cause(story: Story) -> None:
     said = story.killed.output
     assert story.killed.code != 0
