@@ -212,11 +212,24 @@ def test_curves_have_a_line_for_each_run_and_a_point_for_each_epoch(page: Page) 
     charts = page.locator("#curves .chart")
     assert charts.count() == 4
     lines = charts.first.locator("polyline")
-    counts = [len(str(line.get_attribute("points")).split()) for line in lines.all()]
+    counts = [len(set(str(line.get_attribute("points")).split())) for line in lines.all()]
     assert counts == [EPOCHS, EPOCHS, EPOCHS, 1]  # the failed run came as far as its first epoch
+    assert dot(page, lines.last) == (0xC0, 0x4A, 0)  # and can be seen
     page.select_option("#curve-a", "none")
     page.select_option("#curve-b", "")
     assert "No finite value" in str(charts.last.text_content())
+
+
+def dot(page: Page, line: Any) -> tuple[int, ...]:
+    """Colour of the first point of a line, on the screen."""
+    line.scroll_into_view_if_needed()
+    place = line.evaluate(
+        "(line) => { const at = line.points[0].matrixTransform(line.getScreenCTM());"
+        " return {x: Math.floor(at.x), y: Math.floor(at.y), width: 1, height: 1}; }"
+    )
+    pixel = Image.open(BytesIO(page.screenshot(clip=place))).convert("RGB").getpixel((0, 0))
+    assert isinstance(pixel, tuple)
+    return tuple(map(int, pixel))
 
 
 def test_text_from_a_study_stays_text(page: Page) -> None:

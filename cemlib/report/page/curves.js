@@ -61,9 +61,12 @@ function axes(x, y) {
 
 function line(run, place, quantity, x, y) {
   const dash = DASHES[DATA.seeds.indexOf(run.seed) % DASHES.length];
-  const path = points(run, quantity).map(([epoch, value]) => `${x(epoch)},${y(value)}`).join(" ");
+  const found = points(run, quantity).map(([epoch, value]) => `${x(epoch)},${y(value)}`);
+  const alone = found.length === 1; // a line of one point is not drawn, one back to it is a dot
+  const path = (alone ? [...found, ...found] : found).join(" ");
   const title = drawn("title", {}, `${readable(run.defence)}, seed ${run.seed}`);
-  const look = { class: `curve curve-${place}`, "stroke-dasharray": dash };
+  const kind = alone ? " alone" : "";
+  const look = { class: `curve curve-${place}${kind}`, "stroke-dasharray": alone ? "" : dash };
   return drawn("polyline", { ...look, points: path }, title);
 }
 
