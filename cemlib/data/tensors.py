@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
+from cemlib.data.errors import DataError
 from cemlib.data.prepare import divided
 from cemlib.data.prepared import Prepared
 from cemlib.data.raw import Raw
@@ -41,6 +42,10 @@ def from_tensors(
         >>> len(data.train), len(data.val), len(data.test)
         (27, 3, 10)
     """
+    if not len(labels):
+        raise DataError(
+            "train: there are no labels; give a tensor with an image or more of every class"
+        )
     names = classes if classes is not None else range(int(labels.max()) + 1)
     named = tuple(str(name) for name in names)
     raw = Raw(images, labels, test_images, test_labels, named, {"name": "tensors"})
