@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import fx, nn
 
 PLAIN = "a plain forward without decisions that depend on values or sizes can be"
@@ -26,7 +27,21 @@ class _Tracer(fx.Tracer):
 
     def __init__(self, cut: str) -> None:
         super().__init__()
-        self.cut = cut
+        self.cut, self.modes = cut, _modes()
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """Add an operation, unless it is one that would be another when the graph is run.
+
+        Raises:
+            CutError: it is within `torch.no_grad` or `torch.autocast`, of which a graph knows
+                nothing: the gradients, or the numbers, would silently be others.
+        """
+        if _modes() != self.modes:
+            raise CutError(
+                "cut: the forward computes something under torch.no_grad, torch.enable_grad or"
+                " torch.autocast, which a graph does not hold; put that into a submodule of its own"
+            )
+        return super().create_node(*args, **kwargs)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
         """Whether a submodule is one node of the graph."""
@@ -75,6 +90,12 @@ def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
         raise CutError(f"cut: the result does not depend on {cut!r}")
     _check_bottleneck(cut, at, before, behind)
     return _part(graph, before, at), _part(graph, behind - {at}, result, at)
+
+
+def _modes() -> tuple[bool, ...]:
+    """Modes that decide what an operation does, and that code can change around it."""
+    autocast = (torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+    return torch.is_grad_enabled(), *autocast
 
 
 def _defaults(module: nn.Module) -> dict[str, Any]:

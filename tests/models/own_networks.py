@@ -1,5 +1,8 @@
 """Networks as users write them."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -109,3 +112,17 @@ class Wrapped(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x)
+
+
+class Modes(nn.Module):
+    """Computes something without gradients, or in bfloat16."""
+
+    def __init__(self, context: Callable[[], AbstractContextManager[None]]) -> None:
+        super().__init__()
+        self.first, self.last, self.context = nn.Linear(4, 4), nn.Linear(4, 2), context
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        with self.context():
+            y = x @ x.T
+        return self.last(y @ x)
