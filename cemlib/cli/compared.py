@@ -10,7 +10,8 @@ from cemlib.report.paired import Comparison, Row
 
 _HOW = """\
 Means over the common seeds. difference: first minus second, +- half the width
-of the 95 % Student-t interval of the paired differences. p: paired t test,
+of the 95 % Student-t interval of the paired differences. g_z: difference in
+standard deviations of those, corrected for few seeds. p: paired t test,
 two-sided, of that row alone, as in comparisons.csv. p Holm: corrected for all
 {tests} rows that have a p; rows overlap, so it errs on the careful side."""
 
@@ -29,8 +30,8 @@ def as_json(found: Comparison, first: str, second: str) -> str:
 def as_text(found: Comparison, first: str, second: str) -> str:
     """A comparison for people: a block for each attack and knowledge."""
     shown = [row for row in found.rows if _has_value(row)]
-    heads = ("  score", "first", "second", "difference", "+-", "p", "p Holm")
-    header, *lines = aligned([heads, *map(_cells, shown)], right=range(1, 7)).splitlines()
+    heads = ("  score", "first", "second", "difference", "+-", "g_z", "p", "p Holm")
+    header, *lines = aligned([heads, *map(_cells, shown)], right=range(1, 8)).splitlines()
     titles = dict.fromkeys(map(_title, shown))
     blocks = {
         t: [line for row, line in zip(shown, lines, strict=True) if _title(row) == t]
@@ -55,5 +56,6 @@ def _has_value(row: Row) -> bool:
 
 def _cells(row: Row) -> tuple[str, ...]:
     found = row.difference
-    numbers = (row.first, row.second, found.mean, found.high - found.mean, found.p, row.p_holm)
+    half = found.high - found.mean
+    numbers = (row.first, row.second, found.mean, half, found.g_z, found.p, row.p_holm)
     return (f"  {row.score}", *map(figure, numbers))

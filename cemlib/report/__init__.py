@@ -12,6 +12,7 @@ TABLES = (
     "summary.tex",
     "summary.html",
     "comparisons.html",
+    "claims.md",
 )
 FIGURES = (
     "accuracy",

@@ -18,8 +18,10 @@ from cemlib.report import (
     surrogate_course_name,
 )
 from cemlib.report.bars import accuracy, identification, privacy, psnr
+from cemlib.report.claims import claims
 from cemlib.report.clusters import cluster_course
 from cemlib.report.collect import collect, collect_runs
+from cemlib.report.comparisons import comparisons_table
 from cemlib.report.curves import attack_curves, training_curves
 from cemlib.report.extremes import extremes
 from cemlib.report.grid import reconstructions
@@ -29,7 +31,7 @@ from cemlib.report.releases import releases
 from cemlib.report.render import latex, markdown
 from cemlib.report.style import save
 from cemlib.report.surrogates import surrogate_course
-from cemlib.report.tables import comparisons_table, present, runs_table, summary_table
+from cemlib.report.tables import present, runs_table, summary_table
 from cemlib.report.tradeoff import tradeoff
 from cemlib.seal import checked
 
@@ -43,7 +45,7 @@ def write_tables(
     defences: Sequence[str],
     reference: str | None = None,
 ) -> list[Path]:
-    """Write runs.csv, summary and comparisons as CSV and HTML, summary.md and summary.tex.
+    """Write runs.csv, summary and comparisons as CSV and HTML, summary.md, summary.tex, claims.md.
 
     Args:
         root: folder of the experiment; runs.csv names folders relative to it.
@@ -71,6 +73,7 @@ def write_tables(
         latex(summary),
         summary_html(summary),
         comparisons_html(comparisons),
+        claims(comparisons),
     )
     paths = [out / name for name in TABLES]
     for path, text in zip(paths, texts, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 from jinja2 import Environment
 
+from cemlib.report.claims import COMPARED
 from cemlib.report.render import Table, notes, spans, tables
 
 _PAGE = """\
@@ -66,28 +67,26 @@ tbody tr:last-child > * { border-bottom: 2px solid; }
 </body>
 </html>
 """
-# Scores of comparisons.csv: title, and what they are multiplied with.
-_COMPARED = {
-    "top1": ("top-1 [percentage points]", 100),
-    "mse": ("MSE", 1),
-    "ssim": ("SSIM", 1),
-    "psnr": ("PSNR [dB]", 1),
-    "recon_top1": ("identified [percentage points]", 100),
-}
 _COMPARISON_TITLES = (
     "defence",
     "difference",
     "95 % interval",
+    "g_z",
     "p",
-    "p, Holm",
+    "p, permutation",
+    "p, Holm in this table",
+    "p, Holm in the study",
     "pairs of seeds",
     "verdict",
 )
 _COMPARISON_NOTES = (
     "Paired over the seeds: defence minus reference. MSE, SSIM, PSNR and identification are of"
     " the worst case on one release of an image.",
-    "p is of the paired t-test. Holm's correction is over the defences of one table; the verdict is"
-    " at 5 % after the correction.",
+    "g_z is the difference in standard deviations of the paired differences, corrected for few"
+    " seeds. p is of the paired t-test; the permutation test of signs beside it cannot go below"
+    " 2 / 2^n with n pairs.",
+    "The verdict is at 5 % after Holm's correction over all comparisons of the study, those of"
+    " every table here.",
 )
 
 
@@ -100,7 +99,7 @@ def comparisons_html(comparisons: pd.DataFrame) -> str:
     """The paired differences: one table for each score and knowledge.
 
     Args:
-        comparisons: as `cemlib.report.tables.comparisons_table` returns it.
+        comparisons: as `cemlib.report.comparisons.comparisons_table` returns it.
     """
     families = comparisons.groupby(["metric", "knowledge"], sort=False)
     found = [_comparison(str(metric), str(known), rows) for (metric, known), rows in families]
@@ -115,21 +114,21 @@ def _page(title: str, notes: Sequence[str], tables: Sequence[Table]) -> str:
 
 
 def _comparison(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
-    title, scale = _COMPARED[metric]
+    score = COMPARED[metric]
     where = f", {knowledge}" if knowledge else ""
     cells = tuple(
         (
             row["defence"],
-            _signed(scale * row["difference"]),
-            _interval(scale * row["ci_low"], scale * row["ci_high"]),
-            _unsigned(row["p"]),
-            _unsigned(row["p_holm"]),
+            _signed(score.scale * row["difference"]),
+            _interval(score.scale * row["ci_low"], score.scale * row["ci_high"]),
+            _signed(row["g_z"]),
+            *(_unsigned(row[name]) for name in ("p", "p_permutation", "p_holm", "p_holm_study")),
             str(row["n_pairs"]),
             row["verdict"],
         )
         for row in rows.to_dict("records")
     )
-    caption = f"{title}{where}: difference to {rows['reference'].iloc[0]}"
+    caption = f"{score.heading}{where}: difference to {rows['reference'].iloc[0]}"
     return Table(caption, ("",) * len(_COMPARISON_TITLES), _COMPARISON_TITLES, cells)
 
 

@@ -1,7 +1,7 @@
 """Two defences side by side: paired differences of all their scores.
 
 The statistics are those of `comparisons.csv`; what differs is the family of Holm's correction: here
-all rows of the comparison, there the defences of a study in one score.
+all rows of the comparison, there all comparisons of a study.
 """
 
 import math
@@ -131,7 +131,7 @@ def _pair(first: Scores, second: Scores) -> tuple[float, float, Difference]:
 
 def _means(first: Scores, second: Scores) -> tuple[float, float, Difference]:
     ours, theirs = _mean([*first.values()]), _mean([*second.values()])
-    return ours, theirs, Difference(ours - theirs, math.nan, math.nan, 0, math.nan)
+    return ours, theirs, Difference(ours - theirs, math.nan, math.nan, 0)
 
 
 def _finished(runs: pd.DataFrame) -> set[int]:

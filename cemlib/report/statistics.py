@@ -2,7 +2,10 @@
 
 Sources: Student, "The probable error of a mean", Biometrika 6, 1908 (interval and paired test);
 Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
-6, 1979 (correction for several comparisons).
+6, 1979 (correction for several comparisons); Fisher, "The Design of Experiments", 1935, section 21
+(permutation of signs); Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988,
+section 2.3 (effect size of pairs); Hedges, "Distribution theory for Glass's estimator of effect
+size and related estimators", Journal of Educational Statistics 6, 1981 (its correction).
 """
 
 import math
@@ -13,6 +16,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 LEVEL = 0.95
+MOST_PAIRS = 20  # whose signs are permuted: a million choices
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,27 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean paired difference with its interval and the two-sided p of no difference."""
+    """Mean paired difference with its interval and the two-sided p of no difference.
+
+    Attributes:
+        mean: over the pairs.
+        low: lower end of its interval.
+        high: upper end.
+        n: number of pairs.
+        p: of Student's paired test.
+        p_permutation: of the permutation of signs; never below 2 / 2**n.
+        d_z: the mean in standard deviations of the differences.
+        g_z: `d_z` with Hedges' correction for few pairs.
+    """
 
     mean: float
     low: float
     high: float
     n: int
-    p: float
+    p: float = math.nan
+    p_permutation: float = math.nan
+    d_z: float = math.nan
+    g_z: float = math.nan
 
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
@@ -62,7 +80,7 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 def paired_difference(
     first: Sequence[float], second: Sequence[float], level: float = LEVEL
 ) -> Difference:
-    """Paired t test of ``first - second``: the same seeds in the same order.
+    """Paired tests of ``first - second``: the same seeds in the same order.
 
     Args:
         first: values of one defence, one per seed.
@@ -70,8 +88,9 @@ def paired_difference(
         level: coverage of the interval.
 
     Returns:
-        The mean difference; its interval and p are NaN for fewer than two pairs or where a value is
-        not finite. Differences that are all equal have p = 0, or 1 if they are all zero.
+        The mean difference; all else is NaN for fewer than two pairs or where a value is not
+        finite. Differences that are all equal have p = 0 and an infinite effect size; if they are
+        all zero, p = 1 and none. ``g_z`` needs three pairs.
 
     Raises:
         ValueError: if the two are not equally long.
@@ -85,9 +104,48 @@ def paired_difference(
         raise ValueError(f"pairs need equally many values, got {len(first)} and {len(second)}")
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if not all(math.isfinite(d) for d in differences):
-        return Difference(math.nan, math.nan, math.nan, len(differences), math.nan)
+        return Difference(math.nan, math.nan, math.nan, len(differences))
     found = mean_interval(differences, level)
-    return Difference(found.mean, found.low, found.high, found.n, _p_of_zero(differences))
+    if found.n < 2:
+        return Difference(found.mean, found.low, found.high, found.n)
+    effect = _effect(differences)
+    return Difference(
+        found.mean,
+        found.low,
+        found.high,
+        found.n,
+        _p_of_zero(differences),
+        sign_permutation(differences),
+        effect,
+        effect * _hedges(found.n - 1),
+    )
+
+
+def sign_permutation(differences: Sequence[float]) -> float:
+    """Two-sided p of the permutation test that gives each paired difference either sign.
+
+    Were the two defences alike, a seed's difference could as well be its negative. p is the share
+    of all 2**n choices of signs whose mean is at least as far from zero as the one found; that one
+    and its mirror image are among them, so with n pairs p is never below 2 / 2**n.
+
+    Args:
+        differences: one per seed, finite; at least one.
+
+    Returns:
+        The p value; 1 for differences that are all zero, NaN for more than `MOST_PAIRS`.
+
+    Example:
+        >>> sign_permutation([0.5, 0.7, 0.6])
+        0.25
+    """
+    ours = np.asarray(differences, dtype=np.float64)
+    if len(ours) > MOST_PAIRS:
+        return math.nan
+    sums = ours[:1]  # the other half of the choices are mirror images
+    for value in ours[1:]:
+        sums = np.concatenate([sums + value, sums - value])
+    rounding = 1e-12 * np.abs(ours).sum()
+    return float(np.mean(np.abs(sums) >= abs(ours.sum()) - rounding))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -121,11 +179,23 @@ def _half_width(values: np.ndarray, level: float) -> float:
     return float(quantile * values.std(ddof=1) / math.sqrt(n))
 
 
+def _effect(differences: Sequence[float]) -> float:
+    """Cohen's d_z: the mean in standard deviations, infinite where there is no spread."""
+    mean, spread = float(np.mean(differences)), float(np.std(differences, ddof=1))
+    return mean / spread if spread else math.copysign(math.inf, mean) if mean else math.nan
+
+
+def _hedges(freedom: int) -> float:
+    """Expected value of the true over the found effect size, by degrees of freedom."""
+    if freedom < 2:
+        return math.nan
+    ratio = math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)
+    return math.exp(ratio) / math.sqrt(freedom / 2)
+
+
 def _p_of_zero(differences: Sequence[float]) -> float:
     """Two-sided p of a one-sample t test against zero."""
     n = len(differences)
-    if n < 2:
-        return math.nan
     mean, spread = np.mean(differences), np.std(differences, ddof=1)
     if spread == 0:
         return float(mean == 0)

@@ -1,6 +1,5 @@
-"""The study's tables: every result, means over seeds with intervals, and paired comparisons."""
+"""The study's tables of results: every one, and means over seeds with intervals."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from cemlib.report.collect import LATER_COLUMNS
-from cemlib.report.statistics import LEVEL, Difference, holm, mean_interval, paired_difference
-from cemlib.report.worst_case import worst_case, worst_cases
+from cemlib.report.statistics import mean_interval
+from cemlib.report.worst_case import worst_cases
 
 RUN_SCORES = ("top1", "leakage_nats")
 ATTACK_SCORES = ("mse", "ssim", "psnr")
@@ -56,19 +55,6 @@ _SUMMARY_KEYS = (
     "n_failed_runs",
     "n_unconverged",
     "strongest",
-)
-_COMPARISON_COLUMNS = (
-    "defence",
-    "reference",
-    "knowledge",
-    "metric",
-    "n_pairs",
-    "difference",
-    "ci_low",
-    "ci_high",
-    "p",
-    "p_holm",
-    "verdict",
 )
 
 
@@ -150,50 +136,6 @@ def summary_table(
     return pd.DataFrame(rows, columns=[*_SUMMARY_KEYS, *columns])
 
 
-def comparisons_table(
-    runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], reference: str | None
-) -> pd.DataFrame:
-    """Paired differences of every defence to a reference, over the seeds that both have.
-
-    Worst-case MSE, SSIM, PSNR and identification (where it was measured) on one release, per
-    knowledge, and top-1. Holm's correction is over the defences, for each score and knowledge by
-    itself.
-
-    Args:
-        runs: as `collect` returns them.
-        attacks: likewise.
-        defences: order of the rows.
-        reference: the defence to compare with; by default ``noise`` if it is there, else the first.
-
-    Returns:
-        ``difference`` is defence minus reference with its 95 % interval; ``verdict`` is ``higher``
-        or ``lower`` where ``p_holm`` is below .05, else ``no difference shown``.
-
-    Raises:
-        ValueError: if the reference has no result.
-    """
-    names = present(runs, defences)
-    reference = _reference(names, reference)
-    strongest = worst_case(attacks)
-    families = [("", "top1", runs)] + [
-        (knowledge, score, strongest[strongest["knowledge"] == knowledge])
-        for knowledge in strongest["knowledge"].unique()
-        for score in _compared(strongest)
-    ]
-    rows: list[dict[str, Any]] = []
-    for knowledge, score, frame in families:
-        found = {name: _paired(frame, score, name, reference) for name in names}
-        del found[reference]
-        family = {"reference": reference, "knowledge": knowledge, "metric": score}
-        rows += [{**family, **row} for row in _comparisons(found)]
-    return pd.DataFrame(rows, columns=list(_COMPARISON_COLUMNS))
-
-
-def _compared(strongest: pd.DataFrame) -> tuple[str, ...]:
-    identified = strongest[IDENTIFICATION].notna().any()
-    return (*ATTACK_SCORES, IDENTIFICATION) if identified else ATTACK_SCORES
-
-
 def _relative(folder: str, root: Path) -> str:
     path = Path(folder)
     if not path.is_relative_to(root):
@@ -239,43 +181,3 @@ def counted(names: Iterable[str]) -> str:
     if len(counts) == 1:
         return counts[0][0]
     return ", ".join(f"{name} ({count})" for name, count in counts)
-
-
-def _reference(names: Sequence[str], wanted: str | None) -> str:
-    reference = wanted or ("noise" if "noise" in names else names[0])
-    if reference not in names:
-        raise ValueError(f"reference {reference!r} has no results; there are {', '.join(names)}")
-    return reference
-
-
-def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> Difference:
-    finished = frame[frame["status"] == "ok"]
-    by_seed = [
-        finished[finished["defence"] == name].set_index("seed")[score]
-        for name in (defence, reference)
-    ]
-    both = pd.concat(by_seed, axis=1, join="inner")
-    return paired_difference(both.iloc[:, 0].tolist(), both.iloc[:, 1].tolist())
-
-
-def _comparisons(found: dict[str, Difference]) -> list[dict[str, Any]]:
-    adjusted = holm([difference.p for difference in found.values()])
-    return [
-        {
-            "defence": defence,
-            "n_pairs": difference.n,
-            "difference": difference.mean,
-            "ci_low": difference.low,
-            "ci_high": difference.high,
-            "p": difference.p,
-            "p_holm": p_holm,
-            "verdict": _verdict(difference.mean, p_holm),
-        }
-        for (defence, difference), p_holm in zip(found.items(), adjusted, strict=True)
-    ]
-
-
-def _verdict(difference: float, p_holm: float) -> str:
-    if math.isnan(p_holm) or p_holm >= 1 - LEVEL:
-        return "no difference shown"
-    return "higher" if difference > 0 else "lower"

@@ -107,7 +107,7 @@ def test_a_single_common_seed_gives_no_interval(
     told = capsys.readouterr().out
     assert "one common seed: a difference, but no interval and no p" in told
     (line,) = [line.split() for line in told.splitlines() if line.startswith("  top1 ")]
-    assert line[4:] == ["-", "-", "-"]
+    assert line[4:] == ["-", "-", "-", "-"]
 
 
 def test_other_data_are_not_paired(spoilt: Finished, capsys: pytest.CaptureFixture[str]) -> None:

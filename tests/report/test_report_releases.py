@@ -9,10 +9,11 @@ from synthetic_study import Study
 from cemlib.report import RELEASES
 from cemlib.report.build import figures
 from cemlib.report.collect import collect
+from cemlib.report.comparisons import comparisons_table
 from cemlib.report.releases import releases
 from cemlib.report.render import latex, markdown
 from cemlib.report.style import looks
-from cemlib.report.tables import comparisons_table, runs_table, summary_table
+from cemlib.report.tables import runs_table, summary_table
 from cemlib.report.worst_case import release_counts, worst_case
 
 ORDER = ("none", "noise")

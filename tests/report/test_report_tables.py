@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
@@ -12,7 +13,9 @@ from cemlib.files import FileError
 from cemlib.report import TABLES
 from cemlib.report.build import write_tables
 from cemlib.report.collect import collect
-from cemlib.report.tables import comparisons_table, runs_table, summary_table
+from cemlib.report.comparisons import comparisons_table
+from cemlib.report.statistics import holm
+from cemlib.report.tables import runs_table, summary_table
 from cemlib.report.worst_case import worst_case
 
 
@@ -161,11 +164,25 @@ def test_comparisons_pair_the_seeds_that_both_have(study: Study) -> None:
     assert row["difference"] == pytest.approx(0.031 / 3)
     assert row["p"] == pytest.approx(expected.pvalue)
     assert row["p_holm"] == pytest.approx(2 * expected.pvalue)
+    assert row["p_permutation"] == 0.25  # the lowest of three pairs
+    gains = np.array([0.010, 0.011, 0.010])
+    assert row["d_z"] == pytest.approx(gains.mean() / gains.std(ddof=1))
     assert row["verdict"] == "higher"
     assert table.loc[("none", "train_data", "mse"), "verdict"] == "no difference shown"
     assert table.loc[("gated", "", "top1"), "verdict"] == "lower"
     assert set(table["reference"]) == {"noise"}
     assert "noise" not in table.index.get_level_values("defence")
+
+
+def test_the_verdict_is_corrected_over_all_rows_of_the_study(full_study: Study) -> None:
+    runs, attacks = collect(full_study.runs, full_study.attacks)
+    table = comparisons_table(runs, attacks, DEFENCES, None)
+    assert table["p_holm_study"].tolist() == holm(table["p"].tolist())
+    assert (table["p_holm_study"] >= table["p_holm"]).all()
+    shown = table["p_holm_study"] < 0.05
+    assert (table["verdict"].isin(["higher", "lower"]) == shown).all()
+    lenient = (table["p_holm"] < 0.05) & ~shown
+    assert set(table.loc[lenient, "verdict"]) == {"no difference shown"}
 
 
 def test_comparisons_with_another_reference(study: Study) -> None:

@@ -26,6 +26,7 @@ TABLES = {f"summary.{kind}" for kind in ("csv", "md", "tex", "html")} | {
     "runs.csv",
     "comparisons.csv",
     "comparisons.html",
+    "claims.md",
 }
 RULES = {
     "prepare": 1,

@@ -9,6 +9,7 @@ import yaml
 
 from cemlib.files import write_text
 from cemlib.report.collect import collect
+from cemlib.report.comparisons import comparisons_table
 from cemlib.report.page.comparisons import comparisons
 from cemlib.report.page.contents import Page
 from cemlib.report.page.curves import curves
@@ -18,7 +19,7 @@ from cemlib.report.page.provenance import jobs
 from cemlib.report.page.render import render
 from cemlib.report.page.study import facts
 from cemlib.report.page.summary import failures, summary, unconverged
-from cemlib.report.tables import comparisons_table, present, summary_table
+from cemlib.report.tables import present, summary_table
 from cemlib.seal import read_sealed
 
 _DATA = ("classes", "counts", "image_shape")

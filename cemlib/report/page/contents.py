@@ -66,7 +66,8 @@ class Comparison:
         score: which score, with its unit.
         knowledge: what the attacker has; empty for accuracy.
         difference: defence minus reference, with its interval.
-        p: Holm's p value as text.
+        effect: size of the effect, g_z, as text.
+        p: p value as text, corrected over the study.
         shown: whether the test shows a difference.
         words: what may be said.
     """
@@ -75,6 +76,7 @@ class Comparison:
     score: str
     knowledge: str
     difference: str
+    effect: str
     p: str
     shown: bool
     words: str

@@ -1,0 +1,138 @@
+"""What may be said of each paired comparison: no more than the corrected test supports."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from cemlib.report.style import readable, significant
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A score of `comparisons_table`.
+
+    Attributes:
+        title: how sentences call it.
+        unit: of its differences; may be empty.
+        scale: what differences are multiplied with.
+        better: the side on which the defender is, where it is a matter of privacy.
+    """
+
+    title: str
+    unit: str = ""
+    scale: int = 1
+    better: str = ""
+
+    @property
+    def heading(self) -> str:
+        """Title with unit, for the head of a table."""
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
+
+
+COMPARED = {
+    "top1": Compared("accuracy", "percentage points", 100),
+    "mse": Compared("worst-case MSE", better="higher"),
+    "ssim": Compared("worst-case SSIM", better="lower"),
+    "psnr": Compared("worst-case PSNR", "dB", better="lower"),
+    "recon_top1": Compared("identified share", "percentage points", 100, better="lower"),
+}
+_HEAD = """\
+# What the comparisons show
+
+Every defence against {reference}, paired over the seeds. A difference is claimed where p is below
+0.05 after Holm's correction over all {tests} comparisons of the study that could be tested. In
+brackets: the 95 % interval over seeds of that difference alone, not corrected. g_z: the difference
+in standard deviations of the paired differences, corrected for few seeds.
+"""
+_EQUALITY = "These seeds do not show one. That is no proof of equality: more seeds may show one.\n"
+
+
+def is_shown(row: Row) -> bool:
+    """Whether the corrected test supports a difference."""
+    return row["verdict"] in ("higher", "lower")
+
+
+def is_tested(row: Row) -> bool:
+    """Whether there was anything to test."""
+    return not math.isnan(row["p_holm_study"])
+
+
+def claim(row: Row) -> str:
+    """The sentence for one row of `comparisons_table`."""
+    reference, pairs = readable(row["reference"]), int(row["n_pairs"])
+    if not is_tested(row):
+        reason = "a value is not finite" if pairs > 1 else f"{pairs} pair of seeds is too few"
+        return f"Not tested: {reason}."
+    if not is_shown(row):
+        return f"No difference to {reference} shown by {pairs} pairs; that is no proof of equality."
+    return (
+        f"{readable(row['defence'])} {_change(row)} over {reference} by {_amount(row)}"
+        f"{_side(row)}: shown by {pairs} pairs of seeds, g_z {significant(row['g_z'], 2)},"
+        f" p (Holm) {p_value(row['p_holm_study'])}."
+    )
+
+
+def claims(table: pd.DataFrame) -> str:
+    """What the rows of `comparisons_table` support, as Markdown."""
+    rows = [{str(key): row[key] for key in row} for row in table.to_dict("records")]
+    if not rows:
+        return "# What the comparisons show\n\nThere is one defence: nothing to compare it with.\n"
+    head = _HEAD.format(reference=rows[0]["reference"], tests=sum(map(is_tested, rows)))
+    shown = "\n".join(f"- {claim(row)}" for row in rows if is_shown(row))
+    parts = [
+        head,
+        "## Shown\n",
+        f"{shown or 'Nothing: no corrected p is below 0.05.'}\n",
+        *_listed("## No difference shown\n\n" + _EQUALITY, rows, _is_open),
+        *_listed("## Not tested\n", rows, lambda row: not is_tested(row)),
+    ]
+    return "\n".join(parts)
+
+
+def p_value(p: float) -> str:
+    """A p value with three decimals, none for what has none."""
+    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _is_open(row: Row) -> bool:
+    return is_tested(row) and not is_shown(row)
+
+
+def _listed(head: str, rows: Sequence[Row], chosen: Callable[[Row], bool]) -> list[str]:
+    """The defences of some rows by score, below a head; nothing where there are none."""
+    names: dict[str, list[str]] = {}
+    for row in filter(chosen, rows):
+        names.setdefault(_score(row), []).append(readable(row["defence"]))
+    lines = [f"- {score}: {', '.join(found)}" for score, found in names.items()]
+    return [head, "\n".join(lines) + "\n"] if lines else []
+
+
+def _change(row: Row) -> str:
+    return f"{'raises' if row['verdict'] == 'higher' else 'lowers'} {_score(row)}"
+
+
+def _score(row: Row) -> str:
+    title = COMPARED[row["metric"]].title
+    return f"{title} ({readable(row['knowledge'])})" if row["knowledge"] else title
+
+
+def _amount(row: Row) -> str:
+    """How much higher or lower, with the interval in the same direction."""
+    score = COMPARED[row["metric"]]
+    ends = [score.scale * row[key] for key in ("difference", "ci_low", "ci_high")]
+    if row["verdict"] == "lower":
+        ends = [-ends[0], -ends[2], -ends[1]]
+    mean, low, high = map(significant, ends)
+    return f"{mean} [{low}, {high}]" + (f" {score.unit}" if score.unit else "")
+
+
+def _side(row: Row) -> str:
+    better = COMPARED[row["metric"]].better
+    if not better:
+        return ""
+    return f", the {'better' if row['verdict'] == better else 'worse'} side"

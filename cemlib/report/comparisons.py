@@ -1,0 +1,118 @@
+"""Paired comparisons of every defence with a reference, over the seeds that both have."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from cemlib.report.statistics import LEVEL, Difference, holm, paired_difference
+from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, present
+from cemlib.report.worst_case import worst_case
+
+NOT_SHOWN = "no difference shown"
+_COLUMNS = (
+    "defence",
+    "reference",
+    "knowledge",
+    "metric",
+    "n_pairs",
+    "difference",
+    "ci_low",
+    "ci_high",
+    "d_z",
+    "g_z",
+    "p",
+    "p_permutation",
+    "p_holm",
+    "p_holm_study",
+    "verdict",
+)
+
+
+def comparisons_table(
+    runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], reference: str | None
+) -> pd.DataFrame:
+    """Paired differences of every defence to a reference, over the seeds that both have.
+
+    Worst-case MSE, SSIM, PSNR and identification (where it was measured) on one release, per
+    knowledge, and top-1.
+
+    Args:
+        runs: as `collect` returns them.
+        attacks: likewise.
+        defences: order of the rows.
+        reference: the defence to compare with; by default ``noise`` if it is there, else the first.
+
+    Returns:
+        ``difference`` is defence minus reference with its 95 % interval over the seeds, effect
+        sizes and p as in `Difference`. ``p_holm`` is p corrected over the defences, for each score
+        and knowledge by itself, ``p_holm_study`` over all rows. ``verdict`` is ``higher`` or
+        ``lower`` where ``p_holm_study`` is below .05, else ``no difference shown``.
+
+    Raises:
+        ValueError: if the reference has no result.
+    """
+    names = present(runs, defences)
+    reference = _reference(names, reference)
+    others = [name for name in names if name != reference]
+    rows = [
+        {"defence": name, "reference": reference, "knowledge": knowledge, "metric": score}
+        | _numbers(_paired(frame, score, name, reference))
+        for knowledge, score, frame in _families(runs, worst_case(attacks))
+        for name in others
+    ]
+    return _judged(pd.DataFrame(rows, columns=list(_COLUMNS)))
+
+
+def _reference(names: Sequence[str], wanted: str | None) -> str:
+    reference = wanted or ("noise" if "noise" in names else names[0])
+    if reference not in names:
+        raise ValueError(f"reference {reference!r} has no results; there are {', '.join(names)}")
+    return reference
+
+
+def _families(
+    runs: pd.DataFrame, strongest: pd.DataFrame
+) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Knowledge, score, and the results that have it."""
+    identified = strongest[IDENTIFICATION].notna().any()
+    scores = (*ATTACK_SCORES, IDENTIFICATION) if identified else ATTACK_SCORES
+    yield "", "top1", runs
+    for knowledge in strongest["knowledge"].unique():
+        for score in scores:
+            yield knowledge, score, strongest[strongest["knowledge"] == knowledge]
+
+
+def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> Difference:
+    finished = frame[frame["status"] == "ok"]
+    by_seed = [
+        finished[finished["defence"] == name].set_index("seed")[score]
+        for name in (defence, reference)
+    ]
+    both = pd.concat(by_seed, axis=1, join="inner")
+    return paired_difference(both.iloc[:, 0].tolist(), both.iloc[:, 1].tolist())
+
+
+def _numbers(found: Difference) -> dict[str, Any]:
+    return {
+        "n_pairs": found.n,
+        "difference": found.mean,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "d_z": found.d_z,
+        "g_z": found.g_z,
+        "p": found.p,
+        "p_permutation": found.p_permutation,
+    }
+
+
+def _judged(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows with Holm's corrections and the verdict."""
+    for _, family in table.groupby(["metric", "knowledge"], sort=False):
+        table.loc[family.index, "p_holm"] = holm(family["p"].tolist())
+    table["p_holm_study"] = holm(table["p"].tolist())
+    table["verdict"] = NOT_SHOWN
+    shown = table["p_holm_study"] < 1 - LEVEL
+    table.loc[shown & (table["difference"] > 0), "verdict"] = "higher"
+    table.loc[shown & (table["difference"] < 0), "verdict"] = "lower"
+    return table
