@@ -21,7 +21,7 @@ from cemlib.report.bars import accuracy, identification, privacy, psnr
 from cemlib.report.claims import claims
 from cemlib.report.clusters import cluster_course
 from cemlib.report.collect import collect, collect_runs
-from cemlib.report.comparisons import comparisons_table
+from cemlib.report.comparisons import comparisons_table, with_image_intervals
 from cemlib.report.curves import attack_curves, training_curves
 from cemlib.report.extremes import extremes
 from cemlib.report.grid import reconstructions
@@ -59,12 +59,14 @@ def write_tables(
         The files written.
 
     Raises:
-        FileError: if a metrics file is missing or wrong (see `collect`).
+        FileError: if a metrics file is missing or wrong (see `collect`), or the scores of single
+            images are.
         ValueError: if a result's defence is not in ``defences``, or the reference has no result.
     """
     runs, attacks = collect(run_metrics, attack_metrics)
     summary = summary_table(runs, attacks, defences)
-    comparisons = comparisons_table(runs, attacks, defences, reference)
+    compared = comparisons_table(runs, attacks, defences, reference)
+    comparisons = with_image_intervals(compared, attacks)
     texts = (
         _csv(runs_table(runs, attacks, defences, root)),
         _csv(summary),

@@ -1,10 +1,14 @@
 """Paired comparisons of every defence with a reference, over the seeds that both have."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from cemlib.report.bootstrap import two_level_intervals
+from cemlib.report.image_scores import image_differences, scores_by_run
 from cemlib.report.statistics import LEVEL, Difference, holm, paired_difference
 from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, present
 from cemlib.report.worst_case import worst_case
@@ -19,6 +23,8 @@ _COLUMNS = (
     "difference",
     "ci_low",
     "ci_high",
+    "boot_low",
+    "boot_high",
     "d_z",
     "g_z",
     "p",
@@ -45,7 +51,8 @@ def comparisons_table(
 
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds, effect
-        sizes and p as in `Difference`. ``p_holm`` is p corrected over the defences, for each score
+        sizes and p as in `Difference`; ``boot_low`` and ``boot_high`` are left to
+        `with_image_intervals`. ``p_holm`` is p corrected over the defences, for each score
         and knowledge by itself, ``p_holm_study`` over all rows. ``verdict`` is ``higher`` or
         ``lower`` where ``p_holm_study`` is below .05, else ``no difference shown``.
 
@@ -62,6 +69,31 @@ def comparisons_table(
         for name in others
     ]
     return _judged(pd.DataFrame(rows, columns=list(_COLUMNS)))
+
+
+def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:
+    """The table with ``boot_low`` and ``boot_high``: 95 % intervals over seeds and images.
+
+    Of MSE, SSIM and PSNR, each image's under the attack that is strongest on its run, where every
+    result has left the scores of its images; NaN elsewhere. See `two_level_intervals`.
+
+    Args:
+        table: of `comparisons_table`.
+        attacks: those that it was made from.
+
+    Raises:
+        FileError: as `scores_by_run`.
+    """
+    filled, strongest = table.copy(), worst_case(attacks)
+    for knowledge in strongest["knowledge"].unique():
+        runs = scores_by_run(strongest[strongest["knowledge"] == knowledge])
+        rows = table[(table["knowledge"] == knowledge) & table["metric"].isin(ATTACK_SCORES)]
+        keys = rows[["defence", "reference", "metric"]].itertuples(index=True, name=None)
+        found = {row: image_differences(runs, *names) for row, *names in keys}
+        paired = {row: each for row, each in found.items() if each is not None}
+        ends = two_level_intervals([*paired.values()])
+        filled.loc[[*paired], ["boot_low", "boot_high"]] = np.array(ends).reshape(-1, 2)
+    return filled
 
 
 def _reference(names: Sequence[str], wanted: str | None) -> str:
@@ -99,6 +131,8 @@ def _numbers(found: Difference) -> dict[str, Any]:
         "difference": found.mean,
         "ci_low": found.low,
         "ci_high": found.high,
+        "boot_low": math.nan,
+        "boot_high": math.nan,
         "d_z": found.d_z,
         "g_z": found.g_z,
         "p": found.p,

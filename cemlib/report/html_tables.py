@@ -71,6 +71,7 @@ _COMPARISON_TITLES = (
     "defence",
     "difference",
     "95 % interval",
+    "over seeds and images",
     "g_z",
     "p",
     "p, permutation",
@@ -82,6 +83,8 @@ _COMPARISON_TITLES = (
 _COMPARISON_NOTES = (
     "Paired over the seeds: defence minus reference. MSE, SSIM, PSNR and identification are of"
     " the worst case on one release of an image.",
+    "The 95 % interval is Student's, over the seeds: what training again would give. The one over"
+    " seeds and images is a bootstrap: what other test images of the same kind would give.",
     "g_z is the difference in standard deviations of the paired differences, corrected for few"
     " seeds. p is of the paired t-test; the permutation test of signs beside it cannot go below"
     " 2 / 2^n with n pairs.",
@@ -121,6 +124,7 @@ def _comparison(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
             row["defence"],
             _signed(score.scale * row["difference"]),
             _interval(score.scale * row["ci_low"], score.scale * row["ci_high"]),
+            _interval(score.scale * row["boot_low"], score.scale * row["boot_high"]),
             _signed(row["g_z"]),
             *(_unsigned(row[name]) for name in ("p", "p_permutation", "p_holm", "p_holm_study")),
             str(row["n_pairs"]),

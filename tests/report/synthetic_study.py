@@ -134,7 +134,14 @@ def _add_attacks(
         write_jsonl(folder.history, history)
         strip(error).save(folder.reconstructions)
         strip(error, count=10).save(folder.extremes)
-        pd.DataFrame({"mse": error * np.geomspace(0.5, 2, 41)}).to_parquet(folder.per_image)
+        image_scores(error).to_parquet(folder.per_image)
+
+
+def image_scores(error: float, images: int = 41) -> pd.DataFrame:
+    """Scores of single images, spread about an error."""
+    mse = error * np.geomspace(0.5, 2, images)
+    places = {"index": np.arange(images), "label": np.arange(images) % 10}
+    return pd.DataFrame(places | {"mse": mse, "ssim": 1 - 5 * mse, "psnr": -10 * np.log10(mse)})
 
 
 def training_history(defence: str, rng: np.random.Generator) -> list[dict[str, Any]]:

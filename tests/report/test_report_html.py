@@ -75,11 +75,12 @@ def test_comparisons_are_those_of_the_csv(full_study: Study) -> None:
 
 
 def test_what_was_not_compared_has_no_numbers() -> None:
-    numbers = ("difference", "ci_low", "ci_high", "g_z", "p", "p_permutation", "p_holm")
-    nothing = dict.fromkeys((*numbers, "p_holm_study"), math.nan)
+    intervals = ("ci_low", "ci_high", "boot_low", "boot_high")
+    tests = ("g_z", "p", "p_permutation", "p_holm", "p_holm_study")
+    nothing = dict.fromkeys(("difference", *intervals, *tests), math.nan)
     row = {"defence": "wild", "reference": "noise", "knowledge": "", "metric": "mse", "n_pairs": 0}
     page = comparisons_html(pd.DataFrame([{**row, **nothing, "verdict": "no difference shown"}]))
-    assert rows(tables(page)[0]) == [["wild", *"-------", "0", "no difference shown"]]
+    assert rows(tables(page)[0]) == [["wild", *"--------", "0", "no difference shown"]]
 
 
 def test_a_name_is_text_and_no_tag(study: Study) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cemlib.report.image_scores import COLUMNS, read_scores
 from cemlib.report.page.pictures import Album
 from cemlib.report.page.scores import (
-    COLUMNS,
     QUANTILES,
     extreme_rows,
     first_public,
-    read_scores,
     shown_rows,
 )
 from cemlib.report.page.summary import records

@@ -5,29 +5,11 @@ same scores. What is shown here keeps the rules of `cemlib.evaluation.pictures`.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from cemlib.files import FileError
-
-COLUMNS = ("index", "label", "mse", "ssim", "psnr")
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-
-
-def read_scores(folder: str) -> pd.DataFrame:
-    """The scores of every image of an attack, `COLUMNS` and `recognised`, in the order of the file.
-
-    Raises:
-        FileError: if the file is missing, damaged, or lacks a column.
-    """
-    path = Path(folder) / "per_image.parquet"
-    try:
-        found = pd.read_parquet(path)
-        return found[[*COLUMNS, *(name for name in ("recognised",) if name in found)]]
-    except (OSError, ValueError, KeyError) as error:
-        raise FileError(f"{path}: cannot be read ({error}); rerun the attack") from error
 
 
 def extreme_rows(scores: pd.DataFrame, count: int) -> list[int]:

@@ -1,0 +1,135 @@
+"""Intervals over seeds and images: against closed forms, and by how often they hold the truth."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from synthetic_study import DEFENCES, Study, image_scores
+
+from cemlib.files import FileError
+from cemlib.report.bootstrap import two_level_intervals, two_level_means
+from cemlib.report.collect import collect
+from cemlib.report.comparisons import comparisons_table, with_image_intervals
+from cemlib.report.statistics import paired_difference
+
+IMAGES = 60
+
+
+def differences(
+    studies: int, seeds: int, of_seeds: float, of_images: float, rest: float = 1.0
+) -> list[np.ndarray]:
+    """Matrices (seeds, IMAGES) of mean 0 with these standard deviations of their parts."""
+    rng = np.random.default_rng(seeds)
+    parts = (of_seeds, (seeds, 1)), (of_images, (1, IMAGES)), (rest, (seeds, IMAGES))
+    return [sum(s * rng.standard_normal(shape) for s, shape in parts) for _ in range(studies)]
+
+
+def coverage(ends: list[tuple[float, float]]) -> float:
+    return float(np.mean([low < 0 < high for low, high in ends]))
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("of_images", [0.0, 4.0, 12.0])
+def test_the_intervals_cover_the_truth(seeds: int, of_images: float) -> None:
+    """Seeds decide, both do, images decide: the mean's variance is 1/S + of_images**2/60 + ..."""
+    found = two_level_intervals(differences(1000, seeds, 1.0, of_images), resamples=500)
+    assert 0.92 <= coverage(found) <= 0.97
+
+
+def test_the_interval_of_seeds_alone_does_not_hold_for_other_images() -> None:
+    """Why there are two: Student's interval covers 95 % over seeds, and far less over images."""
+    studies = differences(1000, 3, 1.0, 12.0)
+    found = [paired_difference(d.mean(axis=1).tolist(), [0.0] * 3) for d in studies]
+    assert coverage([(each.low, each.high) for each in found]) < 0.85
+
+
+def test_quantiles_of_the_resamples_would_be_too_narrow() -> None:
+    """Why the interval is Student's: of three drawn seeds the quantiles cover no 85 %."""
+    rng = np.random.default_rng(2)
+    values, drawn = rng.standard_normal((1000, 3)), rng.integers(3, size=(500, 3))
+    ends = np.quantile(values[:, drawn].mean(axis=2), [0.025, 0.975], axis=1)
+    assert coverage([*zip(*ends, strict=True)]) < 0.85
+
+
+def test_without_any_spread_of_images_it_is_students_interval() -> None:
+    rows = np.array([0.3, 0.5, 0.1, 0.45])
+    (low, high), *_ = two_level_intervals([np.tile(rows[:, None], 9)])
+    expected = paired_difference(rows.tolist(), [0.0] * 4)
+    assert (low + high) / 2 == pytest.approx(expected.mean)
+    assert high - low == pytest.approx(expected.high - expected.low, rel=0.05)
+
+
+def test_with_seeds_that_agree_it_is_students_interval_over_images() -> None:
+    row = np.random.default_rng(1).normal(0.4, 1, 500)
+    (low, high), *_ = two_level_intervals([np.tile(row, (3, 1))])
+    expected = stats.t.interval(0.95, 499, row.mean(), stats.sem(row))
+    assert (low, high) == pytest.approx(expected, abs=0.05 * stats.sem(row) * 2)
+
+
+def test_drawn_seeds_have_the_variance_of_a_mean() -> None:
+    values = np.array([1.0, 2.0, 6.0])
+    drawn = two_level_means(np.tile(values[:, None], 50_000))
+    assert drawn.mean() == pytest.approx(3, abs=0.03)
+    assert drawn.var() == pytest.approx(values.var(ddof=1) / 3, rel=0.03)
+
+
+def test_what_has_no_interval_leaves_the_others_alone() -> None:
+    good, other = differences(2, 3, 1.0, 1.0)
+    infinite = good.copy()
+    infinite[0, 0] = np.inf
+    found = two_level_intervals([infinite, good, other[:1], good[:, :0], other])
+    assert [math.isnan(low) for low, _ in found] == [True, False, True, True, False]
+    assert found[1] == pytest.approx(two_level_intervals([good])[0])
+    assert two_level_intervals([np.full((3, 4), 0.5)]) == [(0.5, 0.5)]
+    assert two_level_intervals([]) == []
+
+
+def compared(study: Study) -> pd.DataFrame:
+    runs, attacks = collect(study.runs, study.attacks)
+    table = comparisons_table(runs, attacks, DEFENCES, "noise")
+    return with_image_intervals(table, attacks).set_index(["defence", "metric"])
+
+
+def scored(study: Study, defence: str, seed: int, error: float, **columns: Any) -> None:
+    """A run, whose decoder is stronger than the mean image; each leaves the scores of images."""
+    study.add_run(defence, seed)
+    for attack, mse in (("decoder", error), ("mean_image", 0.5)):
+        scores = image_scores(mse).assign(**columns)
+        mean = float(scores["mse"].mean())
+        folder = study.add_attack(defence, seed, attack, "train_data", mse=mean)
+        scores.to_parquet(folder.per_image)
+
+
+def test_a_study_has_them_of_its_strongest_attack(study: Study) -> None:
+    for seed, (ours, theirs) in enumerate([(0.02, 0.010), (0.023, 0.012), (0.021, 0.011)]):
+        scored(study, "gated", seed, ours)
+        scored(study, "noise", seed, theirs)
+    table = compared(study)
+    spread = np.stack([image_scores(e)["mse"] for e in (0.01, 0.011, 0.01)])
+    row = table.loc[("gated", "mse")]
+    (expected,) = two_level_intervals([spread])
+    assert (row["boot_low"], row["boot_high"]) == pytest.approx(expected)
+    assert row["boot_low"] < row["ci_low"] < row["difference"] < row["boot_high"]
+    assert table.loc[[("gated", "psnr"), ("gated", "ssim")], "boot_low"].notna().all()
+    assert math.isnan(table.loc[("gated", "top1"), "boot_low"])
+
+
+def test_results_without_scores_of_images_have_none(study: Study) -> None:
+    for seed in range(2):
+        scored(study, "noise", seed, 0.01)
+        scored(study, "none", seed, 0.02)
+        scored(study, "gated", seed, 0.03)
+    (study.root / "runs/gated/seed1/attacks/decoder-train_data/per_image.parquet").unlink()
+    table = compared(study)
+    assert math.isnan(table.loc[("gated", "mse"), "boot_low"])
+    assert table.loc[("none", "mse"), "boot_low"] < 0.01 < table.loc[("none", "mse"), "boot_high"]
+
+
+def test_scores_of_other_images_are_refused(study: Study) -> None:
+    scored(study, "noise", 0, 0.01)
+    scored(study, "gated", 0, 0.02, index=np.arange(41) + 1)
+    with pytest.raises(FileError, match=r"gated.* and .*noise.*different images"):
+        compared(study)
