@@ -92,7 +92,9 @@ def report(plan: Plan, only: str | None = None, defence: str | None = None) -> I
             plan.layout.root, runs, attacks, tables, defences=defences, reference=reference
         )
     if only in (None, "figures"):
-        yield from build.write_figures(runs, attacks, figures, defences=defences)
+        yield from build.write_figures(
+            runs, attacks, figures, defences=defences, reference=reference
+        )
     if only in (None, "cluster_course"):
         yield from build.write_cluster_course(runs, figures, defences=defences)
     if only in (None, "surrogates"):

@@ -24,6 +24,7 @@ from cemlib.report import (
     RELEASES,
     TABLES,
     extremes_name,
+    forest_name,
     reconstructions_name,
     surrogate_course_name,
 )
@@ -141,7 +142,7 @@ class Plan:
     def figures(self) -> list[Path]:
         """Figures of the study, as PNG and SVG."""
         kinds = [reconstructions_name(a, k) for a in self.study.attacks for k in KNOWLEDGES]
-        kinds += [extremes_name(knowledge) for knowledge in KNOWLEDGES]
+        kinds += [name(known) for name in (extremes_name, forest_name) for known in KNOWLEDGES]
         queries = {attack.releases for attack in self.study.attacks.values()}
         kinds += [RELEASES] if len(queries) > 1 else []
         return self._drawn([*FIGURES, *kinds])

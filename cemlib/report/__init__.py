@@ -39,6 +39,11 @@ def extremes_name(knowledge: str) -> str:
     return f"extremes-{knowledge}"
 
 
+def forest_name(knowledge: str) -> str:
+    """Name of the figure of the differences to the reference, without its ending."""
+    return f"comparisons-{knowledge}"
+
+
 def surrogate_course_name(defence: str) -> str:
     """Name of the figure of how one defence's surrogate worked, without its ending."""
     return f"surrogate_{defence}"

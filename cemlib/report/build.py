@@ -14,6 +14,7 @@ from cemlib.report import (
     RELEASES,
     TABLES,
     extremes_name,
+    forest_name,
     reconstructions_name,
     surrogate_course_name,
 )
@@ -24,6 +25,7 @@ from cemlib.report.collect import collect, collect_runs
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
 from cemlib.report.curves import attack_curves, training_curves
 from cemlib.report.extremes import extremes
+from cemlib.report.forest import forest
 from cemlib.report.grid import reconstructions
 from cemlib.report.html_tables import comparisons_html, summary_html
 from cemlib.report.per_image import per_image_mse
@@ -89,6 +91,7 @@ def write_figures(
     out: Path,
     *,
     defences: Sequence[str],
+    reference: str | None = None,
 ) -> list[Path]:
     """Write every figure of `figures` as PNG and SVG.
 
@@ -98,7 +101,7 @@ def write_figures(
     Returns:
         The files written.
     """
-    drawings = figures(*collect(run_metrics, attack_metrics), defences)
+    drawings = figures(*collect(run_metrics, attack_metrics), defences, reference)
     return [path for name, draw in drawings.items() for path in save(draw(), out, name)]
 
 
@@ -161,7 +164,10 @@ def write_surrogate_courses(
 
 
 def figures(
-    runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]
+    runs: pd.DataFrame,
+    attacks: pd.DataFrame,
+    defences: Sequence[str],
+    reference: str | None = None,
 ) -> dict[str, Callable[[], Figure]]:
     """The figures by name; each is drawn when it is called.
 
@@ -169,6 +175,7 @@ def figures(
         runs: as `collect` returns them.
         attacks: likewise.
         defences: order of the study.
+        reference: the defence that others are compared with (see `comparisons_table`).
     """
     fixed: tuple[Callable[[], Figure], ...] = (
         partial(accuracy, runs, defences),
@@ -184,6 +191,9 @@ def figures(
     drawings = dict(zip(FIGURES, fixed, strict=True))
     if attacks["queries"].nunique() > 1:
         drawings[RELEASES] = partial(releases, attacks, defences)
+    for knowledge in attacks["knowledge"].unique():
+        name = forest_name(knowledge)
+        drawings[name] = partial(forest, runs, attacks, defences, reference, knowledge)
     return drawings | _pictures(attacks, defences)
 
 

@@ -57,6 +57,9 @@ def figure_entry(figure: Path) -> Entry:
         return Entry(caption, category, EVERY, {"figure": title})
     if kind == "surrogate":
         return Entry("surrogate", TRAINING, rest, {"figure": "how the surrogate worked"})
+    if figure.stem.startswith("comparisons-"):
+        title = f"differences to the reference, {figure.stem.removeprefix('comparisons-')}"
+        return Entry("forest", SCORES, EVERY, {"figure": title})
     attack, _, knowledge = rest.rpartition("-")
     if kind == "reconstructions":
         return Entry("reconstructions", PICTURES, EVERY, _seen(attack, knowledge))

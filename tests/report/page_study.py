@@ -16,7 +16,12 @@ from cemlib.report.page.build import write_page
 from cemlib.seal import write_sealed
 
 DEFENCES = ("none", "noise", "clustering")
-FIGURES = ("accuracy_mse", "reconstructions_decoder-train_data", "extremes-train_data")
+FIGURES = (
+    "accuracy_mse",
+    "reconstructions_decoder-train_data",
+    "extremes-train_data",
+    "comparisons-train_data",
+)
 CLASSES = 12  # as many as the strips have columns
 TEST, PUBLIC = 120, 108  # test images, and how many of them the public_data attacker owns
 MARKUP = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>&\"'"

@@ -95,7 +95,7 @@ def test_all_figures_are_written_as_picture_and_drawing(brief_study: Study) -> N
     before = dict(mpl.rcParams)
     paths = write_figures(brief_study.runs, brief_study.attacks, out, defences=DEFENCES)
     grids = [f"reconstructions_{a}-train_data" for a in ("decoder", "linear", "mean_image")]
-    grids.append("extremes-train_data")
+    grids += ["extremes-train_data", "comparisons-train_data"]
     names = sorted(f"{name}.{kind}" for name in (*FIGURES, *grids) for kind in ("png", "svg"))
     assert sorted(path.name for path in paths) == names
     assert sorted(path.name for path in out.iterdir()) == names

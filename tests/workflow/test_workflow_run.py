@@ -162,7 +162,13 @@ def test_every_figure_opens(base: Base) -> None:
         f"{name}.{kind}" for name in names for kind in ("png", "svg")
     }
     assert {f"reconstructions_{a}-{k}" for a in ATTACKS for k in KNOWLEDGES} < names
-    assert {"extremes-train_data", "per_image_mse", "identification", "releases"} < names
+    assert {
+        "extremes-train_data",
+        "comparisons-public_data",
+        "per_image_mse",
+        "identification",
+        "releases",
+    } < names
     courses = {name for name in names if name.startswith("surrogate_")}
     assert courses == {"surrogate_clustering", "surrogate_wild"}
     for name in names:

@@ -11,7 +11,7 @@ from cemlib.files import FileError
 from cemlib.report.page.contents import Drawing
 from cemlib.report.page.pictures import data_uri
 
-PARTS = ("tradeoff", "reconstructions", "extremes", "training", "surrogates", "more")
+PARTS = ("tradeoff", "reconstructions", "extremes", "comparisons", "training", "surrogates", "more")
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,12 @@ _SERIES = {
         "Least and most protected images, attacker has",
         "Left the images with the lowest MSE, right those with the highest: originals above their"
         " reconstructions by the strongest attack, lowest finished seed.",
+    ),
+    "comparisons-": _Words(
+        "comparisons",
+        "Differences to the reference, attacker has",
+        "Paired over the seeds, with 95 % intervals of each by itself. Filled marks: shown after"
+        " the correction over the study.",
     ),
     "surrogate_": _Words(
         "surrogates", "How the surrogate worked:", "Epoch by epoch, over the seeds."
