@@ -57,5 +57,7 @@ def _has_value(row: Row) -> bool:
 def _cells(row: Row) -> tuple[str, ...]:
     found = row.difference
     half = found.high - found.mean
-    numbers = (row.first, row.second, found.mean, half, found.g_z, found.p, row.p_holm)
-    return (f"  {row.score}", *map(figure, numbers))
+    means = map(figure, (row.first, row.second, found.mean))
+    spread = (figure(number, digits=3) for number in (half, found.g_z))
+    tests = (figure(number, digits=2) for number in (found.p, row.p_holm))
+    return (f"  {row.score}", *means, *spread, *tests)

@@ -66,13 +66,13 @@ def claim(row: Row) -> str:
     """The sentence for one row of `comparisons_table`."""
     reference, pairs = readable(row["reference"]), int(row["n_pairs"])
     if not is_tested(row):
-        reason = "a value is not finite" if pairs > 1 else f"{pairs} pair of seeds is too few"
-        return f"Not tested: {reason}."
+        return f"Not tested: {_why_not(row, pairs)}."
     if not is_shown(row):
         return f"No difference to {reference} shown by {pairs} pairs; that is no proof of equality."
+    effect = "" if math.isnan(row["g_z"]) else f" g_z {significant(abs(row['g_z']), 2)},"
     return (
         f"{readable(row['defence'])} {_change(row)} over {reference} by {_amount(row)}"
-        f"{_side(row)}: shown by {pairs} pairs of seeds, g_z {significant(row['g_z'], 2)},"
+        f"{_side(row)}: shown by {pairs} pairs of seeds,{effect}"
         f" p (Holm) {p_value(row['p_holm_study'])}."
     )
 
@@ -97,6 +97,14 @@ def claims(table: pd.DataFrame) -> str:
 def p_value(p: float) -> str:
     """A p value with three decimals, none for what has none."""
     return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _why_not(row: Row, pairs: int) -> str:
+    if pairs < 2:
+        return f"{pairs} pair of seeds is too few"
+    if math.isnan(row["difference"]):
+        return "a value is not finite"
+    return "the seeds' differences are all equal, so that nothing says how far they spread"
 
 
 def _is_open(row: Row) -> bool:

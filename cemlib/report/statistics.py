@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 LEVEL = 0.95
+_ROUNDING = 1e-6  # of a score: most are float32, and shares of images differ by that where equal
 MOST_PAIRS = 20  # whose signs are permuted: a million choices
 
 
@@ -89,8 +90,9 @@ def paired_difference(
 
     Returns:
         The mean difference; all else is NaN for fewer than two pairs or where a value is not
-        finite. Differences that are all equal have p = 0 and an infinite effect size; if they are
-        all zero, p = 1 and none. ``g_z`` needs three pairs.
+        finite. Differences that are all equal say nothing of how far they spread, and so have no p
+        and no effect size, but p = 1 if they are all zero: a share of few images takes few values,
+        and some seeds agree by chance. ``g_z`` needs three pairs.
 
     Raises:
         ValueError: if the two are not equally long.
@@ -108,14 +110,19 @@ def paired_difference(
     found = mean_interval(differences, level)
     if found.n < 2:
         return Difference(found.mean, found.low, found.high, found.n)
-    effect = _effect(differences)
+    size = max(map(abs, (*first, *second)))
+    rounded = [0.0 if abs(d) <= _ROUNDING * size else d for d in differences]
+    spread = float(np.std(differences, ddof=1))
+    varied = spread > _ROUNDING * size
+    effect = found.mean / spread if varied else math.nan
+    p = _p_of_zero(differences) if varied else math.nan if any(rounded) else 1.0
     return Difference(
         found.mean,
         found.low,
         found.high,
         found.n,
-        _p_of_zero(differences),
-        sign_permutation(differences),
+        p,
+        sign_permutation(rounded),
         effect,
         effect * _hedges(found.n - 1),
     )
@@ -179,12 +186,6 @@ def _half_width(values: np.ndarray, level: float) -> float:
     return float(quantile * values.std(ddof=1) / math.sqrt(n))
 
 
-def _effect(differences: Sequence[float]) -> float:
-    """Cohen's d_z: the mean in standard deviations, infinite where there is no spread."""
-    mean, spread = float(np.mean(differences)), float(np.std(differences, ddof=1))
-    return mean / spread if spread else math.copysign(math.inf, mean) if mean else math.nan
-
-
 def _hedges(freedom: int) -> float:
     """Expected value of the true over the found effect size, by degrees of freedom."""
     if freedom < 2:
@@ -194,9 +195,7 @@ def _hedges(freedom: int) -> float:
 
 
 def _p_of_zero(differences: Sequence[float]) -> float:
-    """Two-sided p of a one-sample t test against zero."""
+    """Two-sided p of a one-sample t test against zero, of differences that are not all equal."""
     n = len(differences)
     mean, spread = np.mean(differences), np.std(differences, ddof=1)
-    if spread == 0:
-        return float(mean == 0)
     return float(2 * student_t.sf(abs(mean) / (spread / math.sqrt(n)), n - 1))

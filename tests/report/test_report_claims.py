@@ -35,6 +35,11 @@ def test_a_shown_difference_is_told_with_its_numbers() -> None:
     )
 
 
+def test_two_pairs_have_no_effect_size() -> None:
+    words = claim(row(n_pairs=2, g_z=math.nan))
+    assert words.endswith("shown by 2 pairs of seeds, p (Holm) 0.032.")
+
+
 def test_a_lowered_score_is_told_by_how_much_it_is_lower() -> None:
     numbers = {"difference": -0.02, "ci_low": -0.03, "ci_high": -0.01, "g_z": -2.0}
     lower = {"verdict": "lower", "metric": "top1", "knowledge": ""} | numbers
@@ -56,7 +61,8 @@ def test_whose_side_it_is_on(metric: str, verdict: str, side: str) -> None:
     [
         ({"p_holm_study": 0.06}, "No difference to noise shown by 3 pairs; that is no proof"),
         ({"p_holm_study": math.nan, "n_pairs": 1}, "Not tested: 1 pair of seeds is too few."),
-        ({"p_holm_study": math.nan}, "Not tested: a value is not finite."),
+        ({"p_holm_study": math.nan, "difference": math.nan}, "Not tested: a value is not finite."),
+        ({"p_holm_study": math.nan}, "Not tested: the seeds' differences are all equal, so"),
     ],
 )
 def test_nothing_is_claimed_without_support(changes: dict[str, Any], words: str) -> None:
