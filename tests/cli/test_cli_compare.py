@@ -44,6 +44,15 @@ def test_differences_are_those_of_comparisons_csv(
         assert [math.nan if x is None else x for x in got] == pytest.approx(expected, nan_ok=True)
 
 
+def test_intervals_over_images_are_around_the_same_difference(finished: Finished) -> None:
+    table = pd.read_csv(finished.results / "tables/comparisons.csv")
+    some = table[table["metric"].isin(["mse", "ssim", "psnr"]) & table["difference"].notna()]
+    assert len(some) == 6
+    middle = (some["boot_low"] + some["boot_high"]) / 2
+    assert middle.tolist() == pytest.approx(some["difference"].tolist(), rel=1e-5, abs=1e-8)
+    assert (some["boot_low"] < some["boot_high"]).all()
+
+
 def test_every_attack_is_compared_as_scipy_does(
     finished: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
