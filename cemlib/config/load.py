@@ -14,6 +14,7 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.plain import check_plain
 from cemlib.config.reading import read
 from cemlib.config.study import Study
+from cemlib.config.sweeps import SWEPT, expanded
 from cemlib.errors import nearest
 
 __all__ = ["ConfigError", "load", "parse"]
@@ -34,7 +35,7 @@ def load(path: Path) -> Study:
 
 
 def parse(raw: Any) -> Study:
-    """Turn plain nested dicts into a checked `Study`.
+    """Turn plain nested dicts into a checked `Study`, the members of its sweeps among its defences.
 
     Raises:
         ConfigError: one line per fault: the key, what was found, and the nearest right name.
@@ -42,11 +43,12 @@ def parse(raw: Any) -> Study:
     if not isinstance(raw, Mapping):
         raise ConfigError(f"expected a mapping of keys, found {type(raw).__name__}")
     check_plain(raw)
+    plain = expanded(raw)
     try:
-        study = Study.model_validate_json(json.dumps(raw))
+        study = Study.model_validate_json(json.dumps(plain))
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        raise ConfigError("\n".join(_explain(fault, raw) for fault in faults)) from error
+        raise ConfigError("\n".join(_explain(fault, plain) for fault in faults)) from error
     _check_paths(study)
     return study
 
@@ -69,6 +71,8 @@ def _explain(fault: ErrorDetails, raw: Any) -> str:
     if not fault["loc"]:  # a check across sections, whose message names its keys
         return message
     match fault["type"]:
+        case kind if kind == SWEPT:
+            return f"{key}.{message}"
         case "extra_forbidden":
             return f"{key}: unknown key{_hint(str(fault['loc'][-1]))}"
         case "missing":

@@ -8,6 +8,7 @@ from cemlib.config.data import AugmentConfig, DataConfig
 from cemlib.config.defences import AnyChannel, AnyPenalty, DefenceConfig, PruningConfig
 from cemlib.config.study import ModelConfig, Study, TrainConfig
 from cemlib.config.surrogates import AnySurrogate
+from cemlib.config.sweeps import ReportConfig, SweepConfig
 
 HEADER = """# Configuration
 
@@ -33,6 +34,8 @@ SECTIONS: dict[str, type[Section]] = {
     "`train.augment`": AugmentConfig,
     "`defences.<name>`": DefenceConfig,
     "`defences.<name>.pruning`": PruningConfig,
+    "`sweeps.<name>`": SweepConfig,
+    "`report`": ReportConfig,
     **_members(AnySurrogate, "surrogate", "name"),
     **_members(AnyChannel, "channel", "name"),
     **_members(AnyPenalty, "penalty", "name"),

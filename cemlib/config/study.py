@@ -8,6 +8,7 @@ from cemlib.config.attacks import AnyAttack, Name, with_kind
 from cemlib.config.base import Precision, Section
 from cemlib.config.data import AugmentConfig, DataConfig
 from cemlib.config.defences import DefenceConfig
+from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_members
 
 RESERVED = frozenset(
     {"all", "attack", "attack_closed_form", "closed_form", "cluster_course", "figures", "judge"}
@@ -98,6 +99,12 @@ class Study(Section):
         description="sections by name; `kind` says which attack, and is the name if left out",
     )
     reference: Name | None = Field(None, description="defence that the others are compared with")
+    sweeps: AnySweeps = Field(
+        {},
+        description="sections by name; each stands for a defence at every combination of some"
+        " settings, which become defences of their own",
+    )
+    report: ReportConfig = Field(ReportConfig(), description="how sweeps are compared")
 
     @field_validator("seeds")
     @classmethod
@@ -119,6 +126,11 @@ class Study(Section):
     def _reference_exists(self) -> Self:
         if self.reference is not None and self.reference not in self.defences:
             raise ValueError(f"reference: {self.reference!r} is not among {list(self.defences)}")
+        return self
+
+    @model_validator(mode="after")
+    def _sweeps_have_their_members(self) -> Self:
+        check_members(self.sweeps, self.defences)
         return self
 
     @model_validator(mode="after")
@@ -198,7 +210,13 @@ class Study(Section):
             "attacks": list(self.attacks),
             "seeds": list(self.seeds),
             "reference": self.reference,
+            "families": self.families(),
+            "report": _plain(self.report),
         }
+
+    def families(self) -> dict[str, dict[str, Settings]]:
+        """By sweep, the swept settings of each of its members, by the name of the defence."""
+        return {name: sweep.members(name) for name, sweep in self.sweeps.items()}
 
     def closed_form_attacks(self) -> tuple[str, ...]:
         """Attacks without training, which share one job."""

@@ -1,0 +1,204 @@
+"""Sweeps: one entry that stands for a defence at every combination of some settings.
+
+They become ordinary defences when a study is read, so that no job knows of sweeps. A study that was
+written with its defences, and is read again, is the same study.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import product
+from math import prod
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from cemlib.config.attacks import Name
+from cemlib.config.base import Section
+from cemlib.config.defences import DefenceConfig
+from cemlib.config.surrogates import AnySurrogate
+from cemlib.errors import nearest
+
+MAX_MEMBERS = 1000
+SWEPT = "swept"  # kind of a fault whose message goes on with the key
+
+Value = bool | int | float | str
+Settings = dict[str, Value]
+
+
+def _options_of_surrogates() -> dict[str, tuple[str, ...]]:
+    kinds: tuple[type[Section], ...] = get_args(get_args(AnySurrogate)[0])
+    fields = [pair for kind in kinds for pair in kind.model_fields.items()]
+    keys = [field.alias or name for name, field in fields if name != "name"]
+    return {key: ("surrogate", key) for key in keys}
+
+
+# Where in a defence's section each key of `over` goes: the surrogates' options, and strengths.
+PLACES: dict[str, tuple[str, ...]] = {
+    **_options_of_surrogates(),
+    "noise_std": ("noise_std",),
+    "penalty_scale": ("penalty", "scale"),
+    "pruning_ratio": ("pruning", "ratio"),
+    "dropout_rate": ("channel", "rate"),
+    "topk_keep": ("channel", "keep"),
+    "epsilon": ("channel", "epsilon"),
+}
+
+
+class SweepConfig(DefenceConfig):
+    """A defence at every combination of some settings: a curve of accuracy against privacy."""
+
+    over: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(
+        min_length=1,
+        description="lists of values by key, in place of the entry's own: `lambda`, `noise_std`,"
+        " any other option of its surrogate, `penalty_scale`, `pruning_ratio`, `dropout_rate`,"
+        " `topk_keep` or `epsilon`",
+    )
+
+    @field_validator("over")
+    @classmethod
+    def _known_and_distinct(cls, over: dict[str, tuple[Value, ...]]) -> dict[str, Any]:
+        for key, values in over.items():
+            if key not in PLACES:
+                raise _fault(f"{key}: cannot be swept{nearest(key, PLACES)}")
+            if len(set(values)) < len(values):
+                raise _fault(f"{key}: a value is listed twice; keep one")
+        return over
+
+    @model_validator(mode="after")
+    def _every_value_is_possible(self) -> Self:
+        for key, values in self.over.items():
+            room = PLACES[key][0]
+            if getattr(self, room) is None:
+                raise _fault(f"over.{key}: this sweep has no {room}; add `{room}:` to it")
+            for value in values:
+                self._check(key, value)
+        return self
+
+    def _check(self, key: str, value: Value) -> None:
+        try:
+            DefenceConfig.model_validate_json(json.dumps(self.section({key: value})))
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            unknown = fault["type"] == "extra_forbidden"
+            reason = "no option of this sweep's kind" if unknown else fault["msg"]
+            raise _fault(f"over.{key}: {reason}, found {value!r:.60}") from error
+
+    def count(self) -> int:
+        """How many members there are."""
+        return prod(map(len, self.over.values()))
+
+    def members(self, name: str) -> dict[str, Settings]:
+        """The swept settings of every member, by the name of its defence.
+
+        Args:
+            name: of the sweep.
+        """
+        every = (dict(zip(self.over, one, strict=True)) for one in product(*self.over.values()))
+        return {_member(name, settings): settings for settings in every}
+
+    def section(self, settings: Mapping[str, Value]) -> dict[str, Any]:
+        """The plain section of the defence with some swept settings."""
+        plain = self.model_dump(mode="json", by_alias=True, exclude={"over"})
+        for key, value in settings.items():
+            *parents, last = PLACES[key]
+            at = plain
+            for parent in parents:
+                at = at[parent]
+            at[last] = value
+        return plain
+
+
+def _bounded(sweeps: dict[str, SweepConfig]) -> dict[str, SweepConfig]:
+    total = sum(sweep.count() for sweep in sweeps.values())
+    if total > MAX_MEMBERS:
+        raise ValueError(f"{total} defences, at most {MAX_MEMBERS} are expected")
+    return sweeps
+
+
+AnySweeps = Annotated[dict[Name, SweepConfig], AfterValidator(_bounded)]
+_ANY: dict[str, Any] = {"any": {}}  # in place of members that cannot be known
+
+
+class ReportConfig(Section):
+    """How the sweeps of a study are compared with each other."""
+
+    match_accuracy: tuple[Annotated[float, Field(gt=0, le=100)], ...] = Field(
+        (),
+        description="test accuracies in % at which privacy is compared; none = at three within"
+        " what most curves cover",
+    )
+    accuracy_floor: float | None = Field(
+        None,
+        ge=0,
+        lt=100,
+        description="accuracy in % from which hypervolumes are measured; null = the lowest of any"
+        " sweep's results",
+    )
+
+
+def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A study's plain settings, the members of its sweeps after its own defences.
+
+    A defence that is there already stays as it is (see `check_members`). Of faulty sweeps nothing
+    is added: checking the study says what is wrong with them.
+    """
+    own = raw.get("defences", {})
+    if "sweeps" not in raw or not isinstance(own, Mapping):
+        return dict(raw)
+    try:
+        sweeps = TypeAdapter(AnySweeps).validate_json(json.dumps(raw["sweeps"]))
+    except ValidationError:
+        return {"defences": _ANY, **raw}
+    made = {
+        member: sweep.section(settings)
+        for name, sweep in sweeps.items()
+        for member, settings in sweep.members(name).items()
+    }
+    return {**raw, "defences": {**own, **{name: made[name] for name in made if name not in own}}}
+
+
+def check_members(sweeps: Mapping[str, SweepConfig], defences: Mapping[str, DefenceConfig]) -> None:
+    """Check that every member of a sweep is the defence of its name, and of no other sweep.
+
+    Raises:
+        ValueError: naming the sweep and the defence.
+    """
+    sweep_of: dict[str, str] = {}
+    for name, sweep in sweeps.items():
+        members = sweep.members(name)
+        if len(members) < sweep.count():
+            raise ValueError(f"sweeps.{name}.over: two values give the same name; shorten them")
+        for member, settings in members.items():
+            wanted = DefenceConfig.model_validate_json(json.dumps(sweep.section(settings)))
+            if member in sweep_of:
+                raise ValueError(f"sweeps.{name}: {member!r} is also of sweeps.{sweep_of[member]}")
+            if defences.get(member) != wanted:
+                raise ValueError(f"sweeps.{name}: {member!r} is another defence; rename one")
+            sweep_of[member] = name
+
+
+def _fault(message: str) -> PydanticCustomError:
+    return PydanticCustomError(SWEPT, "{message}", {"message": message})
+
+
+def _member(sweep: str, settings: Settings) -> str:
+    """A name of letters, digits and underscores: `clustering_lambda8_noise_std0p025`."""
+    parts = (f"{key}{_written(value)}" for key, value in settings.items())
+    return re.sub(r"[^A-Za-z0-9_]", "_", "_".join([sweep, *parts]))
+
+
+def _written(value: Value) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value).lower()
+    short = f"{value:g}"
+    exact = short if float(short) == value else repr(value)
+    return exact.replace(".", "p").replace("e-", "em").replace("e+", "e").replace("-", "m")
