@@ -1,0 +1,118 @@
+"""Curves of accuracy against privacy: fronts, privacy at matched accuracy, hypervolumes.
+
+A curve is the results of one defence at several strengths, with one seed: points of an accuracy and
+a privacy, both better when higher. Its front are the points that no other one beats in both.
+
+Sources: Zitzler and Thiele, "Multiobjective optimization using evolutionary algorithms - a
+comparative case study", PPSN V, 1998 (hypervolume); Fonseca and Fleming, "On the performance
+assessment and comparison of stochastic multiobjective optimizers", PPSN IV, 1996 (comparing fronts
+of several runs along a line; here the lines are accuracies).
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+Point = tuple[float, float]  # accuracy, privacy
+
+
+def front(points: Sequence[Point]) -> list[int]:
+    """Places of the Pareto-efficient points, from the least accurate to the most.
+
+    A point is efficient if no other one is at least as good in both and better in one. Of equal
+    points the first counts. Points that are not finite (failed runs) are never efficient.
+
+    Example:
+        >>> front([(90.0, 0.3), (95.0, 0.1), (92.0, 0.05), (90.0, 0.2)])
+        [0, 1]
+    """
+    finite = [i for i, point in enumerate(points) if all(map(math.isfinite, point))]
+    kept: list[int] = []
+    for i in sorted(finite, key=lambda i: (-points[i][0], -points[i][1])):
+        if not kept or points[i][1] > points[kept[-1]][1]:
+            kept.append(i)
+    return kept[::-1]
+
+
+def span(points: Sequence[Point]) -> Point | None:
+    """Lowest and highest accuracy of the front; None where no point is finite."""
+    efficient = front(points)
+    return (points[efficient[0]][0], points[efficient[-1]][0]) if efficient else None
+
+
+def along(points: Sequence[Point], values: Sequence[float], accuracy: float) -> float:
+    """A quantity of the points at an accuracy, linear between neighbours on the front.
+
+    Args:
+        points: of one curve.
+        values: one for each point: its privacy, its strength, or another score of the same run.
+        accuracy: where to read.
+
+    Returns:
+        NaN outside the front's accuracies: nothing is extrapolated.
+
+    Example:
+        >>> points = [(90.0, 0.3), (94.0, 0.1)]
+        >>> along(points, [0.3, 0.1], 93.0), along(points, [0.3, 0.1], 95.0)
+        (0.15, nan)
+    """
+    efficient = front(points)
+    places = [points[i][0] for i in efficient]
+    if not places or not places[0] <= accuracy <= places[-1]:
+        return math.nan
+    return float(np.interp(accuracy, places, [values[i] for i in efficient]))
+
+
+def hypervolume(points: Sequence[Point], floor: Point) -> float:
+    """Area that the points dominate above and to the right of a reference point.
+
+    Args:
+        points: of one curve.
+        floor: the reference point; of a point that does not exceed it in both, nothing counts.
+
+    Returns:
+        In the product of both units; NaN where no point is finite.
+
+    Example:
+        >>> hypervolume([(90.0, 0.3), (95.0, 0.1)], floor=(80.0, 0.0))
+        3.5
+    """
+    efficient = front(points)
+    area, reached = 0.0, floor[1]
+    for accuracy, privacy in (points[i] for i in reversed(efficient)):
+        area += max(accuracy - floor[0], 0.0) * max(privacy - reached, 0.0)
+        reached = max(reached, privacy)
+    return area if efficient else math.nan
+
+
+def covered_most(spans: Sequence[Point]) -> Point | None:
+    """The stretch between two ends of spans that lies in the most of them, the widest of such.
+
+    Where all spans share a stretch it is that one. None of no spans; a single point where every
+    span is one.
+
+    Example:
+        >>> covered_most([(80.0, 95.0), (85.0, 97.0), (84.0, 94.0)])
+        (85.0, 94.0)
+    """
+    ends = sorted({end for pair in spans for end in pair})
+    stretches = list(pairwise(ends)) or [(end, end) for end in ends]
+
+    def covered(stretch: Point) -> tuple[int, float]:
+        inside = sum(low <= stretch[0] and stretch[1] <= high for low, high in spans)
+        return inside, stretch[1] - stretch[0]
+
+    return max(stretches, key=covered, default=None)
+
+
+def quarters(stretch: Point) -> list[float]:
+    """The points at a quarter, a half and three quarters of a stretch; one of a single point.
+
+    Example:
+        >>> quarters((80.0, 84.0))
+        [81.0, 82.0, 83.0]
+    """
+    low, high = stretch
+    return sorted({low + (high - low) * part / 4 for part in (1, 2, 3)})
