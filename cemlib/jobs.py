@@ -18,6 +18,8 @@ from cemlib.seal import read_sealed
 if TYPE_CHECKING:
     import torch
 
+    from cemlib.report.frontier_tables import Sweeps
+
 PARTS = ("tables", "figures", "cluster_course", "surrogates", "page")  # of the report
 
 
@@ -85,16 +87,21 @@ def report(plan: Plan, only: str | None = None, defence: str | None = None) -> I
     attacks = [attack.metrics for attack in plan.attacks(defence)]
     tables, figures = plan.layout.tables / scope, plan.layout.figures / scope
     reference = plan.study.reference if defence is None else None
+    sweeps = _sweeps(plan) if plan.study.sweeps and defence is None else None
     if only == "page" and defence is not None:
         raise ConfigError(f"--defence {defence}: the page is of the whole study; leave it out")
     if only in (None, "tables"):
         yield from build.write_tables(
             plan.layout.root, runs, attacks, tables, defences=defences, reference=reference
         )
+        if sweeps is not None:
+            yield from build.write_sweep_tables(runs, attacks, tables, sweeps)
     if only in (None, "figures"):
         yield from build.write_figures(
             runs, attacks, figures, defences=defences, reference=reference
         )
+        if sweeps is not None:
+            yield from build.write_frontiers(runs, attacks, figures, sweeps)
     if only in (None, "cluster_course"):
         yield from build.write_cluster_course(runs, figures, defences=defences)
     if only in (None, "surrogates"):
@@ -102,6 +109,13 @@ def report(plan: Plan, only: str | None = None, defence: str | None = None) -> I
         yield from build.write_surrogate_courses(runs, figures, defences=drawn, reference=reference)
     if only in (None, "page") and defence is None:
         yield _page(plan, runs, attacks)
+
+
+def _sweeps(plan: Plan) -> "Sweeps":
+    from cemlib.report.frontier_tables import Sweeps
+
+    report = plan.study.report
+    return Sweeps(plan.study.families(), report.match_accuracy, report.accuracy_floor)
 
 
 def _page(plan: Plan, runs: Sequence[Path], attacks: Sequence[Path]) -> Path:

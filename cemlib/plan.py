@@ -22,9 +22,11 @@ from cemlib.report import (
     CLUSTER_COURSE,
     FIGURES,
     RELEASES,
+    SWEEP_TABLES,
     TABLES,
     extremes_name,
     forest_name,
+    frontier_name,
     reconstructions_name,
     surrogate_course_name,
 )
@@ -137,7 +139,8 @@ class Plan:
 
     def tables(self, only: str = "") -> list[Path]:
         """Tables of the study, or of one defence."""
-        return [self.layout.tables / only / name for name in TABLES]
+        sweeps = SWEEP_TABLES if self.study.sweeps and not only else ()
+        return [self.layout.tables / only / name for name in (*TABLES, *sweeps)]
 
     def figures(self) -> list[Path]:
         """Figures of the study, as PNG and SVG."""
@@ -145,6 +148,7 @@ class Plan:
         kinds += [name(known) for name in (extremes_name, forest_name) for known in KNOWLEDGES]
         queries = {attack.releases for attack in self.study.attacks.values()}
         kinds += [RELEASES] if len(queries) > 1 else []
+        kinds += [frontier_name(k) for k in KNOWLEDGES] if self.study.sweeps else []
         return self._drawn([*FIGURES, *kinds])
 
     def cluster_course(self) -> list[Path]:

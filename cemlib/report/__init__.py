@@ -26,6 +26,7 @@ FIGURES = (
     "training_curves",
 )
 RELEASES = "releases"  # of a study whose attacks see different numbers of releases
+SWEEP_TABLES = ("tradeoff.csv", "frontier.csv")  # of a study that has sweeps
 CLUSTER_COURSE = "cluster_course"
 
 
@@ -42,6 +43,11 @@ def extremes_name(knowledge: str) -> str:
 def forest_name(knowledge: str) -> str:
     """Name of the figure of the differences to the reference, without its ending."""
     return f"comparisons-{knowledge}"
+
+
+def frontier_name(knowledge: str) -> str:
+    """Name of the figure of the curves of a study's sweeps, without its ending."""
+    return f"frontier-{knowledge}"
 
 
 def surrogate_course_name(defence: str) -> str:

@@ -12,9 +12,11 @@ from cemlib.report import (
     CLUSTER_COURSE,
     FIGURES,
     RELEASES,
+    SWEEP_TABLES,
     TABLES,
     extremes_name,
     forest_name,
+    frontier_name,
     reconstructions_name,
     surrogate_course_name,
 )
@@ -26,6 +28,8 @@ from cemlib.report.comparisons import comparisons_table, with_image_intervals
 from cemlib.report.curves import attack_curves, training_curves
 from cemlib.report.extremes import extremes
 from cemlib.report.forest import forest
+from cemlib.report.frontier_figure import frontier
+from cemlib.report.frontier_tables import Sweeps, frontier_table, sweep_points, tradeoff_table
 from cemlib.report.grid import reconstructions
 from cemlib.report.html_tables import comparisons_html, summary_html
 from cemlib.report.per_image import per_image_mse
@@ -130,6 +134,47 @@ def write_cluster_course(
         if found := [path for path in paths if path.is_file()]:
             clusters[defence] = [checked(path) for path in found]
     return save(cluster_course(clusters), out, CLUSTER_COURSE)
+
+
+def write_sweep_tables(
+    run_metrics: Sequence[Path], attack_metrics: Sequence[Path], out: Path, sweeps: Sweeps
+) -> list[Path]:
+    """Write tradeoff.csv and frontier.csv, which compare the curves of a study's sweeps.
+
+    Args:
+        run_metrics: ``metrics.json`` of every run.
+        attack_metrics: ``metrics.json`` of every attack.
+        out: folder to write to.
+        sweeps: of the study.
+
+    Returns:
+        The files written.
+
+    Raises:
+        FileError: if a metrics file is missing or wrong (see `collect`).
+    """
+    points = sweep_points(*collect(run_metrics, attack_metrics), sweeps)
+    texts = (_csv(tradeoff_table(points, sweeps)), _csv(frontier_table(points, sweeps)))
+    paths = [out / name for name in SWEEP_TABLES]
+    for path, text in zip(paths, texts, strict=True):
+        write_text(path, text)
+    return paths
+
+
+def write_frontiers(
+    run_metrics: Sequence[Path], attack_metrics: Sequence[Path], out: Path, sweeps: Sweeps
+) -> list[Path]:
+    """Write the figure of the sweeps' curves for each knowledge; arguments as for their tables.
+
+    Returns:
+        The files written.
+    """
+    points = sweep_points(*collect(run_metrics, attack_metrics), sweeps)
+    return [
+        path
+        for knowledge in points["knowledge"].unique()
+        for path in save(frontier(points, sweeps, knowledge), out, frontier_name(knowledge))
+    ]
 
 
 def write_surrogate_courses(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cemlib.report import CLUSTER_COURSE, RELEASES
+from cemlib.report import CLUSTER_COURSE, RELEASES, frontier_name
 
 SCORES, PICTURES, TRAINING, TABLES = (
     "Accuracy and privacy",
@@ -16,6 +16,7 @@ SCORES, PICTURES, TRAINING, TABLES = (
     "Tables",
 )
 EVERY = "all defences"
+_FRONTIER = frontier_name("")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ def table_entry(table: Path) -> Entry:
 
 def figure_entry(figure: Path) -> Entry:
     """Place of a figure by its file."""
+    if figure.stem.startswith(_FRONTIER):
+        knowledge = figure.stem.removeprefix(_FRONTIER)
+        title = f"curves of the sweeps, {knowledge}"
+        return Entry("frontier", SCORES, EVERY, {"figure": title})
     kind, _, rest = figure.stem.partition("_")
     if figure.stem in _FIGURES:
         caption, category, title = _FIGURES[figure.stem]

@@ -51,7 +51,7 @@ def along(points: Sequence[Point], values: Sequence[float], accuracy: float) -> 
         accuracy: where to read.
 
     Returns:
-        NaN outside the front's accuracies: nothing is extrapolated.
+        NaN outside the front's accuracies, for nothing is extrapolated.
 
     Example:
         >>> points = [(90.0, 0.3), (94.0, 0.1)]

@@ -18,7 +18,7 @@ from cemlib.report.style import Look, looks, new_figure, readable, remark, setti
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import worst_case
 
-_LABELS = {
+LABELS = {
     "mse": "worst-case MSE  (up = more private)",
     "ssim": "worst-case SSIM  (down = more private)",
 }
@@ -29,7 +29,7 @@ _PLACES = [
     for radius in (_NEAR, 16, 26, 38)
     for dx, dy in ((1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1))
 ]
-_BESIDE = 12  # most defences with which the panels stand beside each other
+MOST_LABELS = 12  # in one row of panels: more need the whole width
 _SIDES: dict[float, Literal["right", "center", "left"]] = {
     -1.0: "right",
     0.0: "center",
@@ -57,17 +57,17 @@ def tradeoff(
             rows = strongest[strongest["knowledge"] == knowledge]
             _points(panel, names, runs, rows, score)
             panel.set(title=_title(rows, knowledge), xlabel="test accuracy [%]")
-        for panel in panels[: 1 if len(names) <= _BESIDE else None]:
-            panel.set_ylabel(_LABELS[score])
+        for panel in panels[: 1 if len(names) <= MOST_LABELS else None]:
+            panel.set_ylabel(LABELS[score])
         lowest = min(panel.dataLim.y0 for panel in panels)
         panels[0].set_ylim(bottom=max(panels[0].get_ylim()[0], min(0, lowest)))
-        _place_labels(figure, panels)
+        place_labels(figure, panels)
     return figure
 
 
 def _empty(names: int, panels: int) -> tuple[Figure, list[Axes]]:
     """Panels beside each other, or below each other where many labels need the whole width."""
-    if names <= _BESIDE:
+    if names <= MOST_LABELS:
         return new_figure(3.4, columns=panels, share_y=True)
     return new_figure(4.4 * panels, rows=panels, share_y=True)
 
@@ -88,14 +88,15 @@ def _points(
         x = mean_interval((100 * runs.loc[runs["defence"] == name, "top1"]).tolist())
         y = mean_interval(rows.loc[rows["defence"] == name, score].tolist())
         if math.isfinite(x.mean) and math.isfinite(y.mean):
-            _point(panel, name, look, x, y)
+            draw_point(panel, name, look, x, y)
             drawn += 1
     if not drawn:
         remark(panel, "no defence has a finished result")
     panel.margins(0.18)
 
 
-def _point(panel: Axes, name: str, look: Look, x: Interval, y: Interval) -> None:
+def draw_point(panel: Axes, name: str, look: Look, x: Interval, y: Interval) -> None:
+    """A mean with its intervals and its name, which `place_labels` moves; no label without name."""
     panel.errorbar(
         x.mean,
         y.mean,
@@ -109,6 +110,8 @@ def _point(panel: Axes, name: str, look: Look, x: Interval, y: Interval) -> None
         elinewidth=1.1,
         capsize=2.5,
     )
+    if not name:
+        return
     panel.annotate(
         readable(name),
         (x.mean, y.mean),
@@ -119,7 +122,7 @@ def _point(panel: Axes, name: str, look: Look, x: Interval, y: Interval) -> None
     )
 
 
-def _place_labels(figure: Figure, panels: Sequence[Axes]) -> None:
+def place_labels(figure: Figure, panels: Sequence[Axes]) -> None:
     """Move each label to the first place that covers no point, whisker or earlier label."""
     figure.draw_without_rendering()
     for panel in panels:

@@ -84,6 +84,12 @@ _SERIES = {
         "Originals in the first row; below them each defence's reconstructions, lowest finished"
         " seed.",
     ),
+    "frontier-": _Words(
+        "tradeoff",
+        "Curves of the sweeps, attacker has",
+        "One line per sweep, through the means that no other one of it beats in both; faint marks"
+        " are seeds. Dotted: the accuracies at which tradeoff.csv compares the sweeps.",
+    ),
     "extremes-": _Words(
         "extremes",
         "Least and most protected images, attacker has",

@@ -1,0 +1,250 @@
+"""Sweeps in tables: privacy at matched accuracy, and the hypervolume of each curve.
+
+A family is the defences of one sweep; a seed's curve is the worst case on each of them. Where a
+training or an attack failed there is no point, and ``n_failed`` says so: the curve goes on between
+the others, and the hypervolume can only be smaller for it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from cemlib.report.frontier import (
+    Point,
+    along,
+    covered_most,
+    front,
+    hypervolume,
+    quarters,
+    span,
+)
+from cemlib.report.statistics import holm, mean_interval, paired_difference
+from cemlib.report.tables import counted
+from cemlib.report.worst_case import worst_case
+
+FLOOR_MSE = 0.0
+_COMPARED = ("reference", "n_pairs", "difference", "ci_low", "ci_high", "p", "p_holm")
+
+Seeds = dict[int, float]
+Settings = Mapping[str, bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """The sweeps of a study, and how they are to be compared (see the configuration's `report`)."""
+
+    families: Mapping[str, Mapping[str, Settings]]
+    match_accuracy: Sequence[float] = ()
+    accuracy_floor: float | None = None
+
+    def strengths(self) -> list[str]:
+        """Keys of the settings that are numbers, in the order of the sweeps."""
+        settings = [one for family in self.families.values() for one in family.values()]
+        return list(dict.fromkeys(key for one in settings for key in one if _is_number(one[key])))
+
+
+def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
+    """One row per family, knowledge, member and seed: the point that it gives to the curve.
+
+    Args:
+        runs: as `collect` returns them.
+        attacks: likewise.
+        sweeps: of the study.
+
+    Returns:
+        ``accuracy`` in %, the ``mse`` and ``ssim`` of the worst case, the swept numbers by their
+        keys; NaN where a result failed.
+    """
+    accuracies = runs.set_index(["defence", "seed"])["top1"].mul(100).to_dict()
+    strongest = worst_case(attacks).to_dict("records")
+    rows = [
+        {
+            **{key: row[key] for key in ("knowledge", "defence", "seed", "mse", "ssim")},
+            **{key: value for key, value in family[row["defence"]].items() if _is_number(value)},
+            "family": name,
+            "accuracy": accuracies[row["defence"], row["seed"]],
+        }
+        for name, family in sweeps.families.items()
+        for row in strongest
+        if row["defence"] in family
+    ]
+    columns = ["family", "knowledge", "defence", "seed", "accuracy", "mse", "ssim"]
+    return pd.DataFrame(rows, columns=[*columns, *sweeps.strengths()])
+
+
+def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
+    """Accuracies in % at which privacy is compared: those of the configuration, or three.
+
+    Args:
+        points: of one knowledge, as `sweep_points` returns them.
+        sweeps: of the study.
+
+    Returns:
+        By default the quarters of the stretch that the fronts of most seeds and families cover;
+        nothing where no result is finished.
+    """
+    if sweeps.match_accuracy:
+        return list(sweeps.match_accuracy)
+    spans = [span(_pairs(curve)) for _, curve in points.groupby(["family", "seed"])]
+    stretch = covered_most([found for found in spans if found is not None])
+    return [] if stretch is None else quarters(stretch)
+
+
+def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
+    """Privacy of every family at the same accuracies, read off each seed's curve.
+
+    Args:
+        points: as `sweep_points` returns them.
+        sweeps: of the study.
+
+    Returns:
+        One row per knowledge, accuracy and family. The curve of ``n_matched`` of ``n_seeds`` seeds
+        reaches the accuracy; means and 95 % t intervals are over those, ``<setting>_mean`` is the
+        strength that it takes. The MSE's paired ``difference`` is to the first family, over the
+        seeds of both; Holm's correction is over the families at that accuracy.
+    """
+    scores = ("mse", "ssim", *sweeps.strengths())
+    rows: list[dict[str, Any]] = []
+    for knowledge, of_knowledge in _grouped(points, "knowledge"):
+        for accuracy in targets(of_knowledge, sweeps):
+            found = {
+                family: {s: _along(curve, s, accuracy) for s in scores}
+                for family, curve in _families(of_knowledge, sweeps)
+            }
+            compared = _compared({family: by["mse"] for family, by in found.items()})
+            rows += [
+                {"knowledge": knowledge, "accuracy": accuracy, "family": family}
+                | _counts(of_knowledge, family)
+                | {"n_matched": sum(map(math.isfinite, by["mse"].values()))}
+                | _columns(by, sweeps)
+                | compared[family]
+                for family, by in found.items()
+            ]
+    return _whole(pd.DataFrame(rows, columns=_tradeoff_columns(sweeps)))
+
+
+def frontier_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
+    """The hypervolume of every family's curve in points of accuracy times MSE.
+
+    Args:
+        points: as `sweep_points` returns them.
+        sweeps: of the study.
+
+    Returns:
+        One row per knowledge and family. The reference point is (``floor_accuracy``,
+        ``floor_mse``), the same for all families; ``efficient`` counts in how many seeds a defence
+        lies on its family's front. Differences as in `tradeoff_table`.
+    """
+    rows: list[dict[str, Any]] = []
+    for knowledge, of_knowledge in _grouped(points, "knowledge"):
+        floor = (_floor(of_knowledge, sweeps), FLOOR_MSE)
+        areas = {
+            family: {seed: hypervolume(_pairs(one), floor) for seed, one in _seeds(curve)}
+            for family, curve in _families(of_knowledge, sweeps)
+        }
+        compared = _compared(areas)
+        for family, curve in _families(of_knowledge, sweeps):
+            rows.append(
+                {"knowledge": knowledge, "family": family, **_counts(of_knowledge, family)}
+                | _interval("hypervolume", areas[family])
+                | dict(zip(("floor_accuracy", "floor_mse"), floor, strict=True))
+                | {"efficient": _efficient(curve)}
+                | compared[family]
+            )
+    names = ["knowledge", "family", "n_seeds", "n_failed", "floor_accuracy", "floor_mse"]
+    columns = [*names, *_parts("hypervolume"), "efficient", *_COMPARED]
+    return _whole(pd.DataFrame(rows, columns=columns))
+
+
+def _whole(table: pd.DataFrame) -> pd.DataFrame:
+    """Numbers of pairs as whole numbers, though the family compared with has none."""
+    return table.astype({"n_pairs": "Int64"})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _grouped(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    for name in frame[column].unique():
+        yield str(name), frame[frame[column] == name]
+
+
+def _families(points: pd.DataFrame, sweeps: Sweeps) -> Iterator[tuple[str, pd.DataFrame]]:
+    for family in sweeps.families:
+        yield family, points[points["family"] == family]
+
+
+def _seeds(curve: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
+    for seed in sorted(curve["seed"].unique()):
+        yield int(seed), curve[curve["seed"] == seed]
+
+
+def _pairs(curve: pd.DataFrame) -> list[Point]:
+    return list(zip(curve["accuracy"].tolist(), curve["mse"].tolist(), strict=True))
+
+
+def _along(curve: pd.DataFrame, score: str, accuracy: float) -> Seeds:
+    """A score of every seed at an accuracy."""
+    return {s: along(_pairs(one), one[score].tolist(), accuracy) for s, one in _seeds(curve)}
+
+
+def _floor(points: pd.DataFrame, sweeps: Sweeps) -> float:
+    if sweeps.accuracy_floor is not None:
+        return sweeps.accuracy_floor
+    return float(points.loc[points["mse"].notna(), "accuracy"].min())
+
+
+def _efficient(curve: pd.DataFrame) -> str:
+    """The members on the front, with the number of seeds."""
+    fronts = (one["defence"].iloc[front(_pairs(one))] for _, one in _seeds(curve))
+    return counted(name for names in fronts for name in names)
+
+
+def _counts(points: pd.DataFrame, family: str) -> dict[str, int]:
+    curve = points[points["family"] == family]
+    failed = int(curve[["accuracy", "mse"]].isna().any(axis=1).sum())
+    return {"n_seeds": curve["seed"].nunique(), "n_failed": failed}
+
+
+def _parts(score: str) -> list[str]:
+    return [f"{score}_{part}" for part in ("mean", "ci_low", "ci_high")]
+
+
+def _interval(score: str, seeds: Seeds) -> dict[str, float]:
+    found = mean_interval(list(seeds.values()))
+    return dict(zip(_parts(score), (found.mean, found.low, found.high), strict=True))
+
+
+def _columns(by_score: Mapping[str, Seeds], sweeps: Sweeps) -> dict[str, float]:
+    scores = _interval("mse", by_score["mse"]) | _interval("ssim", by_score["ssim"])
+    means = {f"{s}_mean": mean_interval(list(by_score[s].values())) for s in sweeps.strengths()}
+    return scores | {name: found.mean for name, found in means.items()}
+
+
+def _tradeoff_columns(sweeps: Sweeps) -> list[str]:
+    names = ["knowledge", "accuracy", "family", "n_seeds", "n_failed", "n_matched"]
+    strengths = [f"{strength}_mean" for strength in sweeps.strengths()]
+    return [*names, *_parts("mse"), *_parts("ssim"), *strengths, *_COMPARED]
+
+
+def _compared(values: Mapping[str, Seeds]) -> dict[str, dict[str, Any]]:
+    """Paired differences of every family to the first, over the seeds that have both."""
+    first, *others = values
+    found = {}
+    for family in others:
+        pairs = [
+            (value, values[first][seed])
+            for seed, value in values[family].items()
+            if math.isfinite(value) and math.isfinite(values[first].get(seed, math.nan))
+        ]
+        found[family] = paired_difference([a for a, _ in pairs], [b for _, b in pairs])
+    adjusted = holm([difference.p for difference in found.values()])
+    rows: dict[str, dict[str, Any]] = {first: {"reference": first}}
+    for (family, d), p_holm in zip(found.items(), adjusted, strict=True):
+        row = (first, d.n, d.mean, d.low, d.high, d.p, p_holm)
+        rows[family] = dict(zip(_COMPARED, row, strict=True))
+    return rows
