@@ -161,3 +161,11 @@ def test_accuracies_to_compare_at_are_percentages() -> None:
 def test_the_settings_of_a_family_can_be_written_as_json() -> None:
     slice_ = parse(study(gated=GATED)).report_slice()
     assert json.loads(json.dumps(slice_))["families"]["gated"]["gated_lambda8p5"] == {"lambda": 8.5}
+
+
+@pytest.mark.parametrize("name", ["tradeoff", "tradeoff_digits"])
+def test_the_committed_sweeps_are_valid(name: str) -> None:
+    """Plain noise is what the others are compared with, so it comes first."""
+    found = load(Path(__file__).parents[1] / f"config/studies/{name}.yaml")
+    assert found.experiment == name
+    assert next(iter(found.families())) == "noise"
