@@ -1,5 +1,6 @@
 """Descriptions of MLflow runs in Markdown: what a reader sees first on a run's page."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -101,7 +102,7 @@ def _again(metrics: Mapping[str, Any], names: Mapping[str, str], root: Path) -> 
     changed = ", with uncommitted changes" if source["dirty"] else ""
     return (
         f"Again, from {commit}{changed}:\n\n```\ncemlib {command} --config"
-        f" {root / 'config.json'} {chosen}\n```"
+        f" {shlex.quote(str(root / 'config.json'))} {chosen}\n```"
     )
 
 
