@@ -79,13 +79,15 @@ class _Training:
         images = images.contiguous(memory_format=FORM)
         clean = self.deployed.model.encoder(images)
         shaped = self.deployed.channel.shape(clean.flatten(1))
-        spread = penalised(self.surrogate, shaped, labels)
+        spread, apart = penalised(self.surrogate, shaped, labels)
         released = self.deployed.channel(clean, noise())
         loss = F.cross_entropy(self.deployed.model.head(released), labels) + spread
         if self.penalty is not None:
             loss = loss + self.penalty.penalty(images, clean, released)
         forget_gradients(*self.trained)
         loss.backward()  # type: ignore[no-untyped-call]
+        if apart is not None:
+            apart.backward()  # type: ignore[no-untyped-call]
         # Adam of a penalty keeps two tensors for a weight, SGD one; the first step makes them.
         self.kept = self.kept or [
             *momenta(*self.trained, slots=1),
@@ -128,13 +130,16 @@ class _Training:
         empty(size, dtype=torch.uint8)
 
 
-def penalised(surrogate: Surrogate | None, clean: Tensor, labels: Tensor) -> Tensor:
-    """The penalty of features (B, D), or 0."""
+def penalised(
+    surrogate: Surrogate | None, clean: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """The penalty of features (B, D), or 0; and one with a graph apart, which is computed."""
+    nothing = clean.new_zeros(())
     if surrogate is None:
-        return clean.new_zeros(())
+        return nothing, None
     if _may_draw(surrogate):
-        return _on_cpu(surrogate, clean, labels)
-    return surrogate.penalty(clean, labels)[0]
+        return nothing, _on_cpu(surrogate, clean, labels)
+    return surrogate.penalty(clean, labels)[0], None
 
 
 def _may_draw(surrogate: Surrogate) -> bool:
@@ -143,14 +148,12 @@ def _may_draw(surrogate: Surrogate) -> bool:
 
 
 def _on_cpu(surrogate: Surrogate, clean: Tensor, labels: Tensor) -> Tensor:
-    """The same with data: what its graph holds stays until the step's end."""
+    """The same with data: its graph is there while the network's is, as in a training."""
     real = surrogate.to_empty(device="cpu")
     for tensor in (*real.parameters(), *real.buffers()):
         tensor.data.zero_()
     z = torch.zeros(clean.shape, requires_grad=True)
-    value = real.penalty(z, torch.zeros(labels.shape, dtype=torch.long))[0]
-    value.backward()  # type: ignore[no-untyped-call]
-    return clean.new_zeros(())
+    return real.penalty(z, torch.zeros(labels.shape, dtype=torch.long))[0]
 
 
 def _surrogate(stage: Stage, deployed: Deployed) -> Surrogate | None:
