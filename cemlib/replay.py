@@ -32,7 +32,7 @@ class Replay:
     ) -> None:
         self.device, self.generators = device, generators
         self.captures = device.type == "cuda"
-        self._shared = torch.zeros((), device=device)
+        self._shared: dict[str, Tensor] = {}
         self._key: Hashable = None
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -64,9 +64,18 @@ class Replay:
             self._graph.replay()  # a capture records the step and does not carry it out
         return True
 
-    def shared(self, number: float) -> float | Tensor:
-        """A number, where a captured step reads it anew: a tensor; a Python number would stay."""
-        return self._shared.fill_(number) if self.captures else number
+    def shared(self, name: str, number: float) -> float | Tensor:
+        """Return a number as a captured step reads it anew: a tensor; a Python number would stay.
+
+        Args:
+            name: which of the step's numbers it is.
+            number: its value from now on.
+        """
+        if not self.captures:
+            return number
+        if name not in self._shared:
+            self._shared[name] = torch.zeros((), device=self.device)
+        return self._shared[name].fill_(number)
 
     def _beside(self, step: Step) -> None:
         """Call the step on a stream of its own, as it will be captured."""

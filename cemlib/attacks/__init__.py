@@ -8,10 +8,12 @@ from cemlib.attacks.linear import linear
 from cemlib.attacks.mean_image import mean_image
 from cemlib.attacks.optimisation import optimisation
 from cemlib.attacks.perceptual import perceptual
+from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Outcome, Task
 
 ATTACKS: dict[str, Callable[[Task], Outcome]] = {
     "decoder": decoder,
+    "residual": residual,
     "perceptual": perceptual,
     "gan": gan,
     "optimisation": optimisation,

@@ -23,10 +23,9 @@ from torch.nn import functional as F
 from cemlib.attacks.budget import strengthened
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
-from cemlib.checkpoint import copied, pack, restore_training, training_state, unpack
+from cemlib.checkpoint import State, copied, pack, restore_training, training_state, unpack
 from cemlib.data.batches import Shuffle
 from cemlib.errors import check_finite
-from cemlib.models.decoder import Decoder
 from cemlib.optim import Adam, Optimiser, Rate
 from cemlib.precision import autocast, resolve
 from cemlib.progress import progress
@@ -35,6 +34,7 @@ from cemlib.seeds import derive, generator
 from cemlib.sums import Sums
 
 CHUNK = 512
+RECOGNISED = 500  # held-out images whose reconstructions the judge looks at after every epoch
 
 Numbers = dict[str, Tensor]
 # Answers and targets, both (B, C, H, W), to the loss and to what the history says of it.
@@ -48,7 +48,7 @@ class Batch:
     Attributes:
         released: Freshly released features (B, c, h, w).
         targets: Their images (B, C, H, W) in [0, 1].
-        lr: Learning rate of the epoch.
+        lr: Learning rate of the step.
         kind: What `Training.kind` says of the step.
     """
 
@@ -72,7 +72,7 @@ class Training:
         history: One row for every epoch that is done.
     """
 
-    def __init__(self, task: Task, model: Decoder, optimiser: Optimiser) -> None:
+    def __init__(self, task: Task, model: nn.Module, optimiser: Optimiser) -> None:
         self.task, self.options = task, task.options
         self.device = task.own.features.device
         self.model = model
@@ -84,6 +84,21 @@ class Training:
         self._replays: dict[Hashable, Replay] = defaultdict(
             lambda: Replay(self.device, self.generators.values)
         )
+
+    def rate(self, count: int) -> float:
+        """Return the learning rate of the count-th step since the attack began, from 1.
+
+        A cosine over the epochs down to the option `final_lr`; constant for an attack without one.
+        """
+        first = self.options["lr"]
+        last = self.options.get("final_lr", first)
+        epoch = (count - 1) // self.steps + 1
+        return cosine(epoch, self.options["epochs"], first, last)
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return len(self._shuffle.sizes)
 
     def kind(self, count: int) -> Hashable:  # noqa: ARG002 - here all steps are of one kind
         """What tells the count-th step since the attack began, from 1, from those that differ."""
@@ -126,22 +141,15 @@ class Training:
 
     def _epoch(self, number: int) -> dict[str, Any]:
         start = time.perf_counter()
-        lr = self._rate(number)
-        numbers = self.pass_over(number, lr)
-        numbers["val_mse"] = self._held_out(number)
+        numbers = self.pass_over(number) | self._held_out(number)
         check_finite(number, **numbers)
+        lr = self.rate(number * self.steps)
         row = {"epoch": number, "lr": lr, **numbers, "seconds": time.perf_counter() - start}
         self.history.append(row)
         return row
 
-    def _rate(self, number: int) -> float:
-        """A cosine down to the option `final_lr`; constant for an attack without one."""
-        first = self.options["lr"]
-        last = self.options.get("final_lr", first)
-        return cosine(number, self.options["epochs"], first, last)
-
-    def pass_over(self, number: int, lr: float) -> dict[str, float]:
-        """The steps of an epoch alone; their means are read at its end."""
+    def pass_over(self, number: int) -> dict[str, float]:
+        """Take the steps of an epoch alone; their means are read at its end."""
         for stream, draws in self.generators.items():
             draws.manual_seed(derive(self.task.seed, stream, number))
         self._shuffle.begin(generator(self.task.seed, "attack_order", number))
@@ -149,7 +157,7 @@ class Training:
         for count, size in enumerate(sizes, (number - 1) * len(sizes) + 1):
             kind = self.kind(count)
             replay = self._replays[kind]
-            step = partial(self._advance, size, replay.shared(lr), kind)
+            step = partial(self._advance, size, replay.shared("lr", self.rate(count)), kind)
             if size == sizes[0]:
                 replay(step, kind)
             else:
@@ -165,26 +173,37 @@ class Training:
         numbers = self.step(Batch(released, self.task.own.targets(rows), lr, kind))
         self._sums.add(numbers, size)
 
-    def _held_out(self, number: int) -> float:
+    def _held_out(self, number: int) -> dict[str, float]:
+        """Return the error on held-out images, and the share of some that the judge recognises."""
         held_out = self.task.held_out
         noise = generator(self.task.seed, "attack_val_noise", number, self.device)
         answers = self.answer(self.task.release(held_out.features, noise))
-        return F.mse_loss(answers, held_out.targets()).item()
+        with torch.no_grad():
+            found = self.task.judge(answers[:RECOGNISED]).argmax(1)
+        right = (found == held_out.labels[:RECOGNISED]).float().mean()
+        mse = F.mse_loss(answers, held_out.targets())
+        return {"val_mse": mse.item(), "val_recon_top1": right.item()}
 
     def _keep(self) -> None:
+        tensors, state = self._state()
+        self.task.checkpoint.keep(lambda: (tensors, state))
+
+    def _state(self) -> State:
+        """Return what a killed attack resumes from, in memory of its own."""
         tensors: Numbers = {}
         for name, (module, optimiser) in self.parts.items():
             tensors |= pack(name, copied(training_state({"module": module}, optimiser)))
-        state = {"history": [*self.history]}
-        self.task.checkpoint.keep(lambda: (tensors, state))
+        return tensors, {"history": [*self.history]}
 
     def _resume(self) -> None:
         found = self.task.checkpoint.load()
         if found is not None:
-            tensors, state = found
-            for name, (module, optimiser) in self.parts.items():
-                restore_training(unpack(name, tensors), {"module": module}, optimiser)
-            self.history = state["history"]
+            self._restore(*found)
+
+    def _restore(self, tensors: Numbers, state: dict[str, Any]) -> None:
+        for name, (module, optimiser) in self.parts.items():
+            restore_training(unpack(name, tensors), {"module": module}, optimiser)
+        self.history = state["history"]
 
 
 class Regression(Training):
@@ -216,6 +235,12 @@ class Regression(Training):
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step(batch.lr)
         return numbers
+
+
+def squared_error(answers: Tensor, targets: Tensor) -> tuple[Tensor, Numbers]:
+    """Return the mean squared error of answers and targets, (B, C, H, W), to descend and to log."""
+    mse = F.mse_loss(answers, targets)
+    return mse, {"train_mse": mse.detach()}
 
 
 def learn(task: Task, begin: Callable[[Task], Training]) -> Outcome:

@@ -5,16 +5,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cemlib.attacks.budget import budgeted
-from cemlib.models.decoder import Decoder
+from cemlib.models.decoder import CorrectedDecoder, Decoder, ResidualNetwork
 
 
 def untrained(
     options: Mapping[str, Any], feature_shape: Sequence[int], image_shape: tuple[int, int, int]
-) -> Decoder:
-    """A new decoder of `blocks` and `width`; its weights come from torch's global random state.
+) -> Decoder | CorrectedDecoder:
+    """Return a new decoder of the attack's `kind`, with `blocks` and `width`.
+
+    Its weights come from torch's global random state.
 
     Where the features' sides do not double to the images', it makes the next larger ones and leaves
     off what is too much.
@@ -28,13 +30,12 @@ def untrained(
             f"decoder: features of {tuple(feature_shape[1:])} are larger than images of"
             f" {image_shape[1:]}; cut where they are not"
         )
-    return Decoder(
-        feature_shape[0],
-        image_shape,
-        blocks=options["blocks"],
-        width=options["width"],
-        doublings=math.ceil(math.log2(max(ratios))),
-    )
+    shape = feature_shape[0], image_shape, options["blocks"], options["width"]
+    doublings = math.ceil(math.log2(max(ratios)))
+    if options["kind"] == "decoder":
+        network = ResidualNetwork(*shape, doublings)
+        return CorrectedDecoder(network, tuple(feature_shape), image_shape)
+    return Decoder(*shape, doublings)
 
 
 def load_decoder(
@@ -42,8 +43,8 @@ def load_decoder(
     options: Mapping[str, Any],
     feature_shape: Sequence[int],
     image_shape: tuple[int, int, int],
-) -> Decoder:
-    """The trained decoder that an attack left, in eval mode and frozen, on the CPU.
+) -> nn.Module:
+    """Return the trained decoder that an attack left, in eval mode and frozen, on the CPU.
 
     Args:
         state: Tensors of the attack's `Outcome`.

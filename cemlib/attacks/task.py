@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cemlib.checkpoint import Checkpoint
 from cemlib.data.pixels import to_float
 from cemlib.defences.deployed import Deployed
-from cemlib.models.decoder import Decoder
 from cemlib.models.split import SplitModel
 
 
@@ -21,10 +20,12 @@ class Pairs:
     Attributes:
         images: uint8 (N, C, H, W).
         features: float32 (N, c, h, w), computed once: the encoder is frozen.
+        labels: long (N,).
     """
 
     images: Tensor
     features: Tensor
+    labels: Tensor
 
     def targets(self, rows: Tensor | slice = slice(None)) -> Tensor:
         """Images in [0, 1]."""
@@ -38,7 +39,12 @@ class Pairs:
 
     def part(self, rows: slice) -> "Pairs":
         """Some of the pairs."""
-        return Pairs(self.images[rows], self.features[rows])
+        return Pairs(self.images[rows], self.features[rows], self.labels[rows])
+
+    def beside(self, other: "Pairs") -> "Pairs":
+        """Return these pairs, and after them others."""
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Pairs(*map(torch.cat, both))
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Task:
 
     Attributes:
         victim: The classifier, known inside out (white box).
-        own: What the attacker trains on.
+        own: What the attacker trains on, with the mirror images where `options["flip"]` adds them.
         held_out: Images held out of the attacker's own set, for learning curves and choices.
         released: Released features (N, c, h, w) of the images to reconstruct, averaged over the
             attacker's queries; the images themselves are not here, so no attack can look.
@@ -68,7 +74,7 @@ class Task:
     title: str
     checkpoint: Checkpoint
     judge: SplitModel
-    start: Decoder | None = None
+    start: nn.Module | None = None
 
     @property
     def queries(self) -> int:

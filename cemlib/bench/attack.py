@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
-from cemlib.attacks.decoder import squared_error
-from cemlib.attacks.learning import Regression
+from cemlib.attacks.learning import Regression, squared_error
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Pairs, Task
 from cemlib.bench.floor import floor_ms, flops
@@ -27,7 +27,6 @@ from cemlib.data.prepared import Split
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.device import set_up
-from cemlib.models import Decoder
 from cemlib.precision import resolve
 
 AGAINST = "plain float32 eager loop with a DataLoader, images through the encoder"
@@ -41,8 +40,7 @@ def attack(scale: Scale) -> dict[str, Any]:
     owned = images(scale.steps * scale.attack_batch, scale)
     ours, plain = _ours(owned, scale), _Plain(owned, scale)
     numbers = count(1)
-    rate = ours.options["lr"]
-    passes = (lambda: ours.pass_over(next(numbers), rate), plain.pass_over)
+    passes = (lambda: ours.pass_over(next(numbers)), plain.pass_over)
     found = alternately([Work(each, scale.steps) for each in passes], scale.passes, scale.device)
     own, reference = (with_images(timing, scale.attack_batch) for timing in found)
     precision, operations = resolve("auto", device), _step_flops(scale)
@@ -89,7 +87,7 @@ def _ours(owned: Split, scale: Scale) -> Regression:
     model = split_model(scale).to(scale.device).to(memory_format=torch.channels_last)
     victim = Deployed(model, GaussianNoise(NOISE_STD))
     there = owned.to(scale.device)
-    pairs = Pairs(there.images, victim.features(there.images))
+    pairs = Pairs(there.images, victim.features(there.images), there.labels)
     task = Task(
         victim=victim,
         own=pairs,
@@ -105,10 +103,10 @@ def _ours(owned: Split, scale: Scale) -> Regression:
 
 
 def _options(scale: Scale) -> dict[str, Any]:
-    return study(scale).attacks["decoder"].model_dump()
+    return study(scale).attacks["residual"].model_dump()
 
 
-def _decoder(scale: Scale) -> Decoder:
+def _decoder(scale: Scale) -> nn.Module:
     shape = (scale.channels, scale.image_size, scale.image_size)
     return untrained(_options(scale), split_model(scale).feature_shape, shape)
 

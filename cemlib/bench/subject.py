@@ -39,7 +39,7 @@ def study(scale: Scale, **changes: Any) -> Study:
             "augment": {"crop_padding": 4, "flip": True, "rotation": 15.0},
         },
         "defences": {n: {"surrogate": None if n == "noise" else n} for n in DEFENCES},
-        "attacks": {"decoder": {"batch_size": scale.attack_batch, "precision": "auto"}},
+        "attacks": {"residual": {"batch_size": scale.attack_batch, "precision": "auto"}},
     }
     return parse(raw | changes)
 

@@ -65,8 +65,23 @@ class _Learned(_Querying):
         return self.precision
 
 
+class Decoder(_Learned):
+    """A linear reconstruction in closed form, corrected by a trained residual network."""
+
+    kind: Literal["decoder"] = "decoder"
+    epochs: int = Field(10, ge=1, description="passes over the attacker's images")
+    batch_size: int = Field(64, ge=2, description="images per step")
+    lr: float = Field(1e-3, gt=0, description="highest learning rate of Adam's one cycle")
+    weight_decay: float = Field(1e-4, ge=0, description="L2 term in Adam's gradient")
+    blocks: int = Field(2, ge=1, description="residual blocks between the first and upsampling")
+    width: int = Field(32, ge=1, description="channels of the residual blocks")
+    flip: bool = Field(
+        True, description="train on mirror images too, where train.augment.flip is set"
+    )
+
+
 class _Decoding(_Learned):
-    """Options of an attack that trains the residual decoder from its start."""
+    """Options of an attack that trains the published decoder from its start."""
 
     epochs: int = Field(50, ge=1, description="passes over the attacker's images")
     batch_size: int = Field(256, ge=2, description="images per step")
@@ -77,14 +92,14 @@ class _Decoding(_Learned):
     width: int = Field(64, ge=1, description="channels of the residual blocks")
 
 
-class Decoder(_Decoding):
-    """A residual decoder trained to invert the released features."""
+class Residual(_Decoding):
+    """The published residual decoder, trained to invert the released features."""
 
-    kind: Literal["decoder"] = "decoder"
+    kind: Literal["residual"] = "residual"
 
 
 class Perceptual(_Decoding):
-    """The same decoder, with a distance between features of a classifier in its loss."""
+    """The published decoder, with a distance between features of a classifier in its loss."""
 
     kind: Literal["perceptual"] = "perceptual"
     feature_weight: float = Field(
@@ -166,7 +181,8 @@ class MeanImage(AttackConfig):
 
 
 AnyAttack = Annotated[
-    Decoder | Perceptual | Gan | Optimisation | Linear | MeanImage, Field(discriminator="kind")
+    Decoder | Residual | Perceptual | Gan | Optimisation | Linear | MeanImage,
+    Field(discriminator="kind"),
 ]
 
 

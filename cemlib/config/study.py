@@ -30,7 +30,7 @@ RESERVED = frozenset(
 )
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
 JUDGE = "judge"
-DECODING = ("decoder", "perceptual")  # attacks that leave a trained decoder
+DECODING = ("decoder", "residual", "perceptual")  # attacks that leave a trained decoder
 PRUNABLE = ("small", "vgg11")  # networks whose layers' widths do not depend on each other
 
 
@@ -46,6 +46,9 @@ class ModelConfig(Section):
         description="layer entries on the client: 4 = two blocks and two pools of vgg11 or small; 8"
         " = up to the first block of resnet20's third stage",
     )
+    dropout: float = Field(
+        0.5, ge=0, lt=1, description="dropout in the head of vgg11 and small; resnet20 has none"
+    )
 
 
 class TrainConfig(Section):
@@ -53,13 +56,22 @@ class TrainConfig(Section):
 
     epochs: int = Field(240, ge=1, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images per step")
-    lr: float = Field(0.05, gt=0, description="SGD's learning rate at the first epoch")
+    lr: float = Field(0.05, gt=0, description="SGD's highest learning rate")
     momentum: float = Field(0.9, ge=0, lt=1, description="SGD's momentum")
+    nesterov: bool = Field(False, description="Nesterov's form of the momentum")
     weight_decay: float = Field(5e-4, ge=0, description="on all parameters")
+    schedule: Literal["milestones", "one_cycle"] = Field(
+        "milestones",
+        description="learning rate over the epochs: constant between milestones, or, step by step,"
+        " up to `lr` and down to 0 on a cosine",
+    )
     milestones: tuple[int, ...] = Field(
         (60, 120, 180, 210), description="epochs after which the learning rate is multiplied"
     )
     decay: float = Field(0.2, gt=0, le=1, description="factor at each milestone")
+    warm_up: float = Field(
+        0.25, ge=0, lt=1, description="share of all steps in which one_cycle rises"
+    )
     augment: AugmentConfig = Field(AugmentConfig(), description="changes of training images")
     precision: Precision = Field(
         "float32",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.start import load_decoder
@@ -17,7 +17,6 @@ from cemlib.data.prepared import Prepared, Split
 from cemlib.defences.deployed import Deployed
 from cemlib.errors import DivergedError
 from cemlib.evaluation.scores import recognised
-from cemlib.models.decoder import Decoder
 from cemlib.seeds import derive, generator
 
 PUBLIC = 0.9  # share of the test images that the public_data attacker owns
@@ -66,7 +65,9 @@ class Scene:
     def pairs(self) -> dict[str, Pairs]:
         """Images and clean features of every split, computed once for all attacks."""
         splits = self.data.parts().items()
-        return {name: Pairs(s.images, self.victim.features(s.images)) for name, s in splits}
+        return {
+            name: Pairs(s.images, self.victim.features(s.images), s.labels) for name, s in splits
+        }
 
     def owned(self, knowledge: str) -> tuple[Pairs, Pairs]:
         """What the attacker trains on, and what it holds out to see how well it does.
@@ -90,7 +91,7 @@ class Scene:
         return test.part(slice(cut)), test.part(slice(cut, end))
 
     def attempt(
-        self, attack: str, knowledge: str, checkpoint: Checkpoint, start: Decoder | None = None
+        self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None = None
     ) -> Outcome | str:
         """Carry out one attack; returns what it found, or why it failed.
 
@@ -109,7 +110,7 @@ class Scene:
         except DivergedError as error:
             return str(error)
 
-    def decoder(self, attack: str, state: Mapping[str, Tensor]) -> Decoder:
+    def decoder(self, attack: str, state: Mapping[str, Tensor]) -> nn.Module:
         """The trained decoder that an attack left, from the state of its outcome.
 
         Raises:
@@ -132,11 +133,13 @@ class Scene:
         return dict(zip(RECOGNITION, found, strict=True))
 
     def _task(
-        self, attack: str, knowledge: str, checkpoint: Checkpoint, start: Decoder | None
+        self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None
     ) -> Task:
         """The attack's task; one release of the targets is the same for every attack of a seed."""
         options = self.study.attacks[attack].model_dump()
         own, held_out = self.owned(knowledge)
+        if options.get("flip") and self.study.train.augment.flip:
+            own = own.beside(self._mirrored(own))
         return Task(
             victim=self.victim,
             own=own,
@@ -149,6 +152,11 @@ class Scene:
             judge=self.judge.model,
             start=start,
         )
+
+    def _mirrored(self, own: Pairs) -> Pairs:
+        """Return the pairs of the mirror images."""
+        images = own.images.flip(3)
+        return Pairs(images, self.victim.features(images), own.labels)
 
     def _released(self, knowledge: str, queries: int) -> Tensor:
         test = self.pairs["test"].features

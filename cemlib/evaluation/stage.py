@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from cemlib.attacks.task import Outcome
 from cemlib.checkpoint import Checkpoint
@@ -15,7 +16,6 @@ from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.scene import Scene, start_failed
 from cemlib.files import FileError, load_tensors, sha256
 from cemlib.layout import AttackFolder, RunFolder
-from cemlib.models.decoder import Decoder
 from cemlib.plan import Plan
 from cemlib.precision import resolve
 from cemlib.seal import check_files, read_sealed
@@ -94,7 +94,7 @@ class Stage:
             return start
         return self.scene.attempt(attack, knowledge, self.checkpoint(attack, knowledge), start)
 
-    def _start(self, attack: str, knowledge: str) -> Decoder | str | None:
+    def _start(self, attack: str, knowledge: str) -> nn.Module | str | None:
         """The trained decoder that an attack begins with; or why there is none."""
         name = self.plan.study.attacks[attack].begins_with
         if name is None:
@@ -106,7 +106,7 @@ class Stage:
         check_files(folder.metrics, found, [folder.attacker])
         return self._decoder(folder, name)
 
-    def _decoder(self, folder: AttackFolder, attack: str) -> Decoder:
+    def _decoder(self, folder: AttackFolder, attack: str) -> nn.Module:
         try:
             return self.scene.decoder(attack, load_tensors(folder.attacker))
         except RuntimeError as error:

@@ -28,6 +28,7 @@ def build(
     mean: Sequence[float] = (0.5, 0.5, 0.5),
     std: Sequence[float] = (0.5, 0.5, 0.5),
     client_widths: Sequence[int] | None = None,
+    dropout: float = 0.5,
 ) -> SplitModel:
     """Build a split network by name; its weights come from torch's global random state.
 
@@ -41,6 +42,7 @@ def build(
         std: Standard deviation of each colour channel.
         client_widths: Output channels of the client's convolutions before the bottleneck, in order,
             where pruning left fewer than the network's own; features and head stay the same.
+        dropout: Probability with which the head of vgg11 and small drops a hidden unit in training.
 
     Raises:
         ValueError: if the name is unknown, or the network cannot be cut, fed or narrowed so.
@@ -57,5 +59,7 @@ def build(
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r} (known: {', '.join(MODELS)})")
-    shape = Shape(num_classes, image_size, cut, len(mean), sparse_coding, mean, std, client_widths)
+    shape = Shape(
+        num_classes, image_size, cut, len(mean), sparse_coding, mean, std, client_widths, dropout
+    )
     return MODELS[name](shape)

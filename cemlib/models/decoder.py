@@ -1,9 +1,15 @@
-"""The residual decoder that inverts features to images ("res_normN8C64").
+"""Decoders that invert features to images.
 
-Blocks of batch normalisation, ReLU and convolution in pre-activation order (He et al., "Identity
-mappings in deep residual networks", ECCV 2016), as in the published attack on split inference.
+`Decoder` is the one of the published attack on split inference ("res_normN8C64"): blocks of batch
+normalisation, ReLU and convolution in pre-activation order (He et al., "Identity mappings in deep
+residual networks", ECCV 2016). `CorrectedDecoder` is a linear reconstruction that such a network
+corrects.
 """
 
+import math
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor, nn
 
 
@@ -35,8 +41,8 @@ class ResBlock(nn.Module):
         return out
 
 
-class Decoder(nn.Module):
-    """Features (B, in_channels, h, w) to images (B, C, H, W) in (0, 1).
+class ResidualNetwork(nn.Module):
+    """Features (B, in_channels, h, w) to unbounded images (B, C, H, W).
 
     Args:
         in_channels: Channels of the features.
@@ -62,13 +68,99 @@ class Decoder(nn.Module):
         body += [ResBlock(width, width) for _ in range(blocks)]
         for _ in range(doublings):
             body += [_doubling(width), nn.BatchNorm2d(width), nn.ReLU()]
-        self.layers = nn.Sequential(*body, ResBlock(width, image_shape[0]), nn.Sigmoid())
+        self.layers = nn.Sequential(*body, ResBlock(width, image_shape[0]))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, in_channels, h, w) to (B, C, H, W) in (0, 1)."""
+        """Map (B, in_channels, h, w) to (B, C, H, W)."""
         images: Tensor = self.layers(features)
         height, width = self.size
         return images if images.shape[2:] == self.size else images[..., :height, :width]
+
+
+class Decoder(ResidualNetwork):
+    """Features (B, in_channels, h, w) to images (B, C, H, W) in (0, 1); see `ResidualNetwork`."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map (B, in_channels, h, w) to (B, C, H, W) in (0, 1)."""
+        images: Tensor = super().forward(features)
+        return images.sigmoid()
+
+
+@dataclass(frozen=True)
+class LinearEstimate:
+    """Linear estimates of images and of clean features from a release.
+
+    Attributes:
+        weights: W, (D, P).
+        mean: m, (D,).
+        intercept: b, (P,).
+        filter: F, (D, D).
+    """
+
+    weights: Tensor
+    mean: Tensor
+    intercept: Tensor
+    filter: Tensor
+
+
+class CorrectedDecoder(nn.Module):
+    """A linear reconstruction from releases z~, and a residual network N that corrects it.
+
+        x = W^T (z~ - m) + b + N(m + F (z~ - m))
+
+    N starts at 0, so that an untrained decoder is the linear reconstruction. W, m, b and F are
+    buffers that `start_at` fills and nothing trains: `cemlib.attacks.wiener` has their best values.
+
+    Args:
+        network: N, from features (B, c, h, w) to images (B, C, H, W); its last block is set to 0.
+        feature_shape: (c, h, w).
+        image_shape: (C, H, W).
+    """
+
+    weights: Tensor
+    mean: Tensor
+    intercept: Tensor
+    filter: Tensor
+
+    def __init__(
+        self,
+        network: ResidualNetwork,
+        feature_shape: tuple[int, ...],
+        image_shape: tuple[int, int, int],
+    ) -> None:
+        super().__init__()
+        self.network, self.image_shape = network, image_shape
+        dim, pixels = math.prod(feature_shape), math.prod(image_shape)
+        self.register_buffer("weights", torch.zeros(dim, pixels))
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("intercept", torch.zeros(pixels))
+        self.register_buffer("filter", torch.zeros(dim, dim))
+        _start_at_zero(network)
+
+    def start_at(self, estimate: LinearEstimate) -> None:
+        """Take W, m, b and F of a linear reconstruction."""
+        for name, values in vars(estimate).items():
+            getattr(self, name).copy_(values)
+
+    def forward(self, released: Tensor) -> Tensor:
+        """Map (B, c, h, w) to (B, C, H, W), in [0, 1] in eval mode and unbounded in training."""
+        with torch.autocast(released.device.type, enabled=False):  # half precision would spoil W
+            centred = released.flatten(1) - self.mean
+            linear = torch.addmm(self.intercept, centred, self.weights).view(-1, *self.image_shape)
+            filtered = torch.addmm(self.mean, centred, self.filter.T).view_as(released)
+        correction = self.network(filtered.contiguous(memory_format=torch.channels_last))
+        images: Tensor = linear + correction.float()
+        return images if self.training else images.clamp(0, 1)
+
+
+def _start_at_zero(network: ResidualNetwork) -> None:
+    """Let the last block answer 0 whatever enters it; its own weights still get gradients."""
+    last = network.layers[-1]
+    assert isinstance(last, ResBlock)
+    nn.init.zeros_(last.body[-1].weight)  # type: ignore[arg-type]
+    nn.init.zeros_(last.body[-1].bias)  # type: ignore[arg-type]
+    if isinstance(last.shortcut, nn.Sequential):
+        nn.init.zeros_(last.shortcut[1].weight)  # type: ignore[arg-type]
 
 
 def _doubling(width: int) -> nn.Module:

@@ -16,7 +16,7 @@ def small(shape: Shape) -> SplitModel:
     side = shape.image_size // 8
     classifier = nn.Sequential(
         nn.Flatten(),
-        nn.Dropout(0.5),
+        nn.Dropout(shape.dropout),
         nn.Linear(64 * side * side, 128),
         nn.ReLU(),
         nn.Linear(128, shape.num_classes),

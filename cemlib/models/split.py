@@ -18,7 +18,8 @@ class Shape:
     """What a network must fit: its input, its classes and where it is cut.
 
     `client_widths` are the output channels of the client's convolutions before the bottleneck where
-    they are not the network's own (a pruned client); None for the network's own.
+    they are not the network's own (a pruned client); None for the network's own. `dropout` is the
+    probability with which the head drops a hidden unit.
     """
 
     num_classes: int
@@ -29,6 +30,7 @@ class Shape:
     mean: Sequence[float]
     std: Sequence[float]
     client_widths: Sequence[int] | None = None
+    dropout: float = 0.5
 
 
 class SplitModel(nn.Module):

@@ -23,10 +23,10 @@ def vgg11(shape: Shape) -> SplitModel:
     classifier = nn.Sequential(
         nn.AvgPool2d(side) if side > 1 else nn.Identity(),
         nn.Flatten(),
-        nn.Dropout(0.5),
+        nn.Dropout(shape.dropout),
         nn.Linear(512, 512),
         nn.ReLU(),
-        nn.Dropout(0.5),
+        nn.Dropout(shape.dropout),
         nn.Linear(512, 512),
         nn.ReLU(),
         nn.Linear(512, shape.num_classes),

@@ -5,10 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cemlib.optim import Rate
+
 
 class _Fork(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, factor: float, norms: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, z: Tensor, factor: Rate, norms: Tensor) -> tuple[Tensor, Tensor]:
         ctx.factor, ctx.norms = factor, norms
         return z.view_as(z), z.flatten(1)
 
@@ -19,7 +21,7 @@ class _Fork(torch.autograd.Function):
         return task + penalty, None, None
 
 
-def fork(z: Tensor, factor: float) -> tuple[Tensor, Tensor, Tensor]:
+def fork(z: Tensor, factor: Rate) -> tuple[Tensor, Tensor, Tensor]:
     """Hand features to the task and to a surrogate that pulls on them `factor` times.
 
     A surrogate applied to its branch and added to the task's loss pulls on the features with

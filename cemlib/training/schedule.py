@@ -1,13 +1,20 @@
-"""Learning rate and strength of the surrogate over the epochs (SGD's published schedule)."""
+"""Learning rate and strength of the surrogate over the epochs."""
 
-from collections.abc import Sequence
+from cemlib.config.study import TrainConfig
+from cemlib.optim import one_cycle
 
 LAST_PHASE_LR = 4.1e-4  # below this rate the surrogate acts with its full weight
 
 
-def learning_rate(epoch: int, initial: float, milestones: Sequence[int], decay: float) -> float:
-    """Rate of a 1-based epoch: the initial one times `decay` for every milestone passed."""
-    return initial * decay ** sum(epoch > milestone for milestone in milestones)
+def learning_rate(settings: TrainConfig, epoch: int, done: float = 0.0) -> float:
+    """Return the rate at a place in a 1-based epoch, of which a share `done` is over.
+
+    With `milestones` it is `lr` times `decay` for every milestone passed; else that of `one_cycle`.
+    """
+    if settings.schedule == "one_cycle":
+        share = (epoch - 1 + done) / settings.epochs
+        return one_cycle(share, settings.lr, settings.warm_up)
+    return settings.lr * settings.decay ** sum(epoch > passed for passed in settings.milestones)
 
 
 def strength(weight: float, lr: float, scaled: bool = True) -> float:

@@ -50,6 +50,7 @@ class Setup:
             "num_classes": len(data.classes),
             "image_size": data.image_shape[1],
             "cut": self.study.model.cut,
+            "dropout": self.study.model.dropout,
             "sparse_coding": self.settings.sparse_coding,
             "mean": data.mean,
             "std": data.std,

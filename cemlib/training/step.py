@@ -13,9 +13,10 @@ from torch.nn import functional as F
 
 from cemlib.config.study import TrainConfig
 from cemlib.data.batches import Batches
-from cemlib.optim import SGD
+from cemlib.optim import SGD, Rate
 from cemlib.precision import autocast, resolve
 from cemlib.replay import Replay
+from cemlib.surrogates.base import Surrogate
 from cemlib.training.defended import Defended
 from cemlib.training.monitor import Monitor
 from cemlib.training.objective import fork
@@ -24,6 +25,7 @@ WATCHED = (
     "a feature",
     "train_ce",
     "surrogate",
+    "weighted surrogate",
     "penalty",
     "train_top1",
     "gradient of the task",
@@ -33,10 +35,10 @@ WATCHED = (
 
 @dataclass(frozen=True)
 class Pace:
-    """What an epoch's steps have in common."""
+    """Learning rate of a step, and the weight of the surrogate; tensors where it is replayed."""
 
-    lr: float
-    lambda_eff: float
+    lr: Rate
+    lambda_eff: Rate
 
 
 class Step:
@@ -64,6 +66,7 @@ class Step:
             [weights for module in trained if module for weights in module.parameters()],
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
+            nesterov=settings.nesterov,
         )
         self.noise = torch.Generator(self.device)
         self.monitor = Monitor(WATCHED, self.device)
@@ -72,15 +75,16 @@ class Step:
 
     def __call__(self, size: int, pace: Pace) -> None:
         """Train on a batch of that size."""
-        update = partial(self._update, size, pace)
         acting = self.defended.surrogate if pace.lambda_eff > 0 else None
+        rates = (self._replay.shared(name, rate) for name, rate in vars(pace).items())
+        update = partial(self._update, size, Pace(*rates), acting)
         # A last, smaller batch has other shapes, and some surrogates do in a step what others lack.
         if size != self.batches.sizes[0] or (acting and not acting.replayable):
             update()
-        elif not self._replay(update, pace) and acting:
+        elif not self._replay(update, acting is not None) and acting:
             acting.replayed()
 
-    def _update(self, size: int, pace: Pace) -> None:
+    def _update(self, size: int, pace: Pace, acting: Surrogate | None) -> None:
         """Forwards, backwards, and the weights."""
         places, images, labels = self.batches.take(size)
         images = images.contiguous(memory_format=torch.channels_last)
@@ -89,7 +93,7 @@ class Step:
             features = deployed.model.encoder(images)
         features = features.float()
         self._keep(places, features, labels)
-        clean, spread, norms = self._surrogate(features, labels, pace)
+        clean, spread, norms = self._surrogate(features, labels, acting, pace.lambda_eff)
         released = deployed.channel(clean, self.noise)
         with autocast(self.precision, self.device):
             logits = deployed.model.head(released)
@@ -101,17 +105,18 @@ class Step:
         if self.defended.penalty is not None:
             self.defended.penalty.step()
         top1 = (logits.argmax(1) == labels).float().mean()
-        values = (features.abs().amax(), ce, spread, penalty, top1, *norms.unbind())
+        weighted = pace.lambda_eff * spread.detach().double()
+        values = (features.abs().amax(), ce, spread, weighted, penalty, top1, *norms.unbind())
         self.monitor.add(dict(zip(WATCHED, values, strict=True)), size)
 
     def _surrogate(
-        self, features: Tensor, labels: Tensor, pace: Pace
+        self, features: Tensor, labels: Tensor, acting: Surrogate | None, weight: Rate
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The task's branch of the features, the penalty, and the norms of both gradients."""
-        if self.defended.surrogate is None or pace.lambda_eff == 0:
+        if acting is None:
             return features, features.new_zeros(()), features.new_zeros(2)
-        clean, branch, norms = fork(features, pace.lambda_eff)
-        spread = self.defended.surrogate(self.defended.deployed.channel.shape(branch), labels)
+        clean, branch, norms = fork(features, weight)
+        spread = acting(self.defended.deployed.channel.shape(branch), labels)
         return clean, spread, norms
 
     def _penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:

@@ -99,16 +99,16 @@ class Trainer:
             DivergedError: if the loss of some batch is not finite.
         """
         self.prune_before(number)
-        pace = self._pace(number)
-        if self.surrogate is not None and pace.lambda_eff > 0:
+        paces = self._paces(number)
+        if self.surrogate is not None and paces[0].lambda_eff > 0:
             self._teach(self.surrogate, number)
         self._begin(number)
-        for size in self.batches.sizes:
+        for size, pace in zip(self.batches.sizes, paces, strict=True):
             self.step(size, pace)
         means = self.step.monitor.means(number)
         row: Row = {"epoch": number, "lr": pace.lr, "lambda_eff": pace.lambda_eff}
         row |= {name: means[name] for name in ("train_ce", "surrogate", "train_top1")}
-        row["train_loss"] = means["train_ce"] + pace.lambda_eff * means["surrogate"]
+        row["train_loss"] = means["train_ce"] + means["weighted surrogate"]
         if self.defended.penalty is not None:
             row["penalty"] = means["penalty"]
             row["train_loss"] += means["penalty"]
@@ -128,12 +128,13 @@ class Trainer:
             self.client_widths = prune(self.deployed.model, pruning.ratio)
             self.step = Step(self.defended, self.batches, self.settings)
 
-    def _pace(self, number: int) -> Pace:
-        settings = self.settings
-        lr = learning_rate(number, settings.lr, settings.milestones, settings.decay)
+    def _paces(self, number: int) -> list[Pace]:
+        """Return the learning rate and lambda_eff of every step of a 1-based epoch."""
+        steps = len(self.batches.sizes)
+        rates = [learning_rate(self.settings, number, step / steps) for step in range(steps)]
         active = self.surrogate is not None and number >= self.surrogate.start_epoch
         weight, scaled = self.defended.weight, self.defended.lr_scaling
-        return Pace(lr, strength(weight, lr, scaled) if active else 0.0)
+        return [Pace(lr, strength(weight, lr, scaled) if active else 0.0) for lr in rates]
 
     def _deployable(self, number: int) -> bool:
         """Whether an epoch's model has its whole defence: the surrogate acts, pruning is done."""

@@ -50,6 +50,20 @@ class Channel:
         """What is done to the features (N, ...) before noise, without chance; here nothing."""
         return features
 
+    def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
+        """Return what releases are on average, and the variance of their noise.
+
+        Args:
+            features: clean features, (N, D).
+            queries: number of releases that are averaged.
+
+        Returns:
+            The mean of a release of each sample, (N, D), and the variance of what is released of a
+            feature about that mean, averaged over the samples, (D,).
+        """
+        mean = self.shape(features)
+        return mean, mean.new_full((mean.shape[1],), self.std**2 / queries)
+
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:  # noqa: ARG002
         """How badly candidate features explain a release.
 

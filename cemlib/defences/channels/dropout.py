@@ -40,6 +40,11 @@ class Dropout(Channel):
         kept = kept.to(features.device, features.dtype)
         return super().__call__(features * kept, generator, queries)
 
+    def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
+        """Return mean (N, D) and variance (D,) of releases; the mask varies with the feature."""
+        by_mask = self.rate * (1 - self.rate) * features.square().mean(0)
+        return (1 - self.rate) * features, (by_mask + self.std**2) / queries
+
     def _kept(self, size: torch.Size, generator: torch.Generator, queries: int) -> Tensor:
         """Share of the releases that hold a feature."""
         count = torch.zeros(size, device=generator.device)

@@ -1,0 +1,77 @@
+"""The best linear reconstruction of images from releases, and the best linear estimate of features.
+
+With S and C the covariances of the mean releases with themselves and with the pixels, m and b their
+means, and V the (diagonal) covariance of the release noise, which the attacker knows,
+
+    x^ = b + W^T (z~ - m),   W = (S + V + r I)^-1 C          the least squared error of all linear
+    z^ = m + F (z~ - m),     F = (S + r I) (S + V + r I)^-1  (the Wiener filter)
+
+for r = 0. Few images leave S uncertain, and r > 0 stands for what they did not show: the one with
+the lowest error on held-out images is taken. Sources: Wiener, "Extrapolation, interpolation, and
+smoothing of stationary time series", 1949; Hoerl and Kennard, Technometrics 12(1), 1970.
+
+It assumes noise that is uncorrelated between features. A release that says more in a curved way
+than in a straight one leaves the rest to others.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cemlib.attacks.task import Task
+from cemlib.errors import check_finite
+from cemlib.models.decoder import LinearEstimate
+from cemlib.seeds import generator
+
+CHUNK = 4096
+SMALLEST = 1e-30  # mean variance of a feature
+RIDGES = tuple(10.0**power for power in range(-8, 2))  # r, in mean variances of a feature
+
+
+def linear_estimate(task: Task) -> LinearEstimate:
+    """Return the best linear estimates from the attacker's own pairs, computed in float64.
+
+    His held-out images choose r.
+
+    Raises:
+        DivergedError: if a feature is no number.
+    """
+    mean, intercept, covariance, cross, noise = _moments(task)
+    check_finite(0, features=covariance.trace().item())
+    values, vectors = torch.linalg.eigh(covariance + torch.diag(noise))
+    # Features without any spread, and no noise, leave every estimate at its mean.
+    ridges = values.mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(values)
+    turned = vectors.T @ cross
+    released, truth = _held_out(task)
+    scores = (released.double() - mean) @ vectors
+    answers = ((scores / (values + r) @ turned + intercept).float().clamp(0, 1) for r in ridges)
+    errors = torch.stack([F.mse_loss(answer, truth) for answer in answers])
+    inverse = 1 / (values + ridges[errors.argmin()])
+    # F = I - V (S + V + r I)^-1, which needs no product with an ill-conditioned S.
+    wiener = torch.diag(torch.ones_like(noise)) - noise[:, None] * (vectors * inverse @ vectors.T)
+    weights = vectors @ (inverse[:, None] * turned)
+    return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener)))
+
+
+def _moments(task: Task) -> tuple[Tensor, ...]:
+    """Return m (D,), b (P,), S (D, D), C (D, P) and the diagonal of V (D,) in float64."""
+    own = task.own
+    clean, noise = task.victim.channel.moments(own.features.flatten(1), task.queries)
+    mean = clean.mean(0, dtype=torch.float64)
+    intercept = own.images.flatten(1).sum(0, dtype=torch.float64) / (255 * len(own.images))
+    covariance = mean.new_zeros(len(mean), len(mean))
+    cross = mean.new_zeros(len(mean), len(intercept))
+    for start in range(0, len(clean), CHUNK):
+        rows = slice(start, start + CHUNK)
+        z = clean[rows].double() - mean
+        covariance.addmm_(z.T, z, alpha=1 / len(clean))
+        x = own.targets(rows).flatten(1).double() - intercept
+        cross.addmm_(z.T, x, alpha=1 / len(clean))
+    return mean, intercept, covariance, cross, noise.double()
+
+
+def _held_out(task: Task) -> tuple[Tensor, Tensor]:
+    """Return one release (N, D) of the held-out images, and the images (N, P)."""
+    noise = generator(task.seed, "attack_val_noise", 0, task.released.device)
+    released = task.release(task.held_out.features, noise)
+    return released.flatten(1), task.held_out.targets().flatten(1)
