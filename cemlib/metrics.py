@@ -1,12 +1,9 @@
-"""Image similarity per image, and a bound on what a released tensor can tell, in nats.
+"""Image similarity, one number per image.
 
-Sources: SSIM by Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error
-visibility to structural similarity", IEEE Trans. Image Processing 13(4), 2004; the leakage bound
-by Huber, Bailey, Durrant-Whyte and Hanebeck, "On entropy approximation for Gaussian mixture random
-vectors", IEEE MFI 2008, used as in Xia et al., CVPR 2025 (conditional entropy maximisation).
+Source: SSIM by Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error
+visibility to structural similarity", IEEE Trans. Image Processing 13(4), 2004.
 """
 
-import math
 from functools import cache
 from typing import Literal
 
@@ -125,46 +122,6 @@ def ssim(x: Tensor, y: Tensor, padding: Padding = "zero") -> Tensor:
     return torch.cat([_mean_similarity(a, b, border) for a, b in chunks]).to(x.dtype)
 
 
-def leakage_bound(z: Tensor, y: Tensor, noise_std: float) -> float:
-    """Upper bound on I(x; z + N(0, noise_std^2 I)) in nats, with one Gaussian per class.
-
-    ``L_C = sum_k pi_k ( -log pi_k + 1/2 log |I + Sigma_k / noise_std^2| )`` with the class
-    frequencies ``pi_k`` and the (1/n) covariances ``Sigma_k`` of the clean features. Because these
-    are the moments of the samples themselves, it bounds what is released about which *sample* was
-    processed exactly, whatever the shape of the classes; about the population only with many more
-    samples per class than dimensions.
-
-    Args:
-        z: clean features (N, D), before the noise of the release.
-        y: classes (N,), integers.
-        noise_std: standard deviation of the Gaussian noise of the release.
-
-    Returns:
-        The bound in nats; ``math.inf`` without noise, where nothing bounds the information.
-
-    Raises:
-        ValueError: if shapes or types do not fit, ``z`` is empty or not finite, or ``noise_std`` is
-            negative or not a number.
-
-    Example:
-        Two classes of equal frequency, each with variance 1 along one axis: log 2 + 1/2 log 2.
-
-        >>> z = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 5.0], [0.0, 7.0]])
-        >>> round(leakage_bound(z, torch.tensor([0, 0, 1, 1]), noise_std=1.0), 4)
-        1.0397
-    """
-    _check_features(z, y, noise_std)
-    if noise_std == 0:
-        return math.inf
-    z = z.detach().double() / noise_std
-    total = 0.0
-    for label in torch.unique(y):
-        members = z[y == label]
-        frequency = len(members) / len(z)
-        total += frequency * (_half_log_det(members) - math.log(frequency))
-    return total
-
-
 def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if x.shape != y.shape or x.ndim != 4 or x.shape[1:].numel() == 0:
         raise ValueError(
@@ -224,28 +181,3 @@ def _similarity(x: Tensor, y: Tensor, xx: Tensor, yy: Tensor, xy: Tensor) -> Ten
     luminance = (2 * x * y + _C1) / (x * x + y * y + _C1)
     variances = (xx - x * x) + (yy - y * y)
     return luminance * (2 * (xy - x * y) + _C2) / (variances + _C2)
-
-
-def _check_features(z: Tensor, y: Tensor, noise_std: float) -> None:
-    if z.ndim != 2 or z.numel() == 0 or y.shape != z.shape[:1]:
-        raise ValueError(
-            f"z must be (N, D) and y (N,), not empty, got {tuple(z.shape)} and {tuple(y.shape)}"
-        )
-    if not z.is_floating_point() or y.is_floating_point():
-        raise ValueError(f"z must be floating point and y integers, got {z.dtype} and {y.dtype}")
-    if not (math.isfinite(noise_std) and noise_std >= 0):
-        raise ValueError(f"noise_std must be a finite number of at least 0, got {noise_std}")
-    if not z.isfinite().all():
-        raise ValueError("z holds values that are not finite: the features have diverged")
-
-
-def _half_log_det(members: Tensor) -> float:
-    """``1/2 log |I + Sigma|`` of members (n, D), by whichever Gram matrix is smaller."""
-    centred = (members - members.mean(0)) / math.sqrt(len(members))
-    if len(centred) < centred.shape[1]:
-        centred = centred.T
-    gram = centred.T @ centred
-    factor = torch.linalg.cholesky(
-        gram + torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    )
-    return float(factor.diagonal().log().sum())

@@ -134,8 +134,12 @@ class Shortcut(_Fusion):
 class _Gaussian(SurrogateConfig):
     """Options of the log-determinant bound, with and without a metric."""
 
-    momentum: float = Field(
-        0.9, ge=0, lt=1, description="share that running moments keep from batch to batch"
+    momentum: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="share that running moments keep from batch to batch; null = so much that they"
+        " average 4 samples of a class per dimension",
     )
     refresh: int = Field(50, ge=1, description="steps between two factorisations")
     shrinkage: float = Field(

@@ -54,7 +54,7 @@ class Deployed:
         return {"loss": F.cross_entropy(logits, labels).item(), "top1": top1.item()}
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """Upper bound in nats on what one release of clean features (N, c, h, w) tells."""
+        """Estimate an upper bound in nats on what a release of features (N, c, h, w) tells."""
         return self.channel.leakage(features.flatten(1), labels)
 
 

@@ -27,6 +27,7 @@ RUN_COLUMNS = (
     "top1",
     "val_top1",
     "leakage_nats",
+    "leakage_images",
     "selected_epoch",
     "epochs",
     "fingerprint",
@@ -79,8 +80,8 @@ def collect(
         ``folder`` is the folder of the file. Scores of failed jobs are NaN. An unbounded leakage or
         PSNR is ``inf``. A failed run that left no attack files appears as failed attacks. Results
         from before they were recorded saw one release (``queries``), have NaN as identification
-        (``recon_top1``, ``recon_top1_victim``, ``judge_top1``) and ``late_improvement``, and None
-        as ``converged``.
+        (``recon_top1``, ``recon_top1_victim``, ``judge_top1``), ``late_improvement`` and
+        ``leakage_images``, and None as ``converged``.
 
     Raises:
         FileError: naming the file that is missing, broken, lacks a key, holds a wrong value, stands
@@ -215,7 +216,7 @@ _READERS: dict[str, Callable[[Path, Row, str], Any]] = {
     **dict.fromkeys(("leakage_nats", "psnr", "psnr_of_mean_mse"), _bound),
     **dict.fromkeys(("fingerprint", "commit"), _provenance),
     **dict.fromkeys(("recon_top1", "recon_top1_victim", "judge_top1"), _measured),
-    "late_improvement": _measured,
+    **dict.fromkeys(("leakage_images", "late_improvement"), _measured),
     "queries": _queries,
     "converged": _converged,
     "seed": _seed,

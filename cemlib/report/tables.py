@@ -27,6 +27,7 @@ _RUNS_COLUMNS = (
     "top1",
     "val_top1",
     "leakage_nats",
+    "leakage_images",
     "mse",
     "psnr",
     "psnr_of_mean_mse",
@@ -44,7 +45,7 @@ _RUNS_COLUMNS = (
     "commit",
     "folder",
 )
-_COUNTS = ("queries", "n_images", "selected_epoch", "epochs")
+_COUNTS = ("queries", "n_images", "leakage_images", "selected_epoch", "epochs")
 _SUMMARY_KEYS = (
     "defence",
     "attack",
@@ -54,6 +55,7 @@ _SUMMARY_KEYS = (
     "n_failed",
     "n_failed_runs",
     "n_unconverged",
+    "leakage_images",
     "strongest",
 )
 
@@ -121,7 +123,8 @@ def summary_table(
     Returns:
         ``queries`` releases at most were seen. ``n_seeds`` results were wanted, ``n_failed`` of
         them have none (``n_failed_runs`` because the training failed), ``n_unconverged`` still
-        improved at the end of the attack; the means and 95 % t intervals ``<score>_mean``,
+        improved at the end of the attack; ``leakage_images`` is how many images leakage_nats is
+        estimated from, the fewest of any run. The means and 95 % t intervals ``<score>_mean``,
         ``<score>_ci_low``, ``<score>_ci_high`` are over those that have one. top1 and leakage_nats
         are those of the runs, the same in each row of a defence. ``strongest`` says which attacks
         the worst case is made of.
@@ -133,7 +136,8 @@ def summary_table(
         for names, group in scored.groupby(keys, sort=False)
     ]
     columns = [f"{score}_{part}" for score in SCORES for part in ("mean", "ci_low", "ci_high")]
-    return pd.DataFrame(rows, columns=[*_SUMMARY_KEYS, *columns])
+    table = pd.DataFrame(rows, columns=[*_SUMMARY_KEYS, *columns])
+    return table.astype({"leakage_images": "Int64"})
 
 
 def _relative(folder: str, root: Path) -> str:
@@ -165,6 +169,7 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
         "n_failed": int((group["status"] == "failed").sum()),
         "n_failed_runs": int((victims["status"] == "failed").sum()),
         "n_unconverged": int(group["converged"].eq(False).sum()),
+        "leakage_images": victims["leakage_images"].min(),  # nan in older results
         "strongest": counted(group["strongest"].dropna()),
     }
     for score in SCORES:

@@ -12,8 +12,17 @@ mixture of batches: of weight 1 - d for this batch, with mean m and scatter S, a
 
     Sigma <- d Sigma + (1 - d) (S + d (m - mu)(m - mu)^T),   mu <- d mu + (1 - d) m
 
-with d = momentum, or 0 for a class's first batch. log det is concave, so its tangent at an older
-Sigma_ref is never below it. Between two factorisations the value is that tangent,
+With `momentum` given, d is that, or 0 for a class's first batch. By default it follows from D, the
+m_c samples of the class in this batch, and n_c, the samples that its moments average so far:
+
+    d = min( n_c / (n_c + m_c), max(.9, (4 D - m_c) / (4 D + m_c)) )
+    1/n_c <- d^2 / n_c + (1 - d)^2 / m_c
+
+so that every sample seen counts the same until the average holds enough of them, and from then on
+n_c tends to 4 D samples, to more where .9 gives more.
+
+log det is concave, so its tangent at an older Sigma_ref is never below it. Between two
+factorisations the value is that tangent,
 
     log det(I + Sigma / sigma^2) <= log det(I + Sigma_ref / sigma^2) + tr(P (Sigma - Sigma_ref))
 
@@ -27,12 +36,15 @@ I + Sigma / sigma^2, easily 1e3 to 1e4, and float32 would leave three digits of 
 take 16 C D^2 bytes, three times that while factorising, half of it in a checkpoint: 42 MB for 10
 classes of 512 dimensions, 419 MB for 100 classes.
 
-How it fails: without noise the bound is infinite. Sigma_c averages about m_c (1 + d) / (1 - d)
-samples. Where that is not well above D it has directions without spread, along which a sample is
-pulled with the full 1 / sigma^2, and R lies below the bound of the true covariance: raise momentum,
-or fill them by shrinkage. A class first met between two factorisations has P = I / sigma^2 until
-the next. Features that move quickly leave P behind: watch `stale`, and refresh more often. The
-bound is loose where a class is far from Gaussian.
+How it fails: without noise the bound is infinite. A given d averages about m_c (1 + d) / (1 - d)
+samples. Where that is not well above D, Sigma_c has directions without spread, along which a sample
+is pulled with the full 1 / sigma^2; R lies below the bound of the true covariance after a
+factorisation, and far above it before the next. By default that is so in the first steps only,
+where factorisations are made at every doubling of the steps. The price is memory: 4 D samples of a
+class may be several epochs of a small data set, in which the encoder has moved on; then give a
+smaller momentum, with shrinkage. A class first met between two factorisations has P = I / sigma^2
+until the next. Features that move quickly leave P behind: watch `stale`, and refresh more often.
+The bound is loose where a class is far from Gaussian.
 """
 
 from typing import ClassVar
@@ -42,6 +54,9 @@ from torch import Tensor
 
 from cemlib.surrogates.base import Surrogate, at_least
 from cemlib.surrogates.tiles import Tiles, add_scatter, own_product, tile
+
+WINDOW = 4  # samples that a class's covariance averages by default, as a multiple of D
+LEAST = 0.9  # share that the past keeps by default, where the window would allow less
 
 
 def trace_of_product(a: Tensor, b: Tensor) -> Tensor:
@@ -66,7 +81,8 @@ class LogDet(Surrogate):
         dim: number of feature dimensions D.
         num_classes: number of classes C.
         noise_std: standard deviation sigma of the released noise, above 0.
-        momentum: share d that the past keeps at every batch with the class, in [0, 1).
+        momentum: share d that the past keeps at every batch with the class, in [0, 1); None
+            averages about 4 D samples.
         refresh: steps from one factorisation to the next; every epoch's first step has one.
         shrinkage: share s of each covariance that is spread over all directions, in [0, 1).
         var_threshold: without influence, because nothing here is a hinge.
@@ -78,7 +94,7 @@ class LogDet(Surrogate):
     start_epoch: ClassVar[int] = 2
     means: Tensor
     covariances: Tensor
-    seen: Tensor
+    samples: Tensor
     precisions: Tensor
     log_dets: Tensor
     traces: Tensor
@@ -89,7 +105,7 @@ class LogDet(Surrogate):
         dim: int,
         num_classes: int,
         noise_std: float,
-        momentum: float = 0.9,
+        momentum: float | None = None,
         refresh: int = 50,
         shrinkage: float = 0.0,
         var_threshold: float = 0.125,
@@ -102,15 +118,16 @@ class LogDet(Surrogate):
                 "noise_std is 0; logdet needs it above 0: without noise its bound is infinite, "
                 "so give the defence noise"
             )
-        below_one("momentum", momentum)
+        if momentum is not None:
+            below_one("momentum", momentum)
         below_one("shrinkage", shrinkage)
         at_least("refresh", refresh, 1)
         self.momentum, self.refresh, self.shrinkage = momentum, refresh, shrinkage
-        self._steps = 0
+        self._steps, self._new = 0, momentum is None
         square = torch.zeros(num_classes, dim, dim, dtype=torch.float64)
         self.register_buffer("means", square[:, 0].clone())
         self.register_buffer("covariances", square)
-        self.register_buffer("seen", square[:, 0, 0].clone())
+        self.register_buffer("samples", square[:, 0, 0].clone())
         self.register_buffer("precisions", square.clone(), persistent=False)
         self.register_buffer("log_dets", square[:, 0, 0].clone(), persistent=False)
         self.register_buffer("traces", square[:, 0, 0].clone(), persistent=False)
@@ -121,7 +138,7 @@ class LogDet(Surrogate):
             rows = z.to(self.means.dtype)
             tiles = tile(y, self.num_classes, rows.dtype)
             self._average(rows, y, tiles)
-            if self._steps % self.refresh == 0:
+            if self._due:
                 self._factorise()
             self._steps += 1
             pull = own_product(rows - self.means[y], self.precisions, tiles) / z.numel()
@@ -134,8 +151,7 @@ class LogDet(Surrogate):
 
     def _average(self, rows: Tensor, y: Tensor, tiles: Tiles) -> None:
         """Take a batch into the running means and covariances."""
-        present = (tiles.sizes > 0).to(rows)
-        past = torch.where(present > 0, self.momentum * self.seen, 1.0).unsqueeze(1)
+        past = self._past(tiles.sizes).unsqueeze(1)
         sizes = tiles.sizes.clamp_min(1).unsqueeze(1)
         means = tiles.member.T @ rows / sizes
         shift = means - self.means
@@ -145,7 +161,24 @@ class LogDet(Surrogate):
         self.covariances.mul_(past.unsqueeze(2))
         add_scatter(self.covariances, ((1 - past) / sizes).sqrt()[y] * centred, tiles)
         self.means.add_((1 - past) * shift)
-        self.seen.copy_(torch.maximum(self.seen, present))
+        self._count(past.squeeze(1), tiles.sizes)
+
+    def _past(self, sizes: Tensor) -> Tensor:
+        """Return the share that the past keeps of each class's moments, (C,)."""
+        pooled = self.samples / (self.samples + sizes).clamp_min(1)
+        if self.momentum is None:
+            window = WINDOW * self.dim
+            kept = ((window - sizes) / (window + sizes)).clamp_min(LEAST).minimum(pooled)
+        else:
+            kept = self.momentum * (self.samples > 0).to(sizes)
+        return torch.where(sizes > 0, kept, 1.0)
+
+    def _count(self, past: Tensor, sizes: Tensor) -> None:
+        """Take a batch into the effective samples, the inverse of the sum of squared weights."""
+        before = past.square() / self.samples.clamp_min(1)
+        now = (1 - past).square() / sizes.clamp_min(1)
+        seen = (self.samples > 0) | (sizes > 0)
+        self.samples.copy_(torch.where(seen, 1 / (before + now), 0.0))
 
     def _factorise(self) -> None:
         """Take the tangent of log det at the running covariances of all classes."""
@@ -175,11 +208,22 @@ class LogDet(Surrogate):
     def reseed(self, seed: int) -> None:  # noqa: ARG002 - draws nothing
         """Factorise at the next step: where an epoch starts decides when, not what ran before."""
         self._steps = 0
+        self._new = self.momentum is None and not self.samples.any()
+
+    @property
+    def _due(self) -> bool:
+        """Whether it is the turn of a factorisation.
+
+        In the first epoch also at every power of two: a covariance of few samples has empty
+        directions, which the tangent at it would fill at 1 / sigma^2 for `refresh` steps.
+        """
+        doubled = self._new and self._steps & (self._steps - 1) == 0
+        return doubled or self._steps % self.refresh == 0
 
     @property
     def replayable(self) -> bool:
         """Unless it is the turn of a factorisation, which other steps do not have."""
-        return self._steps % self.refresh != 0
+        return not self._due
 
     def replayed(self) -> None:
         """Count the step, so that the next factorisation comes in its turn."""

@@ -48,7 +48,8 @@ class LogDetGated(Surrogate):
         num_classes: number of classes C.
         noise_std: standard deviation sigma of the released noise, above 0.
         gated_weight: w.
-        momentum: of `logdet`: share that running moments keep from batch to batch.
+        momentum: of `logdet`: share that running moments keep from batch to batch; None averages
+            about 4 D samples.
         refresh: of `logdet`: steps from one factorisation to the next.
         shrinkage: of `logdet`: share of each covariance that is spread over all directions.
         moments: of `gated`: features whose moments are taken; raw is the released scale.
@@ -69,7 +70,7 @@ class LogDetGated(Surrogate):
         num_classes: int,
         noise_std: float,
         gated_weight: float = 1.0,
-        momentum: float = 0.9,
+        momentum: float | None = None,
         refresh: int = 50,
         shrinkage: float = 0.0,
         moments: Moments = "layernorm",

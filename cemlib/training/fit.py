@@ -28,7 +28,8 @@ class Trained:
         deployed: The split model in its deployed epoch, and its release channel.
         history: One row for every epoch, as in a run's `history.jsonl`.
         epoch: The deployed epoch.
-        scores: `top1` and `val_top1` (fractions), `test_loss` (cross-entropy) and `leakage_nats`.
+        scores: `top1` and `val_top1` (fractions), `test_loss` (cross-entropy), `leakage_nats` and
+            from how many images that is estimated, `leakage_images`.
     """
 
     defence: str

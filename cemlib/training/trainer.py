@@ -199,7 +199,7 @@ class Trainer:
         return torch.cat(features), torch.cat(labels)
 
     def _validate(self, number: int) -> Row:
-        """Scores on held-out images, and the bound on what their features tell."""
+        """Scores on held-out images, and the bound estimated from their features alone."""
         val, deployed = self.data.val, self.deployed
         features = deployed.features(val.images)
         noise = generator(self.seed, "val_noise", number, self.device)

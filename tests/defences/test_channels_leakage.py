@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 from torch import Tensor
 
 from cemlib.defences.channels import build
-from cemlib.metrics import leakage_bound
+from cemlib.leakage import leakage_estimate
 from cemlib.seeds import generator
 
 POINTS = [np.array([-0.6, -0.5, 0.1, 0.9]), np.array([0.2, 0.21, 0.22, 0.3])]
@@ -46,7 +46,8 @@ def laplace_gauss(b: float, s: float) -> Density:
 
 
 def columns(points: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Features (N, 1) in double precision, and one class for all."""
+    """Features (N, 1) of so many equal samples that their number hardly matters, in one class."""
+    points = np.tile(points, 10_000)
     return torch.from_numpy(points)[:, None], torch.zeros(len(points), dtype=torch.long)
 
 
@@ -56,7 +57,7 @@ def test_gaussian(points: np.ndarray, std: float) -> None:
     exact = information(points, stats.norm(0, std).pdf, 12 * std)
     bound = build("noise", noise_std=std).leakage(*columns(points))
     assert 0 < exact <= bound
-    assert bound == pytest.approx(0.5 * math.log1p(points.var() / std**2))
+    assert bound == pytest.approx(0.5 * math.log1p(points.var() / std**2), rel=1e-4)
 
 
 @pytest.mark.parametrize("points", POINTS)
@@ -68,7 +69,7 @@ def test_laplace(points: np.ndarray, epsilon: float) -> None:
     bound = channel.leakage(*columns(points))
     variance = 0.5 * math.log((points.var() + 2 * b**2) / (2 * math.e * b**2 / math.pi))
     assert 0 < exact <= bound
-    assert bound == pytest.approx(min(variance, epsilon))
+    assert bound == pytest.approx(min(variance, epsilon), rel=1e-4)
 
 
 @pytest.mark.parametrize("points", POINTS)
@@ -93,7 +94,7 @@ def test_gaussian_mechanism_has_the_bound_of_its_noise() -> None:
     z, y = torch.randn(30, 5, generator=generator(0, "z")), torch.arange(30) % 3
     channel = build("local_dp", noise_std=0.3, epsilon=0.5, clip=1.0, mechanism="gaussian")
     clipped = z / z.norm(dim=1, keepdim=True).clamp(min=1)
-    assert channel.leakage(z, y) == pytest.approx(leakage_bound(clipped, y, channel.std))
+    assert channel.leakage(z, y) == pytest.approx(leakage_estimate(clipped, y, channel.std))
 
 
 @pytest.mark.parametrize("points", POINTS)
@@ -119,16 +120,16 @@ def test_dropout_is_above_the_mean_over_all_masks(rate: float) -> None:
     y, total = torch.arange(40) % 2, 0.0
     for mask in itertools.product([0.0, 1.0], repeat=6):
         weight = math.prod(1 - rate if kept else rate for kept in mask)
-        total += weight * leakage_bound(z * torch.tensor(mask), y, 0.3)
+        total += weight * leakage_estimate(z * torch.tensor(mask), y, 0.3)
     found = build("dropout", noise_std=0.3, rate=rate).leakage(z, y)
-    assert total <= found <= leakage_bound(z, y, 0.3)
+    assert total <= found <= leakage_estimate(z, y, 0.3)
 
 
 def test_dropout_of_independent_features_is_nearly_the_mean() -> None:
     """Little signal makes the logarithm linear, where nothing is lost by the mean mask."""
     z, y = 0.01 * torch.tensor([[1.0, 1], [1, -1], [-1, 1], [-1, -1]]), torch.zeros(4).long()
     found = build("dropout", noise_std=1.0, rate=0.4).leakage(z.double(), y)
-    assert found == pytest.approx(0.6 * leakage_bound(z.double(), y, 1.0), rel=1e-4)
+    assert found == pytest.approx(0.6 * leakage_estimate(z.double(), y, 1.0), rel=1e-4)
 
 
 @pytest.mark.parametrize("std", [0.1, 0.3, 1.0])
@@ -145,7 +146,7 @@ def test_topk_of_two_features(std: float) -> None:
     exact = mixture - math.log(2 * math.pi * math.e * std**2)
     channel, y = build("topk", noise_std=std, keep=0.5), torch.zeros(4, dtype=torch.long)
     assert 0 < exact <= channel.leakage(z, y)
-    assert channel.leakage(z, y) == leakage_bound(torch.from_numpy(pruned), y, std)
+    assert channel.leakage(z, y) == leakage_estimate(torch.from_numpy(pruned), y, std)
 
 
 def test_topk_can_leak_more_than_the_features_bound() -> None:
@@ -154,7 +155,7 @@ def test_topk_can_leak_more_than_the_features_bound() -> None:
     y = torch.zeros(2, dtype=torch.long)
     mistaken = stats.norm.cdf(-0.9 / math.sqrt(2) / 0.1)  # images told apart by the larger value
     exact = math.log(2) - stats.bernoulli(mistaken).entropy()  # by Fano's inequality, or more
-    assert leakage_bound(z, y, 0.1) < 0.01 < exact
+    assert leakage_estimate(z, y, 0.1) < 0.01 < exact
     assert build("topk", noise_std=0.1, keep=0.5).leakage(z, y) > exact
 
 

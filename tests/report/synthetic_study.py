@@ -38,6 +38,7 @@ class Study:
             "top1": None if failed else 0.9,
             "val_top1": None if failed else 0.91,
             "leakage_nats": None if failed else 12.5,
+            "leakage_images": None if failed else 640,
             "selected_epoch": 3,
             "epochs": 3,
             "parameters": {"client": 10, "server": 20},

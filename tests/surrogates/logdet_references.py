@@ -8,6 +8,8 @@ import torch
 from surrogate_references import classes_of
 from torch import Tensor
 
+DOUBLINGS = [2**power for power in range(20)]
+
 
 def covariance(rows: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     mean = sum(w * row for w, row in zip(weights, rows, strict=True))
@@ -54,13 +56,23 @@ class Gaussians:
     def see(self, z: Tensor, y: Tensor) -> None:
         for positions in classes_of(y):
             c, new = int(y[positions[0]]), z[positions].detach().double()
-            past = self.momentum if len(self.rows[c]) else 0.0
+            past = self.past(c, len(new)) if len(self.rows[c]) else 0.0
             each = torch.full((len(new),), (1 - past) / len(new), dtype=torch.float64)
             self.rows[c] = torch.cat([self.rows[c], new])
             self.weights[c] = torch.cat([past * self.weights[c], each])
-        if self.steps % self.refresh == 0:
+        if self.steps % self.refresh == 0 or (self.momentum is None and self.steps in DOUBLINGS):
             self.tangents = [self.tangent(self.moments(c)[1]) for c in range(self.num_classes)]
         self.steps += 1
+
+    def samples(self, c: int) -> float:
+        """Samples of equal weights whose mean has the variance that it has with these."""
+        return 1 / float(self.weights[c].square().sum())
+
+    def past(self, c: int, new: int) -> float:
+        if self.momentum is not None:
+            return self.momentum
+        window, seen = 4 * self.dim, self.samples(c)
+        return min(seen / (seen + new), max(0.9, (window - new) / (window + new)))
 
     def tangent(self, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         noise = self.noise_std**2 * torch.eye(self.dim, dtype=torch.float64)

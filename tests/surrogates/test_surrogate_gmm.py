@@ -5,7 +5,7 @@ import torch
 from mixture_references import assert_equal_to, gmm_by_loops, loaded, some_covariances
 from surrogate_batches import BATCHES, assert_near, batch, value_and_gradient
 
-from cemlib.metrics import leakage_bound
+from cemlib.leakage import leakage_bound
 from cemlib.surrogates.gmm import GaussianMixture
 
 NOISE_STD = 0.025

@@ -84,9 +84,9 @@ class Shown(Gaussians):
 @pytest.mark.parametrize("shrinkage", [0.0, 0.2])
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 1e-9), (torch.float32, 1e-6)])
 def test_every_value_and_gradient_equal_the_loops(share, refresh, shrinkage, dtype, rel):
-    surrogate = built(share=share, refresh=refresh, shrinkage=shrinkage)
+    options = {"momentum": 0.9, "refresh": refresh, "shrinkage": shrinkage}
+    surrogate, reference = built(share=share, **options), Shown(shown(), share, **options)
     surrogate.learn(shown())
-    reference = Shown(shown(), share, momentum=0.9, refresh=refresh, shrinkage=shrinkage)
     for z, y in batches():
         value, gradient = answer(surrogate, z.to(dtype), y)
         reference.see(z.to(dtype), y)
@@ -106,7 +106,7 @@ def test_no_share_and_an_image_that_does_not_show_are_logdet_to_the_bit(options)
 def test_the_value_at_a_renewal_is_the_bound_of_the_class_gaussians():
     surrogate = built(refresh=1)
     surrogate.learn(shown())
-    reference = Shown(shown(), 0.67, momentum=0.9, refresh=1)
+    reference = Shown(shown(), 0.67, momentum=None, refresh=1)
     for z, y in batches():
         value = surrogate(z.double(), y)
         reference.see(z, y)
@@ -178,7 +178,7 @@ def test_resuming_between_epochs_gives_the_same_bits():
     expected = history(whole, [1, 2, 3])
     start = history(first, [1, 2])
     second.load_state_dict(first.state_dict())
-    assert set(first.state_dict()) == {"means", "covariances", "seen"}
+    assert set(first.state_dict()) == {"means", "covariances", "samples"}
     assert torch.equal(torch.cat([start, history(second, [3])]), expected)
 
 

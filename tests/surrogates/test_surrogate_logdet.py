@@ -60,7 +60,7 @@ def test_first_batch_has_value_and_gradient_of_the_closed_form(name, shrinkage, 
     assert_near(gradient, slope, rel)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9, None])
 def test_running_moments_are_those_of_all_samples_by_weight(momentum):
     surrogate, reference = pair(momentum=momentum)
     for z, y in batches():
@@ -69,13 +69,16 @@ def test_running_moments_are_those_of_all_samples_by_weight(momentum):
         means, covariances = zip(*(reference.moments(c) for c in range(5)), strict=True)
         assert_near(surrogate.means, torch.stack(means), 1e-12)
         assert_near(surrogate.covariances, torch.stack(covariances), 1e-12)
+        samples = [reference.samples(c) if len(reference.rows[c]) else 0 for c in range(5)]
+        assert surrogate.samples.tolist() == pytest.approx(samples)
 
 
+@pytest.mark.parametrize("momentum", [0.9, None])
 @pytest.mark.parametrize("refresh", [1, 3, 100])
 @pytest.mark.parametrize("shrinkage", [0.0, 0.2])
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])
-def test_every_value_and_gradient_equal_the_loops(refresh, shrinkage, dtype, rel):
-    surrogate, reference = pair(refresh=refresh, shrinkage=shrinkage)
+def test_every_value_and_gradient_equal_the_loops(momentum, refresh, shrinkage, dtype, rel):
+    surrogate, reference = pair(momentum=momentum, refresh=refresh, shrinkage=shrinkage)
     for z, y in batches(dtype=dtype):
         value, (gradient,) = value_and_gradient(lambda z, y=y: surrogate(z, y), z)
         reference.see(z, y)
@@ -85,7 +88,7 @@ def test_every_value_and_gradient_equal_the_loops(refresh, shrinkage, dtype, rel
 
 def test_float32_is_right_where_the_covariance_is_ill_conditioned():
     generator = torch.Generator().manual_seed(0)
-    surrogate = built(2, 32, refresh=4)
+    surrogate = built(2, 32, momentum=0.9, refresh=4)
     reference = Gaussians(2, 32, NOISE_STD, momentum=0.9, refresh=4)
     y = torch.arange(24) % 2
     for _ in range(6):
@@ -123,7 +126,7 @@ def test_reseeding_refreshes_at_the_next_step():
 
 def test_a_class_first_met_between_refreshes_has_the_bound_from_zero():
     z, y = torch.rand(8, 6, dtype=torch.float64), torch.tensor([0] * 4 + [1] * 4)
-    surrogate = built(2, 6, shrinkage=0.1)
+    surrogate = built(2, 6, momentum=0.9, shrinkage=0.1)
     surrogate(z[:4], y[:4])
     value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y[4:]), z[4:])
     centred = z[4:] - z[4:].mean(0)
@@ -143,8 +146,9 @@ def history(surrogate, epochs):
     return torch.cat(results)
 
 
-def test_the_same_batches_give_the_same_bits_also_after_resuming_between_epochs():
-    whole, first, second = (pair(refresh=4)[0] for _ in range(3))
+@pytest.mark.parametrize("momentum", [0.9, None])
+def test_the_same_batches_give_the_same_bits_also_after_resuming_between_epochs(momentum):
+    whole, first, second = (pair(refresh=4, momentum=momentum)[0] for _ in range(3))
     expected = history(whole, [1, 2, 3])
     start = history(first, [1, 2])
     second.load_state_dict(first.state_dict())
@@ -153,7 +157,7 @@ def test_the_same_batches_give_the_same_bits_also_after_resuming_between_epochs(
 
 def test_checkpoints_hold_the_moments_only():
     shapes = {name: tuple(value.shape) for name, value in built(3, 4).state_dict().items()}
-    assert shapes == {"means": (3, 4), "covariances": (3, 4, 4), "seen": (3,)}
+    assert shapes == {"means": (3, 4), "covariances": (3, 4, 4), "samples": (3,)}
 
 
 def contracted(z, y, scale):

@@ -248,7 +248,7 @@ def test_resuming_between_epochs_gives_the_same_bits():
 
 
 def test_checkpoints_hold_the_moments_only():
-    assert set(built().state_dict()) == {"means", "covariances", "seen"}
+    assert set(built().state_dict()) == {"means", "covariances", "samples"}
 
 
 def test_notes():

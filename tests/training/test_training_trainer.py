@@ -22,11 +22,12 @@ from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import load_tensors, read_json, read_jsonl
-from cemlib.metrics import leakage_bound
+from cemlib.leakage import leakage_estimate
 from cemlib.models import build
 from cemlib.seeds import derive, generator
 from cemlib.surrogates import SURROGATES
 from cemlib.surrogates import build as build_surrogate
+from cemlib.training.scores import scores
 from cemlib.training.trainer import Defended, Trainer
 
 LAMBDA = 16.0
@@ -79,7 +80,7 @@ def test_an_epochs_row_says_what_the_surrogate_did(tmp_path: Path, surrogate: st
             assert row["surrogate/value"] == pytest.approx(row["surrogate"], rel=0.1)
             assert row["surrogate/gradient_ratio"] > 0
     deployed, val = load_deployed(folder, torch.device("cpu")), blob_data().val
-    bound = leakage_bound(deployed.features(val.images).flatten(1), val.labels, 0.025)
+    bound = leakage_estimate(deployed.features(val.images).flatten(1), val.labels, 0.025)
     assert rows[-1]["val_leakage_nats"] == pytest.approx(bound, rel=1e-5)
 
 
@@ -216,6 +217,22 @@ def test_without_noise_no_bound_on_the_leakage_exists(tmp_path: Path) -> None:
     assert read_json(trained(tmp_path, "noise", epochs=1).metrics)["leakage_nats"] > 0
 
 
+@pytest.mark.parametrize("most", [1, 20, 30, 2048])
+def test_the_leakage_is_estimated_from_training_images_too_where_test_images_are_few(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("cemlib.training.scores.MOST", most)
+    subject = trainer()
+    train, test = subject.data.train, subject.data.test
+    count = min(max(len(test), 3 * min(most, 128)), len(test) + len(train))
+    found = scores(subject)
+    assert found["leakage_images"] == count
+    images = torch.cat([test.images, train.images])[:count]
+    labels = torch.cat([test.labels, train.labels])[:count]
+    features = subject.deployed.features(images).flatten(1)
+    assert found["leakage_nats"] == pytest.approx(leakage_estimate(features, labels, 0.025))
+
+
 def test_every_epochs_clusters_are_kept(tmp_path: Path) -> None:
     folder = trained(tmp_path, "clustering", epochs=3)
     fits = load_tensors(folder.clusters)
@@ -251,7 +268,7 @@ def test_a_diverging_run_is_finished_and_failed(tmp_path: Path, defence: str) ->
     metrics = read_json(folder.metrics)
     assert metrics["status"] == "failed"
     assert re.match(r"epoch 1, batch \d+: a feature is not finite", metrics["reason"])
-    scores = ("top1", "test_loss", "val_top1", "leakage_nats")
+    scores = ("top1", "test_loss", "val_top1", "leakage_nats", "leakage_images")
     assert {metrics[name] for name in (*scores, "selected_epoch")} == {None}
     assert all(file.is_file() for file in folder.files())
     assert len(read_jsonl(folder.history)) < 4

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cemlib.metrics import leakage_bound
+from cemlib.leakage import leakage_estimate
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,20 @@ class Channel:
         return (released - self.shape(features)).flatten(1).square().sum(1)
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """Upper bound on I(x; z~) in nats for one release; n releases tell at most n times that.
+        """Estimate an upper bound on I(x; z~) in nats; n releases tell at most n times that.
 
         Args:
             features: clean features, (N, D).
             labels: classes, (N,).
 
         Returns:
-            `cemlib.metrics.leakage_bound` of the shaped features. Shaping is a function of the
+            `cemlib.leakage.leakage_estimate` of the shaped features. Shaping is a function of the
             image, so that the bound holds for it as for any features. Infinite without noise.
 
         Raises:
-            ValueError: as for `leakage_bound`.
+            ValueError: as for `leakage_estimate`.
         """
-        return leakage_bound(self.shape(features), labels, self.std)
+        return leakage_estimate(self.shape(features), labels, self.std)
 
 
 def add_noise(features: Tensor, std: float, generator: torch.Generator) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cemlib.defences.channels.base import Channel
-from cemlib.metrics import leakage_bound
+from cemlib.leakage import leakage_estimate
 
 FLOOR = 0.01  # noise that the likelihood assumes at least: without any it would be no density
 
@@ -79,7 +79,7 @@ class Dropout(Channel):
         M^2 = M; its logarithm is concave in M, so that the mean over masks is at most the value at
         the mean mask, where M is (1 - rate) I. This is never above the bound without dropout.
         """
-        return leakage_bound(math.sqrt(1 - self.rate) * features, labels, self.std)
+        return leakage_estimate(math.sqrt(1 - self.rate) * features, labels, self.std)
 
 
 def _log_binomial(count: Tensor, n: int, p: float) -> Tensor:

@@ -30,7 +30,12 @@ class Score:
 
 SCORES = (
     Score("top1", "Top-1 [%] ↑", "accuracy of the classifier as deployed", 2, scale=100),
-    Score("leakage_nats", "Leakage bound [nats] ↓", "upper bound on what a release tells", 1),
+    Score(
+        "leakage_nats",
+        "Leakage bound [nats] ↓",
+        "estimate of an upper bound on what a release tells",
+        1,
+    ),
     Score("mse", "MSE ↑", "mean squared error of the reconstructions", 4, digits=3),
     Score("ssim", "SSIM ↓", "structural similarity of reconstruction and original", 3),
     Score("psnr", "PSNR [dB] ↓", "peak signal-to-noise ratio of the reconstructions", 2),
