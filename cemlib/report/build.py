@@ -25,7 +25,7 @@ from cemlib.report.claims import claims
 from cemlib.report.clusters import cluster_course
 from cemlib.report.collect import collect, collect_runs
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
-from cemlib.report.curves import attack_curves, training_curves
+from cemlib.report.curves import attack_curves, recognition_course, training_curves
 from cemlib.report.extremes import extremes
 from cemlib.report.forest import forest
 from cemlib.report.frontier_figure import frontier
@@ -232,6 +232,7 @@ def figures(
         partial(tradeoff, runs, attacks, defences, "mse"),
         partial(tradeoff, runs, attacks, defences, "ssim"),
         partial(attack_curves, attacks, defences),
+        partial(recognition_course, attacks, defences),
         partial(training_curves, runs, defences),
     )
     drawings = dict(zip(FIGURES, fixed, strict=True))

@@ -22,6 +22,7 @@ from cemlib.report.verdicts import unconverged
 
 Line = tuple[int, tuple[int, ...]]  # offset and lengths of dashes and gaps, in points
 _ATTACKED = ("attack", "knowledge", "defence", "converged")
+_DECODER, _RECOGNISED = "decoder", "val_recon_top1"
 _TRAINING = ("train_loss", "val_loss", "val_top1", "lambda_eff", "surrogate")
 _SOLID: Line = (0, ())
 _DASHED: Line = (0, (4, 2))
@@ -52,6 +53,37 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
         if not kinds:
             remark(panels[0], "no attack of this study learns in epochs")
         _legend(figure, names, "on the attacker's images", "on held-out images")
+    return figure
+
+
+def recognition_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """Draw how many reconstructions the judge recognises while a decoder is trained.
+
+    Of the attack `decoder`, or else of the first that recorded it; a panel for each knowledge.
+
+    Args:
+        attacks: as `collect` returns them; histories from before it was recorded lack it.
+        defences: order of the study; it decides the looks.
+    """
+    names, knowledges = present(attacks, defences), list(attacks["knowledge"].unique())
+    history = histories(attacks, _ATTACKED, (_RECOGNISED,)).dropna(subset=_RECOGNISED)
+    history["percent"] = 100 * history[_RECOGNISED].astype(float)
+    recorded = list(history["attack"].unique())
+    with settings():
+        if not recorded:
+            figure, (panel,) = new_figure(1.0)
+            remark(panel, "no attack of this study recorded what the judge recognises")
+            return figure
+        attack = _DECODER if _DECODER in recorded else recorded[0]
+        figure, panels = new_figure(3.3, len(knowledges), share_y=True)
+        for panel, knowledge in zip(panels, knowledges, strict=True):
+            found = history[(history["attack"] == attack) & (history["knowledge"] == knowledge)]
+            _draw(panel, found, names, "percent", _SOLID, marked=True)
+            _mark_ends(panel, found, names, "percent")
+            panel.set_title(f"{readable(attack)}, attacker has {readable(knowledge)}")
+            panel.set_xlabel("epoch")
+        panels[0].set_ylabel("reconstructions recognised [%]")
+        _legend(figure, names)
     return figure
 
 
