@@ -18,7 +18,7 @@ from cemlib.seal import read_sealed
 if TYPE_CHECKING:
     import torch
 
-    from cemlib.report.frontier_tables import Sweeps
+    from cemlib.report.sweeps import Sweeps
 
 PARTS = ("tables", "figures", "cluster_course", "surrogates", "page")  # of the report
 
@@ -112,7 +112,7 @@ def report(plan: Plan, only: str | None = None, defence: str | None = None) -> I
 
 
 def _sweeps(plan: Plan) -> "Sweeps":
-    from cemlib.report.frontier_tables import Sweeps
+    from cemlib.report.sweeps import Sweeps
 
     report = plan.study.report
     return Sweeps(plan.study.families(), report.match_accuracy, report.accuracy_floor)

@@ -2,10 +2,12 @@
 
 import json
 import math
+import textwrap
 from dataclasses import asdict
 
 from cemlib.cli.columns import aligned, figure
 from cemlib.files import finite
+from cemlib.marks import NOTE, marked
 from cemlib.report.paired import Comparison, Row
 
 _HOW = """\
@@ -40,7 +42,10 @@ def as_text(found: Comparison, first: str, second: str) -> str:
     table = [header, *(line for title, rows in blocks.items() for line in (title, *rows))]
     tests = sum(not math.isnan(row.p_holm) for row in shown)
     names = f"first: {first}\nsecond: {second}"
-    return "\n\n".join([names, "\n".join(found.notes), "\n".join(table), _HOW.format(tests=tests)])
+    parts = [names, "\n".join(found.notes), "\n".join(table), _HOW.format(tests=tests)]
+    if any(any(row.unconverged) for row in shown):
+        parts.append(textwrap.fill(NOTE, 80))
+    return "\n\n".join(parts)
 
 
 def _title(row: Row) -> str:
@@ -60,4 +65,4 @@ def _cells(row: Row) -> tuple[str, ...]:
     means = map(figure, (row.first, row.second, found.mean))
     spread = (figure(number, digits=3) for number in (half, found.g_z))
     tests = (figure(number, digits=2) for number in (found.p, row.p_holm))
-    return (f"  {row.score}", *means, *spread, *tests)
+    return (marked(f"  {row.score}", any(row.unconverged)), *means, *spread, *tests)

@@ -23,6 +23,7 @@ FIGURES = (
     "accuracy_mse",
     "accuracy_ssim",
     "attack_curves",
+    "recognition_course",
     "training_curves",
 )
 RELEASES = "releases"  # of a study whose attacks see different numbers of releases

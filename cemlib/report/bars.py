@@ -9,9 +9,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cemlib.marks import marked
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import looks, new_figure, readable, settings, significant
 from cemlib.report.tables import present
+from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_case
 
 CEILING = "mean_image"  # the attack that uses nothing of what is released
@@ -78,7 +80,8 @@ def _worst_case_bars(
         for panel, knowledge in zip(panels, knowledges, strict=True):
             rows = strongest[strongest["knowledge"] == knowledge]
             values = {name: _wanted(rows[rows["defence"] == name], score) for name in names}
-            _bars(panel, values, None)
+            late = rows.loc[unconverged(rows, score), "defence"].tolist()
+            _bars(panel, values, None, late)
             for place, name in enumerate(names):
                 _name_strongest(panel, place, rows[rows["defence"] == name], score)
             _reference(panel, reference.get(knowledge, math.nan), str(reference.name))
@@ -101,16 +104,21 @@ def _height(names: Sequence[str]) -> float:
     return 0.9 + 0.34 * len(names)
 
 
-def _bars(panel: Axes, values: dict[str, list[float]], template: str | None) -> None:
-    """Horizontal bars from zero, first defence on top, the number written beside each."""
+def _bars(
+    panel: Axes, values: dict[str, list[float]], template: str | None, late: Sequence[str] = ()
+) -> None:
+    """Horizontal bars from zero, first defence on top, the number written beside each.
+
+    Those of the defences in `late`, whose attack had not converged, are hollow and marked.
+    """
     for place, (name, look) in enumerate(looks(list(values)).items()):
         found = mean_interval(values[name])
         width = found.mean if math.isfinite(found.mean) else 0.0
-        panel.barh(
-            place, width, height=0.62, color=look.colour, alpha=0.45, hatch=look.hatch, ec="black"
-        )
+        colour, hatch = ("white", "") if name in late else (look.colour, look.hatch)
+        panel.barh(place, width, height=0.62, color=colour, alpha=0.45, hatch=hatch, ec="black")
         _whisker(panel, place, found, "black")
-        _write(panel, place, found, template, wanted=len(values[name]))
+        number = template.format(found.mean) if template else significant(found.mean)
+        _write(panel, place, found, marked(number, name in late), wanted=len(values[name]))
     _name_rows(panel, list(values))
 
 
@@ -137,9 +145,8 @@ def _whisker(panel: Axes, place: float, found: Interval, colour: str) -> None:
     )
 
 
-def _write(panel: Axes, place: float, found: Interval, template: str | None, wanted: int) -> None:
+def _write(panel: Axes, place: float, found: Interval, number: str, wanted: int) -> None:
     """The mean to the right of its bar, and how many of the wanted seeds are not in it."""
-    number = template.format(found.mean) if template else significant(found.mean)
     failed = f"failed ({wanted - found.n} of {wanted})" if wanted else "not measured"
     panel.annotate(
         failed if found.n == 0 else number if found.n == wanted else f"{number}, {failed}",

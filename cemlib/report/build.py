@@ -25,11 +25,11 @@ from cemlib.report.claims import claims
 from cemlib.report.clusters import cluster_course
 from cemlib.report.collect import collect, collect_runs
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
-from cemlib.report.curves import attack_curves, training_curves
+from cemlib.report.curves import attack_curves, recognition_course, training_curves
 from cemlib.report.extremes import extremes
 from cemlib.report.forest import forest
 from cemlib.report.frontier_figure import frontier
-from cemlib.report.frontier_tables import Sweeps, frontier_table, sweep_points, tradeoff_table
+from cemlib.report.frontier_tables import frontier_table, tradeoff_table
 from cemlib.report.grid import reconstructions
 from cemlib.report.html_tables import comparisons_html, summary_html
 from cemlib.report.per_image import per_image_mse
@@ -37,6 +37,7 @@ from cemlib.report.releases import releases
 from cemlib.report.render import latex, markdown
 from cemlib.report.style import save
 from cemlib.report.surrogates import surrogate_course
+from cemlib.report.sweeps import Sweeps, sweep_points
 from cemlib.report.tables import present, runs_table, summary_table
 from cemlib.report.tradeoff import tradeoff
 from cemlib.seal import checked
@@ -231,6 +232,7 @@ def figures(
         partial(tradeoff, runs, attacks, defences, "mse"),
         partial(tradeoff, runs, attacks, defences, "ssim"),
         partial(attack_curves, attacks, defences),
+        partial(recognition_course, attacks, defences),
         partial(training_curves, runs, defences),
     )
     drawings = dict(zip(FIGURES, fixed, strict=True))

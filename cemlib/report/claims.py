@@ -7,7 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from cemlib.marks import marked
 from cemlib.report.style import readable, significant
+from cemlib.report.tables import records
+from cemlib.report.verdicts import UNCONVERGED
 
 Row = Mapping[str, Any]
 
@@ -45,10 +48,14 @@ _HEAD = """\
 # What the comparisons show
 
 Every defence against {reference}, paired over the seeds. A difference is claimed where p is below
-0.05 after Holm's correction over all {tests} comparisons of the study that could be tested. In
-brackets: the 95 % interval over seeds of that difference alone, not corrected. g_z: the difference
-in standard deviations of the paired differences, corrected for few seeds.
+0.05 after Holm's correction over all {tests} comparisons of the study that could be tested, and
+every attack that is quoted had converged. In brackets: the 95 % interval over seeds of that
+difference alone, not corrected. g_z: the difference in standard deviations of the paired
+differences, corrected for few seeds.
 """
+_UNFINISHED = (
+    "The attack named had not converged on at least one seed: a longer one may find more.\n"
+)
 _EQUALITY = "These seeds do not show one. That is no proof of equality: more seeds may show one.\n"
 
 
@@ -62,9 +69,16 @@ def is_tested(row: Row) -> bool:
     return not math.isnan(row["p_holm_study"])
 
 
+def is_unconverged(row: Row) -> bool:
+    """Return whether no verdict is drawn, because an attack had not converged."""
+    return bool(row["verdict"] == UNCONVERGED)
+
+
 def claim(row: Row) -> str:
     """The sentence for one row of `comparisons_table`."""
     reference, pairs = readable(row["reference"]), int(row["n_pairs"])
+    if is_unconverged(row):
+        return f"No verdict is drawn: the {_attacks(row)} had not converged."
     if not is_tested(row):
         return f"Not tested: {_why_not(row, pairs)}."
     if not is_shown(row):
@@ -79,7 +93,7 @@ def claim(row: Row) -> str:
 
 def claims(table: pd.DataFrame) -> str:
     """What the rows of `comparisons_table` support, as Markdown."""
-    rows = [{str(key): row[key] for key in row} for row in table.to_dict("records")]
+    rows = list(records(table))
     if not rows:
         return "# What the comparisons show\n\nThere is one defence: nothing to compare it with.\n"
     head = _HEAD.format(reference=rows[0]["reference"], tests=sum(map(is_tested, rows)))
@@ -87,9 +101,10 @@ def claims(table: pd.DataFrame) -> str:
     parts = [
         head,
         "## Shown\n",
-        f"{shown or 'Nothing: no corrected p is below 0.05.'}\n",
+        f"{shown or 'Nothing.'}\n",
         *_listed("## No difference shown\n\n" + _EQUALITY, rows, _is_open),
-        *_listed("## Not tested\n", rows, lambda row: not is_tested(row)),
+        *_listed("## No verdict\n\n" + _UNFINISHED, rows, is_unconverged),
+        *_listed("## Not tested\n", rows, _is_untestable),
     ]
     return "\n".join(parts)
 
@@ -108,16 +123,27 @@ def _why_not(row: Row, pairs: int) -> str:
 
 
 def _is_open(row: Row) -> bool:
-    return is_tested(row) and not is_shown(row)
+    return is_tested(row) and not is_shown(row) and not is_unconverged(row)
+
+
+def _is_untestable(row: Row) -> bool:
+    return not is_tested(row) and not is_unconverged(row)
 
 
 def _listed(head: str, rows: Sequence[Row], chosen: Callable[[Row], bool]) -> list[str]:
     """The defences of some rows by score, below a head; nothing where there are none."""
     names: dict[str, list[str]] = {}
     for row in filter(chosen, rows):
-        names.setdefault(_score(row), []).append(readable(row["defence"]))
+        late = is_unconverged(row)
+        score = f"{_score(row)}, {_attacks(row)}" if late else _score(row)
+        names.setdefault(score, []).append(marked(readable(row["defence"]), late))
     lines = [f"- {score}: {', '.join(found)}" for score, found in names.items()]
     return [head, "\n".join(lines) + "\n"] if lines else []
+
+
+def _attacks(row: Row) -> str:
+    """The attacks that had not converged, by the defences that they are on."""
+    return f"attack on {readable(row['unconverged']).replace(', ', ' and on ')}"
 
 
 def _change(row: Row) -> str:

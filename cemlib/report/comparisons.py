@@ -9,11 +9,11 @@ import pandas as pd
 
 from cemlib.report.bootstrap import two_level_intervals
 from cemlib.report.image_scores import image_differences, scores_by_run
-from cemlib.report.statistics import LEVEL, Difference, holm, paired_difference
+from cemlib.report.statistics import Difference, holm, paired_difference
 from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, present
+from cemlib.report.verdicts import unconverged, verdicts
 from cemlib.report.worst_case import worst_case
 
-NOT_SHOWN = "no difference shown"
 _COLUMNS = (
     "defence",
     "reference",
@@ -31,6 +31,7 @@ _COLUMNS = (
     "p_permutation",
     "p_holm",
     "p_holm_study",
+    "unconverged",
     "verdict",
 )
 
@@ -53,8 +54,10 @@ def comparisons_table(
         ``difference`` is defence minus reference with its 95 % interval over the seeds, effect
         sizes and p as in `Difference`; ``boot_low`` and ``boot_high`` are left to
         `with_image_intervals`. ``p_holm`` is p corrected over the defences, for each score
-        and knowledge by itself, ``p_holm_study`` over all rows. ``verdict`` is ``higher`` or
-        ``lower`` where ``p_holm_study`` is below .05, else ``no difference shown``.
+        and knowledge by itself, ``p_holm_study`` over all rows. ``unconverged`` names the sides
+        whose score rests, on a seed of the pairs, on an attack that had not converged; ``verdict``
+        is as of `verdicts`. A row without verdict stays among those that Holm's method corrects
+        for: were it left out, an attack that was stopped early would make the others' p smaller.
 
     Raises:
         ValueError: if the reference has no result.
@@ -64,7 +67,7 @@ def comparisons_table(
     others = [name for name in names if name != reference]
     rows = [
         {"defence": name, "reference": reference, "knowledge": knowledge, "metric": score}
-        | _numbers(_paired(frame, score, name, reference))
+        | _paired(frame, score, name, reference)
         for knowledge, score, frame in _families(runs, worst_case(attacks))
         for name in others
     ]
@@ -115,14 +118,15 @@ def _families(
             yield knowledge, score, strongest[strongest["knowledge"] == knowledge]
 
 
-def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> Difference:
-    finished = frame[frame["status"] == "ok"]
-    by_seed = [
-        finished[finished["defence"] == name].set_index("seed")[score]
-        for name in (defence, reference)
-    ]
-    both = pd.concat(by_seed, axis=1, join="inner")
-    return paired_difference(both.iloc[:, 0].tolist(), both.iloc[:, 1].tolist())
+def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> dict[str, Any]:
+    finished = frame[frame["status"] == "ok"].set_index("seed")
+    sides = [finished[finished["defence"] == name] for name in (defence, reference)]
+    seeds = sides[0].index.intersection(sides[1].index)
+    ours, theirs = (side.loc[seeds] for side in sides)
+    found = paired_difference(ours[score].tolist(), theirs[score].tolist())
+    named = zip((defence, reference), (ours, theirs), strict=True)
+    flagged = [name for name, side in named if unconverged(side, score).any()]
+    return _numbers(found) | {"unconverged": ", ".join(flagged)}
 
 
 def _numbers(found: Difference) -> dict[str, Any]:
@@ -145,8 +149,6 @@ def _judged(table: pd.DataFrame) -> pd.DataFrame:
     for _, family in table.groupby(["metric", "knowledge"], sort=False):
         table.loc[family.index, "p_holm"] = holm(family["p"].tolist())
     table["p_holm_study"] = holm(table["p"].tolist())
-    table["verdict"] = NOT_SHOWN
-    shown = table["p_holm_study"] < 1 - LEVEL
-    table.loc[shown & (table["difference"] > 0), "verdict"] = "higher"
-    table.loc[shown & (table["difference"] < 0), "verdict"] = "lower"
+    barred = table["unconverged"] != ""
+    table["verdict"] = verdicts(table["difference"], table["p_holm_study"], barred)
     return table

@@ -40,6 +40,7 @@ _FIGURES = {
     "accuracy_ssim": ("tradeoff", SCORES, "accuracy against SSIM"),
     RELEASES: ("releases", SCORES, "error against the number of releases"),
     "attack_curves": ("attack_curves", TRAINING, "learning curves of the attacks"),
+    "recognition_course": ("recognition_course", TRAINING, "recognition while a decoder trains"),
     "training_curves": ("training_curves", TRAINING, "learning curves of the training"),
     CLUSTER_COURSE: ("cluster_course", TRAINING, "how fitted clusters moved"),
 }

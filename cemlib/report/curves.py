@@ -15,10 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cemlib.files import FileError, read_jsonl
+from cemlib.marks import MARK
 from cemlib.report.style import log_scale, looks, new_figure, readable, remark, settings
 from cemlib.report.tables import present
+from cemlib.report.verdicts import unconverged
 
 Line = tuple[int, tuple[int, ...]]  # offset and lengths of dashes and gaps, in points
+_ATTACKED = ("attack", "knowledge", "defence", "converged")
+_DECODER, _RECOGNISED = "decoder", "val_recon_top1"
 _TRAINING = ("train_loss", "val_loss", "val_top1", "lambda_eff", "surrogate")
 _SOLID: Line = (0, ())
 _DASHED: Line = (0, (4, 2))
@@ -27,7 +31,7 @@ _DASHED: Line = (0, (4, 2))
 def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """MSE over the epochs: a row for each attack that learns, a column for each knowledge."""
     names = present(attacks, defences)
-    history = histories(attacks, ("attack", "knowledge", "defence"), ("train_mse", "val_mse"))
+    history = histories(attacks, _ATTACKED, ("train_mse", "val_mse"))
     learned = [name for name in attacks["attack"].unique() if name in set(history["attack"])]
     knowledges = list(attacks["knowledge"].unique())
     with settings():
@@ -39,6 +43,7 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             found = history[(history["attack"] == attack) & (history["knowledge"] == knowledge)]
             _draw(panel, found, names, "train_mse", _SOLID)
             _draw(panel, found, names, "val_mse", _DASHED, marked=True)
+            _mark_ends(panel, found, names, "val_mse")
             panel.set_title(f"{readable(attack)}, attacker has {readable(knowledge)}")
             # Attacks do not share their axis: they last differently long, and one that trains
             # nothing but searches counts its steps.
@@ -47,7 +52,38 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             log_scale(panel)
         if not kinds:
             remark(panels[0], "no attack of this study learns in epochs")
-        _legend(figure, names, ("on the attacker's images", "on held-out images"))
+        _legend(figure, names, "on the attacker's images", "on held-out images")
+    return figure
+
+
+def recognition_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """Draw how many reconstructions the judge recognises while a decoder is trained.
+
+    Of the attack `decoder`, or else of the first that recorded it; a panel for each knowledge.
+
+    Args:
+        attacks: as `collect` returns them; histories from before it was recorded lack it.
+        defences: order of the study; it decides the looks.
+    """
+    names, knowledges = present(attacks, defences), list(attacks["knowledge"].unique())
+    history = histories(attacks, _ATTACKED, (_RECOGNISED,)).dropna(subset=_RECOGNISED)
+    history["percent"] = 100 * history[_RECOGNISED].astype(float)
+    recorded = list(history["attack"].unique())
+    with settings():
+        if not recorded:
+            figure, (panel,) = new_figure(1.0)
+            remark(panel, "no attack of this study recorded what the judge recognises")
+            return figure
+        attack = _DECODER if _DECODER in recorded else recorded[0]
+        figure, panels = new_figure(3.3, len(knowledges), share_y=True)
+        for panel, knowledge in zip(panels, knowledges, strict=True):
+            found = history[(history["attack"] == attack) & (history["knowledge"] == knowledge)]
+            _draw(panel, found, names, "percent", _SOLID, marked=True)
+            _mark_ends(panel, found, names, "percent")
+            panel.set_title(f"{readable(attack)}, attacker has {readable(knowledge)}")
+            panel.set_xlabel("epoch")
+        panels[0].set_ylabel("reconstructions recognised [%]")
+        _legend(figure, names)
     return figure
 
 
@@ -69,7 +105,7 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
         accuracy.set(ylabel="validation accuracy [%]")
         strength.set(xlabel="epoch", ylabel="weight of the surrogate  $\\lambda_{eff}$")
         surrogate.set(xlabel="epoch", ylabel="value of the surrogate")
-        _legend(figure, names, ("training", "validation"))
+        _legend(figure, names, "training", "validation")
     return figure
 
 
@@ -121,6 +157,16 @@ def _draw(
         mean_and_range(panel, rows, column, look.colour, linestyle=line, linewidth=width, **kept)
 
 
+def _mark_ends(panel: Axes, rows: pd.DataFrame, names: Sequence[str], column: str) -> None:
+    """The mark at the end of each line of attacks that had not converged on every seed."""
+    for name in rows.loc[unconverged(rows, "mse"), "defence"].unique():
+        mean = over_seeds(rows[rows["defence"] == name], column)["mean"]
+        end, colour = (mean.index[-1], mean.iloc[-1]), looks(names)[name].colour
+        panel.annotate(
+            MARK, end, xytext=(2, 0), textcoords="offset points", fontsize=9, color=colour
+        )
+
+
 def _draw_positive(panel: Axes, history: pd.DataFrame, names: Sequence[str], column: str) -> None:
     """What is zero or absent (no surrogate, or not yet active) is left out."""
     positive = history[history[column].astype(float) > 0]
@@ -131,10 +177,10 @@ def _draw_positive(panel: Axes, history: pd.DataFrame, names: Sequence[str], col
     log_scale(panel)
 
 
-def _legend(figure: Figure, names: Sequence[str], kinds: tuple[str, str]) -> None:
+def _legend(figure: Figure, names: Sequence[str], *kinds: str) -> None:
     handles = [
         Line2D([], [], color="#555555", linestyle=line, label=kind)
-        for line, kind in zip((_SOLID, _DASHED), kinds, strict=True)
+        for kind, line in zip(kinds, (_SOLID, _DASHED), strict=False)
     ] + [
         Line2D([], [], color=look.colour, marker=look.marker, label=readable(name))
         for name, look in looks(names).items()

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cemlib.report.grid import Picture, lowest_seed, read_strip, show, spaced
-from cemlib.report.style import WIDTH, new_figure, readable, remark, settings, significant
+from cemlib.report.grid import Picture, lowest_seed, mse_of, read_strip, show, spaced
+from cemlib.report.style import WIDTH, new_figure, readable, remark, settings
 from cemlib.report.tables import present
 from cemlib.report.worst_case import worst_case
 
@@ -63,7 +63,7 @@ def _block(panel: Axes, name: str, row: Mapping[str, Any] | None) -> None:
 def _title(name: str, row: Mapping[str, Any] | None) -> str:
     if row is None:
         return f"{readable(name)}: failed"
-    return f"{readable(name)}: {readable(row['strongest'])}, mean MSE {significant(row['mse'])}"
+    return f"{readable(name)}: {readable(row['strongest'])}, mean {mse_of(row)}"
 
 
 def _halves(pictures: Sequence[Picture]) -> Picture:

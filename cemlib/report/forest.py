@@ -8,10 +8,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cemlib.report.claims import COMPARED, is_shown
+from cemlib.marks import marked
+from cemlib.report.claims import COMPARED, is_shown, is_unconverged
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import Look, looks, new_figure, readable, remark, settings
-from cemlib.report.tables import present
+from cemlib.report.tables import present, records
 
 _BETTER = {"mse": "higher = more private", "top1": "higher = more accurate"}
 
@@ -64,10 +65,10 @@ def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> No
         return
     score = COMPARED[rows["metric"].iloc[0]]
     panel.axvline(0, color="black", linewidth=0.8, linestyle=(0, (4, 3)))
-    for place, row in enumerate(rows.to_dict("records")):
-        named = {str(key): value for key, value in row.items()}
-        _row(panel, place, named, score.scale, styles[row["defence"]])
-    panel.set_yticks(range(len(rows)), [readable(name) for name in rows["defence"]])
+    for place, row in enumerate(records(rows)):
+        _row(panel, place, row, score.scale, styles[row["defence"]])
+    names = [marked(readable(row["defence"]), is_unconverged(row)) for row in records(rows)]
+    panel.set_yticks(range(len(rows)), names)
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.grid(axis="y", visible=False)
     panel.set_xlabel(f"{score.heading}\n({_BETTER[rows['metric'].iloc[0]]})")

@@ -8,10 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from cemlib.marks import marked
 from cemlib.report.frontier import front
-from cemlib.report.frontier_tables import Settings, Sweeps, targets
+from cemlib.report.frontier_tables import targets
 from cemlib.report.statistics import mean_interval
 from cemlib.report.style import Look, looks, new_figure, readable, remark, settings
+from cemlib.report.sweeps import Settings, Sweeps
 from cemlib.report.tradeoff import LABELS, MOST_LABELS, draw_point, place_labels
 
 _LEGEND_COLUMNS = 4
@@ -41,27 +43,30 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
             names = {n: _label(s) if labelled else "" for n, s in sweeps.families[name].items()}
             _family(panel, rows[rows["family"] == name], look, names)
         place_labels(figure, [panel])
-        handles = [_handle(name, look) for name, look in style.items()]
+        late = rows.loc[rows["unconverged"] > 0, "family"].tolist()
+        handles = [_handle(marked(readable(n), n in late), look) for n, look in style.items()]
         figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
     return figure
 
 
 def _family(panel: Axes, rows: pd.DataFrame, look: Look, labels: Mapping[str, str]) -> None:
-    panel.plot(
-        rows["accuracy"],
-        rows["mse"],
-        look.marker,
-        color=look.colour,
-        alpha=0.45,
-        markersize=4,
-        markeredgewidth=0,
-    )
+    for late, some in rows.groupby(rows["unconverged"] > 0):
+        panel.plot(
+            some["accuracy"],
+            some["mse"],
+            look.marker,
+            color=look.colour,
+            alpha=0.45,
+            markersize=4,
+            markerfacecolor="none" if late else look.colour,
+            markeredgewidth=0.8 if late else 0,
+        )
     means = []
     for name, label in labels.items():
         member = rows[rows["defence"] == name].dropna(subset=["accuracy", "mse"])
         x, y = (mean_interval(member[column].tolist()) for column in ("accuracy", "mse"))
         if x.n:
-            draw_point(panel, label, look, x, y)
+            draw_point(panel, readable(label), look, x, y, hollow=bool(member["unconverged"].any()))
             means.append((x.mean, y.mean))
     efficient = [means[i] for i in front(means)]
     panel.plot([x for x, _ in efficient], [y for _, y in efficient], color=look.colour)
@@ -71,5 +76,5 @@ def _label(strengths: Settings) -> str:
     return ", ".join(f"{_SYMBOLS.get(key, readable(key))} {v}" for key, v in strengths.items())
 
 
-def _handle(name: str, look: Look) -> Line2D:
-    return Line2D([], [], color=look.colour, marker=look.marker, label=readable(name))
+def _handle(label: str, look: Look) -> Line2D:
+    return Line2D([], [], color=look.colour, marker=look.marker, label=label)

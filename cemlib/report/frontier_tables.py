@@ -6,8 +6,7 @@ the others, and the hypervolume can only be smaller for it.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -22,57 +21,22 @@ from cemlib.report.frontier import (
     span,
 )
 from cemlib.report.statistics import holm, mean_interval, paired_difference
+from cemlib.report.sweeps import Sweeps
 from cemlib.report.tables import counted
-from cemlib.report.worst_case import worst_case
 
 FLOOR_MSE = 0.0
-_COMPARED = ("reference", "n_pairs", "difference", "ci_low", "ci_high", "p", "p_holm")
+_COMPARED = (
+    "reference",
+    "n_pairs",
+    "difference",
+    "ci_low",
+    "ci_high",
+    "p",
+    "p_holm",
+    "unconverged",
+)
 
 Seeds = dict[int, float]
-Settings = Mapping[str, bool | int | float | str]
-
-
-@dataclass(frozen=True)
-class Sweeps:
-    """The sweeps of a study, and how they are to be compared (see the configuration's `report`)."""
-
-    families: Mapping[str, Mapping[str, Settings]]
-    match_accuracy: Sequence[float] = ()
-    accuracy_floor: float | None = None
-
-    def strengths(self) -> list[str]:
-        """Keys of the settings that are numbers, in the order of the sweeps."""
-        settings = [one for family in self.families.values() for one in family.values()]
-        return list(dict.fromkeys(key for one in settings for key in one if _is_number(one[key])))
-
-
-def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
-    """One row per family, knowledge, member and seed: the point that it gives to the curve.
-
-    Args:
-        runs: as `collect` returns them.
-        attacks: likewise.
-        sweeps: of the study.
-
-    Returns:
-        ``accuracy`` in %, the ``mse`` and ``ssim`` of the worst case, the swept numbers by their
-        keys; NaN where a result failed.
-    """
-    accuracies = runs.set_index(["defence", "seed"])["top1"].mul(100).to_dict()
-    strongest = worst_case(attacks).to_dict("records")
-    rows = [
-        {
-            **{key: row[key] for key in ("knowledge", "defence", "seed", "mse", "ssim")},
-            **{key: value for key, value in family[row["defence"]].items() if _is_number(value)},
-            "family": name,
-            "accuracy": accuracies[row["defence"], row["seed"]],
-        }
-        for name, family in sweeps.families.items()
-        for row in strongest
-        if row["defence"] in family
-    ]
-    columns = ["family", "knowledge", "defence", "seed", "accuracy", "mse", "ssim"]
-    return pd.DataFrame(rows, columns=[*columns, *sweeps.strengths()])
 
 
 def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
@@ -103,10 +67,12 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     Returns:
         One row per knowledge, accuracy and family. The curve of ``n_matched`` of ``n_seeds`` seeds
         reaches the accuracy; means and 95 % t intervals are over those, ``<setting>_mean`` is the
-        strength that it takes. The MSE's paired ``difference`` is to the first family, over the
-        seeds of both; Holm's correction is over the families at that accuracy.
+        strength that it takes. ``n_unconverged`` seeds are read off beside a point whose attack had
+        not converged. The MSE's paired ``difference`` is to the first family, over the seeds of
+        both; Holm's correction is over the families at that accuracy. No verdict may be drawn
+        where ``unconverged`` names a side of the difference that has such a seed.
     """
-    scores = ("mse", "ssim", *sweeps.strengths())
+    scores = ("mse", "ssim", "unconverged", *sweeps.strengths())
     rows: list[dict[str, Any]] = []
     for knowledge, of_knowledge in _grouped(points, "knowledge"):
         for accuracy in targets(of_knowledge, sweeps):
@@ -114,11 +80,13 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
                 family: {s: _along(curve, s, accuracy) for s in scores}
                 for family, curve in _families(of_knowledge, sweeps)
             }
-            compared = _compared({family: by["mse"] for family, by in found.items()})
+            late = {name: _flagged(by["unconverged"]) for name, by in found.items()}
+            compared = _compared({name: by["mse"] for name, by in found.items()}, late)
             rows += [
                 {"knowledge": knowledge, "accuracy": accuracy, "family": family}
                 | _counts(of_knowledge, family)
                 | {"n_matched": sum(map(math.isfinite, by["mse"].values()))}
+                | {"n_unconverged": len(late[family])}
                 | _columns(by, sweeps)
                 | compared[family]
                 for family, by in found.items()
@@ -136,7 +104,8 @@ def frontier_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     Returns:
         One row per knowledge and family. The reference point is (``floor_accuracy``,
         ``floor_mse``), the same for all families; ``efficient`` counts in how many seeds a defence
-        lies on its family's front. Differences as in `tradeoff_table`.
+        lies on its family's front. ``n_unconverged`` seeds have a point on it whose attack had not
+        converged. Differences as in `tradeoff_table`.
     """
     rows: list[dict[str, Any]] = []
     for knowledge, of_knowledge in _grouped(points, "knowledge"):
@@ -145,16 +114,22 @@ def frontier_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
             family: {seed: hypervolume(_pairs(one), floor) for seed, one in _seeds(curve)}
             for family, curve in _families(of_knowledge, sweeps)
         }
-        compared = _compared(areas)
+        late = {
+            family: {seed for seed, one in _seeds(curve) if _front(one)["unconverged"].any()}
+            for family, curve in _families(of_knowledge, sweeps)
+        }
+        compared = _compared(areas, late)
         for family, curve in _families(of_knowledge, sweeps):
             rows.append(
-                {"knowledge": knowledge, "family": family, **_counts(of_knowledge, family)}
+                {"knowledge": knowledge, "family": family, "n_unconverged": len(late[family])}
+                | _counts(of_knowledge, family)
                 | _interval("hypervolume", areas[family])
                 | dict(zip(("floor_accuracy", "floor_mse"), floor, strict=True))
                 | {"efficient": _efficient(curve)}
                 | compared[family]
             )
-    names = ["knowledge", "family", "n_seeds", "n_failed", "floor_accuracy", "floor_mse"]
+    counts = ["knowledge", "family", "n_seeds", "n_failed", "n_unconverged"]
+    names = [*counts, "floor_accuracy", "floor_mse"]
     columns = [*names, *_parts("hypervolume"), "efficient", *_COMPARED]
     return _whole(pd.DataFrame(rows, columns=columns))
 
@@ -162,10 +137,6 @@ def frontier_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
 def _whole(table: pd.DataFrame) -> pd.DataFrame:
     """Numbers of pairs as whole numbers, though the family compared with has none."""
     return table.astype({"n_pairs": "Int64"})
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _grouped(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -200,8 +171,17 @@ def _floor(points: pd.DataFrame, sweeps: Sweeps) -> float:
 
 def _efficient(curve: pd.DataFrame) -> str:
     """The members on the front, with the number of seeds."""
-    fronts = (one["defence"].iloc[front(_pairs(one))] for _, one in _seeds(curve))
-    return counted(name for names in fronts for name in names)
+    return counted(name for _, one in _seeds(curve) for name in _front(one)["defence"])
+
+
+def _front(one: pd.DataFrame) -> pd.DataFrame:
+    """The efficient points of one seed."""
+    return one.iloc[front(_pairs(one))]
+
+
+def _flagged(values: Seeds) -> set[int]:
+    """The seeds at which a flag, interpolated, is not zero: either point beside it has it."""
+    return {seed for seed, value in values.items() if value > 0}
 
 
 def _counts(points: pd.DataFrame, family: str) -> dict[str, int]:
@@ -226,25 +206,35 @@ def _columns(by_score: Mapping[str, Seeds], sweeps: Sweeps) -> dict[str, float]:
 
 
 def _tradeoff_columns(sweeps: Sweeps) -> list[str]:
-    names = ["knowledge", "accuracy", "family", "n_seeds", "n_failed", "n_matched"]
+    counts = ["n_seeds", "n_failed", "n_matched", "n_unconverged"]
+    names = ["knowledge", "accuracy", "family", *counts]
     strengths = [f"{strength}_mean" for strength in sweeps.strengths()]
     return [*names, *_parts("mse"), *_parts("ssim"), *strengths, *_COMPARED]
 
 
-def _compared(values: Mapping[str, Seeds]) -> dict[str, dict[str, Any]]:
-    """Paired differences of every family to the first, over the seeds that have both."""
+def _compared(
+    values: Mapping[str, Seeds], late: Mapping[str, set[int]]
+) -> dict[str, dict[str, Any]]:
+    """Paired differences of every family to the first, over the seeds that have both.
+
+    Args:
+        values: a number for each seed of each family.
+        late: the seeds of each family that rest on an attack that had not converged.
+    """
     first, *others = values
-    found = {}
+    found, barred = {}, {}
     for family in others:
-        pairs = [
-            (value, values[first][seed])
-            for seed, value in values[family].items()
-            if math.isfinite(value) and math.isfinite(values[first].get(seed, math.nan))
-        ]
-        found[family] = paired_difference([a for a, _ in pairs], [b for _, b in pairs])
+        seeds = _finite(values[family]) & _finite(values[first])
+        ours, theirs = ([values[name][seed] for seed in sorted(seeds)] for name in (family, first))
+        found[family] = paired_difference(ours, theirs)
+        barred[family] = ", ".join(name for name in (family, first) if late[name] & seeds)
     adjusted = holm([difference.p for difference in found.values()])
     rows: dict[str, dict[str, Any]] = {first: {"reference": first}}
     for (family, d), p_holm in zip(found.items(), adjusted, strict=True):
-        row = (first, d.n, d.mean, d.low, d.high, d.p, p_holm)
+        row = (first, d.n, d.mean, d.low, d.high, d.p, p_holm, barred[family])
         rows[family] = dict(zip(_COMPARED, row, strict=True))
     return rows
+
+
+def _finite(values: Seeds) -> set[int]:
+    return {seed for seed, value in values.items() if math.isfinite(value)}

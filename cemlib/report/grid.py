@@ -1,6 +1,6 @@
 """The same test images under every defence: what an attacker gets to see."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cemlib.files import FileError
+from cemlib.marks import marked
 from cemlib.report.style import WIDTH, new_figure, readable, remark, settings, significant
-from cemlib.report.tables import present
+from cemlib.report.tables import present, records
+from cemlib.report.verdicts import unconverged
 
 Picture = NDArray[np.uint8]
 _MARGIN = 1.5  # inches left of the pictures, for names and numbers
@@ -49,18 +51,26 @@ def reconstructions(
         _show(panels[0], originals, "original")
         blank = [np.full_like(picture, 255) for picture in originals]
         for panel, (name, row) in zip(panels[1:], rows.items(), strict=True):
-            error = "failed" if row is None else f"MSE {significant(row['mse'])}"
+            error = "failed" if row is None else mse_of(row)
             _show(panel, strips.get(name, blank), f"{readable(name)}\n{error}")
     return figure
 
 
 def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
-    """The row of a defence's lowest seed that finished, None where none did."""
+    """The row of a defence's lowest seed that finished, None where none did.
+
+    ``unconverged`` in it says whether its attack had not converged.
+    """
     finished = rows[(rows["defence"] == defence) & (rows["status"] == "ok")]
     if finished.empty:
         return None
-    row = finished.sort_values("seed").to_dict("records")[0]
-    return {str(column): value for column, value in row.items()}
+    flagged = finished.assign(unconverged=unconverged(finished, "mse"))
+    return next(records(flagged.sort_values("seed")))
+
+
+def mse_of(row: Mapping[str, Any]) -> str:
+    """Return the MSE of a row of `lowest_seed` as a label, marked where it has to be."""
+    return marked(f"MSE {significant(row['mse'])}", row["unconverged"])
 
 
 def _strips(rows: Sequence[dict[str, Any]]) -> tuple[list[Picture], dict[str, list[Picture]]]:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import pandas as pd
 from jinja2 import Environment
 
-from cemlib.report.claims import COMPARED
-from cemlib.report.render import Table, notes, spans, tables
+from cemlib.marks import marked
+from cemlib.report.claims import COMPARED, is_unconverged
+from cemlib.report.render import Table, seeds_note, spans, tables
+from cemlib.report.tables import records
 
 _PAGE = """\
 <!DOCTYPE html>
@@ -63,6 +65,9 @@ tbody tr:last-child > * { border-bottom: 2px solid; }
 {% endfor %}
 </tbody>
 </table>
+{% if table.footnote %}
+<p>{{ table.footnote }}</p>
+{% endif %}
 {% endfor %}
 </body>
 </html>
@@ -95,7 +100,7 @@ _COMPARISON_NOTES = (
 
 def summary_html(summary: pd.DataFrame) -> str:
     """Every table of the summary, as `cemlib.report.render.markdown` lays them out."""
-    return html_page("Accuracy and privacy", notes(summary), tables(summary))
+    return html_page("Accuracy and privacy", [seeds_note(summary)], tables(summary))
 
 
 def comparisons_html(comparisons: pd.DataFrame) -> str:
@@ -122,7 +127,7 @@ def _comparison(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
     cells = tuple(
         (
             row["defence"],
-            _signed(score.scale * row["difference"]),
+            marked(_signed(score.scale * row["difference"]), is_unconverged(row)),
             _interval(score.scale * row["ci_low"], score.scale * row["ci_high"]),
             _interval(score.scale * row["boot_low"], score.scale * row["boot_high"]),
             _signed(row["g_z"]),
@@ -130,7 +135,7 @@ def _comparison(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
             str(row["n_pairs"]),
             row["verdict"],
         )
-        for row in rows.to_dict("records")
+        for row in records(rows)
     )
     caption = f"{score.heading}{where}: difference to {rows['reference'].iloc[0]}"
     return Table(caption, ("",) * len(_COMPARISON_TITLES), _COMPARISON_TITLES, cells)

@@ -1,9 +1,12 @@
 """Joined studies as tables for people: one for each score and knowledge, a column per study."""
 
 import math
+from typing import Any
 
 import pandas as pd
 
+from cemlib.marks import MARK, marked
+from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.render import (
     Column,
     Table,
@@ -12,7 +15,7 @@ from cemlib.report.render import (
     latex_table,
     markdown_table,
 )
-from cemlib.report.statistics import LEVEL
+from cemlib.report.tables import records
 
 _SCORES = (
     Column("top1", "top-1 [%] ↑", 2, scale=100),
@@ -66,30 +69,30 @@ def _table(part: pd.DataFrame, score: Column, knowledge: str) -> Table:
     columns: list[tuple[str, str, list[str]]] = [("", "defence", names)]
     for study, rows in part.groupby("study", sort=False):
         found = rows.set_index("defence").reindex(names)
-        columns.append((str(study), "mean", [_mean(row, score, decimals) for row in _rows(found)]))
+        columns.append(
+            (str(study), "mean", [_mean(row, score, decimals) for row in records(found)])
+        )
         if study != part["first"].iloc[0]:
-            deltas = [_delta(row, score, decimals) for row in _rows(found)]
+            deltas = [_delta(row, score, decimals) for row in records(found)]
             columns.append((str(study), "Δ", deltas))
     groups, titles, cells = zip(*columns, strict=True)
     caption = f"{score.title}, {knowledge}" if knowledge else score.title
     return Table(caption, groups, titles, tuple(zip(*cells, strict=True)))
 
 
-def _rows(frame: pd.DataFrame) -> list[dict[str, float]]:
-    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
-
-
-def _mean(row: dict[str, float], score: Column, decimals: int) -> str:
+def _mean(row: dict[str, Any], score: Column, decimals: int) -> str:
     if math.isnan(row["n_seeds"]):
         return "-"
     failed = f"failed ({row['n_failed']:.0f} of {row['n_seeds']:.0f})" if row["n_failed"] else ""
-    number = _number(row["mean"], row["ci_high"], score, decimals)
+    unconverged = row["n_unconverged"] > 0
+    number = marked(_number(row["mean"], row["ci_high"], score, decimals), unconverged)
     return ", ".join(part for part in (number, failed) if part)
 
 
-def _delta(row: dict[str, float], score: Column, decimals: int) -> str:
+def _delta(row: dict[str, Any], score: Column, decimals: int) -> str:
     number = _number(row["delta"], row["delta_high"], score, decimals, sign="+")
-    return f"{number}*" if row["p_holm"] < 1 - LEVEL else number or "-"
+    sign = "*" if is_shown(row) else MARK if is_unconverged(row) else ""
+    return number + sign if number else "-"
 
 
 def _number(mean: float, high: float, score: Column, decimals: int, sign: str = "") -> str:

@@ -5,10 +5,9 @@ all rows of the comparison, there all comparisons of a study.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
 
 import pandas as pd
 
@@ -16,10 +15,8 @@ from cemlib.files import FileError, read_json
 from cemlib.report.collect import ATTACK_COLUMNS, collect, collect_runs
 from cemlib.report.statistics import Difference, holm, paired_difference
 from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES
-from cemlib.report.worst_case import worst_cases
-
-Scores: TypeAlias = dict[int, float]  # by seed
-_Compared: TypeAlias = Callable[[Scores, Scores], tuple[float, float, Difference]]
+from cemlib.report.verdicts import unconverged
+from cemlib.report.worst_case import RECOGNISER, worst_cases
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,7 @@ class Row:
     first: float
     second: float
     difference: Difference
+    unconverged: tuple[bool, bool]  # whether either side rests on an attack that had not converged
     p_holm: float = math.nan
 
 
@@ -83,7 +81,7 @@ def read_side(name: str, runs: Sequence[Path], attacks: Sequence[Path]) -> Side:
         read_attacks = pd.concat([worst_cases(read_attacks), read_attacks])
     else:
         read_runs = collect_runs(there)
-        read_attacks = pd.DataFrame(columns=[*ATTACK_COLUMNS, "strongest"])
+        read_attacks = pd.DataFrame(columns=[*ATTACK_COLUMNS, "strongest", RECOGNISER])
     absent = tuple(path.parent.name for path in runs if path not in there)
     data = frozenset(str(f) for path in there if (f := read_json(path).get("data_sha256")))
     return Side(name, read_runs, read_attacks, absent, data)
@@ -98,40 +96,36 @@ def compare(first: Side, second: Side) -> Comparison:
     """
     common = _finished(first.runs) & _finished(second.runs)
     paired = len(first.data | second.data) < 2 and bool(common)
-    rows = list(_rows(first, second, _pair if paired else _means))
+    rows = list(_rows(first, second, paired))
     adjusted = holm([row.difference.p for row in rows])
     corrected = tuple(replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True))
     return Comparison(corrected, tuple(_notes(first, second, len(common), paired)))
 
 
-def _rows(first: Side, second: Side, compared: _Compared) -> Iterator[Row]:
+def _rows(first: Side, second: Side, paired: bool) -> Iterator[Row]:
     for score in RUN_SCORES:
-        yield Row("", "", score, *compared(_scores(first.runs, score), _scores(second.runs, score)))
+        yield _row("", "", score, (first.runs, second.runs), paired)
     keys = ["attack", "knowledge"]
     others = dict(iter(second.attacks.groupby(keys, sort=False)))
     for names, frame in first.attacks.groupby(keys, sort=False):
         attack, knowledge = map(str, names)
         for score in (*ATTACK_SCORES, IDENTIFICATION) if names in others else ():
-            sides = _scores(frame, score), _scores(others[names], score)
-            yield Row(attack, knowledge, score, *compared(*sides))
+            yield _row(attack, knowledge, score, (frame, others[names]), paired)
 
 
-def _scores(frame: pd.DataFrame, score: str) -> Scores:
-    """A score of the finished results by seed."""
-    finished = frame[frame["status"] == "ok"]
-    values = zip(finished["seed"], finished[score], strict=True)
-    return {int(seed): float(value) for seed, value in values}
-
-
-def _pair(first: Scores, second: Scores) -> tuple[float, float, Difference]:
-    seeds = [seed for seed in first if seed in second]
-    ours, theirs = ([side[seed] for seed in seeds] for side in (first, second))
-    return _mean(ours), _mean(theirs), paired_difference(ours, theirs)
-
-
-def _means(first: Scores, second: Scores) -> tuple[float, float, Difference]:
-    ours, theirs = _mean([*first.values()]), _mean([*second.values()])
-    return ours, theirs, Difference(ours - theirs, math.nan, math.nan, 0)
+def _row(
+    attack: str, knowledge: str, score: str, results: Sequence[pd.DataFrame], paired: bool
+) -> Row:
+    sides = [frame[frame["status"] == "ok"].set_index("seed") for frame in results]
+    if paired:
+        seeds = sides[0].index.intersection(sides[1].index)
+        sides = [side.loc[seeds] for side in sides]
+    ours, theirs = (side[score].tolist() for side in sides)
+    means = _mean(ours), _mean(theirs)
+    alone = Difference(means[0] - means[1], math.nan, math.nan, 0)
+    difference = paired_difference(ours, theirs) if paired else alone
+    first, second = (bool(unconverged(side, score).any()) for side in sides)
+    return Row(attack, knowledge, score, *means, difference, (first, second))
 
 
 def _finished(runs: pd.DataFrame) -> set[int]:

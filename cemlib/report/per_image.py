@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from cemlib.files import FileError
+from cemlib.marks import marked
 from cemlib.report.bars import CEILING
 from cemlib.report.grid import lowest_seed
 from cemlib.report.style import log_scale_across, looks, new_figure, readable, settings
@@ -72,8 +73,9 @@ def _rows(panel: Axes, attacks: pd.DataFrame, names: Sequence[str]) -> None:
             _write(panel, place, 0.5, "failed")
         else:
             mse = read_mse(row["folder"])
-            _box(panel, place, mse, look.colour)
-            _write(panel, place, float(np.median(mse)), readable(row["strongest"]))
+            _box(panel, place, mse, look.colour, filled=not row["unconverged"])
+            name = marked(readable(row["strongest"]), row["unconverged"])
+            _write(panel, place, float(np.median(mse)), name)
     ceiling = attacks[(attacks["attack"] == CEILING) & (attacks["status"] == "ok")]
     if not ceiling.empty:  # whatever is released, so that one defence's stands for all
         mse = read_mse(ceiling["folder"].iloc[0])
@@ -81,10 +83,11 @@ def _rows(panel: Axes, attacks: pd.DataFrame, names: Sequence[str]) -> None:
         panel.axvline(float(np.median(mse)), color="black", linestyle=(0, (4, 3)), linewidth=0.8)
 
 
-def _box(panel: Axes, place: int, mse: Array, colour: str) -> None:
+def _box(panel: Axes, place: int, mse: Array, colour: str, *, filled: bool = True) -> None:
     lowest, low, first, median, third, high, highest = np.quantile(mse, _QUANTILES)
     panel.plot([low, high], [place, place], color=colour, linewidth=1.2)
-    panel.barh(place, third - first, left=first, height=0.42, color=colour, alpha=0.45, ec="black")
+    inside = colour if filled else "white"
+    panel.barh(place, third - first, left=first, height=0.42, color=inside, alpha=0.45, ec="black")
     panel.plot([median] * 2, [place - 0.21, place + 0.21], color="black", linewidth=1.6)
     panel.plot([lowest, highest], [place, place], ".", color=colour, markersize=4)
 

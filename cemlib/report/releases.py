@@ -9,8 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
+from cemlib.marks import marked
 from cemlib.report.style import Look, log_scale, looks, new_figure, readable, remark, settings
 from cemlib.report.tables import present
+from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import release_counts, worst_cases
 
 _LEGEND_COLUMNS = 5
@@ -37,7 +39,8 @@ def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             _count_releases(panel, release_counts(attacks))
             panel.set_title(f"attacker has {readable(knowledge)}")
         panels[0].set_ylabel("worst-case MSE  (up = more private)")
-        _legend(figure, style)
+        late = strongest.loc[unconverged(strongest, "mse"), "defence"].tolist()
+        _legend(figure, {marked(readable(n), n in late): look for n, look in style.items()})
     return figure
 
 
@@ -58,6 +61,8 @@ def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
             elinewidth=0.9,
             capsize=2,
         )
+        late = rows.loc[unconverged(rows, "mse") & (rows["defence"] == name), "queries"].unique()
+        panel.plot(late, mean.loc[late], look.marker, color=look.colour, mfc="white")
     log_scale(panel)
 
 
@@ -71,7 +76,7 @@ def _count_releases(panel: Axes, counts: Sequence[int]) -> None:
 
 def _legend(figure: Figure, style: Mapping[str, Look]) -> None:
     handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, label=readable(name))
-        for name, look in style.items()
+        Line2D([], [], color=look.colour, marker=look.marker, label=label)
+        for label, look in style.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)

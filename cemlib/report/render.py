@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from cemlib.marks import MARK, NOTE, marked
+from cemlib.report.tables import is_marked, records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
 
 _ESCAPES = {
@@ -18,6 +20,7 @@ _ESCAPES = {
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
     "Δ": r"$\Delta$",
+    MARK: r"$^\dagger$",
 }
 
 
@@ -50,20 +53,22 @@ class Table:
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @property
+    def footnote(self) -> str:
+        """What the mark of unconverged attacks means; empty where no cell has it."""
+        return NOTE if any(MARK in cell for row in self.rows for cell in row) else ""
+
 
 def markdown(summary: pd.DataFrame) -> str:
     """Every table of the summary in Markdown: the worst case first, then each attack."""
     texts = "\n".join(markdown_table(table) for table in tables(summary))
-    unconverged = "\n".join(f"- {note}" for note in _unconverged_notes(summary))
-    parts = ["# Accuracy and privacy", _seeds_note(summary), unconverged, texts]
-    return "\n\n".join(part for part in parts if part)
+    return f"# Accuracy and privacy\n\n{seeds_note(summary)}\n\n{texts}"
 
 
 def latex(summary: pd.DataFrame) -> str:
     """The same tables in LaTeX; they need the package ``booktabs``."""
     texts = "\n".join(latex_table(table) for table in tables(summary))
-    comments = "\n".join(f"% {escape(note)}" for note in notes(summary))
-    return f"{comments}\n\n{texts}"
+    return f"% {escape(seeds_note(summary))}\n\n{texts}"
 
 
 def escape(text: str) -> str:
@@ -71,12 +76,8 @@ def escape(text: str) -> str:
     return "".join(_ESCAPES.get(character, character) for character in text)
 
 
-def notes(summary: pd.DataFrame) -> list[str]:
-    """What a reader of the tables has to know: the seeds, and which attacks had not converged."""
-    return [_seeds_note(summary), *_unconverged_notes(summary)]
-
-
-def _seeds_note(summary: pd.DataFrame) -> str:
+def seeds_note(summary: pd.DataFrame) -> str:
+    """Return what a reader has to know of the numbers: how many seeds, and which way is better."""
     fewest, most = summary["n_seeds"].min(), summary["n_seeds"].max()
     span = f"{most}" if fewest == most else f"{fewest} to {most}"
     values = (
@@ -85,20 +86,6 @@ def _seeds_note(summary: pd.DataFrame) -> str:
         else f"Mean over {span} seeds ± half width of the 95 % Student-t interval."
     )
     return f"{values} Arrows point to the better side for the defender."
-
-
-def _unconverged_notes(summary: pd.DataFrame) -> list[str]:
-    """A sentence for every attack and knowledge of which results had not converged."""
-    attacks = summary[~summary["attack"].isin(_worst_cases(summary))]
-    notes = []
-    for (attack, knowledge), rows in attacks.groupby(["attack", "knowledge"], sort=False):
-        unconverged, finished = rows["n_unconverged"].sum(), rows["n_seeds"] - rows["n_failed"]
-        if unconverged:
-            notes.append(
-                f"{attack}, {knowledge}: {unconverged} of {finished.sum()} results still improved "
-                "by more than 1 % in the last tenth of training; a longer attack may be stronger."
-            )
-    return notes
 
 
 def _worst_cases(summary: pd.DataFrame) -> list[str]:
@@ -169,10 +156,11 @@ def _cells(rows: pd.DataFrame, column: Column, failures: str) -> list[str]:
     means = column.scale * rows[f"{column.score}_mean"]
     highs = column.scale * rows[f"{column.score}_ci_high"]
     decimals = column_decimals(means.tolist(), column)
-    counts = zip(rows[failures], rows["n_seeds"], strict=True)
+    flags = [is_marked(row, column.score) for row in records(rows)]
+    counts = zip(rows[failures], rows["n_seeds"], flags, strict=True)
     return [
-        _cell(mean, high - mean, decimals, failed, wanted)
-        for mean, high, (failed, wanted) in zip(means, highs, counts, strict=True)
+        _cell(mean, high - mean, decimals, *counted)
+        for mean, high, counted in zip(means, highs, counts, strict=True)
     ]
 
 
@@ -184,13 +172,15 @@ def column_decimals(means: Sequence[float], column: Column) -> int:
     return max(column.decimals, column.digits - 1 - math.floor(math.log10(min(positive))))
 
 
-def _cell(mean: float, half: float, decimals: int, failed: float, wanted: float) -> str:
+def _cell(
+    mean: float, half: float, decimals: int, failed: float, wanted: float, unconverged: bool
+) -> str:
     if math.isnan(wanted):
         return "-"
     failures = f"({failed:.0f} of {wanted:.0f})"
     if failed == wanted:
         return f"failed {failures}"
-    number = "∞" if math.isinf(mean) else f"{mean:.{decimals}f}"
+    number = marked("∞" if math.isinf(mean) else f"{mean:.{decimals}f}", unconverged)
     spread = "" if math.isnan(half) else f" ± {half:.{decimals}f}"
     return number + spread + (f", failed {failures}" if failed else "")
 
@@ -206,7 +196,8 @@ def markdown_table(table: Table) -> str:
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
         for row in (titles, rule, *table.rows)
     ]
-    return f"## {table.caption}\n\n" + "\n".join(lines) + "\n"
+    note = f"\n{table.footnote}\n" if table.footnote else ""
+    return f"## {table.caption}\n\n" + "\n".join(lines) + "\n" + note
 
 
 def latex_table(table: Table) -> str:
@@ -224,6 +215,7 @@ def latex_table(table: Table) -> str:
             *rows,
             r"\bottomrule",
             r"\end{tabular}",
+            *([rf"\par\footnotesize {escape(table.footnote)}"] if table.footnote else []),
             r"\end{table}",
             "",
         ]

@@ -17,9 +17,11 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from cemlib.files import write_bytes
+from cemlib.marks import MARK, NOTE
 
 # What would make the same picture another file: left out, by kind.
 _METADATA: dict[str, dict[str, None]] = {
@@ -112,7 +114,15 @@ def new_figure(
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write ``name``.png and ``name``.svg; see `save_as`."""
+    """Write ``name``.png and ``name``.svg; see `save_as`.
+
+    A figure with the mark of unconverged attacks in any of its texts gets the note that explains it
+    above its own area, for the file is as large as everything drawn. Below, it would push a legend
+    outside the panels down, which keeps to the lower edge of the file.
+    """
+    if any(isinstance(text, Text) and MARK in text.get_text() for text in figure.findobj(Text)):
+        text = f"{NOTE}; its bars and points are hollow"
+        figure.text(0.01, 1.01, text, va="bottom", fontsize=7)
     return [save_as(figure, folder / f"{name}.{kind}") for kind in _METADATA]
 
 

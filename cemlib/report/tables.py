@@ -1,7 +1,7 @@
 """The study's tables of results: every one, and means over seeds with intervals."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pandas as pd
 
 from cemlib.report.collect import LATER_COLUMNS
 from cemlib.report.statistics import mean_interval
+from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_cases
 
 RUN_SCORES = ("top1", "leakage_nats")
@@ -55,6 +56,7 @@ _SUMMARY_KEYS = (
     "n_failed",
     "n_failed_runs",
     "n_unconverged",
+    "n_unconverged_recon",
     "leakage_images",
     "strongest",
 )
@@ -122,12 +124,13 @@ def summary_table(
 
     Returns:
         ``queries`` releases at most were seen. ``n_seeds`` results were wanted, ``n_failed`` of
-        them have none (``n_failed_runs`` because the training failed), ``n_unconverged`` still
-        improved at the end of the attack; ``leakage_images`` is how many images leakage_nats is
-        estimated from, the fewest of any run. The means and 95 % t intervals ``<score>_mean``,
-        ``<score>_ci_low``, ``<score>_ci_high`` are over those that have one. top1 and leakage_nats
-        are those of the runs, the same in each row of a defence. ``strongest`` says which attacks
-        the worst case is made of.
+        them have none (``n_failed_runs`` because the training failed), ``n_unconverged`` quote an
+        attack that had not converged, ``n_unconverged_recon`` one for recon_top1;
+        ``leakage_images`` is how many images leakage_nats is estimated from, the fewest of any
+        run. The means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``,
+        ``<score>_ci_high`` are over those that have one. top1 and leakage_nats are those of the
+        runs, the same in each row of a defence. ``strongest`` says which attacks the worst case is
+        made of.
     """
     scored = _ordered(pd.concat([attacks, worst_cases(attacks)]), defences)
     keys = ["defence", "attack", "knowledge"]
@@ -168,8 +171,9 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
         "n_seeds": len(group),
         "n_failed": int((group["status"] == "failed").sum()),
         "n_failed_runs": int((victims["status"] == "failed").sum()),
-        "n_unconverged": int(group["converged"].eq(False).sum()),
-        "leakage_images": victims["leakage_images"].min(),  # nan in older results
+        "n_unconverged": int(unconverged(group, "mse").sum()),
+        "n_unconverged_recon": int(unconverged(group, IDENTIFICATION).sum()),
+        "leakage_images": victims["leakage_images"].min(),
         "strongest": counted(group["strongest"].dropna()),
     }
     for score in SCORES:
@@ -178,6 +182,18 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
         row[f"{score}_mean"] = found.mean
         row[f"{score}_ci_low"], row[f"{score}_ci_high"] = found.low, found.high
     return row
+
+
+def records(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The rows of a table, by the names of its columns."""
+    for row in table.to_dict("records"):
+        yield {str(column): value for column, value in row.items()}
+
+
+def is_marked(row: Mapping[str, Any], score: str) -> bool:
+    """Return whether the mean of a score in a row of `summary_table` rests on such an attack."""
+    suffix = "_recon" if score == IDENTIFICATION else ""
+    return score not in RUN_SCORES and row[f"n_unconverged{suffix}"] > 0
 
 
 def counted(names: Iterable[str]) -> str:

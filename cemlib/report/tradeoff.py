@@ -13,9 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
+from cemlib.marks import marked
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import Look, looks, new_figure, readable, remark, settings
 from cemlib.report.tables import counted, present
+from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_case
 
 LABELS = {
@@ -88,15 +90,21 @@ def _points(
         x = mean_interval((100 * runs.loc[runs["defence"] == name, "top1"]).tolist())
         y = mean_interval(rows.loc[rows["defence"] == name, score].tolist())
         if math.isfinite(x.mean) and math.isfinite(y.mean):
-            draw_point(panel, name, look, x, y)
+            late = unconverged(rows[rows["defence"] == name], score).any()
+            draw_point(panel, readable(name), look, x, y, hollow=bool(late))
             drawn += 1
     if not drawn:
         remark(panel, "no defence has a finished result")
     panel.margins(0.18)
 
 
-def draw_point(panel: Axes, name: str, look: Look, x: Interval, y: Interval) -> None:
-    """A mean with its intervals and its name, which `place_labels` moves; no label without name."""
+def draw_point(
+    panel: Axes, name: str, look: Look, x: Interval, y: Interval, *, hollow: bool
+) -> None:
+    """A mean with its intervals and its name, which `place_labels` moves; no label without name.
+
+    It is hollow, and its name marked, where the attack had not converged.
+    """
     panel.errorbar(
         x.mean,
         y.mean,
@@ -105,15 +113,16 @@ def draw_point(panel: Axes, name: str, look: Look, x: Interval, y: Interval) -> 
         fmt=look.marker,
         color=look.colour,
         markersize=7,
-        markeredgecolor="black",
-        markeredgewidth=0.5,
+        markerfacecolor="white" if hollow else look.colour,
+        markeredgecolor=look.colour if hollow else "black",
+        markeredgewidth=1.2 if hollow else 0.5,
         elinewidth=1.1,
         capsize=2.5,
     )
     if not name:
         return
     panel.annotate(
-        readable(name),
+        marked(name, hollow),
         (x.mean, y.mean),
         xytext=_PLACES[0],
         textcoords="offset points",

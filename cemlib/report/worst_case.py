@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 WORST_CASE = "worst_case"
+RECOGNISER = "recogniser_converged"  # whether the attack had that ``recon_top1`` is quoted from
 
 Row = dict[str, Any]
 
@@ -42,7 +43,8 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
 
     Returns:
         Rows with the same columns, ``attack`` set to `worst_case_name`, ``queries`` as given, and
-        ``strongest``, the name of the attack (empty where it is not known).
+        ``strongest``, the name of the attack (empty where it is not known). ``converged`` is that
+        attack's; `RECOGNISER` is of the attack with the highest ``recon_top1``.
     """
     expected: dict[tuple[str, str], set[str]] = defaultdict(set)
     groups: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
@@ -54,7 +56,7 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
         _strongest(group, expected[defence, knowledge]) | named
         for (defence, _, knowledge), group in groups.items()
     ]
-    return pd.DataFrame(rows, columns=[*attacks.columns, "strongest"])
+    return pd.DataFrame(rows, columns=[*attacks.columns, "strongest", RECOGNISER])
 
 
 def worst_cases(attacks: pd.DataFrame) -> pd.DataFrame:
@@ -70,5 +72,11 @@ def _strongest(group: list[Row], expected: set[str]) -> Row:
         reason = f"no result of {', '.join(sorted(unknown))}"
         return row | {"status": "failed", "reason": reason, "strongest": ""}
     best = min(finished, key=lambda row: float(row["mse"]))
-    measured = [row["recon_top1"] for row in finished if not math.isnan(row["recon_top1"])]
-    return {**best, "recon_top1": max(measured, default=math.nan), "strongest": best["attack"]}
+    measured = [row for row in finished if not math.isnan(row["recon_top1"])]
+    recogniser = max(measured, key=lambda row: float(row["recon_top1"]), default=best)
+    return {
+        **best,
+        "recon_top1": recogniser["recon_top1"],
+        "strongest": best["attack"],
+        RECOGNISER: recogniser["converged"],
+    }

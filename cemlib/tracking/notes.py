@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cemlib.marks import MARK, NOTE, marked
+
 # Of MLflow: a description is a tag, and a longer tag is refused.
 LONGEST = 8000
 KNOWLEDGE = {
@@ -46,7 +48,9 @@ def describe(
         return f"**Failed:** {metrics['reason']}\n\nNo score of it is a number.\n\n{again}"
     if names["kind"] == "attack":
         strip = PICTURE.format(title="reconstructions", path="reconstructions.png")
-        return "\n\n".join((strip, _attack_story(names), _table(metrics, run), again))
+        table = _table(metrics, run)
+        note = f"\n\n{NOTE}" if MARK in table else ""
+        return "\n\n".join((strip, _attack_story(names), table + note, again))
     return "\n\n".join((_table({}, metrics), _run_story(metrics), again))
 
 
@@ -83,14 +87,17 @@ def _attack_story(names: Mapping[str, str]) -> str:
 def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     """The main scores, with the side that is better for the defender."""
     found = [
-        f"| {title} | {_number(source.get(key), scale, unit)} |"
-        for source, key, title, scale, unit in (
-            *((run, *row) for row in RUN_ROWS),
-            *((attack, *row) for row in ATTACK_ROWS),
-        )
+        f"| {title} | {marked(_number(source.get(key), scale, unit), _is_late(source, key))} |"
+        for source, rows in ((run, RUN_ROWS), (attack, ATTACK_ROWS))
+        for key, title, scale, unit in rows
         if key in source
     ]
     return "\n".join(["| score | value |", "| --- | ---: |", *found])
+
+
+def _is_late(metrics: Mapping[str, Any], key: str) -> bool:
+    """Whether this is a score of an attack that had not converged."""
+    return metrics.get("converged") is False and key != "n_images"
 
 
 def _number(value: float | None, scale: float, unit: str) -> str:

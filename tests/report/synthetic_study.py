@@ -194,6 +194,7 @@ def attack_history(error: float, rng: np.random.Generator) -> list[dict[str, Any
             "lr": 1e-3,
             "train_mse": error * (0.9 + 20 * math.exp(-epoch / 5)) * (1 + 0.03 * rng.random()),
             "val_mse": error * (1.0 + 21 * math.exp(-epoch / 5)) * (1 + 0.06 * rng.random()),
+            "val_recon_top1": (0.98 - 15 * error) * (1 - math.exp(-epoch / 4)),
             "seconds": 0.5,
         }
         for epoch in range(1, EPOCHS + 1)

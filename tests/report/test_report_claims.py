@@ -88,5 +88,5 @@ def test_untested_and_lone_defences_are_told() -> None:
     untested = row(p_holm_study=math.nan, verdict="no difference shown", n_pairs=1)
     text = claims(pd.DataFrame([untested]))
     assert "## Not tested\n\n- worst-case MSE (train data): strong one\n" in text
-    assert "Nothing: no corrected p is below 0.05." in text
+    assert "## Shown\n\nNothing.\n" in text
     assert "nothing to compare it with" in claims(pd.DataFrame([]))

@@ -9,7 +9,7 @@ from synthetic_study import DEFENCES, Study, training_history
 
 from cemlib.files import FileError, read_jsonl, write_jsonl
 from cemlib.report.collect import collect
-from cemlib.report.curves import attack_curves, training_curves
+from cemlib.report.curves import attack_curves, recognition_course, training_curves
 from cemlib.report.style import looks
 
 
@@ -48,6 +48,34 @@ def test_attack_curves_without_training_error_show_what_was_held_out(study: Stud
         np.testing.assert_allclose(held_out, values)
         assert panel.get_xlabel() == "step"
         assert panel.xaxis.get_tick_params()["labelbottom"]  # they last differently long
+
+
+def test_recognition_is_the_decoders_mean_over_the_seeds(full_study: Study) -> None:
+    _, attacks = collect(full_study.runs, full_study.attacks)
+    figure = recognition_course(attacks, DEFENCES)
+    assert [panel.get_title() for panel in figure.axes] == [
+        "decoder, attacker has train data",
+        "decoder, attacker has public data",
+    ]
+    chosen = (attacks["defence"] == "slot") & (attacks["attack"] == "decoder")
+    folders = attacks.loc[chosen & (attacks["knowledge"] == "train_data"), "folder"]
+    histories = [read_jsonl(Path(folder) / "history.jsonl") for folder in folders]
+    expected = np.mean([[line["val_recon_top1"] for line in one] for one in histories], axis=0)
+    (drawn,) = lines(figure.axes[0], looks(DEFENCES)["slot"].colour)
+    np.testing.assert_allclose(drawn, 100 * expected)
+
+
+def test_recognition_is_of_the_first_attack_that_recorded_it_if_any(study: Study) -> None:
+    study.add_run("none", 0)
+    old = [{"epoch": 1, "train_mse": 0.2, "val_mse": 0.2}]
+    write_jsonl(study.add_attack("none", 0, "perceptual", "train_data").history, old)
+    (panel,) = recognition_course(collect(study.runs, study.attacks)[1], DEFENCES).axes
+    assert texts(panel) == ["no attack of this study recorded what the judge recognises"]
+    new = [old[0] | {"val_recon_top1": 0.5}]
+    write_jsonl(study.add_attack("none", 0, "gan", "train_data").history, new)
+    (panel,) = recognition_course(collect(study.runs, study.attacks)[1], DEFENCES).axes
+    assert panel.get_title() == "gan, attacker has train data"
+    assert lines(panel, looks(DEFENCES)["none"].colour)[0].tolist() == [50]
 
 
 def test_training_curves_leave_out_the_epochs_without_surrogate(full_study: Study) -> None:

@@ -19,13 +19,8 @@ from cemlib.report.build import write_frontiers
 from cemlib.report.collect import collect
 from cemlib.report.contents import figure_entry, table_entry
 from cemlib.report.frontier_figure import frontier
-from cemlib.report.frontier_tables import (
-    Sweeps,
-    frontier_table,
-    sweep_points,
-    targets,
-    tradeoff_table,
-)
+from cemlib.report.frontier_tables import frontier_table, targets, tradeoff_table
+from cemlib.report.sweeps import Sweeps, sweep_points
 
 ROOT = Path(__file__).parents[2]
 FAMILIES: Any = {

@@ -12,6 +12,7 @@ from toy_study import CONFIG, Store, Study
 
 from cemlib.files import FileError
 from cemlib.layout import Layout
+from cemlib.marks import MARK, NOTE
 from cemlib.seal import write_sealed
 
 RUN = "runs/mine/seed0"
@@ -48,6 +49,9 @@ def test_tags_say_what_a_defence_is_made_of(filled: Study, store: Store) -> None
     assert {name: tags[name] for name in (*wanted, "penalty")} == wanted | {"penalty": "none"}
     attack = store.runs()[ATTACK].data.tags
     assert (attack["surrogate"], attack["queries"], attack["converged"]) == ("gated", "4", "no")
+    described = attack["mlflow.note.content"]
+    assert described.count(MARK) == 4  # MSE, SSIM, PSNR and the note
+    assert NOTE in described
 
 
 def test_the_filters_of_the_description_find_what_they_say(filled: Study, store: Store) -> None:

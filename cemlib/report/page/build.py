@@ -8,6 +8,7 @@ import pandas as pd
 import yaml
 
 from cemlib.files import write_text
+from cemlib.marks import NOTE
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.page.comparisons import comparisons
@@ -18,8 +19,9 @@ from cemlib.report.page.gallery import gallery
 from cemlib.report.page.provenance import jobs
 from cemlib.report.page.render import render
 from cemlib.report.page.study import facts
-from cemlib.report.page.summary import failures, summary, unconverged
+from cemlib.report.page.summary import failures, summary
 from cemlib.report.tables import present, summary_table
+from cemlib.report.verdicts import unconverged
 from cemlib.seal import read_sealed
 
 _DATA = ("classes", "counts", "image_shape")
@@ -73,7 +75,7 @@ def _page(
         experiment=settings["experiment"],
         facts=facts(settings, described, runs, attacks, records),
         failures=failures(runs, attacks),
-        unconverged=unconverged(attacks),
+        note=NOTE if unconverged(attacks, "mse").any() else "",
         summary=summary(summary_table(runs, attacks, defences)),
         comparisons=comparisons(compared),
         reference="" if compared.empty else str(compared["reference"].iloc[0]),

@@ -52,7 +52,7 @@ const pictureOf = (number) => `data:image/png;base64,${DATA.pictures[number]}`;
 function scoresOf(image) {
   if (image.mse === undefined) return "";
   const psnr = image.psnr === null ? "∞" : image.psnr.toFixed(1);
-  return `MSE ${significant(image.mse)}, SSIM ${image.ssim.toFixed(3)}, PSNR ${psnr} dB`;
+  return `MSE ${significant(image.mse)}${image.mark}, SSIM ${image.ssim.toFixed(3)}, PSNR ${psnr} dB`;
 }
 
 function nameOf(image) {

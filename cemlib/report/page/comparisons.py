@@ -6,10 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.report.claims import COMPARED, claim, is_shown, p_value
+from cemlib.marks import marked
+from cemlib.report.claims import COMPARED, claim, is_shown, is_unconverged, p_value
 from cemlib.report.page.contents import Comparison
-from cemlib.report.page.summary import records
 from cemlib.report.style import significant
+from cemlib.report.tables import records
 
 
 def comparisons(table: pd.DataFrame) -> list[Comparison]:
@@ -23,7 +24,7 @@ def _comparison(row: Mapping[str, Any]) -> Comparison:
         defence=row["defence"],
         score=score.heading,
         knowledge=row["knowledge"],
-        difference=_difference(row, score.scale),
+        difference=marked(_difference(row, score.scale), is_unconverged(row)),
         effect="–" if math.isnan(row["g_z"]) else _signed(row["g_z"], 2),
         p=p_value(row["p_holm_study"]),
         shown=is_shown(row),

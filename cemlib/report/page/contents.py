@@ -127,7 +127,7 @@ class Page:
         experiment: name of the study.
         facts: the head.
         failures: a sentence for each failed result.
-        unconverged: a sentence for each attack that still improved when it ended.
+        note: what the mark of unconverged attacks means; empty where nothing has it.
         summary: the summary table.
         comparisons: paired differences to `reference`.
         reference: the defence that is compared with.
@@ -141,7 +141,7 @@ class Page:
     experiment: str
     facts: Sequence[Fact]
     failures: Sequence[str]
-    unconverged: Sequence[str]
+    note: str
     summary: Summary
     comparisons: Sequence[Comparison]
     reference: str

@@ -8,7 +8,7 @@ import pandas as pd
 
 from cemlib.files import FileError, read_jsonl
 from cemlib.report.page.gallery import rounded
-from cemlib.report.page.summary import records
+from cemlib.report.tables import records
 
 QUANTITIES = ("train_loss", "val_loss", "val_top1", "val_leakage_nats")
 

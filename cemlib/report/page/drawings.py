@@ -62,6 +62,12 @@ _TEXTS = {
         "A line that still falls at its end is an attack that was stopped early: a longer one may"
         " be stronger.",
     ),
+    "recognition_course": _Words(
+        "training",
+        "What is recognised while the decoder is trained",
+        "Share of at most 1,000 held-out reconstructions that the judge puts in the right class."
+        " Lines are means over the seeds, bands reach from the lowest to the highest seed.",
+    ),
     "cluster_course": _Words(
         "surrogates",
         "How the clusters moved",

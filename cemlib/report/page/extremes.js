@@ -22,7 +22,7 @@ function half(title, images) {
 function spreadOf(found) {
   const parts = QUANTILE_NAMES.map(
     (name, place) => `${name} ${significant(found.quantiles[place])}`);
-  return `${readable(found.attack)}, MSE of ${found.images} images: ${parts.join(", ")}.`;
+  return `${readable(found.attack)}${found.mark}, MSE of ${found.images} images: ${parts.join(", ")}.`;
 }
 
 function whyNothing(found) {

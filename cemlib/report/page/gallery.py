@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cemlib.marks import marked
 from cemlib.report.image_scores import COLUMNS, read_scores
 from cemlib.report.page.pictures import Album
 from cemlib.report.page.scores import (
@@ -16,7 +17,8 @@ from cemlib.report.page.scores import (
     first_public,
     shown_rows,
 )
-from cemlib.report.page.summary import records
+from cemlib.report.tables import records
+from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_case
 
 PUBLIC = "public_data"
@@ -38,10 +40,11 @@ def gallery(
     Raises:
         FileError: naming a strip or a file of scores that is missing or damaged.
     """
+    flagged = attacks.assign(unconverged=unconverged(attacks, "mse"))
     album, shown, pictured = Album(side), list[dict[str, Any]](), list[int]()
     for seed in sorted({int(seed) for seed in attacks["seed"]}):
         if not pictured or album.size <= limit:
-            shown += _of_seed(list(records(attacks[attacks["seed"] == seed])), album)
+            shown += _of_seed(list(records(flagged[flagged["seed"] == seed])), album)
             pictured.append(seed)
     return {
         "attacks": shown,
@@ -76,12 +79,14 @@ def _attack(
         return named | {"shown": [], "extremes": []}
     folder = Path(row["folder"])
     shown, ends = (_strip(folder / name, album) for name in ("reconstructions.png", "extremes.png"))
+    mark = marked("", row["unconverged"])
     return named | {
         "mean": [rounded(float(row[score])) for score in ("mse", "ssim", "psnr")],
+        "mark": mark,
         "images": len(scores),
         "quantiles": [rounded(q) for q in np.quantile(scores["mse"], QUANTILES).tolist()],
-        "shown": _images(shown, scores, shown_rows(scores, first, len(shown))),
-        "extremes": _images(ends, scores, extreme_rows(scores, len(ends))),
+        "shown": _images(shown, scores, shown_rows(scores, first, len(shown)), mark),
+        "extremes": _images(ends, scores, extreme_rows(scores, len(ends)), mark),
     }
 
 
@@ -91,14 +96,14 @@ def _strip(path: Path, album: Album) -> list[tuple[int, int]]:
 
 
 def _images(
-    pictures: Sequence[tuple[int, int]], scores: pd.DataFrame, rows: Sequence[int]
+    pictures: Sequence[tuple[int, int]], scores: pd.DataFrame, rows: Sequence[int], mark: str
 ) -> list[dict[str, Any]]:
     """Pictures with the scores of their rows, without scores where no rows are known."""
     known: Iterable[dict[str, Any]] = (
         [_scores(row) for row in records(scores.iloc[list(rows)])] if rows else [{}] * len(pictures)
     )
     return [
-        {"original": original, "found": found} | row
+        {"original": original, "found": found, "mark": mark} | row
         for (original, found), row in zip(pictures, known, strict=True)
     ]
 

@@ -43,7 +43,7 @@ function wordsOf(found) {
   if (!found) return "failed: the strongest attack is not known";
   if (!imagesOf(found).length) return `failed: ${found.reason}`;
   const by = byId("shown-attack").value === WORST ? `${readable(found.attack)}: ` : "";
-  return `${by}MSE ${significant(found.mean[0])}, SSIM ${found.mean[1].toFixed(3)}`;
+  return `${by}MSE ${significant(found.mean[0])}${found.mark}, SSIM ${found.mean[1].toFixed(3)}`;
 }
 
 const placeName = (image, place) => nameOf(image) || `image ${place + 1}`;

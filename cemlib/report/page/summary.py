@@ -1,14 +1,16 @@
-"""The summary table of the page, and the sentences about what failed or had not converged."""
+"""The summary table of the page, and the sentences about what failed."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from cemlib.marks import marked
 from cemlib.report.page.contents import Cell, Column, Summary, SummaryRow
 from cemlib.report.style import readable
+from cemlib.report.tables import is_marked, records
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,6 @@ def summary(table: pd.DataFrame) -> Summary:
     return Summary((*_NAMES, *titles, *_COUNTS), rows)
 
 
-def records(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The rows of a table, by the names of its columns."""
-    for row in table.to_dict("records"):
-        yield {str(column): value for column, value in row.items()}
-
-
 def failures(runs: pd.DataFrame, attacks: pd.DataFrame) -> list[str]:
     """A sentence for each failed result; attacks that failed with their run are not listed."""
     failed_runs = list(records(runs[runs["status"] == "failed"]))
@@ -80,19 +76,6 @@ def failures(runs: pd.DataFrame, attacks: pd.DataFrame) -> list[str]:
         if (row["defence"], row["seed"]) not in lost:
             where = f"{row['attack']}, {row['knowledge']}, on {row['defence']}, seed {row['seed']}"
             lines.append(f"{where}: {row['reason']}")
-    return lines
-
-
-def unconverged(attacks: pd.DataFrame) -> list[str]:
-    """A sentence for each attack and knowledge of which results still improved at the end."""
-    lines = []
-    for (attack, knowledge), rows in attacks.groupby(["attack", "knowledge"], sort=False):
-        count = int(rows["converged"].eq(False).sum())
-        if count:
-            finished = int((rows["status"] == "ok").sum())
-            lines.append(
-                f"{attack}, attacker has {readable(str(knowledge))}: {count} of {finished}"
-            )
     return lines
 
 
@@ -119,7 +102,7 @@ def _score_cell(row: Mapping[str, Any], score: Score, decimals: int) -> Cell:
     if math.isnan(mean):
         failed = row["n_failed_runs"] if score.of_runs else row["n_failed"]
         return Cell("failed" if failed == row["n_seeds"] else "not measured")
-    written = number(score.scale * mean, decimals)
+    written = marked(number(score.scale * mean, decimals), is_marked(row, score.name))
     if math.isnan(low):
         return Cell(written, note="no interval", order=repr(mean))
     bounds = [number(score.scale * bound, decimals) for bound in (low, high)]

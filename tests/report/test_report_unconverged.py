@@ -1,0 +1,245 @@
+"""No verdict from an unfinished attack: its numbers are marked wherever they are shown."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from page_study import DEFENCES as PAGE_DEFENCES
+from page_study import build, page_study
+from synthetic_study import DEFENCES, Study, fill
+
+from cemlib.cli.compared import as_text
+from cemlib.files import read_json, write_json
+from cemlib.marks import MARK, NOTE
+from cemlib.report.build import figures, write_tables
+from cemlib.report.claims import claim
+from cemlib.report.collect import collect
+from cemlib.report.comparisons import comparisons_table
+from cemlib.report.frontier_figure import frontier
+from cemlib.report.frontier_tables import frontier_table, tradeoff_table
+from cemlib.report.join import joined, write_joined
+from cemlib.report.paired import compare, read_side
+from cemlib.report.style import save
+from cemlib.report.sweeps import Sweeps, sweep_points
+from cemlib.report.tables import records, summary_table
+from cemlib.report.verdicts import unconverged
+from cemlib.report.worst_case import worst_case
+
+KEYS = ["defence", "knowledge", "metric"]
+PRIVACY = ["mse", "ssim", "psnr", "recon_top1"]
+
+
+def interrupt(study: Study, defence: str, seed: int, knowledge: str = "train_data") -> None:
+    """Have the decoder on one run end before it had converged."""
+    (path,) = (
+        path
+        for path in study.attacks
+        if f"{defence}/seed{seed}/attacks/decoder-{knowledge}/" in str(path)
+    )
+    write_json(path, read_json(path) | {"converged": False})
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study whose decoder with `train_data` had not converged on one seed of `clustering`."""
+    study = fill(Study(tmp_path_factory.mktemp("unfinished") / "synthetic"))
+    interrupt(study, "clustering", 0)
+    return study
+
+
+def results(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return collect(study.runs, study.attacks)
+
+
+def test_a_difference_that_would_be_higher_is_not_claimed(
+    full_study: Study, unfinished: Study
+) -> None:
+    before, after = (
+        comparisons_table(*results(s), DEFENCES, None).set_index(KEYS)
+        for s in (full_study, unfinished)
+    )
+    barred = [("clustering", "train_data", metric) for metric in PRIVACY]
+    assert before.loc[barred[0], "verdict"] == "higher"
+    assert set(after.loc[barred, "verdict"]) == {"unconverged"}
+    assert set(after.loc[barred, "unconverged"]) == {"clustering"}
+    rest = after.index.difference(barred)
+    assert after.loc[rest, "verdict"].equals(before.loc[rest, "verdict"])
+    assert after["p_holm_study"].equals(before["p_holm_study"])  # it stays in the family
+
+
+def test_an_unfinished_reference_leaves_only_accuracies(tmp_path: Path) -> None:
+    study = fill(Study(tmp_path / "synthetic"), knowledges=("train_data",))
+    interrupt(study, "noise", 0)
+    table = comparisons_table(*results(study), DEFENCES, None)
+    assert set(table.loc[table["metric"] != "top1", "verdict"]) == {"unconverged"}
+    assert (table.loc[table["metric"] == "top1", "unconverged"] == "").all()
+
+
+def test_a_seed_that_is_in_no_pair_bars_nothing(tmp_path: Path) -> None:
+    study = fill(Study(tmp_path / "synthetic"), ("noise", "gated"), ("train_data",))
+    interrupt(study, "gated", 2)
+    study.add_run("noise", 2, status="failed", reason="diverged")
+    study.runs.pop()  # the same file again
+    study.attacks[:] = [path for path in study.attacks if "noise/seed2" not in str(path)]
+    assert set(comparisons_table(*results(study), DEFENCES, None)["unconverged"]) == {""}
+
+
+def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(study: Study) -> None:
+    """Its identification is of the attack that is recognised most, its errors of the strongest."""
+    study.add_run("noise", 0)
+    for attack, mse, share, converged in (("linear", 0.01, 0.5, None), ("gan", 0.02, 0.8, False)):
+        scores = {"mse": mse, "recon_top1": share, "converged": converged}
+        study.add_attack("noise", 0, attack, "train_data", **scores)
+    runs, attacks = results(study)
+    found = worst_case(attacks)
+    assert [bool(unconverged(found, score).item()) for score in PRIVACY] == [False] * 3 + [True]
+    rows = summary_table(runs, attacks, ["noise"]).set_index("attack")
+    counts = rows[["n_unconverged", "n_unconverged_recon"]]
+    assert counts.loc["worst_case"].tolist() == [0, 1]
+    assert counts.loc["gan"].tolist() == [1, 1]
+    assert not unconverged(runs, "top1").any()
+
+
+def test_every_table_marks_it_and_explains_the_mark(unfinished: Study, tmp_path: Path) -> None:
+    write_tables(unfinished.root, unfinished.runs, unfinished.attacks, tmp_path, defences=DEFENCES)
+    text, tex, page = ((tmp_path / f"summary.{kind}").read_text() for kind in ("md", "tex", "html"))
+    for table in text.split("## ")[1:]:
+        rows = [line for line in table.splitlines() if line.startswith("| ")]
+        decoded = table.startswith(("Worst case", "Attack: decoder"))
+        expected = [4 if decoded and row.startswith("| clustering") else 0 for row in rows]
+        assert [row.count(MARK) for row in rows] == expected
+        assert (NOTE in table) == decoded
+    assert tex.count(r"$^\dagger$") == 2 * (4 + 1)
+    assert page.count(MARK) == 2 * (4 + 1)
+    assert page.count(NOTE) == 2
+    compared = (tmp_path / "comparisons.html").read_text()
+    assert compared.count("<td>unconverged</td>") == compared.count(NOTE) == len(PRIVACY)
+    assert compared.count(MARK) == 2 * len(PRIVACY)
+
+
+def test_claims_list_it_apart(unfinished: Study, tmp_path: Path) -> None:
+    arguments = (unfinished.root, unfinished.runs, unfinished.attacks, tmp_path)
+    write_tables(*arguments, defences=DEFENCES)
+    sections = (tmp_path / "claims.md").read_text().split("## ")[1:]
+    (apart,) = (section for section in sections if section.startswith("No verdict"))
+    assert apart.count(f", attack on clustering: clustering{MARK}\n") == len(PRIVACY)
+    for section in sections:
+        lines = [line for line in section.splitlines() if "clustering" in line and "(train" in line]
+        assert section is apart or not lines
+    table = comparisons_table(*results(unfinished), DEFENCES, None)
+    row = next(row for row in records(table) if row["unconverged"])
+    assert claim(row) == "No verdict is drawn: the attack on clustering had not converged."
+    both = claim(row | {"unconverged": "clustering, noise"})
+    assert both == "No verdict is drawn: the attack on clustering and on noise had not converged."
+
+
+def marks(figure: Figure) -> list[str]:
+    """Texts of a figure that carry the mark."""
+    every = (text.get_text() for text in figure.findobj(Text) if isinstance(text, Text))
+    return [text for text in every if MARK in text]
+
+
+def test_every_figure_that_shows_it_marks_it(unfinished: Study, full_study: Study) -> None:
+    drawn = figures(*results(unfinished), DEFENCES)
+    others = ("linear-train_data", "mean_image-train_data", "public_data", "training_curves")
+    without = {name for name in drawn if name == "accuracy" or name.endswith(others)}
+    assert {name for name, draw in drawn.items() if not marks(draw())} == without
+    whole = figures(*results(full_study), DEFENCES)
+    assert not any(marks(draw()) for draw in whole.values())
+
+
+@pytest.mark.parametrize("name", ["privacy", "identification", "accuracy_mse"])
+def test_what_is_marked_is_hollow(unfinished: Study, name: str) -> None:
+    panel, other = figures(*results(unfinished), DEFENCES)[name]().axes
+    if name == "accuracy_mse":
+        filled = [line.get_markerfacecolor() for line in panel.lines if line.get_marker() == "^"]
+        assert filled == ["white"]
+    else:
+        white = (1.0, 1.0, 1.0)
+        hollow = [bar.get_facecolor()[:3] == white for bar in panel.patches]
+        assert hollow == [defence == "clustering" for defence in DEFENCES]
+        assert not any(bar.get_facecolor()[:3] == white for bar in other.patches)
+
+
+def test_a_saved_figure_explains_the_mark(unfinished: Study, tmp_path: Path) -> None:
+    drawn: dict[str, Callable[[], Figure]] = figures(*results(unfinished), DEFENCES)
+    for name, explained in (("privacy", True), ("accuracy", False)):
+        figure = drawn[name]()
+        save(figure, tmp_path, name)
+        assert [text.get_text().startswith(NOTE) for text in figure.texts][-1:] == [True] * (
+            explained
+        )
+
+
+def test_sweeps_count_it_at_the_accuracies_beside_it(unfinished: Study) -> None:
+    families: Any = {
+        "noise": {"none": {"noise_std": 0.0}, "noise": {"noise_std": 0.1}},
+        "strong": {name: {"lambda": i} for i, name in enumerate(("clustering", "gated", "slot"))},
+    }
+    sweeps = Sweeps(families, match_accuracy=[99.6, 98.8])
+    points = sweep_points(*results(unfinished), sweeps)
+    table = tradeoff_table(points, sweeps).set_index(["knowledge", "accuracy", "family"])
+    assert table["n_unconverged"].loc[("train_data", 98.8, "strong")] == 1
+    assert not table.xs("public_data")["n_unconverged"].any()
+    assert not table.xs("noise", level="family")["n_unconverged"].any()
+    areas = frontier_table(points, sweeps).set_index(["knowledge", "family"])
+    assert areas["unconverged"].fillna("").to_dict() == {
+        ("train_data", "noise"): "",
+        ("train_data", "strong"): "strong",
+        ("public_data", "noise"): "",
+        ("public_data", "strong"): "",
+    }
+    assert f"strong{MARK}" in marks(frontier(points, sweeps, "train_data"))
+    assert not marks(frontier(points, sweeps, "public_data"))
+
+
+def test_joined_studies_mark_it_on_either_side(
+    full_study: Study, unfinished: Study, tmp_path: Path
+) -> None:
+    for first, second in ((full_study, unfinished), (unfinished, full_study)):
+        table = joined({"a": results(first), "b": results(second)})
+        barred = table[table["verdict"] == "unconverged"]
+        assert set(barred["defence"]) == {"clustering"}
+        assert sorted(barred["metric"]) == sorted(PRIVACY)
+        assert set(barred["unconverged"]) == {"b" if second is unfinished else "a"}
+        assert set(barred["study"]) == {"b"}
+    files = {"a": (full_study.runs, full_study.attacks), "b": (unfinished.runs, unfinished.attacks)}
+    _, text, tex = (path.read_text() for path in write_joined(files, tmp_path / "joined"))
+    rows = [line for line in text.splitlines() if MARK in line and line.startswith("| ")]
+    assert [row.startswith("| clustering") for row in rows] == [True] * len(PRIVACY)
+    assert {row.count(MARK) for row in rows} == {2}  # the mean, and the difference
+    assert text.count(NOTE) == len(PRIVACY)
+    assert r"$^\dagger$" in tex
+
+
+def test_two_defences_side_by_side_mark_it(unfinished: Study) -> None:
+    sides = [
+        read_side(
+            name,
+            [path for path in unfinished.runs if f"/{name}/" in str(path)],
+            [path for path in unfinished.attacks if f"/{name}/" in str(path)],
+        )
+        for name in ("clustering", "noise")
+    ]
+    found = compare(*sides)
+    flagged = {(row.attack, row.knowledge) for row in found.rows if any(row.unconverged)}
+    assert flagged == {("worst_case", "train_data"), ("decoder", "train_data")}
+    lines = as_text(found, "clustering", "noise").splitlines()
+    assert sum(MARK in line for line in lines) == 2 * len(PRIVACY) + 1
+    assert " ".join(lines[-2:]) == NOTE
+
+
+def test_the_page_marks_it(tmp_path: Path) -> None:
+    study = page_study(tmp_path / "synthetic")
+    assert MARK not in build(study, tmp_path / "before.html").read_text()
+    for seed in (0, 1):
+        interrupt(study, "none", seed)
+    text = build(study, tmp_path / "after.html").read_text()
+    assert PAGE_DEFENCES[0] == "none"
+    assert text.count(NOTE) == 4  # summary, reconstructions, single images, comparisons
+    assert "No verdict is drawn: the attack on none had not converged." in text
+    assert f'"mark":"{MARK}"' in text
