@@ -46,7 +46,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_jobs(commands)
     _add_readers(commands)
     _add_run(commands)
-    add_options(_add(commands, "estimate", run_estimate, "say how much memory a study will need"))
+    add_options(
+        _add(commands, "estimate", run_estimate, "say how much time and memory a study will take")
+    )
     _add(
         commands,
         "publish",
