@@ -21,7 +21,7 @@ from cemlib.config.study import JUDGE
 from cemlib.environment import OF_JOBS
 from cemlib.errors import DivergedError
 from cemlib.estimate import attacks, training
-from cemlib.estimate.training import FewSteps, new_trainer, read_data
+from cemlib.estimate.training import FewSteps, new_trainer, read_data, train_seconds
 from cemlib.evaluation.scene import Scene
 from cemlib.jobs import prepare
 from cemlib.plan import Plan
@@ -115,6 +115,14 @@ def test_steps_that_are_left_out_are_counted(
     assert torch.equal(features[128:], features[:52])
     assert torch.equal(labels[128:], labels[:52])
     assert len(trainer.fits) == 1
+
+
+def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
+    wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
+    study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
+    plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}))
+    list(prepare(plan))
+    assert train_seconds(plan, "wild", 0, "cpu") > 0
 
 
 def test_an_attack_is_measured_by_parts_until_one_takes_a_while(

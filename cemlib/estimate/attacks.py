@@ -56,9 +56,7 @@ def _one_attack(scene: Scene, name: str, knowledge: str) -> float:
     with TemporaryDirectory() as folder:
         checkpoint = Checkpoint(Path(folder) / "whole", interval=math.inf)
         task = scene.task(name, knowledge, checkpoint, decoder)
-        whole = (
-            seconds_of(partial(attack, task)) if settings.closed_form else extended(attack, task)
-        )
+        whole = extended(attack, task, all_at_once=settings.closed_form)
         return whole + seconds_of(partial(_score, scene, knowledge, Path(folder)))
 
 
@@ -71,11 +69,12 @@ def _decoder(scene: Scene, attack: str | None) -> Decoder | None:
     return scene.decoder(attack, network.state_dict())
 
 
-def extended(attack: Callable[[Task], Outcome], task: Task) -> float:
-    """Return the seconds of a learned attack, from ever larger parts until one takes a while."""
+def extended(attack: Callable[[Task], Outcome], task: Task, *, all_at_once: bool = False) -> float:
+    """Return the seconds of an attack, from ever larger parts until one takes a while."""
     key = next((name for name in LENGTHS if name in task.options), "")
     all_images, all_epochs = len(task.own.images), int(task.options.get(key, 1))
-    images = min(all_images, int(task.options.get("batch_size", BATCH)))
+    first = all_images if all_at_once else int(task.options.get("batch_size", BATCH))
+    images = min(all_images, first)
     epochs = min(all_epochs, EPOCHS)
     while True:
         part = _part(task, images / all_images, {key: epochs} if key else {})

@@ -6,6 +6,7 @@ ends an epoch: validation, fit, selection. The slower epoch stands for all.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from cemlib import jobs
 from cemlib.data.prepared import Prepared, load
 from cemlib.device import set_up
+from cemlib.errors import DivergedError
 from cemlib.plan import Plan
 from cemlib.replay import WARM_UP
 from cemlib.training.scores import scores
@@ -29,8 +31,12 @@ def train_seconds(plan: Plan, defence: str, seed: int, device: str) -> float:
     start = clock()
     trainer = new_trainer(plan, defence, seed, read_data(plan, device))
     begun, last = clock() - start, trainer.settings.epochs
-    slower = max(_epoch_seconds(trainer, number) for number in sorted({1, last}))
-    return begun + last * slower + seconds_of(lambda: scores(trainer))
+    slower = 0.0
+    with suppress(DivergedError):  # as its job would end here
+        for number in sorted({1, last}):
+            slower = max(slower, _epoch_seconds(trainer, number))
+        return begun + last * slower + seconds_of(lambda: scores(trainer))
+    return begun + last * slower
 
 
 def read_data(plan: Plan, device: str) -> Prepared:
