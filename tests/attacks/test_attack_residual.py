@@ -1,5 +1,6 @@
-"""The decoder: its schedule, its modes, what it learns, and how it diverges."""
+"""The published decoder: its schedule, its modes, what it learns, and how it diverges."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,20 @@ from easy_tasks import OPTIONS, Dying, changed, easy_task, same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.decoder import decoder
 from cemlib.attacks.learning import cosine
 from cemlib.attacks.mean_image import mean_image
+from cemlib.attacks.residual import residual
 from cemlib.attacks.start import load_decoder
-from cemlib.attacks.task import Pairs, Task
+from cemlib.attacks.task import Task
 from cemlib.checkpoint import Checkpoint
+from cemlib.config.attacks import Residual
 from cemlib.errors import DivergedError
 from cemlib.models import Decoder
 from cemlib.seeds import derive, generator
 
 
-def decoder_task(place: Path, **given: Any) -> tuple[Task, Tensor]:
-    return easy_task(place, **(OPTIONS | given))
+def residual_task(place: Path, **given: Any) -> tuple[Task, Tensor]:
+    return easy_task(place, Residual, **(OPTIONS | given))
 
 
 def trained_decoder(state: Mapping[str, Tensor]) -> Decoder:
@@ -51,8 +53,8 @@ def test_the_cosine_is_torchs() -> None:
 
 
 def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
-    task, targets = decoder_task(tmp_path)
-    found = decoder(task)
+    task, targets = residual_task(tmp_path)
+    found = residual(task)
     error = F.mse_loss(found.reconstructions, targets).item()
     ceiling = F.mse_loss(mean_image(task).reconstructions, targets).item()
     assert error < 0.7 * ceiling
@@ -65,8 +67,8 @@ def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
 
 def test_the_state_answers_as_scored(tmp_path: Path) -> None:
     """The saved decoder, in eval mode, gives the very answers, image by image."""
-    task, _ = decoder_task(tmp_path, epochs=2)
-    found = decoder(task)
+    task, _ = residual_task(tmp_path, epochs=2)
+    found = residual(task)
     model = trained_decoder(found.state)
     with torch.no_grad():
         alone = torch.cat([model(one[None]) for one in task.released])
@@ -77,24 +79,24 @@ def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
     """Neither the held-out images nor the targets enter its batch statistics."""
     states = []
     for shift in (0.0, 100.0):
-        task, _ = decoder_task(tmp_path, epochs=2)
-        other = Pairs(task.held_out.images, task.held_out.features + shift)
+        task, _ = residual_task(tmp_path, epochs=2)
+        other = dataclasses.replace(task.held_out, features=task.held_out.features + shift)
         moved = changed(task, held_out=other, released=task.released + shift)
-        states.append(decoder(moved).state)
+        states.append(residual(moved).state)
     assert any("running_mean" in name for name in states[0])
     for name, tensor in states[0].items():
         assert torch.equal(tensor, states[1][name]), name
 
 
 def test_batch_statistics_count_the_attackers_batches_only(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, epochs=3)
-    counts = {int(tensor) for name, tensor in decoder(task).state.items() if "num_batches" in name}
+    task, _ = residual_task(tmp_path, epochs=3)
+    counts = {int(tensor) for name, tensor in residual(task).state.items() if "num_batches" in name}
     assert counts == {3 * 3}  # 96 images in batches of 32, three epochs
 
 
 def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, std=0.05, epochs=2)
-    found = decoder(task)
+    task, _ = residual_task(tmp_path, std=0.05, epochs=2)
+    found = residual(task)
     model, held_out = trained_decoder(found.state), task.held_out
     noise = torch.randn(held_out.features.shape, generator=generator(0, "attack_val_noise", 2))
     with torch.no_grad():
@@ -105,8 +107,8 @@ def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
 
 def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path) -> None:
     """One epoch of one batch, with the noise of its stream and Adam's first step written out."""
-    task, _ = decoder_task(tmp_path, std=0.05, epochs=1, batch_size=96)
-    found = decoder(task).state
+    task, _ = residual_task(tmp_path, std=0.05, epochs=1, batch_size=96)
+    found = residual(task).state
     torch.manual_seed(derive(0, "attacker"))
     model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
     rows = torch.randperm(96, generator=generator(0, "attack_order", 1))
@@ -123,43 +125,43 @@ def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path) -> None:
 
 
 def test_a_seed_decides_the_decoder(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, std=0.05, epochs=1)
-    first, again = decoder(task), decoder(task)
+    task, _ = residual_task(tmp_path, std=0.05, epochs=1)
+    first, again = residual(task), residual(task)
     assert torch.equal(first.reconstructions, again.reconstructions)
-    other = decoder(changed(task, seed=1))
+    other = residual(changed(task, seed=1))
     assert not torch.equal(first.reconstructions, other.reconstructions)
 
 
 def test_a_decoder_that_diverges_says_where(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, lr=1e30)
+    task, _ = residual_task(tmp_path, lr=1e30)
     with pytest.raises(DivergedError, match=r"epoch \d+: (train|val)_mse is (nan|inf)"):
-        decoder(task)
+        residual(task)
 
 
 def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> None:
     """With one image left over for the last batch, which is left out."""
-    task, _ = decoder_task(tmp_path, train=33, epochs=1, lr=1e-30, weight_decay=0.0)
+    task, _ = residual_task(tmp_path, train=33, epochs=1, lr=1e-30, weight_decay=0.0)
     torch.manual_seed(derive(0, "attacker"))
     model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
     rows = torch.randperm(33, generator=generator(0, "attack_order", 1))[:32]
     with torch.no_grad():
         answers = model(task.own.features[rows])
     expected = F.mse_loss(answers, task.own.images[rows].float() / 255).item()
-    assert decoder(task).history[0]["train_mse"] == pytest.approx(expected, rel=1e-5)
+    assert residual(task).history[0]["train_mse"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_an_interrupted_decoder_ends_with_the_same_bits(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path / "alone", std=0.05, epochs=4)
+    task, _ = residual_task(tmp_path / "alone", std=0.05, epochs=4)
     with pytest.raises(KeyboardInterrupt):
-        decoder(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
+        residual(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
     again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
     assert again.checkpoint.load() is not None
-    assert same(decoder(again), decoder(task))
+    assert same(residual(again), residual(task))
 
 
 def test_a_trained_decoder_is_loaded_as_it_was_scored(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, epochs=1, channels=3)
-    found = decoder(task)
+    task, _ = residual_task(tmp_path, epochs=1, channels=3)
+    found = residual(task)
     model = load_decoder(found.state, task.options, (3, 4, 4), (3, 16, 16))
     assert not model.training
     assert not any(weights.requires_grad for weights in model.parameters())
@@ -167,9 +169,9 @@ def test_a_trained_decoder_is_loaded_as_it_was_scored(tmp_path: Path) -> None:
 
 
 def test_half_precision_trains_and_is_scored_in_full(tmp_path: Path) -> None:
-    low, _ = decoder_task(tmp_path, epochs=2, precision="bfloat16")
-    full, _ = decoder_task(tmp_path, epochs=2)
-    ours, theirs = decoder(low), decoder(full)
+    low, _ = residual_task(tmp_path, epochs=2, precision="bfloat16")
+    full, _ = residual_task(tmp_path, epochs=2)
+    ours, theirs = residual(low), residual(full)
     assert ours.reconstructions.dtype == torch.float32
     assert not same(ours, theirs)
     for a, b in zip(ours.history, theirs.history, strict=True):
