@@ -11,7 +11,8 @@ if not workflow.overwrite_configfiles:
     configfile: "config/config.yaml"
 
 
-container: "docker://python:3.11-slim"
+# Only for `--software-deployment-method apptainer`; the Dockerfile says how it is built.
+container: "cemlib.sif"
 
 
 include: "workflow/rules/systems.smk"

@@ -1,6 +1,6 @@
 """The default learned attack: a residual network that corrects the best linear reconstruction.
 
-    x^ = W^T (z~ - m) + b + N(z^)                     loss = mean (x^ - x)^2 over all pixels
+    x^ = s( logit(W^T (z~ - m) + b) + 4 N(z^) )       loss = mean (x^ - x)^2 over all pixels
 
 W, m, b and the Wiener estimate z^ of the clean features have a closed form, and stay as they are
 (`cemlib.attacks.wiener`). N starts at 0 and is trained by Adam with a one-cycle learning rate and

@@ -55,7 +55,7 @@ def _title(row: Row) -> str:
 
 
 def _has_value(row: Row) -> bool:
-    """Not a score that older results lack, nor one of failed ones alone."""
+    """Whether either side has the score: failed results have none."""
     return not (math.isnan(row.first) and math.isnan(row.second))
 
 

@@ -1,31 +1,70 @@
-"""`cemlib estimate`: the memory that a study will need, before it runs."""
+"""`cemlib estimate`: the time and the memory that a study will take, before it runs."""
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from cemlib.cli.options import add_slots, plan_of
+from cemlib.cli.columns import aligned
+from cemlib.cli.options import add_device, add_slots, plan_of
+
+if TYPE_CHECKING:
+    from cemlib.estimate.study import Row
+
+NOTE = (
+    "An extrapolation from a few steps of each kind of job, by processes that had this machine as"
+    " it was; report and upload are not in it."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's options."""
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="cuda may be asked for without a graphics card here (default: %(default)s)",
-    )
+    add_device(parser)
     add_slots(parser)
 
 
 def run_estimate(options: argparse.Namespace) -> Iterator[str]:
-    """Print a row for every kind of job and the peak; a warning goes to standard error."""
-    plan = plan_of(options)
-    from cemlib.jobs import find_device
-    from cemlib.memory.estimate import estimate, table, warning
+    """Yield the table of all kinds of jobs, and what the study takes as a whole.
 
-    device = find_device("auto").type if options.device == "auto" else options.device
-    found = estimate(plan, device)
-    yield from table(found, options.slots)
-    if told := warning(found, options.slots):
-        print(told, file=sys.stderr)
+    Raises:
+        ConfigError: if the study is faulty, or of another system than split inference.
+    """
+    plan = plan_of(options)
+    from cemlib.estimate.study import estimate
+
+    rows = estimate(plan, options.device, _say)
+    yield table(rows, plan.study.threads)
+    yield NOTE
+    yield total(rows, options.slots, plan.study.threads)
+
+
+def table(rows: Sequence["Row"], threads: int) -> str:
+    """Return a line for each kind of job."""
+    heads = ("job", "jobs", "seconds each", "core hours", "peak MiB", "on the card")
+    cells = [
+        (
+            row.kind,
+            str(row.jobs),
+            f"{row.seconds:,.1f}",
+            f"{row.jobs * row.seconds * threads / 3600:,.2f}",
+            f"{row.host:,.0f}",
+            f"{row.card:,.0f}" if row.card else "-",
+        )
+        for row in rows
+    ]
+    return aligned([heads, *cells], right=range(1, len(heads)))
+
+
+def total(rows: Sequence["Row"], slots: int, threads: int) -> str:
+    """Return the last line: hours and memory of a study whose jobs run in some slots at once."""
+    hours = sum(row.jobs * row.seconds for row in rows) / 3600
+    text = (
+        f"total: {threads * hours:,.2f} core hours; with --slots {slots} {hours / slots:,.2f} hours"
+        f" and {slots * max(row.host for row in rows):,.0f} MiB at most"
+    )
+    card = slots * max(row.card for row in rows)
+    return f"{text}, {card:,.0f} MiB on the card" if card else text
+
+
+def _say(kind: str) -> None:
+    print(f"measuring: {kind}", file=sys.stderr, flush=True)

@@ -13,7 +13,6 @@ EXAMPLES = {
         "cemlib match --config config/search_digits.yaml --defence clustering --key lambda"
         " --accuracy 96.5",
     ),
-    "halve": ("cemlib halve --config config/search_digits.yaml --family task_aware --keep 1",),
     "bench": ("cemlib bench --part surrogates --json",),
     "list": (
         "cemlib list",

@@ -17,7 +17,7 @@ from cemlib.cli.joined import add_join
 from cemlib.cli.labelling import add_pctc
 from cemlib.cli.look import add_compare, add_doctor, add_list, add_show
 from cemlib.cli.options import DEFAULT_CONFIG, Commands, add_device, add_slots, add_uri
-from cemlib.cli.search import add_halve, add_match
+from cemlib.cli.search import add_match
 
 COMPLETION = 'Completion by the shell: eval "$(cemlib --print-completion bash)"'
 WIDTH = 79
@@ -46,7 +46,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_jobs(commands)
     _add_readers(commands)
     _add_run(commands)
-    add_options(_add(commands, "estimate", run_estimate, "say how much memory a study will need"))
+    add_options(
+        _add(commands, "estimate", run_estimate, "say how much time and memory a study will take")
+    )
     _add(
         commands,
         "publish",
@@ -54,7 +56,6 @@ def build_parser() -> argparse.ArgumentParser:
         "copy a finished study's tables under results/published",
     )
     add_match(commands)
-    add_halve(commands)
     add_bench(commands)
     add_list(commands)
     add_show(commands)

@@ -1,4 +1,4 @@
-"""The subcommands that search: the strength for an accuracy, the best of many settings."""
+"""`cemlib match`: the search for the strength at which a defence reaches an accuracy."""
 
 import argparse
 import sys
@@ -18,7 +18,9 @@ VALIDATION = (
 def add_match(commands: Commands) -> None:
     """Add the subcommand to the command line."""
     text = "find the strength at which a defence reaches an accuracy, by a few runs"
-    parser = _add(commands, "match", text)
+    parser = commands.add_parser("match", help=text, epilog=DIVERGED_NOTE)
+    parser.description = f"{text[0].upper()}{text[1:]}. {VALIDATION}"
+    _add_runs(parser)
     parser.add_argument(
         "--defence", required=True, metavar="NAME", help="a defence of the study, or a sweep"
     )
@@ -48,37 +50,7 @@ def add_match(commands: Commands) -> None:
         metavar="N",
         help="scale the schedule to so many epochs (default: the study's)",
     )
-    _add_runs(parser)
     parser.set_defaults(command=run_match)
-
-
-def add_halve(commands: Commands) -> None:
-    """Add the subcommand to the command line."""
-    text = "find the best settings of a sweep by successive halving"
-    parser = _add(commands, "halve", text)
-    parser.add_argument("--family", required=True, metavar="NAME", help="the sweep")
-    parser.add_argument(
-        "--reference",
-        metavar="NAME",
-        help="the sweep with whose curve its settings are compared (default: the first other one)",
-    )
-    parser.add_argument(
-        "--keep",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="how many settings are to be left (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--eta",
-        type=positive,
-        default=3,
-        metavar="N",
-        help="of each rung one setting in N goes on, with N times the epochs (default:"
-        " %(default)s)",
-    )
-    _add_runs(parser)
-    parser.set_defaults(command=run_halve)
 
 
 def run_match(options: argparse.Namespace) -> Iterator[str]:
@@ -107,26 +79,6 @@ def run_match(options: argparse.Namespace) -> Iterator[str]:
         raise FailedResultsError
 
 
-def run_halve(options: argparse.Namespace) -> Iterator[str]:
-    """Find the best settings.
-
-    Raises:
-        ConfigError: if there is no such sweep, or nothing to halve.
-        FailedResultsError: after all, if a run diverged.
-    """
-    study = plan_of(options).study
-    from cemlib.cli import searched
-    from cemlib.search.halve import race_of, run_race
-
-    seeds = options.seed or study.seeds
-    race = race_of(study, options.family, options.reference, options.keep, options.eta, seeds)
-    found = run_race(study, race, device=options.device, slots=options.slots, say=_progress)
-    yield from searched.halved(found, race)
-    yield str(found.record)
-    if found.failed:
-        raise FailedResultsError
-
-
 def percent(text: str) -> float:
     """Read a number above 0 and up to 100, as the type of an option."""
     try:
@@ -142,10 +94,7 @@ def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _add(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-    parser.description = f"{parser.description} {VALIDATION}"
-    parser.epilog = DIVERGED_NOTE
+def _add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         type=Path,
@@ -153,10 +102,6 @@ def _add(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
         metavar="FILE",
         help="the study's configuration (default: %(default)s)",
     )
-    return parser
-
-
-def _add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed",
         type=int,

@@ -60,20 +60,19 @@ def _pairs(facts: Mapping[str, str]) -> str:
 
 
 def _provenance(record: Mapping[str, Any]) -> dict[str, str]:
-    """Lines of what made the result; older results have fewer."""
+    """Return lines of what made the result."""
     found = record["provenance"]
-    versions = (f"{name} {version}" for name, version in found.get("versions", {}).items())
-    changed = " (with changes that were not committed)" if found.get("dirty") else ""
-    facts = {
-        "commit": f"{found.get('commit', '-')}{changed}",
-        "fingerprint": str(found.get("fingerprint", "-")),
+    versions = (f"{name} {version}" for name, version in found["versions"].items())
+    changed = " (with changes that were not committed)" if found["dirty"] else ""
+    return {
+        "commit": f"{found['commit']}{changed}",
+        "fingerprint": found["fingerprint"],
         "versions": ", ".join(versions),
-        "device": f"{found.get('device', '-')}, {found.get('machine', '-')}",
-        "threads": str(found.get("threads", "-")),
-        "seconds": figure(record.get("wall_seconds")),
-        "peak memory": f"{figure(record.get('peak_memory_mb'))} MiB",
+        "device": f"{found['device']}, {found['machine']}",
+        "threads": str(found["threads"]),
+        "seconds": figure(record["wall_seconds"]),
+        "peak memory": f"{figure(record['peak_memory_mb'])} MiB",
     }
-    return {name: fact for name, fact in facts.items() if fact}
 
 
 def _seals(seals: Mapping[str, str]) -> str:

@@ -69,11 +69,11 @@ class Decoder(_Learned):
     """A linear reconstruction in closed form, corrected by a trained residual network."""
 
     kind: Literal["decoder"] = "decoder"
-    epochs: int = Field(10, ge=1, description="passes over the attacker's images")
+    epochs: int = Field(8, ge=1, description="passes over the attacker's images")
     batch_size: int = Field(64, ge=2, description="images per step")
     lr: float = Field(1e-3, gt=0, description="highest learning rate of Adam's one cycle")
     weight_decay: float = Field(1e-4, ge=0, description="L2 term in Adam's gradient")
-    blocks: int = Field(2, ge=1, description="residual blocks between the first and upsampling")
+    blocks: int = Field(4, ge=1, description="residual blocks between the first and upsampling")
     width: int = Field(32, ge=1, description="channels of the residual blocks")
     flip: bool = Field(
         True, description="train on mirror images too, where train.augment.flip is set"

@@ -104,7 +104,7 @@ class Scene:
         Raises:
             DataError: as `owned` does.
         """
-        task = self._task(attack, knowledge, checkpoint, start)
+        task = self.task(attack, knowledge, checkpoint, start)
         try:
             return ATTACKS[self.study.attacks[attack].kind](task)
         except DivergedError as error:
@@ -132,10 +132,10 @@ class Scene:
         )
         return dict(zip(RECOGNITION, found, strict=True))
 
-    def _task(
-        self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None
+    def task(
+        self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None = None
     ) -> Task:
-        """The attack's task; one release of the targets is the same for every attack of a seed."""
+        """Return an attack's task; the release of the targets is the same for all of a seed."""
         options = self.study.attacks[attack].model_dump()
         own, held_out = self.owned(knowledge)
         if options.get("flip") and self.study.train.augment.flip:

@@ -34,21 +34,6 @@ class Masking:
     images: int | None = None
 
 
-@dataclass(frozen=True)
-class Observed:
-    """What the server sees of one step: the attacker's input.
-
-    Attributes:
-        gradients: What the client sent, by parameter name, perturbed as it was sent.
-        mask: (l,) of the step, for the adaptive attacker that knows it; None where there is none.
-        labels_count: Images of the step.
-    """
-
-    gradients: dict[str, Tensor]
-    mask: Tensor | None
-    labels_count: int
-
-
 def mixed(x: Tensor, pseudo: Tensor, lam: Tensor | float) -> Tensor:
     """Return lam x + (1 - lam) pseudo, both (B, C, H, W), lam a number or (B, 1, 1, 1)."""
     return lam * x + (1 - lam) * pseudo
@@ -94,38 +79,9 @@ def perturbed_gradients(
     return masked(found, kept, columns), value, kept
 
 
-def observe(
-    net: FederatedNet,
-    weights: Weights,
-    x: Tensor,
-    y: Tensor,
-    how: Masking | None,
-    generator: Generator,
-) -> Observed:
-    """What the server sees of a step on images x (B, C, H, W), mixed already, with labels y (B,).
-
-    Args:
-        net: the network.
-        weights: the weights that the server sent out.
-        x: images as trained on.
-        y: labels.
-        how: the mask's settings, or None where the gradient is sent as it is.
-        generator: draws the columns of H, on the CPU.
-    """
-    if how is None:
-        return Observed(_detached(gradients(net, weights, x, y)[0]), None, len(x))
-    columns = columns_of(net, how, generator).to(x)
-    found, _, kept = perturbed_gradients(net, weights, x, y, how, columns)
-    return Observed(_detached(found), kept.detach(), len(x))
-
-
 def columns_of(net: FederatedNet, how: Masking, generator: Generator) -> Tensor:
     """Draw the columns of H that a step's mask replaces: (outputs,) of 0 and 1."""
     return draw_columns(how.beta, net.classifier.out_features, generator)
-
-
-def _detached(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach() for name, tensor in tensors.items()}
 
 
 def descend(weights: Weights, gradients: Mapping[str, Tensor], lr: float) -> Weights:

@@ -37,13 +37,6 @@ class Work:
     columns: Tensor | None = None
     noise: Weights | None = None
 
-    def of_client(self, client: int) -> "Work":
-        """The same of one client, still with a first axis."""
-        part = slice(client, client + 1)
-        columns = None if self.columns is None else self.columns[part]
-        noise = None if self.noise is None else {n: t[part] for n, t in self.noise.items()}
-        return Work(self.x[part], self.y[part], columns, noise)
-
 
 def step_of(net: FederatedNet, masking: Masking | None, privacy: DpSgd | None) -> Step:
     """The gradient that a client's step descends: plain, masked, or private."""
@@ -85,22 +78,6 @@ def train_at_once(step: Step, weights: Weights, work: Work, lr: float) -> tuple[
     return {name: stacked[name] - w for name, w in weights.items()}, torch.stack(losses, 1)
 
 
-def train_one_by_one(step: Step, weights: Weights, work: Work, lr: float) -> tuple[Weights, Tensor]:
-    """The same as `train_at_once`, client after client without stacking."""
-    changes, losses = [], []
-    for client in range(len(work.y)):
-        trained, values = dict(weights), []
-        part = work.of_client(client)
-        for index in range(part.y.shape[1]):
-            drawn = [_first(each) for each in _step(part, index)]
-            gradient, value = step(trained, *drawn)
-            trained = descend(trained, gradient, lr)
-            values.append(value)
-        changes.append({name: trained[name] - w for name, w in weights.items()})
-        losses.append(torch.stack(values))
-    return stack(changes), torch.stack(losses)
-
-
 def stack(each: Sequence[Weights]) -> Weights:
     """Tensors of several clients by name, stacked along a new first axis."""
     return {name: torch.stack([weights[name] for weights in each]) for name in each[0]}
@@ -114,9 +91,3 @@ def _step(work: Work, index: int) -> list[Tensor | Weights]:
     if work.noise is not None:
         taken.append({name: tensor[:, index] for name, tensor in work.noise.items()})
     return taken
-
-
-def _first(each: Tensor | Weights) -> Tensor | Weights:
-    if isinstance(each, Tensor):
-        return each[0]
-    return {name: tensor[0] for name, tensor in each.items()}

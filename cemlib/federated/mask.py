@@ -100,38 +100,26 @@ def mask(scores: Tensor, alpha: float) -> Tensor:
     return torch.ones_like(scores).scatter(0, order[:count], 0.0)
 
 
-def perturb(
-    gradients: Mapping[str, Tensor], mask: Tensor, beta: float, generator: Generator
-) -> dict[str, Tensor]:
+def masked(gradients: Mapping[str, Tensor], mask: Tensor, columns: Tensor) -> dict[str, Tensor]:
     """Multiply the gradient of the fully connected layer's weights by H; all else stays.
 
-    H (l x outputs) is of ones, with `beta` columns, drawn without replacement, replaced by the
-    mask. The gradient of the bias is untouched, as in the text; it shows no feature.
+    H (l x outputs) is of ones, with some columns replaced by the mask. The gradient of the bias is
+    untouched, as in the text; it shows no feature.
 
     Args:
-        gradients: by parameter name; `classifier.weight` is (outputs, l).
+        gradients: By parameter name; `classifier.weight` is (outputs, l).
         mask: (l,) of 0 and 1.
-        beta: a float is a share of the outputs, an int their number.
-        generator: draws the columns; on the CPU.
-
-    Raises:
-        ValueError: if beta is out of range, or the mask has another length.
+        columns: (outputs,) of 0 and 1, 1 where the mask stands.
     """
-    weight = gradients[WEIGHT]
-    if mask.shape != weight.shape[1:]:
-        raise ValueError(f"a mask of {tuple(mask.shape)} for features ({weight.shape[1]},)")
-    columns = draw_columns(beta, len(weight), generator).to(weight)
-    return masked(gradients, mask, columns)
-
-
-def masked(gradients: Mapping[str, Tensor], mask: Tensor, columns: Tensor) -> dict[str, Tensor]:
-    """`perturb` with the columns of H given as (outputs,) of 0 and 1, 1 where the mask stands."""
     hadamard = 1 - columns.unsqueeze(1) * (1 - mask)
     return {**gradients, WEIGHT: gradients[WEIGHT] * hadamard}
 
 
 def draw_columns(beta: float, outputs: int, generator: Generator) -> Tensor:
-    """(outputs,) of 0 and 1 with `beta` ones at random places (see `perturb`)."""
+    """(outputs,) of 0 and 1 with `beta` ones at random places.
+
+    A float is a share of the outputs, an int their number.
+    """
     count = counted("beta", beta, outputs)
     return torch.zeros(outputs).scatter(0, torch.randperm(outputs, generator=generator)[:count], 1)
 

@@ -52,11 +52,3 @@ def _system_normal(shape: tuple[int, int]) -> NDArray[np.float64]:
     uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
     quantiles: NDArray[np.float64] = ndtri(uniform).reshape(shape)
     return quantiles
-
-
-def hiding_distance(mask_bits: int, queries: int) -> float:
-    """Return the statistical distance, at most, between masked votes of any two vote sequences.
-
-    `queries` votes, each changed, differ in two counters by one vote: 1 - (1 - 2^-b)^(2 queries).
-    """
-    return float(-np.expm1(2 * queries * np.log1p(-(2.0**-mask_bits))))

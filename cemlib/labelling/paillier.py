@@ -125,9 +125,3 @@ def scale(key: PublicKey, ciphertext: int, factor: int) -> int:
     """
     check_ciphertext(key, ciphertext)
     return powmod(ciphertext, factor % key.n, key.n_squared)
-
-
-def rerandomise(key: PublicKey, ciphertext: int) -> int:
-    """Return a ciphertext of the same plaintext that cannot be told from a fresh one."""
-    check_ciphertext(key, ciphertext)
-    return product((ciphertext, draw_blinding(key)), key.n_squared)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+EDGE = 1e-3  # of [0, 1]: a linear reconstruction beyond it costs a squared error of 1e-6
+
 
 class ResBlock(nn.Module):
     """BN-ReLU-Conv3x3-BN-ReLU-Conv3x3 plus the input; no activation after the sum.
@@ -104,10 +106,12 @@ class LinearEstimate:
 class CorrectedDecoder(nn.Module):
     """A linear reconstruction from releases z~, and a residual network N that corrects it.
 
-        x = W^T (z~ - m) + b + N(m + F (z~ - m))
+        x = s( logit(W^T (z~ - m) + b) + 4 N(m + F (z~ - m)) )
 
-    N starts at 0, so that an untrained decoder is the linear reconstruction. W, m, b and F are
-    buffers that `start_at` fills and nothing trains: `cemlib.attacks.wiener` has their best values.
+    with s the logistic function, logit its inverse, clipped to [`EDGE`, 1 - `EDGE`], and 4 the
+    slope of logit in the middle, so that N is in units of pixels there. N starts at 0, so that an
+    untrained decoder is the linear reconstruction. W, m, b and F are buffers that `start_at` fills
+    and nothing trains: `cemlib.attacks.wiener` has their best values.
 
     Args:
         network: N, from features (B, c, h, w) to images (B, C, H, W); its last block is set to 0.
@@ -141,14 +145,14 @@ class CorrectedDecoder(nn.Module):
             getattr(self, name).copy_(values)
 
     def forward(self, released: Tensor) -> Tensor:
-        """Map (B, c, h, w) to (B, C, H, W), in [0, 1] in eval mode and unbounded in training."""
+        """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""
         with torch.autocast(released.device.type, enabled=False):  # half precision would spoil W
             centred = released.flatten(1) - self.mean
             linear = torch.addmm(self.intercept, centred, self.weights).view(-1, *self.image_shape)
             filtered = torch.addmm(self.mean, centred, self.filter.T).view_as(released)
         correction = self.network(filtered.contiguous(memory_format=torch.channels_last))
-        images: Tensor = linear + correction.float()
-        return images if self.training else images.clamp(0, 1)
+        images: Tensor = (linear.clamp(EDGE, 1 - EDGE).logit() + 4 * correction.float()).sigmoid()
+        return images
 
 
 def _start_at_zero(network: ResidualNetwork) -> None:

@@ -7,7 +7,6 @@ that a job waits for is finished: only then can its files be compared with what 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 from cemlib import jobs
@@ -57,13 +56,19 @@ class Graph:
     device: str
 
     def jobs(self) -> list[Job]:
-        """All jobs, each after those it needs; the judge, whom every attack needs, early."""
-        trainings = sorted(self.plan.trainings(), key=lambda training: training[0] != JUDGE)
-        runs = product(self.plan.defences(), self.plan.seeds())
-        prepare = Job("prepare", frozenset(), self._to_prepare)
-        trained = [self._training(*training) for training in trainings]
-        attacked = [job for run in runs for job in self._attacks(*run)]
-        return [prepare, *trained, *attacked, *self._reports(trained[1:], attacked)]
+        """Return all jobs, each after those it needs, seed by seed.
+
+        So a study that is stopped has all its defences over the seeds that are done.
+        """
+        jobs = [Job("prepare", frozenset(), self._to_prepare)]
+        jobs += [self._training(*judge) for judge in self.plan.trainings(JUDGE)]
+        trained, attacked = list[Job](), list[Job]()
+        for seed in self.plan.seeds():
+            trainings = [self._training(name, seed) for name in self.plan.defences()]
+            attacks = [job for name in self.plan.defences() for job in self._attacks(name, seed)]
+            jobs, trained = [*jobs, *trainings, *attacks], [*trained, *trainings]
+            attacked += attacks
+        return [*jobs, *self._reports(trained, attacked)]
 
     def _training(self, defence: str, seed: int) -> Job:
         todo = partial(self._to_train, defence, seed)

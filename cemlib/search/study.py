@@ -39,18 +39,16 @@ def search_plan(
     *,
     epochs: int,
     seeds: Iterable[int],
-    defences: Mapping[str, Plain] | None = None,
-    sweeps: Mapping[str, Plain] | None = None,
+    sweeps: Mapping[str, Plain],
 ) -> Plan:
-    """The plan of a search's study: the base's data, network and training, and other defences.
+    """The plan of a search's study: the base's data, network and training, and sweeps of its own.
 
     Args:
         base: The study that is searched.
         name: Of the search.
         epochs: To which the schedule is scaled.
         seeds: Of the runs.
-        defences: Sections by name.
-        sweeps: Likewise.
+        sweeps: Sections by name.
 
     Raises:
         ConfigError: if a section is faulty, or the training selects by test images.
@@ -71,8 +69,8 @@ def search_plan(
         "report": {},
         "attacks": {ATTACK: {}},
         "train": train,
-        "defences": _scaled(defences or {}, epochs, full),
-        "sweeps": _scaled(sweeps or {}, epochs, full),
+        "defences": {},
+        "sweeps": _scaled(sweeps, epochs, full),
     }
     return Plan(parse(plain | own))
 

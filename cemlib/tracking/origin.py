@@ -48,7 +48,7 @@ def data_name(config: Mapping[str, Any], experiment: str) -> str:
 
 
 def dataset(root: Path, run: Mapping[str, Any], kind: str) -> Dataset | None:
-    """The prepared images of a run; None for results from before their checksum was recorded.
+    """The prepared images of a run; None where the attacked run is gone.
 
     Args:
         root: Folder of the experiment.

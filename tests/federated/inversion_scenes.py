@@ -1,13 +1,16 @@
 """Small networks and images that the tests of gradient inversion share."""
 
+from dataclasses import dataclass
+
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cemlib.federated.client import Masking, columns_of, gradients, perturbed_gradients
 from cemlib.federated.inversion.gradients import Shared, true_gradients
 from cemlib.federated.inversion.variants import Scene
-from cemlib.federated.network import FederatedNet, build
+from cemlib.federated.network import FederatedNet, build, weights_of
 
 SHAPE = (1, 8, 8)
 
@@ -68,3 +71,26 @@ def scene(count: int, ratio: float = 0.7) -> Scene:
     prior = class_means()
     mixed = ratio * images + (1 - ratio) * prior[labels]
     return Scene(images, labels, mixed, torch.full((count,), ratio), prior)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the server sees of one step: gradients as they were sent, and the step's mask."""
+
+    gradients: dict[str, Tensor]
+    mask: Tensor | None
+
+
+def observe(
+    net: FederatedNet, x: Tensor, y: Tensor, how: Masking | None, draws: torch.Generator
+) -> Observed:
+    """What the server sees of a client's step on images (B, C, H, W) with labels (B,)."""
+    if how is None:
+        return Observed(_detached(gradients(net, weights_of(net), x, y)[0]), None)
+    columns = columns_of(net, how, draws).to(x)
+    found, _, kept = perturbed_gradients(net, weights_of(net), x, y, how, columns)
+    return Observed(_detached(found), kept.detach())
+
+
+def _detached(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach() for name, tensor in tensors.items()}

@@ -14,7 +14,7 @@ from cemlib.federated import drawing
 from cemlib.federated.aggregate import aggregate, finite
 from cemlib.federated.client import Masking
 from cemlib.federated.gan import Generator
-from cemlib.federated.local import Work, stack, step_of, train_at_once, train_one_by_one
+from cemlib.federated.local import Work, stack, step_of, train_at_once
 from cemlib.federated.network import build, weights_of
 from cemlib.federated.private import draw_noise
 from cemlib.federated.rounds import Federation, Pseudo
@@ -80,6 +80,23 @@ def test_clients_at_once_are_clients_one_by_one(way):
     for name, tensor in at_once.items():
         assert tensor.shape == (3, *weights[name].shape)
         torch.testing.assert_close(tensor, one_by_one[name], rtol=1e-10, atol=1e-12)
+
+
+def train_one_by_one(step, weights, work: Work, lr: float):
+    """Changes and losses of all clients, one after the other and without stacking."""
+    changes, losses = [], []
+    for client, steps in enumerate(work.y):
+        trained, values = dict(weights), []
+        for index in range(len(steps)):
+            drawn = [t[client, index] for t in (work.x, work.y, work.columns) if t is not None]
+            if work.noise is not None:
+                drawn.append({name: t[client, index] for name, t in work.noise.items()})
+            gradient, value = step(trained, *drawn)
+            trained = {name: w - lr * gradient[name] for name, w in trained.items()}
+            values.append(value)
+        changes.append({name: trained[name] - w for name, w in weights.items()})
+        losses.append(torch.stack(values))
+    return stack(changes), torch.stack(losses)
 
 
 def drawn_columns() -> Tensor:

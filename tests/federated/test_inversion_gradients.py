@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from inversion_scenes import digits, network, scene, undefended
+from inversion_scenes import digits, network, observe, scene, undefended
 from torch.nn import functional as F
 
 from cemlib.config.federated_attacks import Cosine, Features
-from cemlib.federated.client import Masking, observe
+from cemlib.federated.client import Masking
 from cemlib.federated.inversion.cosine import cosine_objective
 from cemlib.federated.inversion.dlg import matching_objective
 from cemlib.federated.inversion.features import feature_objective
@@ -20,7 +20,6 @@ from cemlib.federated.inversion.matching import (
     squared_distance,
 )
 from cemlib.federated.inversion.variants import Variant, shared_gradients
-from cemlib.federated.network import weights_of
 from cemlib.seeds import generator
 
 
@@ -43,7 +42,7 @@ def test_what_is_attacked_is_what_a_client_sends(masking: Masking | None) -> Non
         rows = slice(2 * number, 2 * number + 2)
         draws = generator(9, "inversion_columns", number)
         images, labels = where.images[rows], where.labels[rows]
-        sent = observe(net, weights_of(net), images, labels, masking, draws)
+        sent = observe(net, images, labels, masking, draws)
         for name, value in sent.gradients.items():
             torch.testing.assert_close(shared.gradients[name][number], value, rtol=1e-4, atol=1e-7)
 

@@ -1,13 +1,10 @@
 """Masks hide, noise has the variance that is said, and the plain part betrays neither."""
 
-from fractions import Fraction
-from itertools import product
-
 import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, norm
 
-from cemlib.labelling.masks import draw_masks, draw_noise, hiding_distance
+from cemlib.labelling.masks import draw_masks, draw_noise
 from cemlib.labelling.setting import Setting
 
 QUERIES = 4000
@@ -29,26 +26,6 @@ def test_masks_are_uniform_over_their_range() -> None:
 
 def test_masks_of_two_calls_differ() -> None:
     assert not np.any(draw_masks(setting_of(), 50) == draw_masks(setting_of(), 50))
-
-
-@pytest.mark.parametrize("bits", [1, 2, 3])
-@pytest.mark.parametrize("queries", [1, 2])
-def test_the_distance_is_that_of_counting(bits: int, queries: int) -> None:
-    # Two counters a query, whole-vote masks: the sum over all outcomes of |P - Q| / 2, exactly.
-    size, counters = 2**bits, 2 * queries
-    outcomes = product(range(size + 1), repeat=counters)
-
-    def chance(outcome: tuple[int, ...], vote: tuple[int, ...]) -> Fraction:
-        fits = all(0 <= y - x < size for y, x in zip(outcome, vote, strict=True))
-        return Fraction(int(fits), size**counters)
-
-    first, second = (1, 0) * queries, (0, 1) * queries
-    gaps = (abs(chance(o, first) - chance(o, second)) for o in outcomes)
-    assert hiding_distance(bits, queries) == pytest.approx(float(sum(gaps) / 2))
-
-
-def test_the_distance_at_the_default_is_tiny() -> None:
-    assert hiding_distance(40, 200) == pytest.approx(400 * 2.0**-40, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", [0, None])

@@ -1,6 +1,7 @@
 """Searches by real trainings of digits: what they read, what they leave, how they go on."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -23,8 +24,10 @@ from cemlib.data.prepared import save
 from cemlib.defences.deployed import load_deployed
 from cemlib.layout import RunFolder
 from cemlib.plan import Plan
+from cemlib.runner.crew import Crew
 from cemlib.seal import read_sealed
 from cemlib.search.study import folder, prepare, search_plan, section_of, shortened
+from cemlib.search.trials import Trials
 from cemlib.seeds import derive, generator
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +45,6 @@ STUDY: dict[str, Any] = {
     "attacks": {"linear": {}},
 }
 MATCH = ("match", "--defence", "clustering", "--accuracy", "60", "--within", "5", "--epochs", "3")
-HALVE = ("halve", "--family", "logdet", "--eta", "2", "--seed", "0")
 
 
 def configure(place: Path, **changes: Any) -> Path:
@@ -66,11 +68,10 @@ def tried(place: Path) -> list[tuple[float, ...]]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where both searches have ended."""
+    """A folder where a search has ended."""
     place = tmp_path_factory.mktemp("searches")
     config = configure(place)
     assert main([*MATCH, "--config", str(config)]) == 0
-    assert main([*HALVE, "--config", str(config)]) == 3  # a weight of 1e30 diverges
     return place
 
 
@@ -81,12 +82,12 @@ def test_the_data_of_a_search_have_no_test_image(place: Path) -> None:
     assert torch.equal(laid.test.labels, whole.val.labels)
     for run in (searched(place)).glob("*_epochs*/data"):
         assert run.resolve() == (searched(place) / "data").resolve()
-    assert len(list(searched(place).glob("*_epochs*/data"))) == 3
+    assert len(list(searched(place).glob("*_epochs*/data"))) == 1
 
 
 def test_other_test_images_change_no_byte_that_a_search_reads(place: Path, tmp_path: Path) -> None:
     study = load(configure(tmp_path))
-    plan = search_plan(study, "any", epochs=2, seeds=[0], defences=STUDY["defences"])
+    plan = search_plan(study, "any", epochs=2, seeds=[0], sweeps=STUDY["sweeps"])
     prepare(study, plan)
     before = plan.layout.prepared.read_bytes()
     whole = load_data(Plan(study).layout.data)
@@ -161,16 +162,16 @@ def test_a_killed_search_goes_on_to_the_same_end(place: Path, tmp_path: Path) ->
     assert tried(tmp_path) == tried(place)
 
 
-def test_a_diverged_setting_falls_first_and_is_told(place: Path) -> None:
-    found = record(place, "halve_logdet")
-    first, last = found["rungs"]
-    assert (first["epochs"], last["epochs"]) == (3, 6)
-    assert first["kept"] == ["logdet_lambda0"]
-    assert first["settings"]["logdet_lambda1e30"]["place"] == "failed"
-    assert first["settings"]["logdet_lambda1e30"]["seeds"]["failed"]
-    assert found["kept"] == {"logdet_lambda0": {"lambda": 0}}
-    assert (found["cost"]["epochs"], found["cost"]["grid_epochs"]) == (2 * 3 + 6, 2 * 6)
-    assert found["cost_with_reference"]["epochs"] == 2 * 3 + 6 + 2 * (3 + 6)
+def test_a_diverged_run_makes_its_setting_fail(tmp_path: Path) -> None:
+    study = load(configure(tmp_path))
+    sweep = STUDY["sweeps"]["logdet"] | {"over": {"lambda": [1e30]}}
+    plan = search_plan(study, "any", epochs=2, seeds=[0], sweeps={"logdet": sweep})
+    prepare(study, plan)
+    with Crew(1, study.threads) as crew:
+        trials = Trials(crew, "cpu", lambda _: None)
+        (score,) = trials.scores(plan, plan.defences()).values()
+    assert score.failed
+    assert math.isnan(score.accuracy)
 
 
 def test_a_training_that_selects_by_test_images_is_refused(tmp_path: Path) -> None:
@@ -186,10 +187,6 @@ def test_a_training_that_selects_by_test_images_is_refused(tmp_path: Path) -> No
         (["match", "--defence", "noise", "--accuracy", "60"], "has no surrogate.lambda"),
         (["match", "--defence", "clustering", "--key", "gate", "--accuracy", "60"], "found 'log'"),
         (["match", "--defence", "clustering", "--key", "no", "--accuracy", "60"], "cannot be"),
-        (["halve", "--family", "logde"], "did you mean 'logdet'"),
-        (["halve", "--family", "logdet", "--reference", "logdet"], "another sweep"),
-        (["halve", "--family", "logdet", "--eta", "3"], "nothing to halve"),
-        (["halve", "--family", "logdet", "--eta", "1"], "eta is 1; it must be at least 2"),
     ],
 )
 def test_faults_are_told_before_anything_is_trained(
@@ -204,11 +201,12 @@ def test_a_schedule_is_scaled_with_its_milestones_and_its_pruning(tmp_path: Path
     full = TrainConfig()
     assert shortened(full, full.epochs) == full
     assert shortened(full, 3).milestones == (1, 1, 2, 2)
-    pruned = {"pruned": {"pruning": {"epoch": 2}}}
+    pruned = {"pruned": {"surrogate": "clustering", "pruning": {"epoch": 2}}}
     study = load(configure(tmp_path, defences=STUDY["defences"] | pruned))
-    sections = {"pruned": section_of(study, "pruned")}
-    plan = search_plan(study, "any", epochs=2, seeds=[0], defences=sections)
-    pruning = plan.study.defences["pruned"].pruning  # before epoch 2 of 6
+    section = section_of(study, "pruned") | {"over": {"lambda": [1]}}
+    plan = search_plan(study, "any", epochs=2, seeds=[0], sweeps={"pruned": section})
+    (defence,) = plan.study.defences.values()
+    pruning = defence.pruning  # before epoch 2 of 6
     assert pruning is not None
     assert pruning.epoch == 1
     assert folder(study) == tmp_path / "results/searched/search"

@@ -89,7 +89,7 @@ def run_with_two_killed(place: Checkout, log: Path) -> tuple[Outcome, dict[str, 
     Returns:
         What Snakemake said, and the environment variables of the training.
     """
-    process = start(place, log, "--set-resources", "judge:mem_mb=400")
+    process = start(place, log, "--set-resources", "judge:mem_mb=400", "--retries", "0")
     epochs = place.results / "logs/train/clustering/seed0.log"
     while not (epochs.exists() and " epoch " in epochs.read_text()):
         assert process.poll() is None, log.read_text()

@@ -1,12 +1,15 @@
-"""What Snakemake asks a cluster for, by an executor of its own kind that carries nothing out."""
+"""What Snakemake asks a cluster for, by an executor of its own kind that carries nothing out.
+
+It stands for Slurm's, which is in no environment that has no Slurm.
+"""
 
 import re
 
 import pytest
-from checkout import Checkout
+import yaml
+from checkout import REPOSITORY, TINY, Checkout
 
-from cemlib.memory.workflow import LEAST
-
+PROFILE = REPOSITORY / "profiles/slurm/config.yaml"
 EXECUTOR = """
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
@@ -29,24 +32,33 @@ class Executor(RemoteExecutor):
         pass
 """
 ASKED = re.compile(r"rule prepare:(?s:.*?)resources: .*?mem_mb=(\d+)")
+JOB = re.compile(r"^rule (\w+):(?s:.*?)^    resources: (.*)$", re.MULTILINE)
 
 
 @pytest.fixture
-def asked(fresh: Checkout) -> Checkout:
+def cluster(fresh: Checkout) -> Checkout:
+    """A checkout whose profile is that for Slurm, but for the executor and its own options."""
     plugin = fresh.root / "snakemake_executor_plugin_refusing"
     plugin.mkdir()
     (plugin / "__init__.py").write_text(EXECUTOR)
+    profile = yaml.safe_load(PROFILE.read_text())
+    kept = {key: value for key, value in profile.items() if not key.startswith("slurm-")}
+    place = fresh.root / "profiles/refusing"
+    place.mkdir()
+    (place / "config.yaml").write_text(yaml.safe_dump(kept | {"executor": "refusing"}))
     return fresh
 
 
-def test_a_cluster_is_asked_for_the_estimate(asked: Checkout) -> None:
-    outcome = asked.snakemake("prepare", "--executor", "refusing", "--jobs", "1")
-    found = ASKED.search(outcome.output)
-    assert found, outcome.output
-    assert int(found[1]) == LEAST  # of the small digits, of which less is estimated
+def test_a_job_that_fails_is_tried_again_with_twice_the_memory(cluster: Checkout) -> None:
+    outcome = cluster.snakemake("prepare", "--workflow-profile", "profiles/refusing")
+    assert ASKED.findall(outcome.output) == ["4000", "8000", "16000"], outcome.output
 
 
-def test_here_the_rules_say_it(fresh: Checkout) -> None:
-    found = ASKED.search(fresh.plan("prepare").output)
-    assert found
-    assert int(found[1]) > LEAST
+def test_every_job_of_a_study_says_what_it_needs(cluster: Checkout) -> None:
+    cluster.configure(yaml.safe_load(TINY.read_text()))
+    outcome = cluster.plan("--workflow-profile", "profiles/refusing")
+    asked = dict(JOB.findall(outcome.output))
+    assert {"prepare", "train", "judge", "attack", "attack_closed_form", "tables"} <= set(asked)
+    assert all("mem_mb=" in found and "runtime=" in found for found in asked.values()), asked
+    assert "mem_mb=2000," in asked["train"]
+    assert "gpu=1" in asked["train"]

@@ -1,9 +1,12 @@
 """A surrogate added as docs/extending.md shows runs through training, attacks and tables."""
 
 import re
+import subprocess
+import sys
 import textwrap
 
 import pandas as pd
+import pytest
 from checkout import REPOSITORY, Checkout, tiny
 
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -46,3 +49,33 @@ def test_an_added_surrogate_runs_to_the_tables(finished: Checkout) -> None:
     assert worst["mse_mean"].between(0, 1).all()
     history = (finished.results / "runs/spread/seed0/history.jsonl").read_text()
     assert '"surrogate/classes": 10.0' in history
+
+
+FIT = """
+    fits = True
+
+    def fit(self, z: Tensor, y: Tensor) -> None:
+        self.register_buffer("mean", z[y == y[0]].mean(0))
+"""
+
+
+@pytest.mark.parametrize("fit", ["", FIT], ids=["plain", "fitting"])
+def test_an_added_surrogate_is_estimated(fresh: Checkout, fit: str) -> None:
+    """By the steps that it takes; nothing else says what it costs."""
+    add_spread(fresh)
+    fresh.append("cemlib/surrogates/mine.py", fit)
+    defences = {"noise": {}, "spread": {"surrogate": "spread"}}
+    fresh.configure(tiny() | {"defences": defences, "attacks": {"mean_image": {}}})
+    command = [sys.executable, "-m", "cemlib", "estimate", "--config", "study.yaml"]
+    done = subprocess.run(
+        [*command, "--device", "cpu"],
+        cwd=fresh.root,
+        env=fresh.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"^train spread +1 +([\d.]+) ", done.stdout, re.MULTILINE)
+    assert found, done.stdout
+    assert float(found[1]) > 0

@@ -15,9 +15,6 @@ rule attack:
         BENCHMARKS / "attack/{defence}/seed{seed}/{attack}.tsv"
     threads: PLAN.study.threads
     resources:
-        mem_mb=lambda wildcards: MEGABYTES(
-            "attack", f"{wildcards.defence} {wildcards.attack}", otherwise=2000
-        ),
         gpu=1,
     params:
         settings=lambda wildcards: PLAN.study.attack_slice(
@@ -48,9 +45,6 @@ if PLAN.study.closed_form_attacks():
             BENCHMARKS / "attack/{defence}/seed{seed}/closed_form.tsv"
         threads: PLAN.study.threads
         resources:
-            mem_mb=lambda wildcards: MEGABYTES(
-                "attack", f"{wildcards.defence} closed_form", otherwise=2000
-            ),
             gpu=1,
         params:
             settings=closed_form_settings,

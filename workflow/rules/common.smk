@@ -4,7 +4,6 @@ from cemlib.config import parse as parse_study
 from cemlib.config.study import JUDGE
 from cemlib.failed import failed_results
 from cemlib.files import FileError
-from cemlib.memory.workflow import Megabytes
 from cemlib.plan import JUDGE_SEED, Plan
 from cemlib.report.contents import figure_entry, strip_entry, table_entry
 
@@ -16,11 +15,6 @@ except ConfigError as error:
 CONFIG = PLAN.layout.config
 LOGS, BENCHMARKS = PLAN.layout.root / "logs", PLAN.layout.root / "benchmarks"
 RUN = PLAN.layout.run("{defence}", "{seed}")
-# Rehearsing the jobs takes a while: only where they are handed to a cluster, which ends a job that
-# takes more, and not again by the Snakemake (remote_exec) that carries one out there.
-MEGABYTES = Megabytes(
-    PLAN, estimated=lambda: workflow.non_local_exec and not workflow.remote_exec
-)
 
 
 def marked(file, entry):

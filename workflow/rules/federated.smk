@@ -44,8 +44,6 @@ rule federated_prepare:
         FEDERATED_LOGS / "prepare.log",
     benchmark:
         FEDERATED_BENCHMARKS / "prepare.tsv"
-    resources:
-        mem_mb=4000,
     params:
         settings=FEDERATED.study.data_slice(),
         config=FEDERATED_CONFIG,
@@ -68,7 +66,6 @@ rule federated_pseudo:
         seed="[0-9]+",
     threads: FEDERATED.study.threads
     resources:
-        mem_mb=2000,
         gpu=1,
     params:
         settings=FEDERATED.study.pseudo_slice(),
@@ -96,7 +93,6 @@ rule federated_train:
         seed="[0-9]+",
     threads: FEDERATED.study.threads
     resources:
-        mem_mb=2000,
         gpu=1,
     params:
         settings=lambda wildcards: FEDERATED.study.train_slice(wildcards.variant),
@@ -125,7 +121,6 @@ rule federated_attack:
         seed="[0-9]+",
     threads: FEDERATED.study.threads
     resources:
-        mem_mb=2000,
         gpu=1,
     params:
         settings=lambda wildcards: FEDERATED.study.attack_slice(wildcards.variant),
@@ -147,8 +142,6 @@ rule federated_report:
         FEDERATED_LOGS / "report.log",
     benchmark:
         FEDERATED_BENCHMARKS / "report.tsv"
-    resources:
-        mem_mb=2000,
     params:
         settings=FEDERATED.study.report_slice(),
         config=FEDERATED_CONFIG,

@@ -37,8 +37,6 @@ rule pctc_prepare:
         PCTC_LOGS / "prepare.log",
     benchmark:
         PCTC_BENCHMARKS / "prepare.tsv"
-    resources:
-        mem_mb=4000,
     params:
         settings=PCTC.study.data_slice(),
         config=PCTC_CONFIG,
@@ -60,8 +58,6 @@ rule pctc_repeat:
     wildcard_constraints:
         repeat="[0-9]+",
     threads: PCTC.study.threads
-    resources:
-        mem_mb=2000,
     params:
         settings=PCTC.study.repeat_slice(),
         config=PCTC_CONFIG,
@@ -81,8 +77,6 @@ rule pctc_cost:
     benchmark:
         PCTC_BENCHMARKS / "cost.tsv"
     threads: 1
-    resources:
-        mem_mb=1000,
     params:
         settings=PCTC.study.cost_slice(),
         config=PCTC_CONFIG,
@@ -101,8 +95,6 @@ rule pctc_tables:
         PCTC_LOGS / "tables.log",
     benchmark:
         PCTC_BENCHMARKS / "tables.tsv"
-    resources:
-        mem_mb=2000,
     params:
         settings=PCTC.study.report_slice(),
         config=PCTC_CONFIG,
@@ -121,8 +113,6 @@ rule pctc_figures:
         PCTC_LOGS / "figures.log",
     benchmark:
         PCTC_BENCHMARKS / "figures.tsv"
-    resources:
-        mem_mb=2000,
     params:
         settings=PCTC.study.report_slice(),
         config=PCTC_CONFIG,

@@ -8,8 +8,6 @@ rule prepare:
         LOGS / "prepare.log",
     benchmark:
         BENCHMARKS / "prepare.tsv"
-    resources:
-        mem_mb=lambda _: MEGABYTES("prepare", PLAN.study.data.source, otherwise=4000),
     params:
         settings=PLAN.study.data_slice(),
         config=CONFIG,

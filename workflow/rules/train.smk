@@ -11,7 +11,6 @@ rule train:
         BENCHMARKS / "train/{defence}/seed{seed}.tsv"
     threads: PLAN.study.threads
     resources:
-        mem_mb=lambda wildcards: MEGABYTES("train", wildcards.defence, otherwise=2000),
         gpu=1,
     params:
         settings=lambda wildcards: PLAN.study.train_slice(wildcards.defence),
@@ -34,7 +33,6 @@ rule judge:
         BENCHMARKS / "judge.tsv"
     threads: PLAN.study.threads
     resources:
-        mem_mb=lambda _: MEGABYTES("judge", JUDGE, otherwise=2000),
         gpu=1,
     params:
         settings=PLAN.study.train_slice(JUDGE),

@@ -1,0 +1,174 @@
+"""What a study is said to take before it runs, against what its jobs then took."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from cemlib.attacks import ATTACKS
+from cemlib.attacks.task import Outcome, Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.config import parse
+from cemlib.config.study import JUDGE
+from cemlib.environment import OF_JOBS
+from cemlib.errors import DivergedError
+from cemlib.estimate import attacks, training
+from cemlib.estimate.training import FewSteps, new_trainer, read_data, train_seconds
+from cemlib.evaluation.scene import Scene
+from cemlib.jobs import prepare
+from cemlib.plan import Plan
+
+ROOT = Path(__file__).parents[1]
+TINY = ROOT / "tests/configs/tiny.yaml"
+WITHIN = 1.5  # a job's peak is told within this factor
+ROW = re.compile(r"^(prepare|\w+ \w+) +(\d+) +([\d,.]+) +([\d,.]+) +([\d,]+) +-$", re.MULTILINE)
+TOTAL = re.compile(r"total: ([\d.]+) core hours; with --slots 2 ([\d.]+) hours and ([\d,]+) MiB")
+OFTEN = {"prepare": 1, "train judge": 1, "train noise": 2, "train clustering": 2, "train gated": 2}
+OFTEN |= {"attack decoder": 6, "attack refinement": 6, "attack closed_form": 6}
+
+
+def cemlib(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | OF_JOBS | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "cemlib", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder in which nothing has run, and what `estimate` said there of the tiny study."""
+    folder = tmp_path_factory.mktemp("study")
+    done = cemlib(folder, "estimate", "--config", str(TINY), "--device", "cpu", "--slots", "2")
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_every_kind_of_job_is_told(told: tuple[Path, str]) -> None:
+    rows = ROW.findall(told[1])
+    assert {kind: int(jobs) for kind, jobs, *_ in rows} == OFTEN
+    assert all(number(seconds) > 0 and number(peak) > 100 for *_, seconds, _, peak in rows)
+    assert "extrapolation" in told[1]
+    total = TOTAL.match(told[1].splitlines()[-1])
+    assert total, told[1]
+    hours = sum(int(jobs) * number(seconds) for _, jobs, seconds, *_ in rows) / 3600
+    assert number(total[1]) == pytest.approx(hours, abs=0.01)
+    assert number(total[2]) == pytest.approx(hours / 2, abs=0.01)
+    assert number(total[3]) == pytest.approx(2 * max(number(row[-1]) for row in rows), abs=2)
+
+
+def test_jobs_take_the_memory_that_was_told(told: tuple[Path, str]) -> None:
+    folder, said = told
+    rows = {kind: number(peak) for kind, *_, peak in ROW.findall(said)}
+    jobs = {
+        "train judge": ["train", "--defence", "judge"],
+        "train clustering": ["train", "--defence", "clustering", "--seed", "0"],
+        "attack decoder": [
+            "attack",
+            "--defence",
+            "clustering",
+            "--seed",
+            "0",
+            "--attack",
+            "decoder",
+        ],
+    }
+    places = ("judge", "runs/clustering/seed0", "runs/clustering/seed0/attacks/decoder-public_data")
+    for (kind, command), place in zip(jobs.items(), places, strict=True):
+        done = cemlib(folder, *command, "--config", str(TINY), "--device", "cpu")
+        assert done.returncode == 0, done.stderr
+        record = json.loads((folder / "results/tiny" / place / "metrics.json").read_text())
+        assert 1 / WITHIN < rows[kind] / record["peak_memory_mb"] < WITHIN, kind
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Plan:
+    study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
+    study["train"] |= {"fit_features": "training_pass"}
+    plan = Plan(parse(study))
+    list(prepare(plan))
+    return plan
+
+
+def test_steps_that_are_left_out_are_counted(
+    prepared: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 3 steps the first warms up and the second is enough; the fit finds rows for the third."""
+    monkeypatch.setattr(training, "STEPS", 1)
+    trainer = new_trainer(prepared, "clustering", 0, read_data(prepared, "cpu"))
+    trainer.step = steps = FewSteps(trainer)
+    trainer.epoch(1)
+    assert (len(trainer.batches.sizes), len(steps.seconds)) == (3, 2)
+    assert steps.each == steps.seconds[1]
+    assert steps.seen is not None
+    features, labels = steps.seen
+    assert torch.equal(features[128:], features[:52])
+    assert torch.equal(labels[128:], labels[:52])
+    assert len(trainer.fits) == 1
+
+
+def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
+    wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
+    study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
+    plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}))
+    list(prepare(plan))
+    assert train_seconds(plan, "wild", 0, "cpu") > 0
+
+
+def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
+    prepared: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attack of its own kind, whose clock is told how long it takes."""
+    found = []
+
+    def attack(task: Task) -> Outcome:
+        found.append((len(task.own.images), task.options["epochs"], len(task.released)))
+        if len(found) == 1:
+            raise DivergedError("too short a course")
+        return Outcome(task.released, {})
+
+    def seconds_of(work: Callable[[], object]) -> float:
+        work()
+        images, epochs, _ = found[-1]
+        return images * epochs / 300
+
+    monkeypatch.setitem(ATTACKS, "decoder", attack)
+    monkeypatch.setattr(attacks, "seconds_of", seconds_of)
+    monkeypatch.setattr(attacks, "EPOCHS", 1)
+    data = read_data(prepared, "cpu")
+    victim, judge = (new_trainer(prepared, name, 0, data).deployed for name in ("noise", JUDGE))
+    scene = Scene(prepared.study, "noise", 0, data, victim, judge)
+    task = scene.task("decoder", "train_data", Checkpoint(prepared.layout.root / "none"))
+    long = replace(task, options=task.options | {"epochs": 50})
+    assert attacks.extended(attack, long) == pytest.approx(180 * 50 / 300)
+    assert [images for images, *_ in found] == [64, 128, 180, 180, 180]
+    assert [epochs for _, epochs, _ in found] == [1, 1, 1, 2, 4]
+    assert found[0][2] == 36  # of 100 releases
+    assert found[-1][2] == 100
+
+
+def test_images_that_are_not_there_are_told(tmp_path: Path) -> None:
+    study = yaml.safe_load(TINY.read_text())
+    study["data"] = {"source": "folder", "root": str(tmp_path / "nowhere")}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    done = cemlib(tmp_path, "estimate", "--config", "study.yaml", "--device", "cpu")
+    assert done.returncode == 2
+    assert f"error: {tmp_path}/nowhere" in done.stderr
+
+
+@pytest.mark.parametrize("system", ["pctc", "federated"])
+def test_other_systems_are_refused(system: str, tmp_path: Path) -> None:
+    path = ROOT / f"tests/configs/tiny_{system}.yaml"
+    done = cemlib(tmp_path, "estimate", "--config", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"this is a study of {system}" in done.stderr
