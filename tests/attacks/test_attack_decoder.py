@@ -26,7 +26,7 @@ UNSTEADY = {"own": 40, "std": 0.2, "epochs": 6, "lr": 0.03, "batch_size": 8}
 def linear_answers(state: Any, released: Tensor) -> Tensor:
     """The linear reconstruction by the tensors that an attack left."""
     flat = (released.flatten(1) - state["mean"]).double() @ state["weights"].double()
-    return (flat + state["intercept"]).clamp(0, 1).float().view(-1, 1, 16, 16)
+    return (flat + state["intercept"]).clamp(0.001, 0.999).float().view(-1, 1, 16, 16)
 
 
 def error_of(answers: Tensor, targets: Tensor) -> float:

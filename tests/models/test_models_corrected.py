@@ -56,20 +56,38 @@ def test_an_untrained_one_is_the_linear_reconstruction(width: int) -> None:
     model, expected = decoder(width), linear(releases())
     assert expected.min() < 0
     assert expected.max() > 1
-    torch.testing.assert_close(model.train()(releases()).double(), expected, atol=1e-5, rtol=0)
-    answers = model.eval()(releases()).double()
-    torch.testing.assert_close(answers, expected.clamp(0, 1), atol=1e-5, rtol=0)
+    for training in (True, False):
+        answers = model.train(training)(releases()).double()
+        torch.testing.assert_close(answers, expected.clamp(0.001, 0.999), atol=1e-5, rtol=0)
 
 
-def test_the_correction_is_of_filtered_features() -> None:
+def test_the_correction_is_of_filtered_features_and_before_the_logistic_function() -> None:
     model = decoder().eval()
     disturbed(model.network)
     given, released = estimate(), releases()
     filtered = torch.stack([given.filter @ (z - given.mean) for z in released.flatten(1)])
     correction = model.network((filtered + given.mean).view_as(released))
     assert correction.abs().max() > 0.1
-    expected = (linear(released).float() + correction).clamp(0, 1)
-    torch.testing.assert_close(model(released), expected, atol=1e-4, rtol=0)
+    line = linear(released).clamp(0.001, 0.999)
+    odds = line / (1 - line) * (4 * correction.double()).exp()
+    torch.testing.assert_close(model(released).double(), odds / (1 + odds), atol=1e-4, rtol=0)
+
+
+def test_a_correction_of_a_middle_grey_is_in_pixels() -> None:
+    """At the middle the logistic function has the slope 1 / 4, which the factor 4 undoes."""
+    model, step = decoder().eval(), 1e-3
+    nn.init.zeros_(model.weights)
+    nn.init.constant_(model.intercept, 0.5)
+    nn.init.constant_(model.network.layers[-1].body[-1].bias, step)
+    expected = torch.full((7, *IMAGES), 0.5 + step)
+    torch.testing.assert_close(model(releases()), expected, atol=1e-6, rtol=0)
+
+
+def test_pixels_can_saturate() -> None:
+    model = decoder().eval()
+    for shift, end in ((30.0, 1.0), (-30.0, 0.0)):
+        nn.init.constant_(model.network.layers[-1].body[-1].bias, shift)
+        torch.testing.assert_close(model(releases()), torch.full((7, *IMAGES), end))
 
 
 @pytest.mark.parametrize("width", [5, 3])
