@@ -84,7 +84,7 @@ def moments(task: Task, channel: str) -> tuple[Any, ...]:
 def solved(task: Task, channel: str) -> dict[str, Any]:
     """The estimate by its formula, with the ridge that the held-out images choose."""
     m, b, s, c, v = moments(task, channel)
-    noise = generator(0, "attack_val_noise", 0)
+    noise = generator(0, "attack_ridge_noise", 0)
     held_out = task.held_out
     seen = task.victim.channel(held_out.features, noise, queries=task.queries).flatten(1)
     truth = held_out.images.flatten(1).numpy() / 255
