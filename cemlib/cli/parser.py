@@ -7,7 +7,6 @@ from pathlib import Path
 
 from cemlib import __version__
 from cemlib.cli import commands as study
-from cemlib.cli.bench import add_bench
 from cemlib.cli.completion import SHELLS, PrintCompletion, subcommands
 from cemlib.cli.estimate import add_options, run_estimate
 from cemlib.cli.examples import EXAMPLES
@@ -56,7 +55,6 @@ def build_parser() -> argparse.ArgumentParser:
         "copy a finished study's tables under results/published",
     )
     add_match(commands)
-    add_bench(commands)
     add_list(commands)
     add_show(commands)
     add_compare(commands)
