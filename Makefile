@@ -23,15 +23,15 @@ slow: .venv/ready
 	python -m pytest -n 2 --dist loadgroup -m slow
 
 lint: .venv/ready
-	ruff format --check cemlib tests docs
-	ruff check cemlib tests docs
+	ruff format --check benchmarks cemlib tests docs
+	ruff check benchmarks cemlib tests docs
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
 format: .venv/ready
-	ruff format cemlib tests docs
-	ruff check --fix cemlib tests docs
+	ruff format benchmarks cemlib tests docs
+	ruff check --fix benchmarks cemlib tests docs
 	snakefmt Snakefile workflow
 
 # Everything comes from requirements.lock, with hashes; uv installs it several times faster than

@@ -13,7 +13,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 TOGETHER = ("workflow", "tracking", "report")  # one study, store or server for all their files
-LONGEST = ("workflow", "faults", "tracking", "tests", "bench", "training", "attacks")
+LONGEST = ("workflow", "faults", "tracking", "tests", "training", "attacks")
 
 
 def pytest_configure() -> None:

@@ -15,7 +15,7 @@ from cemlib import __version__
 from cemlib.cli import main
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("prepare", "train", "attack", "report", "track", "run", "publish", "bench")
+COMMANDS = ("prepare", "train", "attack", "report", "track", "run", "publish")
 RAW: dict[str, Any] = {
     "experiment": "short",
     "seeds": [0],
@@ -239,7 +239,7 @@ def test_a_run_of_another_version_is_named(
     assert f"{metrics}: no key 'data_sha256'; delete it and rerun" in only_error(capsys)
 
 
-@pytest.mark.parametrize("option", [("bench", "--repeats"), ("run", "--slots")])
+@pytest.mark.parametrize("option", [("match", "--slots"), ("run", "--slots")])
 @pytest.mark.parametrize("number", ["0", "-3", "1.5", "many"])
 def test_counts_are_positive_numbers(
     option: tuple[str, str], number: str, capsys: pytest.CaptureFixture[str]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cemlib.cli.columns import aligned
-from cemlib.cli.options import add_device, add_slots, plan_of
+from cemlib.cli.options import plan_of
 
 if TYPE_CHECKING:
     from cemlib.estimate.study import Row
@@ -15,12 +15,6 @@ NOTE = (
     "An extrapolation from a few steps of each kind of job, by processes that had this machine as"
     " it was; report and upload are not in it."
 )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's options."""
-    add_device(parser)
-    add_slots(parser)
 
 
 def run_estimate(options: argparse.Namespace) -> Iterator[str]:

@@ -13,7 +13,6 @@ EXAMPLES = {
         "cemlib match --config config/search_digits.yaml --defence clustering --key lambda"
         " --accuracy 96.5",
     ),
-    "bench": ("cemlib bench --part surrogates --json",),
     "list": (
         "cemlib list",
         "cemlib list attacks",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cemlib.cli.options import DEFAULT_CONFIG, Commands, add_uri, plan_of
+from cemlib.cli.options import DEFAULT_CONFIG, Commands, add_command, add_config, add_uri, plan_of
 
 if TYPE_CHECKING:
     from cemlib.config import Study
@@ -22,12 +22,13 @@ STATISTICS = (
     " score of every attack and of the worst case; Holm's correction is over all rows shown. Failed"
     " and absent seeds are told and left out; where nothing can be paired, there is no interval."
 )
+LOOKED_UP = "the study in which names are looked up (default: %(default)s)"
 
 
 def add_list(commands: Commands) -> None:
     """Add the subcommand to the command line."""
     text = "list what a configuration can name, or the runs of a study"
-    parser = _add(commands, "list", text)
+    parser = add_command(commands, "list", text, run_list)
     parser.add_argument(
         "kind",
         nargs="?",
@@ -36,59 +37,49 @@ def add_list(commands: Commands) -> None:
         help=f"only one kind: {', '.join(KINDS)} (default: all these), or {RUNS}, how far each run"
         " of a study is",
     )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="also list this study's own defences and attacks; whose runs (default:"
-        f" {DEFAULT_CONFIG})",
+    about = (
+        f"also list this study's own defences and attacks; whose runs (default: {DEFAULT_CONFIG})"
     )
-    parser.set_defaults(command=run_list)
+    add_config(parser, about, None)
 
 
 def add_show(commands: Commands) -> None:
     """Add the subcommand to the command line."""
     text = "show a run or an attack: settings, numbers, provenance, whether its files are untouched"
-    parser = _add(commands, "show", text)
+    parser = add_command(commands, "show", text, run_show)
     parser.add_argument(
         "run",
         metavar="RUN",
         help="its folder, or its name in the study: judge, DEFENCE/seedK or"
         " DEFENCE/seedK/ATTACK-KNOWLEDGE",
     )
-    _add_study(parser)
+    add_config(parser, LOOKED_UP)
     parser.add_argument(
         "--all", action="store_true", help="all settings, not only those that differ from defaults"
     )
     _add_json(parser)
-    parser.set_defaults(command=run_show)
 
 
 def add_compare(commands: Commands) -> None:
     """Add the subcommand to the command line."""
     text = "compare two defences, score by score, paired over their common seeds"
-    parser = _add(commands, "compare", text)
-    parser.description = f"{parser.description} {STATISTICS}"
+    parser = add_command(commands, "compare", text, run_compare, STATISTICS)
     for name in ("first", "second"):
         parser.add_argument(
             name,
             metavar=name.upper(),
             help="a defence of the study, or the folder of a defence's runs (results/x/runs/y)",
         )
-    _add_study(parser)
+    add_config(parser, LOOKED_UP)
     _add_json(parser)
-    parser.set_defaults(command=run_compare)
 
 
 def add_doctor(commands: Commands) -> None:
     """Add the subcommand to the command line."""
     text = "check this machine: versions, devices, memory, data, disk, MLflow store"
-    parser = _add(commands, "doctor", text)
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="also check what this study needs"
-    )
+    parser = add_command(commands, "doctor", text, run_doctor)
+    add_config(parser, "also check what this study needs", None)
     add_uri(parser)
-    parser.set_defaults(command=run_doctor)
 
 
 def run_list(options: argparse.Namespace) -> Iterator[str]:
@@ -173,20 +164,6 @@ def _records(folder: Path) -> tuple[list[Path], list[Path]]:
     runs = sorted(folder.glob("seed*"), key=lambda run: (len(run.name), run.name))
     attacks = [path for run in runs for path in sorted(run.glob(f"attacks/*/{RECORD}"))]
     return [run / RECORD for run in runs], attacks
-
-
-def _add(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
-    return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-
-
-def _add_study(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        type=Path,
-        default=DEFAULT_CONFIG,
-        metavar="FILE",
-        help="the study in which names are looked up (default: %(default)s)",
-    )
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,6 +14,34 @@ if TYPE_CHECKING:
 DEFAULT_CONFIG = Path("config/config.yaml")
 DEFAULT_STORE = "sqlite:///mlflow.db"
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Command: TypeAlias = Callable[[argparse.Namespace], Iterator[Path | str]]
+
+
+def add_command(
+    commands: Commands, name: str, text: str, run: Command, more: str = ""
+) -> argparse.ArgumentParser:
+    """Add a subcommand to the command line, and return its parser.
+
+    Args:
+        commands: the subcommands so far.
+        name: of the new one.
+        text: what it does, as a phrase.
+        run: its function.
+        more: what `--help` adds to the phrase.
+    """
+    description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
+    parser = commands.add_parser(name, help=text, description=description)
+    parser.set_defaults(command=run)
+    return parser
+
+
+def add_config(
+    parser: argparse.ArgumentParser,
+    meaning: str = "the study's configuration (default: %(default)s)",
+    default: Path | None = DEFAULT_CONFIG,
+) -> None:
+    """Add `--config`."""
+    parser.add_argument("--config", type=Path, default=default, metavar="FILE", help=meaning)
 
 
 def positive(text: str) -> int:

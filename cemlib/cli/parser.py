@@ -2,21 +2,26 @@
 
 import argparse
 import textwrap
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from cemlib import __version__
 from cemlib.cli import commands as study
-from cemlib.cli.bench import add_bench
 from cemlib.cli.completion import SHELLS, PrintCompletion, subcommands
-from cemlib.cli.estimate import add_options, run_estimate
+from cemlib.cli.estimate import run_estimate
 from cemlib.cli.examples import EXAMPLES
 from cemlib.cli.exits import DIVERGED_NOTE, EXIT_CODES
 from cemlib.cli.federated import add_federated
 from cemlib.cli.joined import add_join
 from cemlib.cli.labelling import add_pctc
 from cemlib.cli.look import add_compare, add_doctor, add_list, add_show
-from cemlib.cli.options import DEFAULT_CONFIG, Commands, add_device, add_slots, add_uri
+from cemlib.cli.options import (
+    Command,
+    Commands,
+    add_command,
+    add_config,
+    add_device,
+    add_slots,
+    add_uri,
+)
 from cemlib.cli.search import add_match
 
 COMPLETION = 'Completion by the shell: eval "$(cemlib --print-completion bash)"'
@@ -46,9 +51,11 @@ def build_parser() -> argparse.ArgumentParser:
     _add_jobs(commands)
     _add_readers(commands)
     _add_run(commands)
-    add_options(
-        _add(commands, "estimate", run_estimate, "say how much time and memory a study will take")
+    estimate = _add(
+        commands, "estimate", run_estimate, "say how much time and memory a study will take"
     )
+    add_device(estimate)
+    add_slots(estimate)
     _add(
         commands,
         "publish",
@@ -56,7 +63,6 @@ def build_parser() -> argparse.ArgumentParser:
         "copy a finished study's tables under results/published",
     )
     add_match(commands)
-    add_bench(commands)
     add_list(commands)
     add_show(commands)
     add_compare(commands)
@@ -126,19 +132,7 @@ def _add_defence(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--defence", metavar="NAME", help="only this defence")
 
 
-def _add(
-    commands: Commands,
-    name: str,
-    command: Callable[[argparse.Namespace], Iterator[Path | str]],
-    text: str,
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-    parser.add_argument(
-        "--config",
-        type=Path,
-        default=DEFAULT_CONFIG,
-        metavar="FILE",
-        help="the study's configuration (default: %(default)s)",
-    )
-    parser.set_defaults(command=command)
+def _add(commands: Commands, name: str, run: Command, text: str) -> argparse.ArgumentParser:
+    parser = add_command(commands, name, text, run)
+    add_config(parser)
     return parser

@@ -3,10 +3,17 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from cemlib.cli.exits import DIVERGED_NOTE
-from cemlib.cli.options import DEFAULT_CONFIG, Commands, add_device, add_slots, plan_of, positive
+from cemlib.cli.options import (
+    Commands,
+    add_command,
+    add_config,
+    add_device,
+    add_slots,
+    plan_of,
+    positive,
+)
 from cemlib.errors import FailedResultsError
 
 VALIDATION = (
@@ -18,8 +25,8 @@ VALIDATION = (
 def add_match(commands: Commands) -> None:
     """Add the subcommand to the command line."""
     text = "find the strength at which a defence reaches an accuracy, by a few runs"
-    parser = commands.add_parser("match", help=text, epilog=DIVERGED_NOTE)
-    parser.description = f"{text[0].upper()}{text[1:]}. {VALIDATION}"
+    parser = add_command(commands, "match", text, run_match, VALIDATION)
+    parser.epilog = DIVERGED_NOTE
     _add_runs(parser)
     parser.add_argument(
         "--defence", required=True, metavar="NAME", help="a defence of the study, or a sweep"
@@ -50,7 +57,6 @@ def add_match(commands: Commands) -> None:
         metavar="N",
         help="scale the schedule to so many epochs (default: the study's)",
     )
-    parser.set_defaults(command=run_match)
 
 
 def run_match(options: argparse.Namespace) -> Iterator[str]:
@@ -95,13 +101,7 @@ def _progress(line: str) -> None:
 
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        type=Path,
-        default=DEFAULT_CONFIG,
-        metavar="FILE",
-        help="the study's configuration (default: %(default)s)",
-    )
+    add_config(parser)
     parser.add_argument(
         "--seed",
         type=int,

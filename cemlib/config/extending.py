@@ -8,26 +8,23 @@ the default of every key that may be `null` is `null`: taking it away and settin
 the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cemlib.config.errors import ConfigError
-from cemlib.config.plain import check_plain
 from cemlib.config.reading import read
 
 EXTENDS = "extends"
-MAX_FILES = 20
 
 
 def read_extended(path: Path) -> Any:
     """Read the values of a file, and of those that it extends, without the key `extends`.
 
     Raises:
-        ConfigError: as `read` does for each file; if one extends itself, through others or not; or
-            if there are more than `MAX_FILES`.
+        ConfigError: as `read` does for each file; if one extends itself, through others or not.
     """
-    return _read(path, (), iter(range(MAX_FILES)))
+    return _read(path, ())
 
 
 def merged(below: Any, above: Any) -> Any:
@@ -60,7 +57,6 @@ def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
     whole: Any = {}
     for file in files:
         whole = merged(whole, read_extended(file))
-    check_plain(above)  # it may come from the command line
     found: dict[str, Any] = merged(whole, above)
     if EXTENDS in found and found.pop(EXTENDS) not in [read(file).get(EXTENDS) for file in files]:
         raise ConfigError(
@@ -69,21 +65,15 @@ def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _read(path: Path, chain: tuple[Path, ...], room: Iterator[int]) -> Any:
+def _read(path: Path, chain: tuple[Path, ...]) -> Any:
     """A file, read from the last one of a chain of files that each extend the next."""
-    if next(room, None) is None:
-        raise ConfigError(f"{path}: {EXTENDS}: more than {MAX_FILES} files in all")
     raw = read(path)
-    try:
-        check_plain(raw)  # not later: merging would go round and round
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
     if not isinstance(raw, dict) or EXTENDS not in raw:
         return raw
     below: Any = {}
     chain = (*chain, path.resolve())
     for name in _names(path, raw.pop(EXTENDS)):
-        found = _read(_other(path, name, chain), chain, room)
+        found = _read(_other(path, name, chain), chain)
         if not isinstance(found, Mapping):
             raise ConfigError(f"{path}: {EXTENDS}: {name!r} holds no mapping of keys")
         below = merged(below, found)
@@ -98,11 +88,9 @@ def _names(path: Path, value: Any) -> list[str]:
 
 
 def _other(path: Path, name: str, chain: tuple[Path, ...]) -> Path:
-    """The file that `name` stands for in the file `path`, if it may be read."""
+    """The file that `name` stands for in the file `path`, none that it was reached from."""
     other = path.parent / name
     if other.resolve() in chain:
         shown = " -> ".join(each.name for each in (*chain, other))
         raise ConfigError(f"{path}: {EXTENDS}: {name!r} leads back to itself ({shown}); remove one")
-    if other.exists() and not other.is_file():
-        raise ConfigError(f"{path}: {EXTENDS}: {name!r} is no file")
     return other

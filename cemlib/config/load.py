@@ -12,7 +12,6 @@ from pydantic_core import ErrorDetails
 from cemlib.config.base import Section
 from cemlib.config.errors import ConfigError
 from cemlib.config.extending import read_extended
-from cemlib.config.plain import check_plain
 from cemlib.config.study import Study
 from cemlib.config.sweeps import SWEPT, expanded
 from cemlib.errors import nearest
@@ -88,10 +87,9 @@ def validated(
     """
     if not isinstance(raw, Mapping):
         raise ConfigError(f"expected a mapping of keys, found {type(raw).__name__}")
-    check_plain(raw)
     plain = raw if expand is None else expand(raw)
     try:
-        return kind.model_validate_json(json.dumps(plain))
+        return kind.model_validate_json(json.dumps(plain, default=str))  # YAML has dates: text
     except ValidationError as error:
         faults = error.errors(include_url=False)
         raise ConfigError("\n".join(_explain(fault, plain) for fault in faults)) from error

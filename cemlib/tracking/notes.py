@@ -1,7 +1,7 @@
 """Descriptions of MLflow runs in Markdown: what a reader sees first on a run's page."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,14 +28,23 @@ ATTACK_ROWS = (
     ("recon_top1", "identified ↓", 100, " %"),
     ("n_images", "images attacked", 1, ""),
 )
-# The address is relative to MLflow's own page, wherever its server stands.
-PICTURE = "![{title}](get-artifact?path={path}&run_uuid={{run_id}})"
+STUDY = """\
+Tables and figures of the whole study are in the run `report`. One run per defence and seed; the \
+attacks on it are nested below (the + beside its name).
+
+* Metrics without a prefix are final scores on the test images, `curve/...` the course over epochs.
+  A higher `mse`, and a lower `ssim`, `psnr`, `recon_top1` and `leakage_nats`, is better for the
+  defender. An attack also carries `top1` and `leakage_nats` of the classifier that it attacked.
+* Means over seeds: in the chart view, *Group by* the tag `defence`.
+* Filters: `tags.kind = 'run'`, `tags.attack = 'decoder' AND tags.knowledge = 'train_data'`,
+  `tags.defence = 'clustering' AND metrics.mse > 0`, `tags.status = 'failed'`.
+"""
 
 
 def describe(
     metrics: Mapping[str, Any], names: Mapping[str, str], root: Path, run: Mapping[str, Any]
 ) -> str:
-    """Describe a finished run or attack; `{run_id}` in it stands for the id of its MLflow run.
+    """Describe a finished run or attack.
 
     Args:
         metrics: Content of its `metrics.json`.
@@ -47,23 +56,20 @@ def describe(
     if metrics["status"] != "ok":
         return f"**Failed:** {metrics['reason']}\n\nNo score of it is a number.\n\n{again}"
     if names["kind"] == "attack":
-        strip = PICTURE.format(title="reconstructions", path="reconstructions.png")
         table = _table(metrics, run)
         note = f"\n\n{NOTE}" if MARK in table else ""
-        return "\n\n".join((strip, _attack_story(names), table + note, again))
+        return "\n\n".join((_attack_story(names), table + note, again))
     return "\n\n".join((_table({}, metrics), _run_story(metrics), again))
 
 
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
-    """Describe the report: its summary table and its figures as far as they fit."""
-    parts = [f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."]
-    for name, content in files.items():
-        path = PurePosixPath(name)
-        if path.name == "summary.md":
-            parts.insert(1, content.decode())
-        if path.suffix == ".png":
-            parts.append(PICTURE.format(title=path.stem, path=name))
-    return _fitting(parts)
+    """Describe the report, with its summary table if that fits."""
+    text = f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."
+    tables = [
+        content for name, content in files.items() if PurePosixPath(name).name == "summary.md"
+    ]
+    whole = "\n\n".join([text, *(table.decode() for table in tables)])
+    return whole if len(whole) <= LONGEST else text
 
 
 def _run_story(metrics: Mapping[str, Any]) -> str:
@@ -79,8 +85,8 @@ def _run_story(metrics: Mapping[str, Any]) -> str:
 
 def _attack_story(names: Mapping[str, str]) -> str:
     return (
-        f"Originals above, reconstructions by `{names['attack']}` from `{names['defence']}` seed"
-        f" {names['seed']} below. {KNOWLEDGE.get(names['knowledge'], '')}"
+        f"`{names['attack']}` against `{names['defence']}` seed {names['seed']}; its"
+        f" reconstructions are under *Artifacts*. {KNOWLEDGE.get(names['knowledge'], '')}"
     )
 
 
@@ -115,13 +121,3 @@ def _again(metrics: Mapping[str, Any], names: Mapping[str, str], root: Path) -> 
     commit = f"commit `{source['commit'][:12]}`" if source["commit"] != "unknown" else "no commit"
     changed = ", with uncommitted changes" if source["dirty"] else ""
     return f"Again, from {commit}{changed}:\n\n```\n{again}\n```"
-
-
-def _fitting(parts: Sequence[str]) -> str:
-    """As many parts as a description may hold, with room for the ids that replace `{run_id}`."""
-    text = ""
-    for part in parts:
-        longer = f"{text}\n\n{part}".strip()
-        if len(longer) + 32 * longer.count("{run_id}") <= LONGEST:
-            text = longer
-    return text

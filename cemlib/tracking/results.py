@@ -16,13 +16,11 @@ from cemlib.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Row, curves, flatten, scores
 from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim
-from cemlib.tracking.pictures import LOGGED, shown_as_images
 
 CURVES = "history.jsonl"
-PICTURES = ("reconstructions.png", "extremes.png")
-ARTIFACTS = ("config.json", CURVES, *PICTURES, "per_image.parquet")
+ARTIFACTS = ("config.json", CURVES, "reconstructions.png", "extremes.png", "per_image.parquet")
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
-LAYOUT = b"4"  # of what is uploaded: a new number uploads every result again
+LAYOUT = b"5"  # of what is uploaded: a new number uploads every result again
 REPORT = "report"
 NEEDED = ("status", "config", "provenance", "wall_seconds")
 UNBOUNDED = ("leakage_nats", "psnr", "psnr_of_mean_mse")  # scores that may be infinite
@@ -39,7 +37,7 @@ class Result:
         status: `FINISHED`, `FAILED`, or `RUNNING` for a job that has not written its metrics.
         start: Start of the job in milliseconds since 1970.
         end: End of the job, or the time of its last sign of life.
-        note: Description in Markdown; `{run_id}` in it stands for the id of the MLflow run.
+        note: Description in Markdown.
         digest: SHA-256 of everything the result was read from.
     """
 
@@ -132,7 +130,6 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     run = victim(path, metrics) if names["kind"] == "attack" else metrics
     end = found[path.name].modified
     artifacts = {name: file.content for name, file in found.items() if file.worth_storing()}
-    pictures = {path.with_name(n): artifacts[n] for n in PICTURES if n in artifacts}
     return Result(
         folder=folder,
         name=_name(names),
@@ -141,11 +138,11 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         end=end,
         digest=_digest(artifacts),
         note=describe(metrics, names, root, run),
-        tags={**names, **_tags(metrics), **({LOGGED: "True"} if pictures else {})},
+        tags={**names, **_tags(metrics)},
         params=_params(names, metrics),
         scores=_attacked(names, metrics, run) | dict(scores(metrics)),
         curves=curves(_rows(path.with_name(CURVES), found)),
-        artifacts=artifacts | shown_as_images(pictures),
+        artifacts=artifacts,
         dataset=dataset(root, run, names["kind"]),
     )
 
@@ -219,7 +216,7 @@ def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Settings; an attack's are its own alone, since MLflow prints them all above its pictures."""
+    """Settings; an attack's are its own alone, the others stand with its run."""
     chosen = {key: value for key, value in names.items() if key != "kind"}
     config = metrics["config"]
     if names["kind"] == "attack":

@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 from cemlib.files import atomic
 from cemlib.tracking.errors import TrackingError
-from cemlib.tracking.views import NOTE, description, views
+from cemlib.tracking.notes import STUDY
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment
 
 SQLITE = "sqlite:///"
+NOTE = "mlflow.note.content"  # tag: a description in Markdown
 # For mlflow, unless the user says otherwise: no reports home, no bars, and about 15 s of patience
 # with a server that does not answer instead of several minutes.
 SETTINGS = {
@@ -54,19 +54,9 @@ class Store:
                     f" `mlflow experiments restore --experiment-id {found.experiment_id}`"
                     " or give the study another name"
                 )
-            self._furnish(found)
             return str(found.experiment_id)
         place = None if self.artifacts is None else (self.artifacts / name).absolute().as_uri()
-        created = self.client.create_experiment(name, artifact_location=place)
-        self._furnish(self.client.get_experiment(created))
-        return str(created)
-
-    def _furnish(self, experiment: "Experiment") -> None:
-        """Give an experiment its description and views; what somebody changed there stays."""
-        wanted = {**views(), NOTE: description(experiment.experiment_id)}
-        for name, value in wanted.items():
-            if name not in experiment.tags:
-                self.client.set_experiment_tag(experiment.experiment_id, name, value)
+        return str(self.client.create_experiment(name, place, {NOTE: STUDY}))
 
 
 @contextmanager

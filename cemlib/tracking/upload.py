@@ -14,7 +14,7 @@ from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.numbers import Row
 from cemlib.tracking.origin import Dataset
 from cemlib.tracking.results import RUNNING, Result
-from cemlib.tracking.store import AGAIN, Store
+from cemlib.tracking.store import AGAIN, NOTE, Store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run, RunTag
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FOLDER = "cemlib.folder"  # tag: which result a run holds
 DIGEST = "cemlib.sha256"  # tag: of which content; the whole of it once the run is not RUNNING
 SHOWN = "cemlib.shown"  # tag of a job under way: epochs uploaded, and their digest
-PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
+PARENT = "mlflow.parentRunId"
 SOURCE = {"mlflow.source.name": "cemlib", "mlflow.source.type": "LOCAL"}
 # Limits of mlflow: entries of one call, characters of one value, runs of one page.
 LARGEST_BATCH, LARGEST_PARAMS, PAGE = 1000, 100, 1000
@@ -157,8 +157,7 @@ class Uploader:
             params = params[LARGEST_PARAMS:]
         end = max(result.end, run.start)
         scores = [Metric(name, value, end, 0) for name, value in result.scores.items()]
-        note = result.note.replace("{run_id}", run.run_id)
-        tags = _tags({**result.tags, NOTE: note, DIGEST: result.digest})
+        tags = _tags({**result.tags, NOTE: result.note, DIGEST: result.digest})
         self._client.log_batch(run.run_id, scores, params, tags)
 
     def _add_dataset(self, run: Known, data: Dataset | None) -> None:

@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 from deadlines import watchdog
 from hypothesis import HealthCheck, given, settings
-from mutated_configs import STUDIES, TEXTS, files, values
+from mutated_configs import STUDIES, TEXTS, values
 
 from cemlib.cli import main
 from cemlib.config import ConfigError, Study, load, parse
-from cemlib.config.plain import MAX_INTEGER, MAX_VALUES
-from cemlib.config.reading import MAX_ALIASES, MAX_BYTES
 from cemlib.plan import Plan
 from cemlib.runner.graph import Graph
 
@@ -78,9 +76,7 @@ def usable(read: Callable[[], Study], names_a_place: Callable[[str], bool]) -> s
 
 def check_values(raw: Any) -> str:
     def names_a_key(line: str) -> bool:
-        if not isinstance(raw, dict) and line.startswith("expected a mapping"):
-            return True
-        keys = {*Study.model_fields, *map(str, raw), "configuration"}
+        keys = {*Study.model_fields, *raw, "configuration"}
         return any(line.startswith((f"{key}: ", f"{key}.")) for key in keys)
 
     return usable(lambda: parse(raw), names_a_key)
@@ -99,33 +95,15 @@ def test_mutated_values_are_usable_or_refused_by_key(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
-def test_mutated_files_are_usable_or_refused_by_name(tmp_path: Path, count: int) -> None:
-    became = explore(files(), count, lambda content: check_file(tmp_path / "s.yaml", content))
-    assert became["accepted"] > count / 50
-    assert became["refused"] > count / 2
-
-
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_values_are_judged_alike_in_a_json_file(tmp_path: Path, count: int) -> None:
     """Snakemake hands values over, the jobs read them from a file."""
 
     def check(raw: Any) -> str:
-        try:
-            content = json.dumps(raw).encode()
-        except (TypeError, ValueError, RecursionError):
-            return "no JSON"
-        became = check_file(tmp_path / "s.json", content)
-        if all(isinstance(key, str) for key in _keys(raw)):
-            assert became == check_values(raw)
+        became = check_file(tmp_path / "s.json", json.dumps(raw).encode())
+        assert became == check_values(raw)
         return became
 
     assert explore(values(), count, check)["accepted"] > count / 50
-
-
-def _keys(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*value, *(key for inner in value.values() for key in _keys(inner))]
-    return [key for inner in value for key in _keys(inner)] if isinstance(value, list) else []
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=[path.stem for path in STUDIES])
@@ -149,40 +127,18 @@ def _unanchored(lines: list[str]) -> list[str]:
     return [re.sub(r"&\w+", "", line) for line in lines]
 
 
-LAUGHS = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 30))
-MERGES = "".join(
-    f"m{n}: &m{n} {{k{n}: 1, <<: [{', '.join([f'*m{n - 1}'] * 9)}]}}\n" for n in range(1, 30)
-)
-HOSTILE: dict[str, tuple[str, list[str]]] = {
+FAULTY: dict[str, tuple[str, list[str]]] = {
     "twice": ("train: {epochs: 1, lr: 0.1, epochs: 2}\n", ["line 5", "'epochs' is given twice"]),
     "twice, quoted": ('seeds: [0]\n"seeds": [1]\n', ["line 6", "'seeds'", "first on line 5"]),
     "twice in an anchor": ("x: &x {a: 1, a: 2}\ntrain: *x\n", ["line 5", "'a' is given twice"]),
-    "laughs": ("l0: &l0 [x, x]\n" + LAUGHS, [f"more than {MAX_VALUES} values"]),
-    "merges": ("m0: &m0 {x: 1}\n" + MERGES, ["line", "keys"]),
-    "aliases": ("x: &x 1\ny: [" + "*x, " * 2000 + "]\n", [f"more than {MAX_ALIASES} aliases"]),
-    "itself": ("train: &t {augment: *t}\n", ["train.augment", "contains itself"]),
-    "deep": ("train: " + "[" * 5000 + "\n", ["nested too deeply"]),
-    "deeper than JSON": ("train: " + "{x: " * 40 + "1" + "}" * 40 + "\n", ["nested more than"]),
     "program": ("train: !!python/object/apply:os.system [x]\n", ["line 5", "os.system"]),
-    "template": ("__use_yte__: true\n?f'{1}': 1\n", ["__use_yte__"]),
-    "date": ("reference: 2026-01-01\n", ["line 5", "timestamp", "quote text"]),
-    "no date": ("reference: 2026-13-45\n", ["line 5", "timestamp"]),
-    "bytes": ("results: !!binary eA==\n", ["line 5", "binary"]),
-    "no number": ("threads: !!int x\n", ["line 5", "cannot be read as int"]),
-    "no digits": ("threads: 0b_\n", ["line 5", "cannot be read as int"]),
-    "no truth": ("threads: !!bool x\n", ["line 5", "cannot be read as bool"]),
-    "digits": ("threads: " + "9" * 9999 + "\n", ["line 5", "9999 characters"]),
-    "base 60": ("threads: 1" + ":1" * 99999 + "\n", ["line 5", "characters"]),
-    "huge": (f"threads: {MAX_INTEGER + 1}\n", ["threads", str(MAX_INTEGER), "64 bits"]),
+    "template": ("__use_yte__: true\n", ["__use_yte__", "unknown key"]),
+    "date": ("threads: 2026-01-01\n", ["threads", "2026-01-01"]),
+    "no number": ("threads: !!int x\n", ["not a YAML file"]),
     "infinite": ("model: {cut: .inf}\n", ["model.cut", "inf"]),
     "no number at all": ("train: {lr: .nan}\n", ["train.lr", "nan"]),
-    "a key that is no text": ("no: 1\n", ["False", "quotes"]),
-    "escape": ('results: "\\e[2J"\n', ["results", "'\\x1b'"]),
-    "zero": ('results: "a\\0b"\n', ["results", "'\\x00'"]),
-    "new line": ('results: "a\\nb"\n', ["results", "'\\n'"]),
-    "half a pair": ('results: "\\ud800"\n', ["results", "'\\ud800'"]),
-    "line in a key": ('"a\\nerror: b": 1\n', ["'\\n'"]),
-    "long": (f"results: {'x' * 4097}\n", ["line 5", "4097 characters"]),
+    "a key that is no text": ("no: 1\n", ["line 5", "found no", "quotes"]),
+    "a key that is a list": ("? [a]\n: 1\n", ["line 5", "a list or mapping"]),
     "second document": ("---\nexperiment: y\n", ["document"]),
 }
 REPLACED: dict[str, tuple[bytes, list[str]]] = {
@@ -195,9 +151,8 @@ REPLACED: dict[str, tuple[bytes, list[str]]] = {
     "picture": (b"\x89PNG\r\n\x1a\n", ["UTF-8"]),
     "zero byte": (VALID.encode() + b"\0", ["not a YAML file"]),
     "tab": (VALID.encode() + b"train:\n\tepochs: 1\n", ["not a YAML file", "line 6"]),
-    "megabytes": (VALID.encode() + b"#" * MAX_BYTES, ["bytes", "too large"]),
 }
-CASES = {name: ((VALID + text).encode(), words) for name, (text, words) in HOSTILE.items()}
+CASES = {name: ((VALID + text).encode(), words) for name, (text, words) in FAULTY.items()}
 CASES |= REPLACED
 
 
@@ -209,7 +164,7 @@ def refused(path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+def test_a_faulty_file_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
     content, words = CASES[name]
     path = tmp_path / "s.yaml"
     path.write_bytes(content)
@@ -228,7 +183,6 @@ def test_json_keys_must_differ_too(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     assert "Is a directory" in refused(tmp_path)
-    assert "too large" in refused(Path("/dev/zero"))
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     assert "cannot be read" in refused(tmp_path / "loop.yaml")
 

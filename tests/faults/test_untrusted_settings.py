@@ -133,15 +133,6 @@ def test_snakemake_refuses_a_key_given_twice(checkout: Checkout, name: str) -> N
 
 
 @pytest.mark.slow
-def test_snakemake_refuses_a_template(checkout: Checkout) -> None:
-    (checkout.root / "template.yaml").write_text(f"__use_yte__: true\n{TEXT}")
-    outcome = checkout.snakemake("-n", config="template.yaml")
-    assert outcome.code != 0
-    assert "__use_yte__: a template holds programs" in outcome.output
-    assert outcome.jobs == []
-
-
-@pytest.mark.slow
 def test_the_embedded_study_is_checked_too(checkout: Checkout, tmp_path: Path) -> None:
     mine = checkout.copy(tmp_path / "checkout")
     mine.append("config/config.yaml", "\nseeds: [1]\n")

@@ -1,0 +1,107 @@
+"""Measure what this package costs: `python -m benchmarks --help`."""
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from benchmarks.measure import Row, best_precision, rate
+from benchmarks.others import decoders, metrics, reading, start
+from benchmarks.setting import Scale
+from benchmarks.surrogates import fits, surrogates
+from benchmarks.training import training
+from cemlib.cli.options import positive
+from cemlib.provenance import device_name, git_state
+
+PARTS: dict[str, tuple[Callable[[Scale], Iterator[Row]], str]] = {
+    "training": (training, "the field's plain float32 loop with a DataLoader"),
+    "surrogates": (surrogates, "Python loops over classes and clusters; share: of a training step"),
+    "fits": (fits, "scikit-learn, class by class, in float32; share: of an epoch's steps"),
+    "decoders": (decoders, "a float32 loop that sends its images through the encoder"),
+    "metrics": (metrics, "torchmetrics, the same window"),
+    "reading": (reading, "torchvision's ImageFolder"),
+    "start": (start, "python -c 'import torch'"),
+}
+COLUMNS = {
+    "ours_images_per_second": "ours [img/s]",
+    "reference_images_per_second": "reference [img/s]",
+    "share": "share",
+    "ours_ms": "ours [ms]",
+    "reference_ms": "reference [ms]",
+    "times_faster": "times faster",
+    "floor_ms": "floor [ms]",
+    "floor_share": "floor / ours",
+}
+
+
+def main() -> None:
+    """Measure the parts asked for; print tables, or one JSON object."""
+    options = _parser().parse_args()
+    scale = Scale(device=options.device, threads=options.threads, steps=options.steps)
+    found = machine(scale)
+    names = options.part or PARTS
+    if options.json:
+        print(json.dumps(found | {name: list(PARTS[name][0](scale)) for name in names}, indent=2))
+        return
+    print(", ".join(f"{name} {value}" for name, value in found.items() if name != "scale"))
+    for name in names:
+        part, against = PARTS[name]
+        print(f"\n### {name}\n\nReference: {against}.\n\n{table(part(scale))}", flush=True)
+
+
+def machine(scale: Scale) -> dict[str, Any]:
+    """Return what the figures rest on, with the FLOP/s of large matrix products."""
+    return {
+        "device": device_name(scale.device),
+        "processor": torch.cpu.get_capabilities().get("cpu_name", platform.machine()),
+        "torch": torch.__version__,
+        "precision": best_precision(scale),
+        "matrix_rate": rate(scale, best_precision(scale)),
+        "scale": asdict(scale),
+        **git_state(),
+    }
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Return rows in Markdown, without columns that are empty."""
+    rows = list(rows)
+    shown = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
+    lines = [["", *(COLUMNS[name] for name in shown)], ["---", *["---:"] * len(shown)]]
+    lines += [[row["name"], *(_cell(row, name) for name in shown)] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(row: Row, name: str) -> str:
+    value = row.get(name)
+    if value is None:
+        return "–"
+    if name.endswith("share"):
+        return f"{value:.1%}"
+    side = name.removesuffix("_ms")
+    spread = [row[key] for end in ("fastest", "slowest") if (key := f"{side}_{end}_ms") in row]
+    return f"{_number(value)} ({' to '.join(map(_number, spread))})" if spread else _number(value)
+
+
+def _number(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object, not tables")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be repeated")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    for name in ("threads", "steps"):
+        text = {"threads": "on the CPU", "steps": "of a timed pass; a GPU wants hundreds"}[name]
+        default = getattr(Scale, name)
+        parser.add_argument(f"--{name}", type=positive, default=default, help=text)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

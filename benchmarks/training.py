@@ -1,0 +1,122 @@
+"""Time training steps and an epoch of ours beside the field's loop, and several trainings at once.
+
+Both sides pass over the same few batches of images held in memory, with as many threads; what
+starts or ends a pass belongs to its steps.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+
+import torch
+from torch.nn import functional as F
+from torch.utils.benchmark import Measurement
+
+from benchmarks.measure import Call, Row, best_precision, compare, flops, measured, rate, row
+from benchmarks.plain import PlainLoop
+from benchmarks.setting import CLASSES, SURROGATES, Scale, prepared, split_model, study
+from cemlib.data.prepared import Prepared
+from cemlib.device import set_up
+from cemlib.training.setup import Setup
+from cemlib.training.trainer import Trainer
+
+EPOCH = 6  # every surrogate acts in it, and the learning rate is still the first
+DEFENCES = ("noise", *SURROGATES)
+PLAIN = ("noise", "clustering")  # what the field's loop can train
+
+
+def training(scale: Scale) -> Iterator[Row]:
+    """Time a step of every defence, an epoch, and as many trainings at once as there are cores."""
+    operations = step_flops(scale)
+    for name in DEFENCES:
+        yield compare(
+            f"step, {name}",
+            warm_pass(scale, name),
+            scale,
+            reference=plain_loop(scale, name).pass_over if name in PLAIN else None,
+            operations=operations,
+            precision=best_precision(scale),
+            images=scale.batch,
+            count=scale.steps,
+        )
+    yield epoch(scale)
+    yield several(scale, operations)
+
+
+def epoch(scale: Scale) -> Row:
+    """Time an epoch with its validation and second pass, per training image."""
+    ours, plain = trainer(scale, "clustering"), plain_loop(scale, "clustering")
+    return compare(
+        "epoch, clustering, per image",
+        lambda: ours.epoch(EPOCH),
+        scale,
+        reference=plain.epoch,
+        images=1,
+        count=scale.steps * scale.batch,
+    )
+
+
+def several(scale: Scale, operations: float) -> Row:
+    """Time steps of one-thread processes side by side, as a study runs them.
+
+    The reference is one process of the field's loop on all cores: that is how it is run.
+    """
+    cores = len(os.sched_getaffinity(0))
+    context = get_context("spawn")  # a fork would inherit torch's threads half alive
+    with ProcessPoolExecutor(cores, context) as pool:
+        alone = list(pool.map(_train, [replace(scale, threads=1)] * cores))
+    times = [time for each in alone for time in each.times]
+    together = replace(scale, threads=cores)
+    (plain,) = measured([plain_loop(together, "clustering").pass_over], together)
+    return row(
+        f"step, clustering, {cores} processes of ours together",
+        Measurement(cores, times, alone[0].task_spec),  # that many steps in the time of one
+        plain,
+        floor=operations / rate(together, best_precision(scale)),
+        images=scale.batch,
+        count=scale.steps,
+    )
+
+
+def warm_pass(scale: Scale, defence: str) -> Call:
+    """Return a pass over the steps of a training that has a whole epoch behind it."""
+    warm = trainer(scale, defence)
+    warm.epoch(EPOCH)
+    return lambda: warm.pass_over(EPOCH)
+
+
+def trainer(scale: Scale, defence: str) -> Trainer:
+    """Return a training at its start, on the scale's device and threads."""
+    set_up(torch.device(scale.device), scale.threads)
+    setup, images = Setup(study(scale), defence, seed=0), _data(scale).to(scale.device)
+    return setup.trainer(images, setup.network(images))
+
+
+def plain_loop(scale: Scale, defence: str) -> PlainLoop:
+    """Return the field's training, which knows the clusters of an epoch."""
+    if scale.device == "cuda":  # torch's default, and so the field's; `set_up` turns it off
+        torch.backends.cudnn.conv.fp32_precision = "tf32"  # type: ignore[attr-defined]
+    loop = PlainLoop(_data(scale), scale, clustered=defence == "clustering")
+    loop.epoch()
+    return loop
+
+
+def step_flops(scale: Scale) -> float:
+    """Count the operations of the network's forward and backward pass on a batch."""
+    with torch.device("meta"):  # shapes alone tell
+        model, images = split_model(scale), torch.empty(scale.batch, *scale.image_shape)
+        labels = torch.zeros(scale.batch, dtype=torch.long)
+    return flops(lambda: F.cross_entropy(model(images), labels).backward())  # type: ignore[no-untyped-call]
+
+
+def _data(scale: Scale) -> Prepared:
+    """Images of one pass, and a tenth of them to score."""
+    count = scale.steps * scale.batch
+    return prepared(count, max(CLASSES, count // 10), scale)
+
+
+def _train(scale: Scale) -> Measurement:
+    """Time one of several processes."""
+    return measured([warm_pass(scale, "clustering")], scale)[0]
