@@ -25,21 +25,22 @@ from cemlib.report.claims import claims
 from cemlib.report.clusters import cluster_course
 from cemlib.report.collect import collect, collect_runs
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
+from cemlib.report.comparisons_text import comparisons_document
 from cemlib.report.curves import attack_curves, recognition_course, training_curves
 from cemlib.report.extremes import extremes
 from cemlib.report.forest import forest
 from cemlib.report.frontier_figure import frontier
 from cemlib.report.frontier_tables import frontier_table, tradeoff_table
 from cemlib.report.grid import reconstructions
-from cemlib.report.html_tables import comparisons_html, summary_html
 from cemlib.report.per_image import per_image_mse
 from cemlib.report.releases import releases
-from cemlib.report.render import latex, markdown
 from cemlib.report.style import save
+from cemlib.report.summary_text import summary_document
 from cemlib.report.surrogates import surrogate_course
 from cemlib.report.sweeps import Sweeps, sweep_points
 from cemlib.report.tables import present, runs_table, summary_table
 from cemlib.report.tradeoff import tradeoff
+from cemlib.report.writer import csv, html, latex, markdown
 from cemlib.seal import checked
 
 
@@ -74,14 +75,15 @@ def write_tables(
     summary = summary_table(runs, attacks, defences)
     compared = comparisons_table(runs, attacks, defences, reference)
     comparisons = with_image_intervals(compared, attacks)
+    document = summary_document(summary)
     texts = (
-        _csv(runs_table(runs, attacks, defences, root)),
-        _csv(summary),
-        _csv(comparisons),
-        markdown(summary),
-        latex(summary),
-        summary_html(summary),
-        comparisons_html(comparisons),
+        csv(runs_table(runs, attacks, defences, root)),
+        csv(summary),
+        csv(comparisons),
+        markdown(document),
+        latex(document),
+        html(document),
+        html(comparisons_document(comparisons)),
         claims(comparisons),
     )
     paths = [out / name for name in TABLES]
@@ -155,7 +157,7 @@ def write_sweep_tables(
         FileError: if a metrics file is missing or wrong (see `collect`).
     """
     points = sweep_points(*collect(run_metrics, attack_metrics), sweeps)
-    texts = (_csv(tradeoff_table(points, sweeps)), _csv(frontier_table(points, sweeps)))
+    texts = (csv(tradeoff_table(points, sweeps)), csv(frontier_table(points, sweeps)))
     paths = [out / name for name in SWEEP_TABLES]
     for path, text in zip(paths, texts, strict=True):
         write_text(path, text)
@@ -254,7 +256,3 @@ def _pictures(attacks: pd.DataFrame, defences: Sequence[str]) -> dict[str, Calla
     for knowledge in attacks["knowledge"].unique():
         pictures[extremes_name(knowledge)] = partial(extremes, attacks, defences, knowledge)
     return pictures
-
-
-def _csv(table: pd.DataFrame) -> str:
-    return table.to_csv(index=False, lineterminator="\n")

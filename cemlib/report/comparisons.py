@@ -10,9 +10,10 @@ import pandas as pd
 from cemlib.report.bootstrap import two_level_intervals
 from cemlib.report.image_scores import image_differences, scores_by_run
 from cemlib.report.statistics import Difference, holm, paired_difference
-from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, present
+from cemlib.report.tables import present
 from cemlib.report.verdicts import unconverged, verdicts
 from cemlib.report.worst_case import worst_case
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION
 
 _COLUMNS = (
     "defence",

@@ -14,7 +14,8 @@ from cemlib.report.frontier_tables import targets
 from cemlib.report.statistics import mean_interval
 from cemlib.report.style import Look, looks, new_figure, readable, remark, settings
 from cemlib.report.sweeps import Settings, Sweeps
-from cemlib.report.tradeoff import LABELS, MOST_LABELS, draw_point, place_labels
+from cemlib.report.tradeoff import MOST_LABELS, draw_point, place_labels
+from cemlib.scores import SCORES
 
 _LEGEND_COLUMNS = 4
 _SYMBOLS = {"lambda": "λ", "noise_std": "σ"}
@@ -33,7 +34,7 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
     labelled = sum(map(len, sweeps.families.values())) <= MOST_LABELS
     with settings():
         figure, (panel,) = new_figure(4.2 + 0.19 * math.ceil(len(style) / _LEGEND_COLUMNS))
-        panel.set(xlabel="test accuracy [%]", ylabel=LABELS["mse"])
+        panel.set(xlabel="test accuracy [%]", ylabel=SCORES["mse"].axis)
         panel.set_title(f"attacker has {readable(knowledge)}")
         if not rows["mse"].notna().any():
             remark(panel, "no defence has a finished result")

@@ -14,6 +14,7 @@ from cemlib.report.style import Look, log_scale, looks, new_figure, readable, re
 from cemlib.report.tables import present
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import release_counts, worst_cases
+from cemlib.scores import SCORES
 
 _LEGEND_COLUMNS = 5
 
@@ -38,7 +39,7 @@ def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             _lines(panel, strongest[strongest["knowledge"] == knowledge], style)
             _count_releases(panel, release_counts(attacks))
             panel.set_title(f"attacker has {readable(knowledge)}")
-        panels[0].set_ylabel("worst-case MSE  (up = more private)")
+        panels[0].set_ylabel(SCORES["mse"].axis)
         late = strongest.loc[unconverged(strongest, "mse"), "defence"].tolist()
         _legend(figure, {marked(readable(n), n in late): look for n, look in style.items()})
     return figure

@@ -11,11 +11,7 @@ from cemlib.report.collect import LATER_COLUMNS
 from cemlib.report.statistics import mean_interval
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_cases
-
-RUN_SCORES = ("top1", "leakage_nats")
-ATTACK_SCORES = ("mse", "ssim", "psnr")
-IDENTIFICATION = "recon_top1"  # absent in results from before it was recorded
-SCORES = (*RUN_SCORES, *ATTACK_SCORES, IDENTIFICATION)
+from cemlib.scores import IDENTIFICATION, RUN_SCORES, SCORES
 
 _RUNS_COLUMNS = (
     "experiment",

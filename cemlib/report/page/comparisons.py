@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 
 from cemlib.marks import marked
-from cemlib.report.claims import COMPARED, claim, is_shown, is_unconverged, p_value
+from cemlib.report.claims import claim, is_shown, is_unconverged, p_value
 from cemlib.report.page.contents import Comparison
 from cemlib.report.style import significant
 from cemlib.report.tables import records
+from cemlib.scores import SCORES
 
 
 def comparisons(table: pd.DataFrame) -> list[Comparison]:
@@ -19,10 +20,10 @@ def comparisons(table: pd.DataFrame) -> list[Comparison]:
 
 
 def _comparison(row: Mapping[str, Any]) -> Comparison:
-    score = COMPARED[row["metric"]]
+    score = SCORES[row["metric"]]
     return Comparison(
         defence=row["defence"],
-        score=score.heading,
+        score=score.difference,
         knowledge=row["knowledge"],
         difference=marked(_difference(row, score.scale), is_unconverged(row)),
         effect="–" if math.isnan(row["g_z"]) else _signed(row["g_z"], 2),
