@@ -16,6 +16,7 @@ from cemlib.report.build import figures, write_tables
 from cemlib.report.collect import collect
 from cemlib.report.extremes import extremes
 from cemlib.report.per_image import per_image_mse, read_mse
+from cemlib.report.results import Results
 
 NEW = (
     "queries",
@@ -151,6 +152,6 @@ def test_older_results_are_still_reported(brief_study: Study, tmp_path: Path) ->
     assert summary["n_unconverged"].tolist() == [0] * len(summary)
     assert summary["recon_top1_mean"].isna().all()
     assert "recon_top1" not in (tmp_path / "comparisons.csv").read_text()
-    drawn = {name: draw() for name, draw in figures(*collect(*inputs), DEFENCES).items()}
+    drawn = {name: draw() for name, draw in figures(Results(*collect(*inputs), DEFENCES)).items()}
     assert texts(drawn["identification"].axes[0]) == ["not measured"] * 2
     assert texts(drawn["extremes-train_data"].axes[0]) == ["not kept by this older result"]

@@ -6,11 +6,11 @@ from reading_figures import labelled, lines, texts
 from scipy import stats
 from synthetic_study import Study
 
-from cemlib.report import RELEASES
 from cemlib.report.build import figures
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.releases import releases
+from cemlib.report.results import Results
 from cemlib.report.style import looks
 from cemlib.report.summary_text import summary_document
 from cemlib.report.tables import runs_table, summary_table
@@ -209,10 +209,10 @@ def test_the_figure_has_the_mean_of_every_worst_case(study: Study) -> None:
 def test_the_figure_of_releases_needs_more_than_one_number_of_them(
     full_study: Study, study: Study
 ) -> None:
-    one = figures(*collect(full_study.runs, full_study.attacks), ORDER)
-    many = figures(*collect(several_releases(study).runs, study.attacks), ORDER)
-    assert RELEASES not in one
-    assert RELEASES in many
+    one = figures(Results(*collect(full_study.runs, full_study.attacks), ORDER))
+    many = figures(Results(*collect(several_releases(study).runs, study.attacks), ORDER))
+    assert "releases" not in one
+    assert "releases" in many
 
 
 def test_the_figure_of_failed_attacks_says_so(study: Study) -> None:
