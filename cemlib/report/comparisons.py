@@ -78,8 +78,8 @@ def comparisons_table(
 def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:
     """The table with ``boot_low`` and ``boot_high``: 95 % intervals over seeds and images.
 
-    Of MSE, SSIM and PSNR, each image's under the attack that is strongest on its run, where every
-    result has left the scores of its images; NaN elsewhere. See `two_level_intervals`.
+    Of MSE, SSIM and PSNR, each image's under the attack that is strongest on its run; NaN
+    elsewhere. See `two_level_intervals`.
 
     Args:
         table: of `comparisons_table`.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.report.collect import LATER_COLUMNS
+from cemlib.report.collect import VERDICT_COLUMNS
 from cemlib.report.statistics import mean_interval
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_cases
@@ -30,7 +30,7 @@ _RUNS_COLUMNS = (
     "psnr_of_mean_mse",
     "ssim",
     "ssim_valid",
-    *LATER_COLUMNS,
+    *VERDICT_COLUMNS,
     "n_images",
     "selected_epoch",
     "epochs",

@@ -20,8 +20,7 @@ def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
             other scores (see `worst_case`).
 
     Returns:
-        False where nothing is known: for closed forms, failed results and those from before
-        convergence was recorded.
+        False where nothing is known: for closed forms and failed results.
     """
     if score in RUN_SCORES:
         return pd.Series(data=False, index=rows.index)
