@@ -9,7 +9,7 @@ import pandas as pd
 
 from cemlib.report.bootstrap import two_level_intervals
 from cemlib.report.image_scores import image_differences, scores_by_run
-from cemlib.report.statistics import Difference, holm, paired_difference
+from cemlib.report.statistics import difference_columns, holm, paired_difference
 from cemlib.report.tables import present
 from cemlib.report.verdicts import unconverged, verdicts
 from cemlib.report.worst_case import worst_case
@@ -127,22 +127,8 @@ def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> di
     found = paired_difference(ours[score].tolist(), theirs[score].tolist())
     named = zip((defence, reference), (ours, theirs), strict=True)
     flagged = [name for name, side in named if unconverged(side, score).any()]
-    return _numbers(found) | {"unconverged": ", ".join(flagged)}
-
-
-def _numbers(found: Difference) -> dict[str, Any]:
-    return {
-        "n_pairs": found.n,
-        "difference": found.mean,
-        "ci_low": found.low,
-        "ci_high": found.high,
-        "boot_low": math.nan,
-        "boot_high": math.nan,
-        "d_z": found.d_z,
-        "g_z": found.g_z,
-        "p": found.p,
-        "p_permutation": found.p_permutation,
-    }
+    unknown = {"boot_low": math.nan, "boot_high": math.nan, "unconverged": ", ".join(flagged)}
+    return difference_columns(found) | {"d_z": found.d_z} | unknown
 
 
 def _judged(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from cemlib.report.collect import VERDICT_COLUMNS
-from cemlib.report.statistics import mean_interval
+from cemlib.report.statistics import mean_columns
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_cases
 from cemlib.scores import IDENTIFICATION, RUN_SCORES, SCORES
@@ -174,9 +174,7 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
     }
     for score in SCORES:
         frame = victims if score in RUN_SCORES else group
-        found = mean_interval(frame[score].tolist())
-        row[f"{score}_mean"] = found.mean
-        row[f"{score}_ci_low"], row[f"{score}_ci_high"] = found.low, found.high
+        row |= mean_columns(score, frame[score].tolist())
     return row
 
 
