@@ -82,7 +82,7 @@ def claims(table: pd.DataFrame) -> str:
 
 def p_value(p: float) -> str:
     """A p value with three decimals, none for what has none."""
-    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "-" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _why_not(row: Row, pairs: int) -> str:

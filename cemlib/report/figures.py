@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 from string import Formatter
 
+from cemlib.scores import SCORES
+
 UTILITY, PICTURES, TRAINING = (
     "Accuracy and privacy",
     "Reconstructions",
@@ -64,7 +66,10 @@ class Drawing:
     @property
     def title(self) -> str:
         """Title with what is filled in, as words."""
-        return self.figure.title.format(**{k: v.replace("_", " ") for k, v in self.chosen.items()})
+        words = {key: value.replace("_", " ") for key, value in self.chosen.items()}
+        if "score" in words:
+            words["score"] = SCORES[words["score"]].title
+        return self.figure.title.format(**words)
 
     @property
     def is_published(self) -> bool:

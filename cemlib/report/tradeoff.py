@@ -93,6 +93,7 @@ def _points(
     if not drawn:
         remark(panel, "no defence has a finished result")
     panel.margins(0.18)
+    panel.locator_params(axis="x", nbins=5)
 
 
 def draw_point(

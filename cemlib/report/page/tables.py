@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from cemlib.marks import marked
-from cemlib.report.cells import interval, number, signed, spread
+from cemlib.report.cells import NONE, interval, number, signed, spread
 from cemlib.report.claims import claim, is_unconverged, p_value
 from cemlib.report.style import readable
 from cemlib.report.tables import is_marked
@@ -53,7 +53,7 @@ def jobs(records: Iterable[Mapping[str, Any]]) -> Table:
         _named("Defence", "defence"),
         ("Seed", number("seed", 12)),
         ("Job", _job),
-        ("Status", lambda row: _status(row)),
+        ("Status", _status),
         ("Seconds", lambda row: f"{row['wall_seconds']:.1f}"),
         ("Peak memory [MiB]", number("peak_memory_mb", 4)),
         ("Device", lambda row: row["provenance"]["device"]),
@@ -66,7 +66,7 @@ def jobs(records: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _named(title: str, column: str) -> Column:
-    return title, lambda row: readable(row[column]) or "–"
+    return title, lambda row: readable(row[column]) or NONE
 
 
 def _score(name: str, table: pd.DataFrame) -> Column:
