@@ -128,7 +128,9 @@ def csv(frame: pd.DataFrame) -> str:
 def markdown(document: Document) -> str:
     """Return a document in Markdown, the captions of its tables as headings."""
     tables = [_markdown_table(table) for table in document.tables]
-    return "\n\n".join([f"# {document.title}", *document.notes, *tables]) + "\n"
+    alone = [table.caption for table in document.tables] == [document.title]
+    title = [] if alone else [f"# {document.title}"]
+    return "\n\n".join([*title, *document.notes, *tables]) + "\n"
 
 
 def latex(document: Document) -> str:
