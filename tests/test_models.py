@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from cemlib.models import Decoder, build
@@ -87,6 +88,35 @@ def test_decoder_reaches_other_sizes() -> None:
     assert Decoder(8, (1, 64, 64), blocks=1, width=8, doublings=3)(
         torch.rand(2, 8, 8, 8)
     ).shape == (2, 1, 64, 64)
+
+
+@pytest.mark.parametrize(("name", "units"), [("small", [1024]), ("vgg11", [512, 512])])
+@pytest.mark.parametrize(("given", "share"), [({}, 0.5), ({"dropout": 0.2}, 0.2)])
+def test_the_head_drops_its_share_of_hidden_units(
+    name: str, units: list[int], given: dict[str, float], share: float
+) -> None:
+    """Counted in what enters the linear layers in training; in use nothing is dropped."""
+    model, dropped = build(name, num_classes=3, image_size=32, cut=4, **given), list[Tensor]()
+    for layer in model.head.modules():
+        if isinstance(layer, torch.nn.Dropout):
+            layer.register_forward_hook(lambda _, given, out: dropped.append(given[0] * (out == 0)))
+            layer.register_forward_pre_hook(lambda _, given: (torch.ones_like(given[0]),))
+    model.head(torch.rand(200, *model.feature_shape))
+    assert [tuple(one.shape) for one in dropped] == [(200, size) for size in units]
+    assert [one.mean().item() for one in dropped] == pytest.approx([share] * len(units), abs=0.01)
+    dropped.clear()
+    model.eval().head(torch.rand(20, *model.feature_shape))
+    assert not any(one.any() for one in dropped)
+
+
+@pytest.mark.parametrize("name", ["small", "vgg11"])
+def test_without_dropout_a_training_pass_repeats_itself(name: str) -> None:
+    answers = []
+    for share in (0.0, 0.5):
+        model = build(name, num_classes=3, image_size=32, cut=4, dropout=share)
+        features = torch.rand(8, *model.feature_shape)
+        answers.append(torch.equal(model.head(features), model.head(features)))
+    assert answers == [True, False]
 
 
 @pytest.mark.parametrize(

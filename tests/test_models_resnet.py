@@ -115,6 +115,7 @@ def test_every_parameter_receives_a_gradient() -> None:
         ({"cut": 10}, "cut: must lie between 1 and 9, found 10"),
         ({"image_size": 30}, "multiple of 4, found 30"),
         ({"client_widths": (16,)}, "client_widths: the shortcuts of resnet20"),
+        ({"dropout": 0.2}, r"model\.dropout: resnet20 has none, .* left at 0\.5, found 0\.2"),
     ],
 )
 def test_an_impossible_resnet_is_refused(arguments: dict[str, object], message: str) -> None:

@@ -3,21 +3,26 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 import pytest
 import torch
 from torch import nn
 
-from cemlib.optim import SGD, Adam, Optimiser
+from cemlib.optim import SGD, Adam, Optimiser, one_cycle
 
 Parameters = Iterable[nn.Parameter]
 OURS: dict[str, Callable[[Parameters], Optimiser]] = {
     "sgd": lambda weights: SGD(weights, momentum=0.9, weight_decay=1e-2),
+    "nesterov": lambda weights: SGD(weights, momentum=0.9, weight_decay=1e-2, nesterov=True),
     "adam": lambda weights: Adam(weights, weight_decay=1e-2),
     "adam of a GAN": lambda weights: Adam(weights, betas=(0.5, 0.9)),
 }
 THEIRS: dict[str, Callable[[Parameters], torch.optim.Optimizer]] = {
     "sgd": lambda weights: torch.optim.SGD(weights, lr=1.0, momentum=0.9, weight_decay=1e-2),
+    "nesterov": lambda weights: torch.optim.SGD(
+        weights, lr=1.0, momentum=0.9, weight_decay=1e-2, nesterov=True
+    ),
     "adam": lambda weights: torch.optim.Adam(weights, lr=1.0, weight_decay=1e-2),
     "adam of a GAN": lambda weights: torch.optim.Adam(weights, lr=1.0, betas=(0.5, 0.9)),
 }
@@ -72,6 +77,35 @@ def test_a_state_that_does_not_fit_is_refused(kind: str) -> None:
     name = OURS[kind]([]).slots[0]
     with pytest.raises(RuntimeError, match=rf"0/{name} of shape \(2,\)"):
         OURS[kind](model.parameters()).load_state_dict({f"0/{name}": torch.zeros(2)})
+
+
+@pytest.mark.parametrize(("shape", "phase"), [("linear", range(26)), ("cos", range(25, 101))])
+def test_one_cycle_is_torchs(shape: Literal["linear", "cos"], phase: range) -> None:
+    """Of 101 steps 25 rise, linearly, and 75 fall, on a cosine; torch gives both one shape."""
+    optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser,
+        max_lr=0.3,
+        total_steps=101,
+        pct_start=26 / 101,
+        anneal_strategy=shape,
+        div_factor=1e12,
+        final_div_factor=1e12,
+        cycle_momentum=False,
+    )
+    theirs = []
+    for step in range(101):
+        theirs.append(schedule.get_last_lr()[0])
+        optimiser.step()
+        if step < 100:
+            schedule.step()
+    for step in phase:
+        assert one_cycle(step / 100, 0.3, 0.25) == pytest.approx(theirs[step], rel=1e-9, abs=1e-9)
+
+
+def test_one_cycle_without_warm_up_starts_at_its_peak() -> None:
+    rates = [one_cycle(done, 0.3, 0.0) for done in (0.0, 0.5, 1.0)]
+    assert rates == pytest.approx([0.3, 0.15, 0.0])
 
 
 def test_the_compiler_is_not_imported() -> None:

@@ -33,9 +33,7 @@ class ResBlock(nn.Module):
         )
         self.shortcut: nn.Module = nn.Identity()
         if in_channels != out_channels:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(in_channels, out_channels, 1, bias=False), nn.BatchNorm2d(out_channels)
-            )
+            self.shortcut = _projection(in_channels, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_channels, H, W) to (B, out_channels, H, W)."""
@@ -163,8 +161,16 @@ def _start_at_zero(network: ResidualNetwork) -> None:
     assert isinstance(last, ResBlock)
     nn.init.zeros_(last.body[-1].weight)  # type: ignore[arg-type]
     nn.init.zeros_(last.body[-1].bias)  # type: ignore[arg-type]
-    if isinstance(last.shortcut, nn.Sequential):
-        nn.init.zeros_(last.shortcut[1].weight)  # type: ignore[arg-type]
+    if isinstance(last.shortcut, nn.Identity):  # it would let through whatever enters
+        channels: int = last.body[-1].out_channels  # type: ignore[assignment]
+        last.shortcut = _projection(channels, channels)
+    assert isinstance(last.shortcut, nn.Sequential)
+    nn.init.zeros_(last.shortcut[1].weight)  # type: ignore[arg-type]
+
+
+def _projection(in_channels: int, out_channels: int) -> nn.Module:
+    convolution = nn.Conv2d(in_channels, out_channels, 1, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(out_channels))
 
 
 def _doubling(width: int) -> nn.Module:

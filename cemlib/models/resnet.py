@@ -62,12 +62,18 @@ def resnet20(shape: Shape) -> SplitModel:
     bottleneck's 72 w + 8 and the server's 73 w (279,010 in all at cut 8).
 
     Raises:
-        ValueError: if the cut lies outside, the images do not fit, or other widths are asked for.
+        ValueError: if the cut lies outside, the images do not fit, or other widths or another
+            dropout than the default are asked for.
     """
     strides = [stride for _, stride in ENTRIES]
     check_fits(shape, len(ENTRIES), strides.count(2))
     if shape.client_widths is not None:
         raise ValueError("client_widths: the shortcuts of resnet20 fix its widths; must be null")
+    if shape.dropout != Shape.dropout:
+        raise ValueError(
+            f"model.dropout: resnet20 has none, so it must be left at {Shape.dropout}, found"
+            f" {shape.dropout}"
+        )
     width, halvings = ENTRIES[shape.cut - 1][0], strides[: shape.cut].count(2)
     layers = _layers(shape.in_channels)
     encoder = client_encoder(nn.Sequential(*layers[: shape.cut]), width, shape, halvings)

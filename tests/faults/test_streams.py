@@ -34,6 +34,7 @@ OF_ATTACKS = {
     "attack_order": "order of the attacker's images",
     "attack_noise": "releases of the attacker's images",
     "attack_val_noise": "releases of the images that the attacker holds out",
+    "attack_ridge_noise": "one release of the same images, to choose the ridge of a linear start",
     "attack_mixtures": "mixtures of real images and answers",
 }
 NAMES = ("decoder", "gan", "refinement", "linear", "mean_image")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from killed_job import kill_after
 from tiny_study import CPU, RAW, blob_data, outcome, tiny_plan, trained
+from torch import nn
 
 from cemlib.defences.channels import CHANNELS
 from cemlib.defences.channels import build as build_channel
@@ -14,6 +15,7 @@ from cemlib.defences.deployed import load_deployed
 from cemlib.files import load_tensors, read_json, read_jsonl
 from cemlib.seeds import derive, generator
 from cemlib.training.job import TrainJob, run
+from cemlib.training.setup import Setup
 from cemlib.training.trainer import Trainer
 
 
@@ -103,3 +105,15 @@ def test_a_surrogate_measures_against_all_the_noise(tmp_path: Path) -> None:
     row = read_jsonl(folder.history)[-1]
     assert 0 < row["val_leakage_nats"] < 1e4
     assert row["surrogate"] > 0
+
+
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_a_studys_dropout_reaches_the_network(tmp_path: Path, share: float | None) -> None:
+    study = tiny_plan(tmp_path).study
+    if share is not None:
+        model = study.model.model_copy(update={"dropout": share})
+        study = study.model_copy(update={"model": model})
+    setup, data = Setup(study, "noise", 0), blob_data()
+    trainer = setup.trainer(data, setup.network(data))
+    found = [m.p for m in trainer.deployed.model.modules() if isinstance(m, nn.Dropout)]
+    assert found == [0.5 if share is None else share]

@@ -42,7 +42,10 @@ def test_replayed_steps_train_as_called_ones(
     monkeypatch.setattr(cemlib.training.step, "Replay", TapeReplay)
     before = TapeReplay.count
     replayed = trainer(tmp_path, defence, **train)
-    assert course(replayed) == expected
+    for row, other in zip(expected, course(replayed), strict=True):
+        # Weighted with a lambda_eff that a replay reads in float32.
+        assert other.pop("train_loss") == pytest.approx(row.pop("train_loss"), rel=1e-7)
+        assert other == row
     if defence != "full":  # whose every step factorises
         assert TapeReplay.count > before + epochs(replayed)  # at least one step of each
     for name, module in called.defended.modules.items():

@@ -2,9 +2,10 @@
 
 import pytest
 
+from cemlib.config.study import TrainConfig
 from cemlib.training.schedule import learning_rate, strength
 
-MILESTONES = (60, 120, 180, 210)
+PUBLISHED = TrainConfig(epochs=240, lr=0.05, milestones=(60, 120, 180, 210), decay=0.2)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,8 @@ MILESTONES = (60, 120, 180, 210)
     ],
 )
 def test_the_rate_falls_after_each_published_milestone(epoch: int, rate: float) -> None:
-    assert learning_rate(epoch, 0.05, MILESTONES, 0.2) == pytest.approx(rate, rel=1e-12)
+    found = [learning_rate(PUBLISHED, epoch, done) for done in (0.0, 0.5, 0.99)]
+    assert found == pytest.approx([rate] * 3, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -44,4 +46,5 @@ def test_strength_at_the_edge_of_the_last_phase() -> None:
 
 
 def test_without_milestones_the_rate_is_constant() -> None:
-    assert {learning_rate(epoch, 0.1, (), 0.2) for epoch in range(1, 300)} == {0.1}
+    constant = TrainConfig(lr=0.1, milestones=())
+    assert {learning_rate(constant, epoch) for epoch in range(1, 300)} == {0.1}

@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_study import (
-    CPU,
-    blob_data,
-    outcome,
-    same_weights,
-    tiny_plan,
-    trained,
-)
+from tiny_study import CPU, blob_data, outcome, same_weights, tiny_plan, trained
 from torch.nn import functional as F
 
 from cemlib.config.study import TrainConfig
