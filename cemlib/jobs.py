@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cemlib.config import ConfigError
 from cemlib.plan import Plan
 from cemlib.provenance import fingerprint
-from cemlib.report.figures import CLUSTERS, SURROGATES, WHOLE
+from cemlib.report import CLUSTERS, SURROGATES, WHOLE
 from cemlib.seal import read_sealed
 
 if TYPE_CHECKING:

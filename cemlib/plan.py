@@ -18,8 +18,7 @@ from cemlib.errors import nearest
 from cemlib.files import write_text
 from cemlib.layout import KNOWLEDGES, AttackFolder, Layout, RunFolder
 from cemlib.provenance import fingerprint, library_versions, source_files
-from cemlib.report import SWEEP_TABLES, TABLES
-from cemlib.report.figures import CLUSTERS, SURROGATES, WHOLE, drawings, modules
+from cemlib.report import CLUSTERS, SURROGATES, SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.page import PAGE, assets
 
 FORMATS = ("png", "svg")
@@ -159,6 +158,8 @@ class Plan:
 
     def _drawn(self, part: str) -> list[Path]:
         """Files of the figures of a part of the report."""
+        from cemlib.report.figures import drawings  # which decides nothing of a training
+
         choices = {
             "attack": tuple(self.study.attacks),
             "knowledge": KNOWLEDGES,
@@ -171,6 +172,8 @@ class Plan:
 
     def report_sources(self) -> tuple[Path, ...]:
         """Source files that decide the tables and figures."""
+        from cemlib.report.figures import modules
+
         return source_files("cemlib.report.build", *modules())
 
     def page_sources(self) -> tuple[Path, ...]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from cemlib.files import write_text
-from cemlib.report import SWEEP_TABLES, TABLES
+from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.claims import claims
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
 from cemlib.report.comparisons_text import comparisons_document
-from cemlib.report.figures import WHOLE, Drawing, drawings
+from cemlib.report.figures import Drawing, drawings
 from cemlib.report.frontier_tables import frontier_table, tradeoff_table
 from cemlib.report.results import Results, read
 from cemlib.report.style import save

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from string import Formatter
 
+from cemlib.report import CLUSTERS, SURROGATES, WHOLE
 from cemlib.scores import SCORES
 
 UTILITY, PICTURES, TRAINING = (
@@ -20,7 +21,6 @@ UTILITY, PICTURES, TRAINING = (
     "Training and surrogates",
 )
 CATEGORIES = (UTILITY, PICTURES, TRAINING)
-WHOLE, CLUSTERS, SURROGATES = "figures", "cluster_course", "surrogates"
 MAIN = {"score": "mse", "attack": "decoder", "knowledge": "train_data"}  # what is published
 
 
