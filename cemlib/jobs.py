@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cemlib.config import ConfigError
 from cemlib.plan import Plan
 from cemlib.provenance import fingerprint
+from cemlib.report import CLUSTERS, SURROGATES, WHOLE
 from cemlib.seal import read_sealed
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from cemlib.report.sweeps import Sweeps
 
-PARTS = ("tables", "figures", "cluster_course", "surrogates", "page")  # of the report
+PARTS = ("tables", WHOLE, CLUSTERS, SURROGATES, "page")  # of the report
 
 
 def find_device(name: str) -> "torch.device":
@@ -96,17 +97,17 @@ def report(plan: Plan, only: str | None = None, defence: str | None = None) -> I
         )
         if sweeps is not None:
             yield from build.write_sweep_tables(runs, attacks, tables, sweeps)
-    if only in (None, "figures"):
-        yield from build.write_figures(
-            runs, attacks, figures, defences=defences, reference=reference
-        )
-        if sweeps is not None:
-            yield from build.write_frontiers(runs, attacks, figures, sweeps)
-    if only in (None, "cluster_course"):
-        yield from build.write_cluster_course(runs, figures, defences=defences)
-    if only in (None, "surrogates"):
-        drawn = plan.defences_with_surrogate(defence)
-        yield from build.write_surrogate_courses(runs, figures, defences=drawn, reference=reference)
+    for part in (WHOLE, CLUSTERS, SURROGATES):
+        if only in (None, part):
+            yield from build.write_figures(
+                runs,
+                attacks if part == WHOLE else (),
+                figures,
+                defences=plan.defences_with_surrogate(defence) if part == SURROGATES else defences,
+                reference=reference,
+                sweeps=sweeps,
+                part=part,
+            )
     if only in (None, "page") and defence is None:
         yield _page(plan, runs, attacks)
 

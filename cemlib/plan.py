@@ -18,18 +18,7 @@ from cemlib.errors import nearest
 from cemlib.files import write_text
 from cemlib.layout import KNOWLEDGES, AttackFolder, Layout, RunFolder
 from cemlib.provenance import fingerprint, library_versions, source_files
-from cemlib.report import (
-    CLUSTER_COURSE,
-    FIGURES,
-    RELEASES,
-    SWEEP_TABLES,
-    TABLES,
-    extremes_name,
-    forest_name,
-    frontier_name,
-    reconstructions_name,
-    surrogate_course_name,
-)
+from cemlib.report import CLUSTERS, SURROGATES, SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.page import PAGE, assets
 
 FORMATS = ("png", "svg")
@@ -144,20 +133,15 @@ class Plan:
 
     def figures(self) -> list[Path]:
         """Figures of the study, as PNG and SVG."""
-        kinds = [reconstructions_name(a, k) for a in self.study.attacks for k in KNOWLEDGES]
-        kinds += [name(known) for name in (extremes_name, forest_name) for known in KNOWLEDGES]
-        queries = {attack.releases for attack in self.study.attacks.values()}
-        kinds += [RELEASES] if len(queries) > 1 else []
-        kinds += [frontier_name(k) for k in KNOWLEDGES] if self.study.sweeps else []
-        return self._drawn([*FIGURES, *kinds])
+        return self._drawn(WHOLE)
 
     def cluster_course(self) -> list[Path]:
         """The figure of how fitted clusters moved, if the study has any."""
-        return self._drawn([CLUSTER_COURSE])
+        return self._drawn(CLUSTERS)
 
     def surrogate_courses(self) -> list[Path]:
         """The figures of how the surrogates worked, one for each defence that has one."""
-        return self._drawn([surrogate_course_name(n) for n in self.defences_with_surrogate()])
+        return self._drawn(SURROGATES)
 
     def all_figures(self) -> list[Path]:
         """Every figure that the report draws of this study."""
@@ -172,12 +156,25 @@ class Plan:
         pictures = [path for path in self.all_figures() if path.suffix == ".png"]
         return [self.layout.prepared_facts, *pictures]
 
-    def _drawn(self, names: Sequence[str]) -> list[Path]:
+    def _drawn(self, part: str) -> list[Path]:
+        """Files of the figures of a part of the report."""
+        from cemlib.report.figures import drawings  # which decides nothing of a training
+
+        choices = {
+            "attack": tuple(self.study.attacks),
+            "knowledge": KNOWLEDGES,
+            "defence": self.defences_with_surrogate(),
+        }
+        several = len({attack.releases for attack in self.study.attacks.values()}) > 1
+        has = ["releases"] * several + ["sweeps"] * bool(self.study.sweeps)
+        names = [drawing.name for drawing in drawings(part, choices, has)]
         return [self.layout.figures / f"{name}.{kind}" for name in names for kind in FORMATS]
 
     def report_sources(self) -> tuple[Path, ...]:
         """Source files that decide the tables and figures."""
-        return source_files("cemlib.report.build")
+        from cemlib.report.figures import modules
+
+        return source_files("cemlib.report.build", *modules())
 
     def page_sources(self) -> tuple[Path, ...]:
         """Source files that decide the results page, its template, style and scripts among them."""

@@ -57,13 +57,14 @@ def run_whole_study(options: argparse.Namespace) -> Iterator[Path | str]:
 
 def run_publish(options: argparse.Namespace) -> Iterator[Path]:
     """Copy what others may read under results/published."""
-    from cemlib.report.publish import PICTURES, publish
+    from cemlib.report.figures import drawing
+    from cemlib.report.publish import publish
 
     plan = plan_of(options)
     out = Path("results/published") / plan.study.experiment
     command = f"snakemake --cores 2 --configfile {options.config}"
-    drawn = [path for path in plan.figures() if path.stem in PICTURES] + plan.surrogate_courses()
-    pictures = [path for path in drawn if path.suffix == ".png"]
+    drawn = [path for path in plan.all_figures() if path.suffix == ".png"]
+    pictures = [path for path in drawn if drawing(path.stem).is_published]
     yield from publish(plan.metrics(), plan.tables() + pictures, out, command)
 
 

@@ -11,10 +11,11 @@ from cemlib.cli.columns import aligned, figure
 from cemlib.config.differing import differing
 from cemlib.files import finite
 from cemlib.inspection import WHOLE, Result
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION
 from cemlib.seal import RECORD
 from cemlib.standing import read_standing
 
-_SCORES = ("mse", "ssim", "psnr", "recon_top1")
+_SCORES = (*ATTACK_SCORES, IDENTIFICATION)
 
 
 def as_json(result: Result) -> str:

@@ -1,6 +1,5 @@
 """The tables of a federated study, as numbers."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -8,7 +7,7 @@ import pandas as pd
 from cemlib.config.federated import Federated
 from cemlib.federated.collect import Results
 from cemlib.federated.inversion.scoring import MEASURES, WORST_CASE
-from cemlib.report.statistics import holm, mean_interval, paired_difference
+from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
 
 SETTINGS = ("lam", "alpha", "beta", "order", "noise_multiplier")
 
@@ -33,7 +32,7 @@ def accuracy_table(results: Results, study: Federated) -> pd.DataFrame:
     for variant in study.variants:
         group = results.runs[results.runs["defence"] == variant]
         row = {"variant": variant, **settings_of(study, variant), **_counts(group)}
-        row |= _mean("top1", group["top1"]) | {"epsilon": group["epsilon"].max()}
+        row |= mean_columns("top1", group["top1"]) | {"epsilon": group["epsilon"].max()}
         rows.append(row | {name: int(group[name].sum()) for name in _FATES})
     return pd.DataFrame(rows)
 
@@ -47,9 +46,8 @@ def differences_table(results: Results, study: Federated) -> pd.DataFrame:
         ours = runs[runs["defence"] == variant].set_index("seed")["top1"]
         pairs = pd.concat([ours, reference], axis=1).astype(float).dropna()
         found = paired_difference(pairs.iloc[:, 0].tolist(), pairs.iloc[:, 1].tolist())
-        row = {"variant": variant, "reference": study.reference, "n_pairs": found.n}
-        row |= {"difference": found.mean, "ci_low": found.low, "ci_high": found.high}
-        rows.append(row | {"p": found.p, "p_permutation": found.p_permutation, "g_z": found.g_z})
+        named = {"variant": variant, "reference": study.reference}
+        rows.append(named | difference_columns(found))
     table = pd.DataFrame(rows, columns=[*_DIFFERENCE])
     table["p_holm"] = holm(table["p"].tolist())
     return table
@@ -73,7 +71,7 @@ def tradeoff_table(results: Results, study: Federated) -> pd.DataFrame:
     for variant in study.variants:
         group = results.runs[results.runs["defence"] == variant]
         row = {"variant": variant, **settings_of(study, variant), **_counts(group)}
-        row |= _mean("top1", group["top1"])
+        row |= mean_columns("top1", group["top1"])
         ends = ("mean", "ci_low", "ci_high")
         names = [f"{score}_{end}" for score in MEASURES for end in ends]
         rows.append(row | {name: worst.loc[variant, name] for name in names})
@@ -87,7 +85,9 @@ def cost_table(results: Results, study: Federated) -> pd.DataFrame:
     for variant in study.variants:
         group = results.runs[results.runs["defence"] == variant]
         rounds = group["epochs"].where(group["epochs"] > 0)  # of none there is no mean
-        row = {"variant": variant, **_counts(group)} | _mean("seconds", group["round_seconds"])
+        row = {"variant": variant, **_counts(group)} | mean_columns(
+            "seconds", group["round_seconds"]
+        )
         row |= {f"{way}_per_round": (group[way] / rounds).mean() for way in _BYTES}
         mixes = study.variants[variant].mixing is not None
         rows.append(row | {"gan_seconds": sum(gans) / len(gans) if mixes and gans else None})
@@ -98,11 +98,6 @@ def cost_table(results: Results, study: Federated) -> pd.DataFrame:
 
 def _counts(group: pd.DataFrame) -> dict[str, int]:
     return {"n_seeds": len(group), "n_failed": int((group["status"] == "failed").sum())}
-
-
-def _mean(name: str, values: Sequence[float] | pd.Series) -> dict[str, float]:
-    found = mean_interval([float("nan") if v is None else float(v) for v in values])
-    return {f"{name}_mean": found.mean, f"{name}_ci_low": found.low, f"{name}_ci_high": found.high}
 
 
 _FATES = ("asked", "dropped", "excluded")

@@ -9,7 +9,7 @@ from cemlib.config.labelling import LabellingStudy
 from cemlib.labelling.collect import QUALITY, SCORES, Results
 from cemlib.labelling.cost import growth_exponent
 from cemlib.labelling.privacy import stated
-from cemlib.report.statistics import holm, mean_interval, paired_difference
+from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
 
 PAIRS = (("capc", "init"), ("iel", "init"), ("iel", "capc"), ("iel", "constant"))
 SECONDS = ("encrypt_seconds", "decrypt_seconds")
@@ -93,22 +93,11 @@ def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     if "status" in group:
         row["n_failed"] = int((group["status"] == "failed").sum())
     for name in names:
-        found = mean_interval(group[name].astype(float).tolist())
-        row |= {f"{name}_mean": found.mean, f"{name}_ci_low": found.low}
-        row[f"{name}_ci_high"] = found.high
+        row |= mean_columns(name, group[name].astype(float).tolist())
     return row
 
 
 def _difference(group: pd.DataFrame, first: str, second: str) -> dict[str, Any]:
     finished = group[group["status"] == "ok"].sort_values("seed")
     ours, theirs = (finished[f"{name}_top1"].astype(float).tolist() for name in (first, second))
-    found = paired_difference(ours, theirs)
-    return {
-        "n_pairs": found.n,
-        "difference": found.mean,
-        "ci_low": found.low,
-        "ci_high": found.high,
-        "p": found.p,
-        "p_permutation": found.p_permutation,
-        "g_z": found.g_z,
-    }
+    return difference_columns(paired_difference(ours, theirs))

@@ -1,60 +1,14 @@
 """The tables of a labelling study as people read them, in Markdown, LaTeX and HTML."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
-
 import pandas as pd
 
 from cemlib.config.labelling import SECURE_KEY_BITS, LabellingStudy
-from cemlib.report.html_tables import html_page
-from cemlib.report.render import Table, escape, latex_table, markdown_table
-
-Row: TypeAlias = Mapping[str, Any]
-Column: TypeAlias = tuple[str, Callable[[Row], str]]
-
-
-def plain(name: str, digits: int = 3) -> Callable[[Row], str]:
-    """A cell with so many significant digits; a dash where there is no number."""
-
-    def cell(row: Row) -> str:
-        value = row[name]
-        if isinstance(value, str):
-            return value
-        if value is None or math.isnan(value):
-            return "-"
-        return "∞" if math.isinf(value) else f"{value:.{digits}g}"
-
-    return cell
-
-
-def percent(name: str) -> Callable[[Row], str]:
-    """A mean with the half width of its interval, in per cent."""
-
-    def cell(row: Row) -> str:
-        mean, high = 100 * row[f"{name}_mean"], 100 * row[f"{name}_ci_high"]
-        if math.isnan(mean):
-            return "failed" if row.get("n_failed") else "-"
-        return f"{mean:.2f}" if math.isnan(high) else f"{mean:.2f} ± {high - mean:.2f}"
-
-    return cell
-
-
-def _points(row: Row) -> str:
-    return f"{100 * row['difference']:+.2f}"
-
-
-def _interval(row: Row) -> str:
-    low, high = 100 * row["ci_low"], 100 * row["ci_high"]
-    return "-" if math.isnan(low) else f"{low:+.2f} to {high:+.2f}"
+from cemlib.report.cells import DIFFERENCES, finished, mean, number
+from cemlib.report.writer import Column, Document, Row, formats, laid_out
 
 
 def _pair(row: Row) -> str:
     return f"{row['first']} - {row['second']}"
-
-
-def _finished(row: Row) -> str:
-    return f"{row['n_repeats'] - row['n_failed']} of {row['n_repeats']}"
 
 
 def _way(row: Row) -> str:
@@ -66,37 +20,37 @@ def _way(row: Row) -> str:
 
 
 _ACCURACIES: tuple[Column, ...] = (
-    ("CaPC-style [%] ↑", percent("capc_top1")),
-    ("IEL [%] ↑", percent("iel_top1")),
+    ("CaPC-style [%] ↑", mean("capc_top1", 2, 100)),
+    ("IEL [%] ↑", mean("iel_top1", 2, 100)),
 )
 _QUALITY: tuple[Column, ...] = (
-    ("right labels [%]", percent("label_accuracy")),
-    ("refused [%]", percent("refused")),
-    ("mean weight [%]", percent("mean_weight")),
+    ("right labels [%]", mean("label_accuracy", 2, 100)),
+    ("refused [%]", mean("refused", 2, 100)),
+    ("mean weight [%]", mean("mean_weight", 2, 100)),
 )
 _TOTALS: tuple[Column, ...] = (
-    ("ε, one query", plain("epsilon_query_exact")),
-    ("all: basic", plain("epsilon_total_basic")),
-    ("all: strong", plain("epsilon_total_strong")),
-    ("all: zCDP", plain("epsilon_total_zcdp")),
-    ("all: Renyi", plain("epsilon_total_renyi")),
-    ("all: exact", plain("epsilon_total_exact")),
-    ("δ, all", plain("delta_total")),
+    ("ε, one query", number("epsilon_query_exact")),
+    ("all: basic", number("epsilon_total_basic")),
+    ("all: strong", number("epsilon_total_strong")),
+    ("all: zCDP", number("epsilon_total_zcdp")),
+    ("all: Renyi", number("epsilon_total_renyi")),
+    ("all: exact", number("epsilon_total_exact")),
+    ("δ, all", number("delta_total")),
 )
 _STATED: tuple[Column, ...] = (
-    ("ε by the formula", plain("epsilon_query")),
-    ("σ", plain("sigma", 4)),
-    ("all: published", plain("epsilon_total_published")),
+    ("ε by the formula", number("epsilon_query")),
+    ("σ", number("sigma", 4)),
+    ("all: published", number("epsilon_total_published")),
 )
 LAYOUTS: dict[str, tuple[str, tuple[Column, ...]]] = {
     "accuracy": (
         "Accuracy before and after labelling",
         (
-            ("images", plain("images")),
-            ("repeats", _finished),
-            ("before [%] ↑", percent("init_top1")),
+            ("images", number("images")),
+            ("repeats", finished("n_repeats")),
+            ("before [%] ↑", mean("init_top1", 2, 100)),
             *_ACCURACIES,
-            ("constant weight [%] ↑", percent("constant_top1")),
+            ("constant weight [%] ↑", mean("constant_top1", 2, 100)),
             *_QUALITY,
             *_STATED,
             *_TOTALS,
@@ -105,28 +59,22 @@ LAYOUTS: dict[str, tuple[str, tuple[Column, ...]]] = {
     "differences": (
         "Paired differences in accuracy, points",
         (
-            ("images", plain("images")),
+            ("images", number("images")),
             ("pair", _pair),
-            ("difference", _points),
-            ("95 % interval", _interval),
-            ("g_z", plain("g_z")),
-            ("p", plain("p")),
-            ("p, permutation", plain("p_permutation")),
-            ("p, Holm", plain("p_holm")),
-            ("pairs", plain("n_pairs")),
+            *DIFFERENCES,
         ),
     ),
     "epsilon": (
         "Accuracy against epsilon",
-        (("images", plain("images")), *_STATED[:2], *_ACCURACIES, *_QUALITY, *_TOTALS),
+        (("images", number("images")), *_STATED[:2], *_ACCURACIES, *_QUALITY, *_TOTALS),
     ),
     "privacy": (
         "Privacy of a vote",
         (
-            ("observer", plain("observer")),
-            ("neighbours", plain("neighbours")),
-            ("sensitivity", plain("sensitivity")),
-            ("σ unknown to it", plain("sigma", 4)),
+            ("observer", number("observer")),
+            ("neighbours", number("neighbours")),
+            ("sensitivity", number("sensitivity")),
+            ("σ unknown to it", number("sigma", 4)),
             *_TOTALS,
         ),
     ),
@@ -134,15 +82,15 @@ LAYOUTS: dict[str, tuple[str, tuple[Column, ...]]] = {
         "Cost of one image, all participants together",
         (
             ("way", _way),
-            ("key bits", plain("key_bits", 4)),
-            ("encryption [s]", plain("encrypt_seconds")),
-            ("before the votes [s]", plain("offline_seconds")),
-            ("decryption [s]", plain("decrypt_seconds")),
-            ("peer's encryption / this", plain("peer_ratio")),
-            ("exponent, encryption", plain("encrypt_exponent")),
-            ("exponent, decryption", plain("decrypt_exponent")),
-            ("bytes", plain("bytes", 6)),
-            ("ciphertexts of one", plain("ciphertexts")),
+            ("key bits", number("key_bits", 4)),
+            ("encryption [s]", number("encrypt_seconds")),
+            ("before the votes [s]", number("offline_seconds")),
+            ("decryption [s]", number("decrypt_seconds")),
+            ("peer's encryption / this", number("peer_ratio")),
+            ("exponent, encryption", number("encrypt_exponent")),
+            ("exponent, decryption", number("decrypt_exponent")),
+            ("bytes", number("bytes", 6)),
+            ("ciphertexts of one", number("ciphertexts")),
         ),
     ),
 }
@@ -173,18 +121,4 @@ def notes(study: LabellingStudy) -> list[str]:
 def texts(name: str, frame: pd.DataFrame, study: LabellingStudy) -> dict[str, str]:
     """One table by the ending of its file."""
     caption, columns = LAYOUTS[name]
-    rows = tuple(tuple(cell(row) for _, cell in columns) for row in _rows(frame))
-    titles = tuple(title for title, _ in columns)
-    table = Table(caption, ("",) * len(columns), titles, rows)
-    said = notes(study)
-    return {
-        "csv": frame.to_csv(index=False, lineterminator="\n"),
-        "md": "\n\n".join([*said, markdown_table(table)]),
-        "tex": "\n".join([*(f"% {escape(note)}" for note in said), latex_table(table)]),
-        "html": html_page(caption, said, [table]),
-    }
-
-
-def _rows(frame: pd.DataFrame) -> Sequence[dict[str, Any]]:
-    found: list[dict[str, Any]] = frame.to_dict("records")  # type: ignore[assignment]
-    return found
+    return formats(frame, Document(caption, notes(study), [laid_out(caption, frame, columns)]))

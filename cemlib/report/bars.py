@@ -15,6 +15,7 @@ from cemlib.report.style import looks, new_figure, readable, settings, significa
 from cemlib.report.tables import present
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_case
+from cemlib.scores import IDENTIFICATION, SCORES
 
 CEILING = "mean_image"  # the attack that uses nothing of what is released
 _JUDGE = "judge_top1"
@@ -36,22 +37,19 @@ def accuracy(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
 
 def privacy(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Reconstruction MSE of the worst case, one panel per attacker knowledge."""
-    label = "worst-case reconstruction MSE  (higher = more private)"
-    return _worst_case_bars(attacks, defences, "mse", label, _ceilings(attacks, "mse"))
+    return _worst_case_bars(attacks, defences, "mse", _ceilings(attacks, "mse"))
 
 
 def psnr(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """PSNR of the worst case, one panel per attacker knowledge."""
-    label = "worst-case reconstruction PSNR [dB]  (lower = more private)"
-    return _worst_case_bars(attacks, defences, "psnr", label, _ceilings(attacks, "psnr"))
+    return _worst_case_bars(attacks, defences, "psnr", _ceilings(attacks, "psnr"))
 
 
 def identification(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """How many of the worst case's reconstructions an undefended classifier still recognises."""
-    percent = attacks.assign(**{score: 100 * attacks[score] for score in ("recon_top1", _JUDGE)})
+    percent = attacks.assign(**{score: 100 * attacks[score] for score in (IDENTIFICATION, _JUDGE)})
     originals = percent.groupby("knowledge")[_JUDGE].mean().rename("originals")
-    label = "reconstructions classified correctly, strongest attack [%]  (lower = more private)"
-    figure = _worst_case_bars(percent, defences, "recon_top1", label, originals)
+    figure = _worst_case_bars(percent, defences, IDENTIFICATION, originals)
     figure.axes[0].set_xticks(range(0, 101, 20))  # all panels share it
     return figure
 
@@ -66,7 +64,6 @@ def _worst_case_bars(
     attacks: pd.DataFrame,
     defences: Sequence[str],
     score: str,
-    label: str,
     reference: "pd.Series[float]",
 ) -> Figure:
     """Bars of a score of the worst case; the reference has a value per knowledge and a name."""
@@ -87,7 +84,7 @@ def _worst_case_bars(
             _reference(panel, reference.get(knowledge, math.nan), str(reference.name))
             panel.set_title(f"attacker has {readable(knowledge)}", pad=16)
         _start_at_zero(panels)
-        figure.supxlabel(label, fontsize=9)
+        figure.supxlabel(SCORES[score].axis, fontsize=9)
     return figure
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -11,39 +10,11 @@ from cemlib.marks import marked
 from cemlib.report.style import readable, significant
 from cemlib.report.tables import records
 from cemlib.report.verdicts import UNCONVERGED
+from cemlib.scores import SCORES
 
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A score of `comparisons_table`.
-
-    Attributes:
-        title: how sentences call it.
-        unit: of its differences; may be empty.
-        scale: what differences are multiplied with.
-        better: the side on which the defender is, where it is a matter of privacy.
-    """
-
-    title: str
-    unit: str = ""
-    scale: int = 1
-    better: str = ""
-
-    @property
-    def heading(self) -> str:
-        """Title with unit, for the head of a table."""
-        return f"{self.title} [{self.unit}]" if self.unit else self.title
-
-
-COMPARED = {
-    "top1": Compared("accuracy", "percentage points", 100),
-    "mse": Compared("worst-case MSE", better="higher"),
-    "ssim": Compared("worst-case SSIM", better="lower"),
-    "psnr": Compared("worst-case PSNR", "dB", better="lower"),
-    "recon_top1": Compared("identified share", "percentage points", 100, better="lower"),
-}
 _HEAD = """\
 # What the comparisons show
 
@@ -111,7 +82,7 @@ def claims(table: pd.DataFrame) -> str:
 
 def p_value(p: float) -> str:
     """A p value with three decimals, none for what has none."""
-    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "-" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _why_not(row: Row, pairs: int) -> str:
@@ -151,22 +122,23 @@ def _change(row: Row) -> str:
 
 
 def _score(row: Row) -> str:
-    title = COMPARED[row["metric"]].title
+    title = SCORES[row["metric"]].subject
     return f"{title} ({readable(row['knowledge'])})" if row["knowledge"] else title
 
 
 def _amount(row: Row) -> str:
     """How much higher or lower, with the interval in the same direction."""
-    score = COMPARED[row["metric"]]
+    score = SCORES[row["metric"]]
     ends = [score.scale * row[key] for key in ("difference", "ci_low", "ci_high")]
     if row["verdict"] == "lower":
         ends = [-ends[0], -ends[2], -ends[1]]
     mean, low, high = map(significant, ends)
-    return f"{mean} [{low}, {high}]" + (f" {score.unit}" if score.unit else "")
+    return f"{mean} [{low}, {high}]" + (f" {score.step}" if score.step else "")
 
 
 def _side(row: Row) -> str:
-    better = COMPARED[row["metric"]].better
-    if not better:
+    """On which side of privacy a difference is; accuracy has none."""
+    score = SCORES[row["metric"]]
+    if score.of_runs:
         return ""
-    return f", the {'better' if row['verdict'] == better else 'worse'} side"
+    return f", the {'better' if row['verdict'] == score.better else 'worse'} side"

@@ -18,6 +18,8 @@ from cemlib.report.consistency import (
 )
 from cemlib.seal import FILES, check_files, check_record
 
+Reader = Callable[[Path, Row, str], Any]
+
 RUN_COLUMNS = (
     "experiment",
     "defence",
@@ -36,8 +38,7 @@ RUN_COLUMNS = (
     "peak_memory_mb",
     "folder",
 )
-# Recorded since there are several releases and a judge: results from before lack them.
-LATER_COLUMNS = (
+VERDICT_COLUMNS = (
     "recon_top1",
     "recon_top1_victim",
     "judge_top1",
@@ -58,7 +59,7 @@ ATTACK_COLUMNS = (
     "psnr_of_mean_mse",
     "ssim",
     "ssim_valid",
-    *LATER_COLUMNS,
+    *VERDICT_COLUMNS,
     "n_images",
     "wall_seconds",
     "peak_memory_mb",
@@ -78,10 +79,7 @@ def collect(
     Returns:
         ``runs`` with `RUN_COLUMNS` and ``attacks`` with `ATTACK_COLUMNS`, in the order given;
         ``folder`` is the folder of the file. Scores of failed jobs are NaN. An unbounded leakage or
-        PSNR is ``inf``. A failed run that left no attack files appears as failed attacks. Results
-        from before they were recorded saw one release (``queries``), have NaN as identification
-        (``recon_top1``, ``recon_top1_victim``, ``judge_top1``), ``late_improvement`` and
-        ``leakage_images``, and None as ``converged``.
+        PSNR is ``inf``. A failed run that left no attack files appears as failed attacks.
 
     Raises:
         FileError: naming the file that is missing, broken, lacks a key, holds a wrong value, stands
@@ -123,25 +121,31 @@ def _key(path: Path, found: Any, key: str) -> Any:
     return found[key]
 
 
-def _text(path: Path, found: Row, key: str) -> str:
-    value = _key(path, found, key)
-    if not isinstance(value, str) or not value:
-        raise _bad(path, f"{key} is {value!r}, not a name")
-    return value
+def _checked(valid: Callable[[Any], bool], what: str) -> Reader:
+    """Make a reader of values that must be valid; `what` says what others are not."""
+
+    def read(path: Path, found: Row, key: str) -> Any:
+        value = _key(path, found, key)
+        if not valid(value):
+            raise _bad(path, f"{key} is {value!r}, {what}")
+        return value
+
+    return read
 
 
-def _seed(path: Path, found: Row, key: str) -> int:
-    value = _key(path, found, key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _bad(path, f"{key} is {value!r}, not a whole number")
-    return value
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _status(path: Path, found: Row, key: str) -> str:
-    value = _key(path, found, key)
-    if value not in ("ok", "failed"):
-        raise _bad(path, f"{key} is {value!r}, neither 'ok' nor 'failed'")
-    return str(value)
+_text = _checked(lambda value: isinstance(value, str) and value != "", "not a name")
+_seed = _checked(_is_whole, "not a whole number")
+_status = _checked(lambda value: value in ("ok", "failed"), "neither 'ok' nor 'failed'")
+_queries = _checked(
+    lambda value: _is_whole(value) and value > 0, "not a whole number of at least 1"
+)
+_converged = _checked(
+    lambda value: isinstance(value, bool | None), "neither true nor false nor null"
+)
 
 
 def _reason(path: Path, found: Row, key: str) -> str:
@@ -177,25 +181,9 @@ def _bound(path: Path, found: Row, key: str) -> float:
 
 
 def _measured(path: Path, found: Row, key: str) -> float:
-    """A number that failed jobs and older results lack."""
-    if key not in found or _status(path, found, "status") == "failed":
-        return math.nan
-    return _number(path, found, key)
-
-
-def _queries(path: Path, found: Row, key: str) -> int:
-    """How many releases of an image the attack saw: one, where older results do not say."""
-    value = found.get(key, 1)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise _bad(path, f"{key} is {value!r}, not a whole number of at least 1")
-    return value
-
-
-def _converged(path: Path, found: Row, key: str) -> bool | None:
-    value = found.get(key)
-    if not isinstance(value, bool | None):
-        raise _bad(path, f"{key} is {value!r}, neither true nor false nor null")
-    return value
+    """Return a number that may be null, and is none of a failed job."""
+    number = _number(path, found, key)
+    return math.nan if _status(path, found, "status") == "failed" else number
 
 
 def _provenance(path: Path, found: Row, key: str) -> str:
@@ -210,13 +198,12 @@ def _folder(path: Path, _: Row, __: str) -> str:
 _READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png", "extremes.png")
 
 # How each column is read; every other one is a number that may be null.
-_READERS: dict[str, Callable[[Path, Row, str], Any]] = {
+_READERS: dict[str, Reader] = {
     **dict.fromkeys(("experiment", "defence", "attack", "knowledge"), _text),
     **dict.fromkeys(("top1", "mse", "ssim"), _score),
     **dict.fromkeys(("leakage_nats", "psnr", "psnr_of_mean_mse"), _bound),
     **dict.fromkeys(("fingerprint", "commit"), _provenance),
     **dict.fromkeys(("recon_top1", "recon_top1_victim", "judge_top1"), _measured),
-    **dict.fromkeys(("leakage_images", "late_improvement"), _measured),
     "queries": _queries,
     "converged": _converged,
     "seed": _seed,
@@ -237,7 +224,7 @@ def _row(path: Path, kind: str, columns: Sequence[str]) -> Row:
 
 
 def _weights(found: Row) -> str | None:
-    """Checksum of the weights that a run left or an attack attacked, where it is recorded."""
+    """Return the checksum of the weights that a run left or an attack attacked."""
     weights: str | None = found.get(FILES, {}).get("model.safetensors", found.get("model_sha256"))
     return weights
 

@@ -9,10 +9,11 @@ import pandas as pd
 
 from cemlib.report.bootstrap import two_level_intervals
 from cemlib.report.image_scores import image_differences, scores_by_run
-from cemlib.report.statistics import Difference, holm, paired_difference
-from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, present
+from cemlib.report.statistics import difference_columns, holm, paired_difference
+from cemlib.report.tables import present
 from cemlib.report.verdicts import unconverged, verdicts
 from cemlib.report.worst_case import worst_case
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION
 
 _COLUMNS = (
     "defence",
@@ -77,8 +78,8 @@ def comparisons_table(
 def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:
     """The table with ``boot_low`` and ``boot_high``: 95 % intervals over seeds and images.
 
-    Of MSE, SSIM and PSNR, each image's under the attack that is strongest on its run, where every
-    result has left the scores of its images; NaN elsewhere. See `two_level_intervals`.
+    Of MSE, SSIM and PSNR, each image's under the attack that is strongest on its run; NaN
+    elsewhere. See `two_level_intervals`.
 
     Args:
         table: of `comparisons_table`.
@@ -126,22 +127,8 @@ def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> di
     found = paired_difference(ours[score].tolist(), theirs[score].tolist())
     named = zip((defence, reference), (ours, theirs), strict=True)
     flagged = [name for name, side in named if unconverged(side, score).any()]
-    return _numbers(found) | {"unconverged": ", ".join(flagged)}
-
-
-def _numbers(found: Difference) -> dict[str, Any]:
-    return {
-        "n_pairs": found.n,
-        "difference": found.mean,
-        "ci_low": found.low,
-        "ci_high": found.high,
-        "boot_low": math.nan,
-        "boot_high": math.nan,
-        "d_z": found.d_z,
-        "g_z": found.g_z,
-        "p": found.p,
-        "p_permutation": found.p_permutation,
-    }
+    unknown = {"boot_low": math.nan, "boot_high": math.nan, "unconverged": ", ".join(flagged)}
+    return difference_columns(found) | {"d_z": found.d_z} | unknown
 
 
 def _judged(table: pd.DataFrame) -> pd.DataFrame:

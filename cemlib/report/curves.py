@@ -62,7 +62,7 @@ def recognition_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure
     Of the attack `decoder`, or else of the first that recorded it; a panel for each knowledge.
 
     Args:
-        attacks: as `collect` returns them; histories from before it was recorded lack it.
+        attacks: as `collect` returns them.
         defences: order of the study; it decides the looks.
     """
     names, knowledges = present(attacks, defences), list(attacks["knowledge"].unique())

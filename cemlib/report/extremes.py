@@ -51,12 +51,11 @@ def extremes(attacks: pd.DataFrame, defences: Sequence[str], knowledge: str) -> 
 
 def _block(panel: Axes, name: str, row: Mapping[str, Any] | None) -> None:
     panel.set_title(_title(name, row), loc="left", fontsize=8, pad=3)
-    path = Path(row["folder"] if row else "") / "extremes.png"
-    if row is None or not path.is_file():
-        remark(panel, "no result" if row is None else "not kept by this older result")
+    if row is None:
+        remark(panel, "no result")
         panel.spines[:].set_visible(False)
         return
-    above, below = map(_halves, read_strip(path))
+    above, below = map(_halves, read_strip(Path(row["folder"]) / "extremes.png"))
     show(panel, np.vstack([above, np.full_like(above[:2], 255), below]))
 
 

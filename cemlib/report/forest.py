@@ -9,12 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cemlib.marks import marked
-from cemlib.report.claims import COMPARED, is_shown, is_unconverged
+from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import Look, looks, new_figure, readable, remark, settings
 from cemlib.report.tables import present, records
-
-_BETTER = {"mse": "higher = more private", "top1": "higher = more accurate"}
+from cemlib.scores import SCORES
 
 
 def forest(
@@ -63,7 +62,7 @@ def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> No
     if rows.empty:
         remark(panel, "one defence: nothing to compare it with")
         return
-    score = COMPARED[rows["metric"].iloc[0]]
+    score = SCORES[rows["metric"].iloc[0]]
     panel.axvline(0, color="black", linewidth=0.8, linestyle=(0, (4, 3)))
     for place, row in enumerate(records(rows)):
         _row(panel, place, row, score.scale, styles[row["defence"]])
@@ -71,7 +70,7 @@ def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> No
     panel.set_yticks(range(len(rows)), names)
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.grid(axis="y", visible=False)
-    panel.set_xlabel(f"{score.heading}\n({_BETTER[rows['metric'].iloc[0]]})")
+    panel.set_xlabel(f"{score.difference}\n({score.side})")
 
 
 def _row(panel: Axes, place: int, row: dict[str, Any], scale: int, look: Look) -> None:

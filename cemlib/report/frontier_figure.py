@@ -6,15 +6,15 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from cemlib.marks import marked
 from cemlib.report.frontier import front
 from cemlib.report.frontier_tables import targets
 from cemlib.report.statistics import mean_interval
-from cemlib.report.style import Look, looks, new_figure, readable, remark, settings
+from cemlib.report.style import Look, legend, looks, new_figure, readable, remark, settings
 from cemlib.report.sweeps import Settings, Sweeps
-from cemlib.report.tradeoff import LABELS, MOST_LABELS, draw_point, place_labels
+from cemlib.report.tradeoff import MOST_LABELS, draw_point, place_labels
+from cemlib.scores import SCORES
 
 _LEGEND_COLUMNS = 4
 _SYMBOLS = {"lambda": "λ", "noise_std": "σ"}
@@ -33,7 +33,7 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
     labelled = sum(map(len, sweeps.families.values())) <= MOST_LABELS
     with settings():
         figure, (panel,) = new_figure(4.2 + 0.19 * math.ceil(len(style) / _LEGEND_COLUMNS))
-        panel.set(xlabel="test accuracy [%]", ylabel=LABELS["mse"])
+        panel.set(xlabel="test accuracy [%]", ylabel=SCORES["mse"].axis)
         panel.set_title(f"attacker has {readable(knowledge)}")
         if not rows["mse"].notna().any():
             remark(panel, "no defence has a finished result")
@@ -44,8 +44,8 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
             _family(panel, rows[rows["family"] == name], look, names)
         place_labels(figure, [panel])
         late = rows.loc[rows["unconverged"] > 0, "family"].tolist()
-        handles = [_handle(marked(readable(n), n in late), look) for n, look in style.items()]
-        figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
+        styles = {marked(readable(n), n in late): look for n, look in style.items()}
+        legend(figure, styles, _LEGEND_COLUMNS)
     return figure
 
 
@@ -74,7 +74,3 @@ def _family(panel: Axes, rows: pd.DataFrame, look: Look, labels: Mapping[str, st
 
 def _label(strengths: Settings) -> str:
     return ", ".join(f"{_SYMBOLS.get(key, readable(key))} {v}" for key, v in strengths.items())
-
-
-def _handle(label: str, look: Look) -> Line2D:
-    return Line2D([], [], color=look.colour, marker=look.marker, label=label)

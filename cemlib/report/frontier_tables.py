@@ -20,7 +20,13 @@ from cemlib.report.frontier import (
     quarters,
     span,
 )
-from cemlib.report.statistics import holm, mean_interval, paired_difference
+from cemlib.report.statistics import (
+    difference_columns,
+    holm,
+    mean_columns,
+    mean_interval,
+    paired_difference,
+)
 from cemlib.report.sweeps import Sweeps
 from cemlib.report.tables import counted
 
@@ -123,7 +129,7 @@ def frontier_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
             rows.append(
                 {"knowledge": knowledge, "family": family, "n_unconverged": len(late[family])}
                 | _counts(of_knowledge, family)
-                | _interval("hypervolume", areas[family])
+                | mean_columns("hypervolume", list(areas[family].values()))
                 | dict(zip(("floor_accuracy", "floor_mse"), floor, strict=True))
                 | {"efficient": _efficient(curve)}
                 | compared[family]
@@ -194,15 +200,10 @@ def _parts(score: str) -> list[str]:
     return [f"{score}_{part}" for part in ("mean", "ci_low", "ci_high")]
 
 
-def _interval(score: str, seeds: Seeds) -> dict[str, float]:
-    found = mean_interval(list(seeds.values()))
-    return dict(zip(_parts(score), (found.mean, found.low, found.high), strict=True))
-
-
 def _columns(by_score: Mapping[str, Seeds], sweeps: Sweeps) -> dict[str, float]:
-    scores = _interval("mse", by_score["mse"]) | _interval("ssim", by_score["ssim"])
+    mse, ssim = (mean_columns(name, list(by_score[name].values())) for name in ("mse", "ssim"))
     means = {f"{s}_mean": mean_interval(list(by_score[s].values())) for s in sweeps.strengths()}
-    return scores | {name: found.mean for name, found in means.items()}
+    return mse | ssim | {name: found.mean for name, found in means.items()}
 
 
 def _tradeoff_columns(sweeps: Sweeps) -> list[str]:
@@ -231,8 +232,9 @@ def _compared(
     adjusted = holm([difference.p for difference in found.values()])
     rows: dict[str, dict[str, Any]] = {first: {"reference": first}}
     for (family, d), p_holm in zip(found.items(), adjusted, strict=True):
-        row = (first, d.n, d.mean, d.low, d.high, d.p, p_holm, barred[family])
-        rows[family] = dict(zip(_COMPARED, row, strict=True))
+        columns = {k: v for k, v in difference_columns(d).items() if k in _COMPARED}
+        rows[family] = {"reference": first, **columns}
+        rows[family] |= {"p_holm": p_holm, "unconverged": barred[family]}
     return rows
 
 

@@ -12,12 +12,13 @@ import pandas as pd
 
 from cemlib.files import write_text
 from cemlib.report.collect import collect
-from cemlib.report.join_text import joined_latex, joined_markdown
+from cemlib.report.join_text import joined_document
 from cemlib.report.statistics import holm, mean_interval
-from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES
 from cemlib.report.verdicts import unconverged, verdicts
 from cemlib.report.welch import welch_difference
 from cemlib.report.worst_case import worst_case
+from cemlib.report.writer import csv, latex, markdown
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES
 
 COLUMNS = (
     "study",
@@ -68,11 +69,8 @@ def write_joined(studies: Mapping[str, Metrics], out: Path) -> list[Path]:
         FileError: if a metrics file is missing or wrong (see `collect`).
     """
     table = joined({name: collect(*files) for name, files in studies.items()})
-    texts = {
-        ".csv": table.to_csv(index=False, lineterminator="\n"),
-        ".md": joined_markdown(table),
-        ".tex": joined_latex(table),
-    }
+    document = joined_document(table)
+    texts = {".csv": csv(table), ".md": markdown(document), ".tex": latex(document)}
     written = [out.with_name(out.name + ending) for ending in texts]
     for path, text in zip(written, texts.values(), strict=True):
         write_text(path, text)

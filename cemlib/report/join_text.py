@@ -1,31 +1,17 @@
 """Joined studies as tables for people: one for each score and knowledge, a column per study."""
 
 import math
-from typing import Any
 
 import pandas as pd
 
-from cemlib.marks import MARK, marked
+from cemlib.marks import MARK
+from cemlib.report.cells import NONE, spread
 from cemlib.report.claims import is_shown, is_unconverged
-from cemlib.report.render import (
-    Column,
-    Table,
-    column_decimals,
-    escape,
-    latex_table,
-    markdown_table,
-)
 from cemlib.report.tables import records
+from cemlib.report.writer import Document, Row, Table
+from cemlib.scores import SCORES, Score
 
-_SCORES = (
-    Column("top1", "top-1 [%] ↑", 2, scale=100),
-    Column("leakage_nats", "leakage bound [nats] ↓", 1),
-    Column("mse", "worst-case MSE ↑", 4, digits=3),
-    Column("ssim", "worst-case SSIM ↓", 3),
-    Column("psnr", "worst-case PSNR [dB] ↓", 2),
-    Column("recon_top1", "worst-case identified [%] ↓", 2, scale=100),
-)
-NOTE = (
+_NOTE = (
     "Mean over seeds ± half width of its 95 % Student-t interval. Δ: the mean minus that of"
     " {first}, ± half width of Welch's 95 % interval; runs of different studies are no pairs. With"
     " *, the test of no difference is rejected at 5 % after Holm's correction over all {tests}"
@@ -35,71 +21,43 @@ NOTE = (
 )
 
 
-def joined_markdown(table: pd.DataFrame) -> str:
-    """Every table in Markdown."""
-    texts = "\n".join(markdown_table(each) for each in tables(table))
-    return f"# Studies side by side\n\n{_note(table)}\n\n{texts}"
-
-
-def joined_latex(table: pd.DataFrame) -> str:
-    """The same tables in LaTeX; they need the package ``booktabs``."""
-    texts = "\n".join(latex_table(each) for each in tables(table))
-    return f"% {escape(_note(table))}\n\n{texts}"
-
-
-def tables(table: pd.DataFrame) -> list[Table]:
-    """One for each score and knowledge that the joined table has, defences as rows."""
-    return [
+def joined_document(table: pd.DataFrame) -> Document:
+    """Return a table for each score and knowledge of `joined`, defences as rows."""
+    tables = [
         _table(part, score, str(knowledge))
-        for score in _SCORES
-        for knowledge, part in table[table["metric"] == score.score].groupby(
-            "knowledge", sort=False
-        )
+        for name, score in SCORES.items()
+        for knowledge, part in table[table["metric"] == name].groupby("knowledge", sort=False)
     ]
+    first, tests = "".join(table["first"].head(1)), int(table["p"].notna().sum())
+    return Document("Studies side by side", [_NOTE.format(first=first, tests=tests)], tables)
 
 
-def _note(table: pd.DataFrame) -> str:
-    first = "".join(table["first"].head(1))
-    return NOTE.format(first=first, tests=int(table["p"].notna().sum()))
-
-
-def _table(part: pd.DataFrame, score: Column, knowledge: str) -> Table:
-    decimals = column_decimals([score.scale * mean for mean in part["mean"]], score)
+def _table(part: pd.DataFrame, score: Score, knowledge: str) -> Table:
+    decimals = score.places(score.scale * part["mean"])
     names = list(part["defence"].unique())
     columns: list[tuple[str, str, list[str]]] = [("", "defence", names)]
     for study, rows in part.groupby("study", sort=False):
-        found = rows.set_index("defence").reindex(names)
-        columns.append(
-            (str(study), "mean", [_mean(row, score, decimals) for row in records(found)])
-        )
+        found = list(records(rows.set_index("defence").reindex(names)))
+        columns.append((str(study), "mean", [_mean(row, score, decimals) for row in found]))
         if study != part["first"].iloc[0]:
-            deltas = [_delta(row, score, decimals) for row in records(found)]
-            columns.append((str(study), "Δ", deltas))
+            columns.append((str(study), "Δ", [_delta(row, score, decimals) for row in found]))
     groups, titles, cells = zip(*columns, strict=True)
-    caption = f"{score.title}, {knowledge}" if knowledge else score.title
-    return Table(caption, groups, titles, tuple(zip(*cells, strict=True)))
+    caption = f"{score.worst}, {knowledge}" if knowledge else score.worst
+    return Table(caption, titles, tuple(zip(*cells, strict=True)), groups)
 
 
-def _mean(row: dict[str, Any], score: Column, decimals: int) -> str:
+def _mean(row: Row, score: Score, decimals: int) -> str:
     if math.isnan(row["n_seeds"]):
-        return "-"
+        return NONE
     failed = f"failed ({row['n_failed']:.0f} of {row['n_seeds']:.0f})" if row["n_failed"] else ""
-    unconverged = row["n_unconverged"] > 0
-    number = marked(_number(row["mean"], row["ci_high"], score, decimals), unconverged)
-    return ", ".join(part for part in (number, failed) if part)
+    late = row["n_unconverged"] > 0
+    number = spread(row["mean"], row["ci_high"], decimals, score.scale, unconverged=late)
+    return ", ".join(part for part in (number, failed) if part not in ("", NONE)) or NONE
 
 
-def _delta(row: dict[str, Any], score: Column, decimals: int) -> str:
-    number = _number(row["delta"], row["delta_high"], score, decimals, sign="+")
-    sign = "*" if is_shown(row) else MARK if is_unconverged(row) else ""
-    return number + sign if number else "-"
-
-
-def _number(mean: float, high: float, score: Column, decimals: int, sign: str = "") -> str:
-    if math.isnan(mean):
-        return ""
-    if math.isinf(mean):
-        return "∞"
-    half = score.scale * (high - mean)
-    spread = "" if math.isnan(half) else f" ± {half:.{decimals}f}"
-    return f"{score.scale * mean:{sign}.{decimals}f}{spread}"
+def _delta(row: Row, score: Score, decimals: int) -> str:
+    if math.isnan(row["delta"]):
+        return NONE
+    sign = "+" if row["delta"] >= 0 else ""
+    number = spread(row["delta"], row["delta_high"], decimals, score.scale)
+    return sign + number + ("*" if is_shown(row) else MARK if is_unconverged(row) else "")

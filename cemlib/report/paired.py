@@ -14,9 +14,9 @@ import pandas as pd
 from cemlib.files import FileError, read_json
 from cemlib.report.collect import ATTACK_COLUMNS, collect, collect_runs
 from cemlib.report.statistics import Difference, holm, paired_difference
-from cemlib.report.tables import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import RECOGNISER, worst_cases
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """How the error of the strongest attack is spread over the images: a mean hides who is exposed."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from cemlib.files import FileError
 from cemlib.marks import marked
 from cemlib.report.bars import CEILING
 from cemlib.report.grid import lowest_seed
+from cemlib.report.image_scores import read_scores
 from cemlib.report.style import log_scale_across, looks, new_figure, readable, settings
 from cemlib.report.tables import present
 from cemlib.report.worst_case import worst_case
@@ -52,19 +51,6 @@ def per_image_mse(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     return figure
 
 
-def read_mse(folder: str) -> Array:
-    """MSE (N,) of every image that an attack reconstructed.
-
-    Raises:
-        FileError: if the file is missing, damaged, or has no column ``mse``.
-    """
-    path = Path(folder) / "per_image.parquet"
-    try:
-        return pd.read_parquet(path, columns=["mse"])["mse"].to_numpy(dtype=np.float64)
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path}: cannot be read ({error}); rerun the attack") from error
-
-
 def _rows(panel: Axes, attacks: pd.DataFrame, names: Sequence[str]) -> None:
     strongest = worst_case(attacks)
     for place, (name, look) in enumerate(looks(names).items()):
@@ -72,15 +58,20 @@ def _rows(panel: Axes, attacks: pd.DataFrame, names: Sequence[str]) -> None:
         if row is None:
             _write(panel, place, 0.5, "failed")
         else:
-            mse = read_mse(row["folder"])
+            mse = _read(row["folder"])
             _box(panel, place, mse, look.colour, filled=not row["unconverged"])
             name = marked(readable(row["strongest"]), row["unconverged"])
             _write(panel, place, float(np.median(mse)), name)
     ceiling = attacks[(attacks["attack"] == CEILING) & (attacks["status"] == "ok")]
     if not ceiling.empty:  # whatever is released, so that one defence's stands for all
-        mse = read_mse(ceiling["folder"].iloc[0])
+        mse = _read(ceiling["folder"].iloc[0])
         _box(panel, len(names), mse, _REFERENCE)
         panel.axvline(float(np.median(mse)), color="black", linestyle=(0, (4, 3)), linewidth=0.8)
+
+
+def _read(folder: str) -> Array:
+    """Return the MSE of every image that an attack reconstructed."""
+    return read_scores(folder)["mse"].to_numpy(dtype=np.float64)
 
 
 def _box(panel: Axes, place: int, mse: Array, colour: str, *, filled: bool = True) -> None:

@@ -6,26 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.files import FileError, write_bytes, write_json
-from cemlib.report import (
-    RELEASES,
-    extremes_name,
-    forest_name,
-    frontier_name,
-    reconstructions_name,
-)
 from cemlib.seal import read_sealed
 
 _NEEDED = ("seed", "status", "wall_seconds", "provenance")
-PICTURES = (
-    "privacy",
-    "accuracy_mse",
-    "per_image_mse",
-    RELEASES,
-    forest_name("train_data"),
-    frontier_name("train_data"),
-    extremes_name("train_data"),
-    reconstructions_name("decoder", "train_data"),
-)
 
 
 def publish(

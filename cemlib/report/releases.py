@@ -6,14 +6,23 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from cemlib.marks import marked
-from cemlib.report.style import Look, log_scale, looks, new_figure, readable, remark, settings
+from cemlib.report.style import (
+    Look,
+    legend,
+    log_scale,
+    looks,
+    new_figure,
+    readable,
+    remark,
+    settings,
+)
 from cemlib.report.tables import present
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import release_counts, worst_cases
+from cemlib.scores import SCORES
 
 _LEGEND_COLUMNS = 5
 
@@ -38,9 +47,9 @@ def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             _lines(panel, strongest[strongest["knowledge"] == knowledge], style)
             _count_releases(panel, release_counts(attacks))
             panel.set_title(f"attacker has {readable(knowledge)}")
-        panels[0].set_ylabel("worst-case MSE  (up = more private)")
+        panels[0].set_ylabel(SCORES["mse"].axis)
         late = strongest.loc[unconverged(strongest, "mse"), "defence"].tolist()
-        _legend(figure, {marked(readable(n), n in late): look for n, look in style.items()})
+        legend(figure, {marked(readable(n), n in late): look for n, look in style.items()})
     return figure
 
 
@@ -72,11 +81,3 @@ def _count_releases(panel: Axes, counts: Sequence[int]) -> None:
     panel.xaxis.set_minor_locator(NullLocator())
     panel.set_xticks(counts, [str(count) for count in counts])
     panel.set_xlabel("releases seen of each image, at most")
-
-
-def _legend(figure: Figure, style: Mapping[str, Look]) -> None:
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, label=label)
-        for label, look in style.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)

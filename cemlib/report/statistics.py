@@ -9,7 +9,7 @@ size and related estimators", Journal of Educational Statistics 6, 1981 (its cor
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +76,26 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     mean = float(kept.mean()) if n else math.nan
     half = _half_width(kept, level) if n > 1 and math.isfinite(mean) else math.nan
     return Interval(mean, mean - half, mean + half, n)
+
+
+def mean_columns(name: str, values: Iterable[float | None]) -> dict[str, float]:
+    """Return mean and interval of a score as the columns of a table; None counts as missing."""
+    found = mean_interval([math.nan if value is None else float(value) for value in values])
+    columns = (f"{name}_mean", f"{name}_ci_low", f"{name}_ci_high")
+    return dict(zip(columns, (found.mean, found.low, found.high), strict=True))
+
+
+def difference_columns(found: Difference) -> dict[str, float]:
+    """Return a paired difference as the columns of a table."""
+    return {
+        "n_pairs": found.n,
+        "difference": found.mean,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "p": found.p,
+        "p_permutation": found.p_permutation,
+        "g_z": found.g_z,
+    }
 
 
 def paired_difference(

@@ -6,7 +6,7 @@ pyplot and its global state are not touched.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -17,6 +17,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -137,6 +138,15 @@ def save_as(figure: Figure, path: Path) -> Path:
         figure.savefig(content, format=kind, dpi=_DPI, metadata=_METADATA[kind])
     write_bytes(path, content.getvalue())
     return path
+
+
+def legend(figure: Figure, styles: Mapping[str, Look], columns: int = 5) -> None:
+    """Explain below all panels what stands for each label."""
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, label=label)
+        for label, look in styles.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
 def log_scale(panel: Axes) -> None:

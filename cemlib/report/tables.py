@@ -7,15 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.report.collect import LATER_COLUMNS
-from cemlib.report.statistics import mean_interval
+from cemlib.report.collect import VERDICT_COLUMNS
+from cemlib.report.statistics import mean_columns
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_cases
-
-RUN_SCORES = ("top1", "leakage_nats")
-ATTACK_SCORES = ("mse", "ssim", "psnr")
-IDENTIFICATION = "recon_top1"  # absent in results from before it was recorded
-SCORES = (*RUN_SCORES, *ATTACK_SCORES, IDENTIFICATION)
+from cemlib.scores import IDENTIFICATION, RUN_SCORES, SCORES
 
 _RUNS_COLUMNS = (
     "experiment",
@@ -34,7 +30,7 @@ _RUNS_COLUMNS = (
     "psnr_of_mean_mse",
     "ssim",
     "ssim_valid",
-    *LATER_COLUMNS,
+    *VERDICT_COLUMNS,
     "n_images",
     "selected_epoch",
     "epochs",
@@ -178,9 +174,7 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
     }
     for score in SCORES:
         frame = victims if score in RUN_SCORES else group
-        found = mean_interval(frame[score].tolist())
-        row[f"{score}_mean"] = found.mean
-        row[f"{score}_ci_low"], row[f"{score}_ci_high"] = found.low, found.high
+        row |= mean_columns(score, frame[score].tolist())
     return row
 
 

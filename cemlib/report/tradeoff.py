@@ -19,11 +19,8 @@ from cemlib.report.style import Look, looks, new_figure, readable, remark, setti
 from cemlib.report.tables import counted, present
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_case
+from cemlib.scores import SCORES
 
-LABELS = {
-    "mse": "worst-case MSE  (up = more private)",
-    "ssim": "worst-case SSIM  (down = more private)",
-}
 # Where a label may stand around its point, in points; the first free place is taken.
 _NEAR = 8
 _PLACES = [
@@ -60,7 +57,7 @@ def tradeoff(
             _points(panel, names, runs, rows, score)
             panel.set(title=_title(rows, knowledge), xlabel="test accuracy [%]")
         for panel in panels[: 1 if len(names) <= MOST_LABELS else None]:
-            panel.set_ylabel(LABELS[score])
+            panel.set_ylabel(SCORES[score].axis)
         lowest = min(panel.dataLim.y0 for panel in panels)
         panels[0].set_ylim(bottom=max(panels[0].get_ylim()[0], min(0, lowest)))
         place_labels(figure, panels)
@@ -96,6 +93,7 @@ def _points(
     if not drawn:
         remark(panel, "no defence has a finished result")
     panel.margins(0.18)
+    panel.locator_params(axis="x", nbins=5)
 
 
 def draw_point(

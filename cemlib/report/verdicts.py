@@ -5,11 +5,10 @@ import pandas as pd
 
 from cemlib.report.statistics import LEVEL
 from cemlib.report.worst_case import RECOGNISER
+from cemlib.scores import IDENTIFICATION, RUN_SCORES
 
 NOT_SHOWN = "no difference shown"
 UNCONVERGED = "unconverged"
-_OF_RUNS = ("top1", "leakage_nats")  # which no attack decides
-_RECOGNITION = "recon_top1"
 
 
 def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
@@ -21,13 +20,12 @@ def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
             other scores (see `worst_case`).
 
     Returns:
-        False where nothing is known: for closed forms, failed results and those from before
-        convergence was recorded.
+        False where nothing is known: for closed forms and failed results.
     """
-    if score in _OF_RUNS:
+    if score in RUN_SCORES:
         return pd.Series(data=False, index=rows.index)
     quoted = rows["converged"]
-    if score == _RECOGNITION and RECOGNISER in rows:
+    if score == IDENTIFICATION and RECOGNISER in rows:
         quoted = rows[RECOGNISER].where(rows["strongest"].notna(), quoted)
     return quoted.eq(False)
 

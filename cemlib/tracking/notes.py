@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cemlib.marks import MARK, NOTE, marked
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES
 
 # Of MLflow: a description is a tag, and a longer tag is refused.
 LONGEST = 8000
@@ -13,19 +14,23 @@ KNOWLEDGE = {
     "train_data": "The attacker learned from the images that the classifier was trained on.",
     "public_data": "The attacker learned from other images of the same kind.",
 }
+
+
+def _rows(names: Sequence[str]) -> list[tuple[str, str, int, str]]:
+    """Return key, title, factor and unit of some scores."""
+    found = [(name, SCORES[name]) for name in names]
+    return [(n, s.arrowed, s.scale, f" {s.unit}" if s.unit else "") for n, s in found]
+
+
 # Key of metrics.json, title, factor, unit.
 RUN_ROWS = (
     ("init_top1", "accuracy before asking ↑", 100, " %"),
     ("capc_top1", "accuracy after, CaPC-style ↑", 100, " %"),
     ("iel_top1", "accuracy after, IEL ↑", 100, " %"),
-    ("top1", "accuracy on the test images ↑", 100, " %"),
-    ("leakage_nats", "leakage bound ↓", 1, " nats"),
+    *_rows(RUN_SCORES),
 )
 ATTACK_ROWS = (
-    ("mse", "MSE ↑", 1, ""),
-    ("ssim", "SSIM ↓", 1, ""),
-    ("psnr", "PSNR ↓", 1, " dB"),
-    ("recon_top1", "identified ↓", 100, " %"),
+    *_rows((*ATTACK_SCORES, IDENTIFICATION)),
     ("n_images", "images attacked", 1, ""),
 )
 STUDY = """\

@@ -26,7 +26,7 @@ from cemlib.data.prepared import load as load_prepared
 from cemlib.evaluation.stage import AttackJob, Stage, check_same_study, load_judge
 from cemlib.files import FileError, read_json, sha256, write_json
 from cemlib.plan import Plan
-from cemlib.report.build import write_cluster_course
+from cemlib.report.build import write_figures
 from cemlib.report.collect import collect
 from cemlib.runner.finished import is_attacked, is_trained
 from cemlib.seal import FILES, OWN, read_sealed, write_sealed
@@ -117,7 +117,8 @@ class Readers:
 
     def clusters(self) -> Any:
         out = self.folder / "drawn"
-        drawn = write_cluster_course(self._metrics()[0], out, defences=["clustering"])
+        part = {"defences": ["clustering"], "part": "cluster_course"}
+        drawn = write_figures(self._metrics()[0], (), out, **part)
         return [path.read_bytes() for path in drawn]
 
     def uploaded(self, folder: str) -> Any:

@@ -69,6 +69,9 @@ class Study:
             "knowledge": knowledge,
             **scores,
             "ssim_valid": scores["ssim"],
+            "queries": 1,
+            **dict.fromkeys(("recon_top1", "recon_top1_victim", "judge_top1")),
+            **dict.fromkeys(("late_improvement", "converged")),
             "n_images": 200,
             "config": {},
             "provenance": PROVENANCE,
@@ -76,6 +79,7 @@ class Study:
             "peak_memory_mb": 320.0,
         }
         write_json(folder.metrics, metrics | changes)
+        image_scores((metrics | changes)["mse"] or 1.0).to_parquet(folder.per_image)
         self.attacks.append(folder.metrics)
         return folder
 

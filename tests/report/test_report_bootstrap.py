@@ -117,15 +117,12 @@ def test_a_study_has_them_of_its_strongest_attack(study: Study) -> None:
     assert math.isnan(table.loc[("gated", "top1"), "boot_low"])
 
 
-def test_results_without_scores_of_images_have_none(study: Study) -> None:
-    for seed in range(2):
-        scored(study, "noise", seed, 0.01)
-        scored(study, "none", seed, 0.02)
-        scored(study, "gated", seed, 0.03)
-    (study.root / "runs/gated/seed1/attacks/decoder-train_data/per_image.parquet").unlink()
-    table = compared(study)
-    assert math.isnan(table.loc[("gated", "mse"), "boot_low"])
-    assert table.loc[("none", "mse"), "boot_low"] < 0.01 < table.loc[("none", "mse"), "boot_high"]
+def test_a_result_without_scores_of_images_is_refused(study: Study) -> None:
+    scored(study, "noise", 0, 0.01)
+    scored(study, "gated", 0, 0.03)
+    (study.root / "runs/gated/seed0/attacks/decoder-train_data/per_image.parquet").unlink()
+    with pytest.raises(FileError, match=r"gated/seed0/.*per_image\.parquet: cannot be read"):
+        compared(study)
 
 
 def test_scores_of_other_images_are_refused(study: Study) -> None:

@@ -10,9 +10,8 @@ from reading_figures import labelled, lines, texts
 from synthetic_study import DEFENCES, Study, cluster_course
 
 from cemlib.files import FileError, save_tensors
-from cemlib.report import CLUSTER_COURSE
 from cemlib.report import clusters as clusters_module
-from cemlib.report.build import write_cluster_course
+from cemlib.report.build import write_figures
 from cemlib.report.clusters import read_course
 
 
@@ -64,8 +63,8 @@ def test_damaged_cluster_files_are_named(
 def test_cluster_course_uses_the_finished_runs_that_left_clusters(
     full_study: Study, tmp_path: Path
 ) -> None:
-    paths = write_cluster_course(full_study.runs, tmp_path, defences=DEFENCES)
-    assert [path.name for path in paths] == [f"{CLUSTER_COURSE}.png", f"{CLUSTER_COURSE}.svg"]
+    paths = write_figures(full_study.runs, (), tmp_path, defences=DEFENCES, part="cluster_course")
+    assert [path.name for path in paths] == ["cluster_course.png", "cluster_course.svg"]
     files = [
         full_study.root / f"runs/clustering/seed{seed}/clusters.safetensors" for seed in range(3)
     ]

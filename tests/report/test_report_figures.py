@@ -11,16 +11,33 @@ from PIL import Image
 from reading_figures import labelled, texts
 from synthetic_study import DEFENCES, KNOWLEDGES, Study
 
-from cemlib.report import FIGURES
+from cemlib.report import CLUSTERS, SURROGATES, WHOLE
+from cemlib.report import figures as table
 from cemlib.report.bars import accuracy, privacy, psnr
 from cemlib.report.build import figures, write_figures
 from cemlib.report.collect import collect
+from cemlib.report.results import Results
 from cemlib.report.style import looks, new_figure, save, settings, significant
 from cemlib.report.tradeoff import tradeoff
 
+FIGURES = tuple(f.name for f in table.FIGURES if "{" not in f.name and f.part == WHOLE)
+FIGURES = (*(name for name in FIGURES if name != "releases"), "accuracy_mse", "accuracy_ssim")
+
+
+def test_a_file_is_known_by_its_name() -> None:
+    """Every drawing of the table is found again, whatever its attacks are called."""
+    choices = {"attack": ["mean_image", "a-b"], "knowledge": KNOWLEDGES, "defence": ["d-1"]}
+    for part in (WHOLE, CLUSTERS, SURROGATES):
+        found = list(table.drawings(part, choices, ("releases", "sweeps")))
+        assert [table.drawing(each.name) for each in found] == found
+        assert len({each.title for each in found}) == len(found)
+    published = [each.name for each in table.drawings(WHOLE, choices) if each.is_published]
+    assert "accuracy_mse" in published
+    assert "extremes-public_data" not in published
+
 
 def test_every_figure_has_labelled_axes(full_study: Study) -> None:
-    drawings = figures(*collect(full_study.runs, full_study.attacks), DEFENCES)
+    drawings = figures(Results(*collect(full_study.runs, full_study.attacks), DEFENCES))
     for name in FIGURES:
         assert labelled(drawings[name]()), name
 

@@ -1,7 +1,5 @@
 """The forest plot: the numbers of comparisons.csv, filled where its verdict shows something."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
@@ -10,7 +8,6 @@ from synthetic_study import DEFENCES, Study
 
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
-from cemlib.report.contents import figure_entry
 from cemlib.report.forest import forest
 
 
@@ -60,11 +57,3 @@ def test_a_defence_that_failed_and_a_lone_one_are_told(study: Study) -> None:
         *collect(study.runs, study.attacks), ("noise", "wild"), None, "train_data"
     ).axes
     assert texts(panel) == ["not compared"]
-
-
-def test_it_stands_among_the_scores_of_the_report() -> None:
-    entry = figure_entry(Path("comparisons-public_data.png"))
-    assert (entry.caption, entry.labels["figure"]) == (
-        "forest",
-        "differences to the reference, public_data",
-    )

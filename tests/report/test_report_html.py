@@ -10,9 +10,10 @@ from synthetic_study import DEFENCES, Study
 
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
-from cemlib.report.html_tables import comparisons_html, summary_html
-from cemlib.report.render import markdown
+from cemlib.report.comparisons_text import comparisons_document
+from cemlib.report.summary_text import summary_document
 from cemlib.report.tables import summary_table
+from cemlib.report.writer import html, markdown
 
 
 def tables(page: str) -> list[ET.Element]:
@@ -30,17 +31,17 @@ def test_the_cells_are_those_of_the_markdown(full_study: Study) -> None:
     summary = summary_table(*collect(full_study.runs, full_study.attacks), DEFENCES)
     written = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in markdown(summary).splitlines()
+        for line in markdown(summary_document(summary)).splitlines()
         if line.startswith("|") and not line.startswith(("| defence", "| ---"))
     ]
-    found = [row for table in tables(summary_html(summary)) for row in rows(table)]
+    found = [row for table in tables(html(summary_document(summary))) for row in rows(table)]
     assert len(found) == 4 * len(DEFENCES)
     assert found == written
 
 
 def test_the_groups_stand_over_their_columns(full_study: Study) -> None:
     summary = summary_table(*collect(full_study.runs, full_study.attacks), DEFENCES)
-    for table in tables(summary_html(summary)):
+    for table in tables(html(summary_document(summary))):
         head = table.find("thead")
         assert head is not None
         over, titles = list(head)
@@ -52,15 +53,15 @@ def test_the_groups_stand_over_their_columns(full_study: Study) -> None:
 def test_a_page_needs_nothing_else(full_study: Study) -> None:
     frames = collect(full_study.runs, full_study.attacks)
     for page in (
-        summary_html(summary_table(*frames, DEFENCES)),
-        comparisons_html(comparisons_table(*frames, DEFENCES, None)),
+        html(summary_document(summary_table(*frames, DEFENCES))),
+        html(comparisons_document(comparisons_table(*frames, DEFENCES, None))),
     ):
         assert re.search(r"src=|href=|url\(|@import|//", page) is None
 
 
 def test_comparisons_are_those_of_the_csv(full_study: Study) -> None:
     frame = comparisons_table(*collect(full_study.runs, full_study.attacks), DEFENCES, None)
-    found = tables(comparisons_html(frame))
+    found = tables(html(comparisons_document(frame)))
     families = frame.groupby(["metric", "knowledge"], sort=False)
     assert len(found) == len(families)
     for table, ((metric, knowledge), part) in zip(found, families, strict=True):
@@ -79,7 +80,8 @@ def test_what_was_not_compared_has_no_numbers() -> None:
     tests = ("g_z", "p", "p_permutation", "p_holm", "p_holm_study")
     nothing = dict.fromkeys(("difference", *intervals, *tests), math.nan)
     row = {"defence": "wild", "reference": "noise", "knowledge": "", "metric": "mse", "n_pairs": 0}
-    page = comparisons_html(pd.DataFrame([{**row, **nothing, "verdict": "no difference shown"}]))
+    frame = pd.DataFrame([{**row, **nothing, "verdict": "no difference shown"}])
+    page = html(comparisons_document(frame))
     assert rows(tables(page)[0]) == [["wild", *"--------", "0", "no difference shown"]]
 
 
@@ -87,6 +89,7 @@ def test_a_name_is_text_and_no_tag(study: Study) -> None:
     name = "<script>alert('&')</script>"
     study.add_run(name, 0)
     study.add_attack(name, 0, "decoder", "train_data")
-    page = summary_html(summary_table(*collect(study.runs, study.attacks), (name,)))
+    summary = summary_table(*collect(study.runs, study.attacks), (name,))
+    page = html(summary_document(summary))
     assert "<script" not in page
     assert rows(tables(page)[0])[0][0] == name

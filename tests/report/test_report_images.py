@@ -1,4 +1,4 @@
-"""What single images show: spread of their error, identification, the extremes, older results."""
+"""What single images show: spread of their error, identification, the extremes."""
 
 from pathlib import Path
 
@@ -7,24 +7,15 @@ import pandas as pd
 import pytest
 from PIL import Image
 from reading_figures import labelled, texts
-from synthetic_study import DEFENCES, KNOWLEDGES, Study
+from synthetic_study import DEFENCES, KNOWLEDGES, Study, image_scores
 
-from cemlib.files import FileError, read_json, write_json
+from cemlib.files import FileError
 from cemlib.layout import AttackFolder
 from cemlib.report.bars import identification
-from cemlib.report.build import figures, write_tables
 from cemlib.report.collect import collect
 from cemlib.report.extremes import extremes
-from cemlib.report.per_image import per_image_mse, read_mse
-
-NEW = (
-    "queries",
-    "recon_top1",
-    "recon_top1_victim",
-    "judge_top1",
-    "late_improvement",
-    "converged",
-)
+from cemlib.report.image_scores import read_scores
+from cemlib.report.per_image import per_image_mse
 
 
 def attacks_of(study: Study) -> pd.DataFrame:
@@ -54,7 +45,8 @@ def test_boxes_are_the_quartiles_of_the_strongest_attack(full_study: Study) -> N
 def test_lines_span_the_middle_nine_tenths_and_dots_all_images(study: Study) -> None:
     study.add_run("none", 0)
     folder = study.add_attack("none", 0, "decoder", "train_data", mse=0.5)
-    pd.DataFrame({"mse": np.arange(101) / 100 + 0.01}).to_parquet(folder.per_image)
+    scores = image_scores(0.5, images=101).assign(mse=np.arange(101) / 100 + 0.01)
+    scores.to_parquet(folder.per_image)
     (panel,) = per_image_mse(attacks_of(study), DEFENCES).axes
     spans = [np.asarray(line.get_xdata()).tolist() for line in panel.lines]
     assert spans == [pytest.approx(ends) for ends in ([0.06, 0.96], [0.51, 0.51], [0.01, 1.01])]
@@ -77,7 +69,7 @@ def test_unreadable_scores_of_images_are_named(brief_study: Study, content: byte
 def test_scores_without_mse_are_named(tmp_path: Path) -> None:
     pd.DataFrame({"ssim": [0.5]}).to_parquet(tmp_path / "per_image.parquet")
     with pytest.raises(FileError, match=r"per_image\.parquet: cannot be read .*mse"):
-        read_mse(str(tmp_path))
+        read_scores(str(tmp_path))
 
 
 def test_identification_bars_are_percentages_beside_the_judge(full_study: Study) -> None:
@@ -122,15 +114,10 @@ def test_extremes_show_each_defences_own_strip_in_two_halves(full_study: Study) 
     assert "train data" in figure.get_suptitle()
 
 
-def test_extremes_of_failed_and_older_results_say_so(brief_study: Study) -> None:
+def test_extremes_of_failed_results_say_so(brief_study: Study) -> None:
     brief_study.add_run("gated", 0, status="failed", reason="diverged")
-    strongest_folder(brief_study, "none").extremes.unlink()
     figure = extremes(attacks_of(brief_study), DEFENCES, "train_data")
-    assert [texts(panel) for panel in figure.axes] == [
-        ["not kept by this older result"],
-        [],
-        ["no result"],
-    ]
+    assert [texts(panel) for panel in figure.axes] == [[], [], ["no result"]]
     assert figure.axes[2].get_title(loc="left") == "gated: failed"
 
 
@@ -138,19 +125,3 @@ def test_a_damaged_strip_of_extremes_is_named(brief_study: Study) -> None:
     strongest_folder(brief_study, "none").extremes.write_bytes(b"PNG")
     with pytest.raises(FileError, match=r"extremes\.png: cannot be read as a picture"):
         extremes(attacks_of(brief_study), DEFENCES, "train_data")
-
-
-def test_older_results_are_still_reported(brief_study: Study, tmp_path: Path) -> None:
-    for path in brief_study.attacks:
-        write_json(path, {k: v for k, v in read_json(path).items() if k not in NEW})
-        (path.parent / "extremes.png").unlink()
-    inputs = (brief_study.runs, brief_study.attacks)
-    write_tables(brief_study.root, *inputs, tmp_path, defences=DEFENCES)
-    summary = pd.read_csv(tmp_path / "summary.csv")
-    assert summary["queries"].tolist() == [1] * len(summary)
-    assert summary["n_unconverged"].tolist() == [0] * len(summary)
-    assert summary["recon_top1_mean"].isna().all()
-    assert "recon_top1" not in (tmp_path / "comparisons.csv").read_text()
-    drawn = {name: draw() for name, draw in figures(*collect(*inputs), DEFENCES).items()}
-    assert texts(drawn["identification"].axes[0]) == ["not measured"] * 2
-    assert texts(drawn["extremes-train_data"].axes[0]) == ["not kept by this older result"]

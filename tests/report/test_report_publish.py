@@ -7,7 +7,7 @@ import pytest
 
 from cemlib.files import FileError, read_json, write_json
 from cemlib.report import TABLES
-from cemlib.report.publish import PICTURES, publish
+from cemlib.report.publish import publish
 
 
 def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:
@@ -20,7 +20,7 @@ def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:
         write_json(path, job)
         jobs.append(path)
     sources = [root / "tables" / name for name in TABLES]
-    sources += [root / "figures" / f"{name}.png" for name in (*PICTURES, "surrogate_gated")]
+    sources += [root / "figures" / f"{name}.png" for name in ("privacy", "surrogate_gated")]
     for source in sources:
         source.parent.mkdir(exist_ok=True)
         source.write_text(source.name)

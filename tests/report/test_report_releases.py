@@ -6,15 +6,16 @@ from reading_figures import labelled, lines, texts
 from scipy import stats
 from synthetic_study import Study
 
-from cemlib.report import RELEASES
 from cemlib.report.build import figures
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.releases import releases
-from cemlib.report.render import latex, markdown
+from cemlib.report.results import Results
 from cemlib.report.style import looks
+from cemlib.report.summary_text import summary_document
 from cemlib.report.tables import runs_table, summary_table
 from cemlib.report.worst_case import release_counts, worst_case
+from cemlib.report.writer import latex, markdown
 
 ORDER = ("none", "noise")
 # attack, releases, and MSE on the two seeds of `none` (no noise to average away) and of `noise`
@@ -157,7 +158,7 @@ def test_the_runs_table_has_the_new_columns(study: Study) -> None:
 
 def test_the_report_tabulates_the_worst_case_against_the_releases(study: Study) -> None:
     table = summary(several_releases(study))
-    text, tex = markdown(table), latex(table)
+    text, tex = markdown(summary_document(table)), latex(summary_document(table))
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert len(headings) == 2 + len(ATTACKS)
     assert headings[1].startswith("## Worst case against the number of releases: MSE ↑")
@@ -170,7 +171,7 @@ def test_the_report_tabulates_the_worst_case_against_the_releases(study: Study) 
 
 def test_the_worst_case_names_its_attack_and_what_is_identified(study: Study) -> None:
     several_releases(study)
-    text = markdown(summary(study))
+    text = markdown(summary_document(summary(study)))
     worst_case_table = text.split("## ")[1]
     assert "| strongest attack, train_data |" in worst_case_table
     assert worst_case_table.splitlines()[4].endswith(" | decoder (1), linear (1) |")
@@ -179,14 +180,16 @@ def test_the_worst_case_names_its_attack_and_what_is_identified(study: Study) ->
     for attack, queries, *_ in ATTACKS:
         changes = {"queries": queries, "mse": 0.02, "recon_top1": 0.625}
         study.add_attack("noise", 2, attack, "train_data", **changes)
-    rows = markdown(summary(study)).split("## ")[1].splitlines()
+    rows = markdown(summary_document(summary(study))).split("## ")[1].splitlines()
     assert "| identified [%] ↓, train_data | strongest attack, train_data |" in rows[2]
     assert rows[5].endswith(" | 62.50 | decoder |")
 
 
 def test_one_release_has_no_table_of_releases(full_study: Study) -> None:
     order = ("none", "noise", "clustering", "gated", "slot")
-    text = markdown(summary_table(*collect(full_study.runs, full_study.attacks), order))
+    text = markdown(
+        summary_document(summary_table(*collect(full_study.runs, full_study.attacks), order))
+    )
     assert "number of releases" not in text
 
 
@@ -206,10 +209,10 @@ def test_the_figure_has_the_mean_of_every_worst_case(study: Study) -> None:
 def test_the_figure_of_releases_needs_more_than_one_number_of_them(
     full_study: Study, study: Study
 ) -> None:
-    one = figures(*collect(full_study.runs, full_study.attacks), ORDER)
-    many = figures(*collect(several_releases(study).runs, study.attacks), ORDER)
-    assert RELEASES not in one
-    assert RELEASES in many
+    one = figures(Results(*collect(full_study.runs, full_study.attacks), ORDER))
+    many = figures(Results(*collect(several_releases(study).runs, study.attacks), ORDER))
+    assert "releases" not in one
+    assert "releases" in many
 
 
 def test_the_figure_of_failed_attacks_says_so(study: Study) -> None:

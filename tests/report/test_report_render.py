@@ -4,13 +4,15 @@ import pytest
 from synthetic_study import DEFENCES, Study
 
 from cemlib.report.collect import collect
-from cemlib.report.render import escape, latex, markdown
+from cemlib.report.summary_text import summary_document
 from cemlib.report.tables import summary_table
+from cemlib.report.writer import escape, latex, markdown
 
 
 def rendered(study: Study, order: tuple[str, ...] = DEFENCES) -> tuple[str, str]:
     summary = summary_table(*collect(study.runs, study.attacks), order)
-    return markdown(summary), latex(summary)
+    document = summary_document(summary)
+    return markdown(document), latex(document)
 
 
 def cells(text: str, defence: str, separator: str) -> list[str]:

@@ -14,7 +14,7 @@ from synthetic_study import DEFENCES, Study, training_history
 
 from cemlib.cli import main
 from cemlib.files import FileError, read_jsonl, write_jsonl
-from cemlib.report.build import write_surrogate_courses
+from cemlib.report.build import write_figures
 from cemlib.report.collect import collect_runs
 from cemlib.report.surrogates import surrogate_course
 
@@ -193,7 +193,7 @@ def test_a_defence_that_failed_altogether_says_so(study: Study, tmp_path: Path) 
         study.add_run("mine", seed, status="failed", reason="diverged")
     (panel,) = course(study).axes
     assert texts(panel) == ["all runs of mine failed"]
-    picture, _ = write_surrogate_courses(study.runs, tmp_path, defences=["mine"])
+    picture, _ = write_figures(study.runs, (), tmp_path, defences=["mine"], part="surrogates")
     with Image.open(picture) as image:
         assert min(image.size) > 100
 
@@ -219,7 +219,9 @@ def test_every_defence_asked_for_has_a_picture_and_a_drawing(
     full_study: Study, tmp_path: Path
 ) -> None:
     names = DEFENCES[2:]
-    paths = write_surrogate_courses(full_study.runs, tmp_path, defences=names, reference="noise")
+    paths = write_figures(
+        full_study.runs, (), tmp_path, defences=names, reference="noise", part="surrogates"
+    )
     expected = [f"surrogate_{name}.{kind}" for name in names for kind in ("png", "svg")]
     assert [path.name for path in paths] == expected
     for path in tmp_path.glob("*.png"):

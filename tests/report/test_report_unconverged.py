@@ -23,6 +23,7 @@ from cemlib.report.frontier_figure import frontier
 from cemlib.report.frontier_tables import frontier_table, tradeoff_table
 from cemlib.report.join import joined, write_joined
 from cemlib.report.paired import compare, read_side
+from cemlib.report.results import Results
 from cemlib.report.style import save
 from cemlib.report.sweeps import Sweeps, sweep_points
 from cemlib.report.tables import records, summary_table
@@ -144,17 +145,17 @@ def marks(figure: Figure) -> list[str]:
 
 
 def test_every_figure_that_shows_it_marks_it(unfinished: Study, full_study: Study) -> None:
-    drawn = figures(*results(unfinished), DEFENCES)
+    drawn = figures(Results(*results(unfinished), DEFENCES))
     others = ("linear-train_data", "mean_image-train_data", "public_data", "training_curves")
     without = {name for name in drawn if name == "accuracy" or name.endswith(others)}
     assert {name for name, draw in drawn.items() if not marks(draw())} == without
-    whole = figures(*results(full_study), DEFENCES)
+    whole = figures(Results(*results(full_study), DEFENCES))
     assert not any(marks(draw()) for draw in whole.values())
 
 
 @pytest.mark.parametrize("name", ["privacy", "identification", "accuracy_mse"])
 def test_what_is_marked_is_hollow(unfinished: Study, name: str) -> None:
-    panel, other = figures(*results(unfinished), DEFENCES)[name]().axes
+    panel, other = figures(Results(*results(unfinished), DEFENCES))[name]().axes
     if name == "accuracy_mse":
         filled = [line.get_markerfacecolor() for line in panel.lines if line.get_marker() == "^"]
         assert filled == ["white"]
@@ -166,7 +167,7 @@ def test_what_is_marked_is_hollow(unfinished: Study, name: str) -> None:
 
 
 def test_a_saved_figure_explains_the_mark(unfinished: Study, tmp_path: Path) -> None:
-    drawn: dict[str, Callable[[], Figure]] = figures(*results(unfinished), DEFENCES)
+    drawn: dict[str, Callable[[], Figure]] = figures(Results(*results(unfinished), DEFENCES))
     for name, explained in (("privacy", True), ("accuracy", False)):
         figure = drawn[name]()
         save(figure, tmp_path, name)
@@ -235,11 +236,10 @@ def test_two_defences_side_by_side_mark_it(unfinished: Study) -> None:
 
 def test_the_page_marks_it(tmp_path: Path) -> None:
     study = page_study(tmp_path / "synthetic")
-    assert MARK not in build(study, tmp_path / "before.html").read_text()
+    assert NOTE not in build(study, tmp_path / "before.html").read_text()
     for seed in (0, 1):
         interrupt(study, "none", seed)
     text = build(study, tmp_path / "after.html").read_text()
     assert PAGE_DEFENCES[0] == "none"
-    assert text.count(NOTE) == 4  # summary, reconstructions, single images, comparisons
+    assert text.count(NOTE) == 2  # under the summary and the comparisons
     assert "No verdict is drawn: the attack on none had not converged." in text
-    assert f'"mark":"{MARK}"' in text

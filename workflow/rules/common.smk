@@ -1,4 +1,8 @@
 # The study's plan, checked before any job.
+import hashlib
+import tempfile
+from pathlib import Path
+
 from cemlib.config import ConfigError
 from cemlib.config import parse as parse_study
 from cemlib.config.study import JUDGE
@@ -15,16 +19,25 @@ except ConfigError as error:
 CONFIG = PLAN.layout.config
 LOGS, BENCHMARKS = PLAN.layout.root / "logs", PLAN.layout.root / "benchmarks"
 RUN = PLAN.layout.run("{defence}", "{seed}")
+CAPTIONS = tempfile.TemporaryDirectory(prefix="cemlib-captions-")
+
+
+def caption(text):
+    """A file with a caption, for as long as this process runs: Snakemake takes no text."""
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    file = Path(CAPTIONS.name) / f"{name}.rst"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
 
 
 def marked(file, entry):
     """A file that `snakemake --report` shows, at its place there."""
     return report(
         file,
-        caption=f"../report/{entry.caption}.rst",
+        caption=caption(entry.caption),
         category=entry.category,
         subcategory=entry.subcategory,
-        labels=dict(entry.labels),
+        labels={"title": entry.title},
     )
 
 

@@ -1,31 +1,42 @@
 """Writing the results page."""
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
+from jinja2 import Environment, StrictUndefined
+from PIL import Image, UnidentifiedImageError
 
-from cemlib.files import write_text
-from cemlib.marks import NOTE
+from cemlib.files import FileError, write_text
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
-from cemlib.report.page.comparisons import comparisons
-from cemlib.report.page.contents import Page
-from cemlib.report.page.curves import curves
-from cemlib.report.page.drawings import drawings
-from cemlib.report.page.gallery import gallery
-from cemlib.report.page.provenance import jobs
-from cemlib.report.page.render import render
-from cemlib.report.page.study import facts
-from cemlib.report.page.summary import failures, summary
-from cemlib.report.tables import present, summary_table
-from cemlib.report.verdicts import unconverged
+from cemlib.report.figures import CATEGORIES, FIGURES, Drawing, drawing
+from cemlib.report.page import SCRIPT, STYLE, TEMPLATE
+from cemlib.report.page.head import facts, failures
+from cemlib.report.page.tables import comparisons, jobs, summary
+from cemlib.report.style import readable
+from cemlib.report.tables import summary_table
+from cemlib.report.writer import html_table
 from cemlib.seal import read_sealed
 
 _DATA = ("classes", "counts", "image_shape")
 _RESULT = ("kind", "defence", "seed", "status", "reason", "provenance", "wall_seconds")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the report within the page; of several in a series only the first is open."""
+
+    drawing: Drawing
+    source: str
+    width: int
+    height: int
+    is_open: bool
 
 
 def write_page(
@@ -44,7 +55,7 @@ def write_page(
         attack_metrics: ``metrics.json`` of every attack.
         out: the file to write.
         data: description of the prepared data.
-        figures: PNGs of the report, in the order of the page.
+        figures: PNGs of the report.
         settings: the configuration with its defaults; names the order of the defences.
 
     Returns:
@@ -55,54 +66,77 @@ def write_page(
         ValueError: if a result's defence is not in the configuration.
     """
     runs, attacks = collect(run_metrics, attack_metrics)
-    records = {path: read_sealed(path, _RESULT) for path in (*run_metrics, *attack_metrics)}
-    write_text(out, render(_page(runs, attacks, records, data, figures, settings)))
-    return out
-
-
-def _page(
-    runs: pd.DataFrame,
-    attacks: pd.DataFrame,
-    records: Mapping[Path, Mapping[str, Any]],
-    data: Path,
-    figures: Sequence[Path],
-    settings: Mapping[str, Any],
-) -> Page:
     defences, described = tuple(settings["defences"]), read_sealed(data, _DATA)
-    choices = _choices(runs, attacks, defences, described)
+    records = {path: read_sealed(path, _RESULT) for path in (*run_metrics, *attack_metrics)}
     compared = comparisons_table(runs, attacks, defences, settings["reference"])
-    return Page(
+    text = _rendered(
         experiment=settings["experiment"],
         facts=facts(settings, described, runs, attacks, records),
         failures=failures(runs, attacks),
-        note=NOTE if unconverged(attacks, "mse").any() else "",
-        summary=summary(summary_table(runs, attacks, defences)),
-        comparisons=comparisons(compared),
-        reference="" if compared.empty else str(compared["reference"].iloc[0]),
-        drawings=drawings(figures),
-        jobs=jobs(records),
-        settings=_sections(settings),
-        left_out=[seed for seed in choices["seeds"] if seed not in choices["pictured"]],
-        data=choices,
+        summary=html_table(summary(summary_table(runs, attacks, defences))),
+        reference="" if compared.empty else readable(compared["reference"].iloc[0]),
+        comparisons=html_table(comparisons(compared)),
+        sections=_sections(figures),
+        jobs=html_table(jobs(records.values())),
+        settings=_settings(settings),
     )
+    write_text(out, text)
+    return out
 
 
-def _choices(
-    runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], described: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the scripts choose from."""
+def _rendered(**content: Any) -> str:
+    """Return the page; the same text for the same content.
+
+    Every value is escaped where it is put in. The policy in the head lets a browser run the one
+    script and apply the one style whose checksums it names, show pictures that are in the page, and
+    fetch nothing.
+    """
+    style, script, template = (p.read_text(encoding="utf-8") for p in (STYLE, SCRIPT, TEMPLATE))
+    policy = (
+        f"default-src 'none'; img-src data:; style-src {_digest(style)};"
+        f" script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
+    )
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    page = environment.from_string(template)
+    return page.render(**content, style=style, script=script, policy=policy)
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+def _sections(paths: Sequence[Path]) -> dict[str, list[Picture]]:
+    """Return the figures by category, in the order of the table."""
+    drawn = [(drawing(path.stem), path) for path in paths]
+    drawn.sort(key=lambda pair: FIGURES.index(pair[0].figure))
+    pictures = list(_pictures(drawn))
     return {
-        "defences": present(runs, defences),
-        "seeds": sorted({int(seed) for seed in runs["seed"]}),
-        "names": list(attacks["attack"].unique()),
-        "knowledges": list(attacks["knowledge"].unique()),
-        "runs": curves(runs),
-        **gallery(attacks, described["classes"], described["image_shape"][-1]),
+        category: [one for one in pictures if one.drawing.figure.category == category]
+        for category in CATEGORIES
     }
 
 
-def _sections(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The configuration as YAML: what stands by itself, then each section."""
+def _pictures(drawn: Sequence[tuple[Drawing, Path]]) -> Iterator[Picture]:
+    opened = set()
+    for found, path in drawn:
+        name = found.figure.name
+        try:
+            content = path.read_bytes()
+            with Image.open(BytesIO(content)) as image:
+                size = image.size
+        except (OSError, UnidentifiedImageError) as error:
+            raise FileError(
+                f"{path}: cannot be read as a picture ({error}); draw it again"
+            ) from error
+        source = f"data:image/png;base64,{base64.b64encode(content).decode('ascii')}"
+        yield Picture(found, source, *size, is_open=name not in opened)
+        opened.add(name)
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the configuration as YAML: what stands by itself, then each section."""
     single = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     rest = {key: {key: value} for key, value in settings.items() if key not in single}
     return {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.report.page.contents import Fact
 from cemlib.report.style import readable
+from cemlib.report.tables import records
 
 Record = Mapping[str, Any]
 
@@ -18,19 +18,19 @@ def facts(
     data: Record,
     runs: pd.DataFrame,
     attacks: pd.DataFrame,
-    records: Mapping[Path, Record],
-) -> list[Fact]:
-    """The head's lines.
+    results: Mapping[Path, Record],
+) -> dict[str, str]:
+    """Return the head's lines: what each is about, and what is the case.
 
     Args:
         settings: the configuration with its defaults.
         data: description of the prepared data.
         runs: as `collect` returns them.
         attacks: likewise.
-        records: content of every ``metrics.json``, by its path.
+        results: content of every ``metrics.json``, by its path.
     """
-    made = [record["provenance"] for record in records.values()]
-    texts = {
+    made = [record["provenance"] for record in results.values()]
+    return {
         "Data": _data(settings, data),
         "Model": f"{settings['model']['name']}, cut {settings['model']['cut']}",
         "Noise σ": _noise(settings["defences"]),
@@ -41,10 +41,21 @@ def facts(
         "Attacks carried out": _counted(attacks),
         "Commit": _listed(_commit(source) for source in made),
         "Hardware": _listed(_machine(source) for source in made),
-        "Date": _date(records),
-        "Time of all jobs": _duration(sum(r["wall_seconds"] for r in records.values())),
+        "Date": _date(results),
+        "Time of all jobs": _duration(sum(r["wall_seconds"] for r in results.values())),
     }
-    return [Fact(label, text) for label, text in texts.items()]
+
+
+def failures(runs: pd.DataFrame, attacks: pd.DataFrame) -> list[str]:
+    """Return a sentence for each failed result; attacks that failed with their run have none."""
+    failed_runs = list(records(runs[runs["status"] == "failed"]))
+    lost = {(run["defence"], run["seed"]) for run in failed_runs}
+    lines = [f"{run['defence']}, seed {run['seed']}: {run['reason']}" for run in failed_runs]
+    for row in records(attacks[attacks["status"] == "failed"]):
+        if (row["defence"], row["seed"]) not in lost:
+            where = f"{row['attack']}, {row['knowledge']}, on {row['defence']}, seed {row['seed']}"
+            lines.append(f"{where}: {row['reason']}")
+    return lines
 
 
 def _data(settings: Record, data: Record) -> str:

@@ -1,0 +1,213 @@
+"""Tables for people: a frame with a format for each column, as Markdown, LaTeX, HTML and CSV.
+
+The tables of all three systems and those of the results page are written here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pandas as pd
+from jinja2 import Environment
+from markupsafe import Markup
+
+from cemlib.marks import MARK, NOTE
+
+Row: TypeAlias = Mapping[str, Any]
+Column: TypeAlias = tuple[str, Callable[[Row], str]]
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "∞": r"$\infty$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "Δ": r"$\Delta$",
+    MARK: r"$^\dagger$",
+}
+_TABLE = """\
+<table>
+<caption>{{ table.caption }}</caption>
+<thead>
+{% if table.groups %}
+<tr>
+{% for group, first, last in spans %}
+<th colspan="{{ last - first + 1 }}">{{ group }}</th>
+{% endfor %}
+</tr>
+{% endif %}
+<tr>{% for cell in table.titles %}<th scope="col">{{ cell }}</th>{% endfor %}</tr>
+</thead>
+<tbody>
+{% for row in table.rows %}
+<tr><th scope="row">{{ row[0] }}</th>{% for cell in row[1:] %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody>
+</table>
+{% if table.footnote %}
+<p>{{ table.footnote }}</p>
+{% endif %}
+"""
+_DOCUMENT = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<title>{{ title }}</title>
+<style>
+body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem; color: #1c1c1c; background: #fff; }
+table { border-collapse: collapse; margin: 1.5rem 0; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
+th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
+th:first-child { text-align: left; position: sticky; left: 0; background: inherit; }
+thead th[colspan] { text-align: left; }
+thead, tbody { border-top: 2px solid; border-bottom: 2px solid; }
+tbody th { font-weight: normal; }
+tr { background: #fff; }
+tbody tr:nth-child(even) { background: #f3f3f3; }
+</style>
+</head>
+<body>
+<h1>{{ title }}</h1>
+{% for note in notes %}
+<p>{{ note }}</p>
+{% endfor %}
+{% for table in tables %}
+{{ table }}
+{% endfor %}
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text of one table; columns may have groups above them, of which some may be empty."""
+
+    caption: str
+    titles: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    groups: Sequence[str] = ()
+
+    @property
+    def footnote(self) -> str:
+        """What the mark of unconverged attacks means; empty where no cell has it."""
+        return NOTE if any(MARK in cell for row in self.rows for cell in row) else ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """Tables under a title, and what a reader has to know of them."""
+
+    title: str
+    notes: Sequence[str]
+    tables: Sequence[Table]
+
+
+def laid_out(caption: str, frame: pd.DataFrame, columns: Sequence[Column]) -> Table:
+    """Return the table of a frame: for each column its title, and what makes a cell of a row."""
+    records: list[Any] = frame.to_dict("records")
+    rows = [[cell(row) for _, cell in columns] for row in records]
+    return Table(caption, [title for title, _ in columns], rows)
+
+
+def formats(frame: pd.DataFrame, document: Document) -> dict[str, str]:
+    """Return the numbers as CSV and the document in each of its formats, by the files' endings."""
+    texts = {"md": markdown(document), "tex": latex(document), "html": html(document)}
+    return {"csv": csv(frame)} | texts
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """Return a frame's numbers as they are."""
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def markdown(document: Document) -> str:
+    """Return a document in Markdown, the captions of its tables as headings."""
+    tables = [_markdown_table(table) for table in document.tables]
+    alone = [table.caption for table in document.tables] == [document.title]
+    title = [] if alone else [f"# {document.title}"]
+    return "\n\n".join([*title, *document.notes, *tables]) + "\n"
+
+
+def latex(document: Document) -> str:
+    """Return a document's tables in LaTeX; they need the package ``booktabs``."""
+    notes = "\n".join(f"% {escape(note)}" for note in document.notes)
+    return "\n\n".join([notes, *map(_latex_table, document.tables)]) + "\n"
+
+
+def html(document: Document) -> str:
+    """Return a document as one page; whatever a name or a reason holds is text and never a tag."""
+    tables = map(html_table, document.tables)
+    return _rendered(_DOCUMENT, title=document.title, notes=document.notes, tables=tables)
+
+
+def html_table(table: Table) -> Markup:
+    """Return one table with its footnote, for a page."""
+    return Markup(_rendered(_TABLE, table=table, spans=_spans(table.groups)))
+
+
+def escape(text: str) -> str:
+    """Return a text with everything that LaTeX would read as a command made printable."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def _rendered(template: str, **content: Any) -> str:
+    environment = Environment(autoescape=True, trim_blocks=True)
+    return environment.from_string(template).render(content)
+
+
+def _markdown_table(table: Table) -> str:
+    groups = table.groups or [""] * len(table.titles)
+    heads = [f"{t}, {g}" if g else t for g, t in zip(groups, table.titles, strict=True)]
+    rule = ["---"] + ["---:"] * (len(heads) - 1)
+    lines = [
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+        for row in (heads, rule, *table.rows)
+    ]
+    parts = [f"## {table.caption}", "\n".join(lines), table.footnote]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _latex_table(table: Table) -> str:
+    rows = [" & ".join(map(escape, row)) + r" \\" for row in table.rows]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape(table.caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(table.titles) - 1)}}}",
+        r"\toprule",
+        *(_latex_groups(table.groups) if table.groups else ()),
+        " & ".join(map(escape, table.titles)) + r" \\",
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+        *([rf"\par\footnotesize {escape(table.footnote)}"] if table.footnote else []),
+        r"\end{table}",
+    ]
+    return "\n".join(lines)
+
+
+def _latex_groups(groups: Sequence[str]) -> list[str]:
+    """Return the groups over their columns, and a rule under each."""
+    over = [
+        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{escape(group)}}}" if group else ""
+        for group, first, last in _spans(groups)
+    ]
+    rules = [rf"\cmidrule(lr){{{a}-{b}}}" for group, a, b in _spans(groups) if group]
+    return [" & ".join(over) + r" \\", " ".join(rules)]
+
+
+def _spans(groups: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return each group with its first and last column, from 1; those without a group alone."""
+    found: list[tuple[str, int, int]] = []
+    for position, group in enumerate(groups, start=1):
+        if found and group and found[-1][0] == group:
+            found[-1] = (group, found[-1][1], position)
+        else:
+            found.append((group, position, position))
+    return found

@@ -1,0 +1,130 @@
+"""The scores of a study: title, unit, scale and better side of each, once for whoever shows them.
+
+Tables, figures, sentences, the results page, MLflow and the command line all take them from here.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a score is written, and which side of it is the defender's.
+
+    Attributes:
+        title: its name in tables.
+        better: the side that is better for the defender.
+        decimals: that it is written with.
+        unit: of what is written; may be empty.
+        scale: what values are multiplied with.
+        digits: at least this many significant digits for the smallest value of a column.
+        note: what it is, for who points at it.
+        of_runs: whether it is the classifier's, and not an attack's.
+        phrase: what sentences call it, where that is not the worst case of the title.
+        gain: what there is more of on the better side.
+    """
+
+    title: str
+    better: Literal["higher", "lower"]
+    decimals: int
+    unit: str = ""
+    scale: int = 1
+    digits: int = 0
+    note: str = ""
+    of_runs: bool = False
+    phrase: str = ""
+    gain: str = "private"
+
+    @property
+    def arrowed(self) -> str:
+        """Title with an arrow to the better side."""
+        return f"{self.title} {'↑' if self.better == 'higher' else '↓'}"
+
+    @property
+    def heading(self) -> str:
+        """Title with unit and arrow, for the head of a column."""
+        return _with_unit(self.title, self.unit) + self.arrowed.removeprefix(self.title)
+
+    @property
+    def subject(self) -> str:
+        """What sentences call it; an attack's score is that of the worst case."""
+        return self.phrase or f"worst-case {self.title}"
+
+    @property
+    def step(self) -> str:
+        """Unit of a difference."""
+        return "percentage points" if self.unit == "%" else self.unit
+
+    @property
+    def difference(self) -> str:
+        """Subject with the unit of a difference, for the head of a table of differences."""
+        return _with_unit(self.subject, self.step)
+
+    @property
+    def worst(self) -> str:
+        """Subject with unit and arrow, where no other heading says that it is the worst case."""
+        return self.heading if self.of_runs else f"worst-case {self.heading}"
+
+    @property
+    def side(self) -> str:
+        """The better side in words."""
+        return f"{self.better} = more {self.gain}"
+
+    @property
+    def axis(self) -> str:
+        """Worst case with unit and the better side in words, for the axis of a figure."""
+        return f"{_with_unit(f'worst-case {self.title}', self.unit)}  ({self.side})"
+
+    def places(self, values: Iterable[float]) -> int:
+        """Decimals that leave the smallest of some scaled values its significant digits."""
+        positive = [value for value in values if math.isfinite(value) and value > 0]
+        if not (self.digits and positive):
+            return self.decimals
+        return max(self.decimals, self.digits - 1 - math.floor(math.log10(min(positive))))
+
+
+def _with_unit(title: str, unit: str) -> str:
+    return f"{title} [{unit}]" if unit else title
+
+
+SCORES = {
+    "top1": Score(
+        "top-1",
+        "higher",
+        2,
+        "%",
+        100,
+        note="accuracy of the classifier as deployed",
+        of_runs=True,
+        phrase="accuracy",
+        gain="accurate",
+    ),
+    "leakage_nats": Score(
+        "leakage bound",
+        "lower",
+        1,
+        "nats",
+        of_runs=True,
+        phrase="leakage bound",
+        note="estimate of an upper bound on what a release tells",
+    ),
+    "mse": Score("MSE", "higher", 4, digits=3, note="mean squared error of the reconstructions"),
+    "ssim": Score("SSIM", "lower", 3, note="structural similarity of reconstruction and original"),
+    "psnr": Score("PSNR", "lower", 2, "dB", note="peak signal-to-noise ratio"),
+    "recon_top1": Score(
+        "identified",
+        "lower",
+        2,
+        "%",
+        100,
+        note="reconstructions put in the right class",
+        phrase="identified share",
+    ),
+}
+"""Every score that a defence is judged by, in the order of the tables."""
+
+IDENTIFICATION = "recon_top1"  # NaN where the training of the judge failed
+RUN_SCORES = tuple(name for name, score in SCORES.items() if score.of_runs)
+ATTACK_SCORES = tuple(n for n, s in SCORES.items() if not s.of_runs and n != IDENTIFICATION)
