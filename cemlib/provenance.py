@@ -39,6 +39,7 @@ NEUTRAL = tuple(
         "plan",
         "progress",
         "provenance",
+        "study",
     )
 )
 LIBRARIES = ("numpy", "safetensors", "torch")

@@ -12,7 +12,7 @@ from cemlib.config.differing import differing
 from cemlib.files import finite
 from cemlib.inspection import WHOLE, Result
 from cemlib.seal import RECORD
-from cemlib.standing import read_standing
+from cemlib.study.standing import read_standing
 
 _SCORES = ("mse", "ssim", "psnr", "recon_top1")
 

@@ -20,7 +20,7 @@ from cemlib.config import ConfigError, Study, load, parse
 from cemlib.config.plain import MAX_INTEGER, MAX_VALUES
 from cemlib.config.reading import MAX_ALIASES, MAX_BYTES
 from cemlib.plan import Plan
-from cemlib.runner.graph import Graph
+from cemlib.split import jobs
 
 FEW, MANY = 60, 1500
 VALID = "experiment: x\ndata: {source: digits}\ndefences: {n: {}}\nattacks: {linear: {}}\n"
@@ -49,7 +49,7 @@ def explore(strategy: Any, count: int, check: Callable[[Any], str]) -> Counter[s
 def list_jobs(study: Study) -> None:
     """A dry run: every job with those it waits for, and the files of the plan."""
     plan, seen = Plan(study), set[str]()
-    for job in Graph(plan, "cpu").jobs():
+    for job in jobs(plan):
         assert job.needs <= seen, job.name
         assert job.name not in seen
         seen.add(job.name)

@@ -2,10 +2,11 @@
 from cemlib.config import ConfigError
 from cemlib.config import parse as parse_study
 from cemlib.config.study import JUDGE
-from cemlib.failed import failed_results
 from cemlib.files import FileError
 from cemlib.plan import JUDGE_SEED, Plan
 from cemlib.report.contents import figure_entry, strip_entry, table_entry
+from cemlib.split import jobs as split_jobs
+from cemlib.study.standing import failed_results
 
 try:
     PLAN = Plan(parse_study(SETTINGS))
@@ -55,7 +56,7 @@ def closed_form_settings(wildcards):
 def tell_failed_results():
     """Say which runs and attacks diverged."""
     try:
-        for line in failed_results(PLAN):
+        for line in failed_results(PLAN.layout.root, split_jobs(PLAN)):
             print(line, file=sys.stderr)
     except FileError as error:
         print(f"error: {error}", file=sys.stderr)
