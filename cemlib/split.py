@@ -1,6 +1,7 @@
 """The jobs of a study of split inference: those of the workflow's rules, with the same logs."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from cemlib.jobs import PARTS, attack_missing, report, train
 from cemlib.plan import Plan
 from cemlib.study.job import Job, together
 
-_PAGE = "page"
+*_DRAWN, _PAGE = PARTS
 _OF_RUNS = ("cluster_course", "surrogates")  # which show no attack
 
 
@@ -61,10 +62,11 @@ def _attacks(plan: Plan, defence: str, seed: int, device: str) -> Iterator[Job]:
 def attack(plan: Plan, defence: str, seed: int, name: str, device: str = "auto") -> Job:
     """Return the job of one attack on one run, with every knowledge."""
     run, start = plan.layout.run(defence, seed), plan.study.attacks[name].begins_with
+    needs = {JUDGE, _training_name(defence, seed)}
+    needs |= {_attack_name(defence, seed, start)} if start else set()
     return Job(
         name=_attack_name(defence, seed, name),
-        needs=frozenset({JUDGE, _training_name(defence, seed)})
-        | ({_attack_name(defence, seed, start)} if start else set()),
+        needs=frozenset(needs),
         inputs={"data": [plan.layout.prepared], "attacked": plan.attacked_files(run, name)},
         outputs=plan.attack_files(run, [name]),
         settings=plan.study.attack_slice(defence, name),
@@ -73,60 +75,29 @@ def attack(plan: Plan, defence: str, seed: int, name: str, device: str = "auto")
     )
 
 
-def _reports(plan: Plan, trained: Sequence[Job], attacked: Sequence[Job]) -> Iterator[Job]:
-    """Yield the jobs of tables, figures and the page, which shows what the others have drawn."""
-    of_runs = frozenset(job.name for job in trained)
-    of_all = of_runs | {job.name for job in attacked}
-    written = _written(plan)
+def _reports(plan: Plan, trained: Sequence[Job], attacked: Sequence[Job]) -> list[Job]:
+    """Return the jobs of tables, figures and the page, which shows what the others have drawn."""
+    everything, written = [*trained, *attacked], _written(plan)
+    of_runs, of_all = [run.metrics for run in plan.runs()], plan.metrics()
+    parts = []
     for part, files in written.items():
-        if part == _PAGE:
-            yield _page(plan, of_all | (set(written) - {_PAGE}))
-        elif part in _OF_RUNS:
-            yield _report(plan, part, files, of_runs, [run.metrics for run in plan.runs()])
-        else:
-            yield _report(plan, part, files, of_all, plan.metrics())
+        read, metrics = (trained, of_runs) if part in _OF_RUNS else (everything, of_all)
+        write = partial(report, plan, part)
+        parts.append(plan.report_job(part, read, {"metrics": metrics}, files, write))
+    return [*parts, _page(plan, [*everything, *parts])]
 
 
-def _report(
-    plan: Plan, part: str, files: Sequence[Path], needs: frozenset[str], metrics: Sequence[Path]
-) -> Job:
-    return Job(
-        name=part,
-        needs=needs,
-        inputs={"metrics": metrics, "config": [plan.layout.config]},
-        outputs=files,
-        settings=plan.study.report_slice(),
-        sources=plan.report_sources(),
-        call=partial(report, plan, part),
-    )
-
-
-def _page(plan: Plan, needs: frozenset[str]) -> Job:
-    return Job(
-        name=_PAGE,
-        needs=needs,
-        inputs={
-            "metrics": plan.metrics(),
-            "shown": plan.page_inputs(),
-            "config": [plan.layout.config],
-        },
-        outputs=plan.page(),
-        settings=plan.study.model_dump(mode="json", by_alias=True),
-        sources=plan.page_sources(),
-        call=partial(report, plan, _PAGE),
-    )
+def _page(plan: Plan, read: Sequence[Job]) -> Job:
+    inputs = {"metrics": plan.metrics(), "shown": plan.page_inputs()}
+    job = plan.report_job(_PAGE, read, inputs, plan.page(), partial(report, plan, _PAGE))
+    settings = plan.study.model_dump(mode="json", by_alias=True)
+    return replace(job, settings=settings, sources=plan.page_sources())
 
 
 def _written(plan: Plan) -> dict[str, list[Path]]:
-    """Return the files of each part of the report, of those that the study has."""
-    lists = (
-        plan.tables(),
-        plan.figures(),
-        plan.cluster_course(),
-        plan.surrogate_courses(),
-        plan.page(),
-    )
-    return {part: files for part, files in zip(PARTS, lists, strict=True) if files}
+    """Return the files of each part of the report but the page, of those that the study has."""
+    lists = (plan.tables(), plan.figures(), plan.cluster_course(), plan.surrogate_courses())
+    return {part: files for part, files in zip(_DRAWN, lists, strict=True) if files}
 
 
 def _training_name(defence: str, seed: int) -> str:

@@ -1,8 +1,9 @@
 """The jobs of a federated study; each yields the files it wrote, and a line for a failed result."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cemlib.federated.plan import FederatedPlan, files_of
 from cemlib.seal import read_sealed
@@ -24,7 +25,11 @@ def jobs(plan: FederatedPlan, device: str = "auto") -> list[Job]:
         for run in plan.runs()
         for job in (_training(plan, *run, device), _attacks(plan, *run, device))
     ]
-    return [plan.prepare_job(), *gans, *of_runs, _report(plan, [*gans, *of_runs])]
+    read = [*gans, *of_runs]
+    metrics = {"metrics": [*plan.metrics(), *plan.pseudo_metrics(), *plan.attack_metrics()]}
+    written = [*plan.tables(), *plan.figures()]
+    reporting = plan.report_job("report", read, metrics, written, partial(report, plan))
+    return [plan.prepare_job(), *read, reporting]
 
 
 def _pseudo(plan: FederatedPlan, seed: int, device: str) -> Job:
@@ -76,31 +81,13 @@ def _attacks(plan: FederatedPlan, variant: str, seed: int, device: str) -> Job:
     return together(f"attack/{variant}/seed{seed}", parts, call)
 
 
-def _report(plan: FederatedPlan, read: list[Job]) -> Job:
-    return Job(
-        name="report",
-        needs=frozenset(job.name for job in read),
-        inputs={
-            "metrics": [*plan.metrics(), *plan.pseudo_metrics()],
-            "attacks": plan.attack_metrics(),
-            "config": [plan.layout.config],
-        },
-        outputs=[*plan.tables(), *plan.figures()],
-        settings=plan.study.report_slice(),
-        sources=plan.report_sources(),
-        call=partial(report, plan),
-    )
-
-
 def pseudo(plan: FederatedPlan, seed: int, device: str) -> Iterator[Path | str]:
     """Train the clients' GANs of one seed."""
     from cemlib.federated.pseudo import run
     from cemlib.federated.record import FederatedJob
 
     metrics = run(FederatedJob(plan, "pseudo", None, seed, find_device(device)))
-    if metrics["status"] == "failed":
-        yield f"failed: GANs of seed {seed}: {metrics['reason']}"
-    yield plan.pseudo(seed).metrics
+    yield from _told(plan.pseudo(seed).metrics, metrics, f"GANs of seed {seed}")
 
 
 def train(plan: FederatedPlan, variant: str, seed: int, device: str) -> Iterator[Path | str]:
@@ -109,9 +96,7 @@ def train(plan: FederatedPlan, variant: str, seed: int, device: str) -> Iterator
     from cemlib.federated.training import run
 
     metrics = run(FederatedJob(plan, "train", variant, seed, find_device(device)))
-    if metrics["status"] == "failed":
-        yield f"failed: {variant} seed{seed}: {metrics['reason']}"
-    yield plan.run(variant, seed).metrics
+    yield from _told(plan.run(variant, seed).metrics, metrics, f"{variant} seed{seed}")
 
 
 def attack(plan: FederatedPlan, variant: str, seed: int, device: str) -> Iterator[Path | str]:
@@ -121,9 +106,14 @@ def attack(plan: FederatedPlan, variant: str, seed: int, device: str) -> Iterato
 
     for path in run(FederatedJob(plan, "attack", variant, seed, find_device(device))):
         record = read_sealed(path, ("status", "reason"))
-        if record["status"] == "failed":
-            yield f"failed: {variant} seed{seed} {path.parent.name}: {record['reason']}"
-        yield path
+        yield from _told(path, record, f"{variant} seed{seed} {path.parent.name}")
+
+
+def _told(path: Path, record: Mapping[str, Any], name: str) -> Iterator[Path | str]:
+    """Yield a line for a failed result, and its record."""
+    if record["status"] == "failed":
+        yield f"failed: {name}: {record['reason']}"
+    yield path
 
 
 def report(plan: FederatedPlan) -> Iterator[Path]:

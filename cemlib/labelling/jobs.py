@@ -20,9 +20,14 @@ def jobs(plan: LabellingPlan, _device: str = "cpu") -> list[Job]:
         sources=plan.cost_sources(),
         call=partial(cost, plan),
     )
-    found = [plan.prepare_job(), *repeats, timing]
-    needs = frozenset(job.name for job in (*repeats, timing))
-    return [*found, _report(plan, "tables", needs), _report(plan, "figures", needs)]
+    read = [*repeats, timing]
+    inputs = {"metrics": plan.metrics(), "cost": [plan.cost]}
+    return [
+        plan.prepare_job(),
+        *read,
+        plan.report_job("tables", read, inputs, plan.tables(), partial(tables, plan)),
+        plan.report_job("figures", read, inputs, plan.figures(), partial(figures, plan)),
+    ]
 
 
 def _repeat(plan: LabellingPlan, number: int) -> Job:
@@ -34,20 +39,6 @@ def _repeat(plan: LabellingPlan, number: int) -> Job:
         settings=plan.study.repeat_slice(),
         sources=plan.repeat_sources(),
         call=partial(repeat, plan, number),
-    )
-
-
-def _report(plan: LabellingPlan, part: str, needs: frozenset[str]) -> Job:
-    written = {"tables": (plan.tables(), tables), "figures": (plan.figures(), figures)}
-    outputs, write = written[part]
-    return Job(
-        name=part,
-        needs=needs,
-        inputs={"metrics": plan.metrics(), "cost": [plan.cost], "config": [plan.layout.config]},
-        outputs=outputs,
-        settings=plan.study.report_slice(),
-        sources=plan.report_sources(),
-        call=partial(write, plan),
     )
 
 

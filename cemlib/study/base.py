@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from cemlib.errors import nearest
 from cemlib.files import FileError, read_json, write_json
 from cemlib.layout import Layout
 from cemlib.provenance import fingerprint, library_versions, source_files
-from cemlib.study.job import Job
+from cemlib.study.job import Call, Job
 
 FORMATS = ("png", "svg")  # of every figure
 
@@ -41,6 +42,9 @@ class AnyStudy(Protocol):
     def data_slice(self) -> dict[str, Any]:
         """Return what the preparation of the data depends on."""
 
+    def report_slice(self) -> dict[str, Any]:
+        """Return what tables and figures depend on beside the results."""
+
     def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
         """Return it as plain dicts."""
 
@@ -50,7 +54,7 @@ _Name = TypeVar("_Name", str, int)
 
 
 @dataclass(frozen=True)
-class StudyPlan(Generic[_Study]):
+class StudyPlan(ABC, Generic[_Study]):
     """Where the files of one study lie, and what decides them."""
 
     study: _Study
@@ -94,6 +98,29 @@ class StudyPlan(Generic[_Study]):
             sources=self.prepare_sources(),
             call=partial(prepare, self),
         )
+
+    def report_job(
+        self,
+        name: str,
+        read: Iterable[Job],
+        inputs: Mapping[str, Sequence[Path]],
+        outputs: Sequence[Path],
+        write: Call,
+    ) -> Job:
+        """Return a job that writes tables or figures from what some jobs left."""
+        return Job(
+            name=name,
+            needs=frozenset(job.name for job in read),
+            inputs={**inputs, "config": [self.layout.config]},
+            outputs=outputs,
+            settings=self.study.report_slice(),
+            sources=self.report_sources(),
+            call=write,
+        )
+
+    @abstractmethod
+    def report_sources(self) -> tuple[Path, ...]:
+        """Source files that decide the tables and figures."""
 
 
 def prepare(plan: StudyPlan[AnyStudy]) -> Iterator[Path]:
