@@ -8,11 +8,11 @@ from typing import Any
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.study import JUDGE
-from cemlib.errors import nearest
 from cemlib.files import FileError
 from cemlib.layout import KNOWLEDGES
 from cemlib.plan import JUDGE_SEED, Plan
 from cemlib.seal import FILES, OWN, RECORD, check_files, read_sealed
+from cemlib.study.base import chosen
 
 WHOLE, DAMAGED, ABSENT, UNSEALED = "as written", "damaged", "absent", "never sealed"
 _NEEDED = ("kind", "status", "reason", "config", "provenance")
@@ -90,26 +90,17 @@ def find_folder(name: str, plan: Callable[[], Plan]) -> Path:
 def _within(plan: Plan, defence: str, seed: str | None = None, attack: str | None = None) -> Path:
     if defence == JUDGE and seed is None:
         return plan.folder(JUDGE, JUDGE_SEED).root
-    plan.known_defence(defence)
+    plan.defences(defence)
     seeds = [f"seed{each}" for each in plan.seeds()]
     if seed is None:
         runs = ", ".join(f"{defence}/{each}" for each in seeds)
         raise ConfigError(f"{defence!r} is a defence; name one of its runs: {runs}")
-    run = plan.layout.run(defence, _known("seed", seed, seeds).removeprefix("seed"))
+    run = plan.layout.run(defence, chosen("seed", seeds, seed)[0].removeprefix("seed"))
     if attack is None:
         return run.root
     attacks = [f"{each}-{known}" for each in plan.study.attacks for known in KNOWLEDGES]
-    kind, _, knowledge = _known("attack", attack, attacks).rpartition("-")
+    kind, _, knowledge = chosen("attack", attacks, attack)[0].rpartition("-")
     return run.attack(kind, knowledge).root
-
-
-def _known(what: str, name: str, names: list[str]) -> str:
-    if name not in names:
-        there = ", ".join(names)
-        raise ConfigError(
-            f"no {what} {name!r} in this study (it has {there}){nearest(name, names)}"
-        )
-    return name
 
 
 def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:

@@ -1,58 +1,24 @@
-"""The jobs of a study, as the command line (and so Snakemake) and the runner carry them out.
+"""What the jobs of a study of split inference do, by whatever they are called.
 
 Each yields the files it wrote, and a line for each result that is a failed one. What is heavy is
 imported by the job that needs it, so that planning and `--help` answer at once.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.config import ConfigError
+from cemlib.layout import KNOWLEDGES
 from cemlib.plan import Plan
-from cemlib.provenance import fingerprint
 from cemlib.report import CLUSTERS, SURROGATES, WHOLE
 from cemlib.seal import read_sealed
+from cemlib.study.process import find_device
 
 if TYPE_CHECKING:
-    import torch
-
     from cemlib.report.sweeps import Sweeps
 
 PARTS = ("tables", WHOLE, CLUSTERS, SURROGATES, "page")  # of the report
-
-
-def find_device(name: str) -> "torch.device":
-    """The device `cpu` or `cuda`; `auto` is the graphics card where there is one.
-
-    Raises:
-        ConfigError: if it is `cuda` and there is none.
-    """
-    import torch
-
-    usable = torch.cuda.is_available()
-    if name == "cuda" and not usable:
-        raise ConfigError("--device cuda: torch finds no usable CUDA device; use --device cpu")
-    return torch.device("cuda" if usable and name != "cpu" else "cpu")
-
-
-def prepare(plan: Plan) -> Iterator[Path]:
-    """Read, check, split and store the images; the description says by which settings and code."""
-    from cemlib.data.prepare import prepare
-    from cemlib.data.prepared import save
-
-    prepared = prepare(plan.study.data)
-    origin = prepared.provenance | {"preparation": preparation(plan)}
-    yield from save(replace(prepared, provenance=origin), plan.layout.data)
-
-
-def preparation(plan: Plan) -> dict[str, object]:
-    """What decides the prepared data beside the images themselves."""
-    settings = plan.study.data_slice()
-    settings.pop("root")  # where the images lie is not what they are
-    return {"settings": settings, "fingerprint": fingerprint(plan.prepare_sources())}
 
 
 def train(plan: Plan, defence: str, seed: int, device: str) -> Iterator[Path | str]:
@@ -77,6 +43,19 @@ def attack(
         if metrics["status"] == "failed":
             yield f"failed: {defence} seed{seed} {folder.root.name}: {metrics['reason']}"
         yield folder.metrics
+
+
+def attack_missing(
+    plan: Plan, defence: str, seed: int, attacks: Sequence[str], device: str
+) -> Iterator[Path | str]:
+    """Carry out those of some attacks that lack a record."""
+    run = plan.layout.run(defence, seed)
+    left = [
+        name
+        for name in attacks
+        if not all(run.attack(name, known).metrics.is_file() for known in KNOWLEDGES)
+    ]
+    yield from attack(plan, defence, seed, left, device)
 
 
 def report(plan: Plan, only: str | None = None, defence: str | None = None) -> Iterator[Path]:
@@ -125,19 +104,3 @@ def _page(plan: Plan, runs: Sequence[Path], attacks: Sequence[Path]) -> Path:
     (out,), (data, *figures) = plan.page(), plan.page_inputs()
     settings = plan.study.model_dump(mode="json", by_alias=True)
     return write_page(runs, attacks, out, data=data, figures=figures, settings=settings)
-
-
-def user_errors() -> tuple[type[Exception], ...]:
-    """Exceptions whose message is meant for the user; anything else is a bug and shows itself."""
-    from cemlib.files import FileError
-    from cemlib.tracking.errors import TrackingError
-
-    # An OSError names the file and what the system refused: a full disk, a folder without rights.
-    known = (ConfigError, FileError, TrackingError, OSError)
-    # This room imports torch, for which the line about a mistyped name need not wait: where nothing
-    # has imported the room, nothing there has raised an exception.
-    if "cemlib.data.errors" not in sys.modules:
-        return known
-    from cemlib.data.errors import DataError
-
-    return (*known, DataError)

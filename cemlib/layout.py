@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KNOWLEDGES = ("train_data", "public_data")
+TENSORS, DESCRIPTION = "prepared.safetensors", "data.json"  # of the prepared data
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,12 @@ class Layout:
     @property
     def prepared(self) -> Path:
         """The prepared images, labels and splits."""
-        return self.data / "prepared.safetensors"
+        return self.data / TENSORS
 
     @property
     def prepared_facts(self) -> Path:
         """Classes, statistics, counts and checksum of the prepared data."""
-        return self.data / "data.json"
+        return self.data / DESCRIPTION
 
     @property
     def tables(self) -> Path:

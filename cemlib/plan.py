@@ -4,45 +4,25 @@ Snakemake and the command line both ask here, so they cannot disagree. Nothing h
 a dry run of a large study stays quick.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from cemlib.config.load import ConfigError
 from cemlib.config.study import JUDGE, Study
-from cemlib.errors import nearest
-from cemlib.files import write_text
-from cemlib.layout import KNOWLEDGES, AttackFolder, Layout, RunFolder
-from cemlib.provenance import fingerprint, library_versions, source_files
+from cemlib.layout import KNOWLEDGES, AttackFolder, RunFolder
+from cemlib.provenance import fingerprint, source_files
 from cemlib.report import CLUSTERS, SURROGATES, SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.page import PAGE, assets
+from cemlib.study.base import FORMATS, StudyPlan, chosen, named
 
-FORMATS = ("png", "svg")
 JUDGE_SEED = 1_000_000_007  # of no study's run: the judge is trained apart
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All jobs of one study."""
-
-    study: Study
-
-    @property
-    def layout(self) -> Layout:
-        """Where the study's files lie."""
-        return Layout(Path(self.study.results) / self.study.experiment)
-
-    def write_config(self) -> None:
-        """Write the configuration down with its defaults filled in, for the workflow's jobs.
-
-        It is no job's input: what a job depends on is its slice of it.
-        """
-        text = self.study.model_dump_json(by_alias=True, indent=2) + "\n"
-        write_text(self.layout.config, text)
+class Plan(StudyPlan[Study]):
+    """Files and dependencies of a study of split inference."""
 
     def defences(self, only: str | None = None) -> tuple[str, ...]:
         """Names of the defences in the order of the configuration, or the one asked for.
@@ -50,7 +30,7 @@ class Plan:
         Raises:
             ConfigError: if there is no such defence.
         """
-        return tuple(self.study.defences) if only is None else (self.known_defence(only),)
+        return chosen("defence", tuple(self.study.defences), only)
 
     def defences_with_surrogate(self, only: str | None = None) -> tuple[str, ...]:
         """Those of `defences` whose training has a surrogate."""
@@ -63,9 +43,7 @@ class Plan:
         Raises:
             ConfigError: if there is no such seed.
         """
-        if only is not None and only not in self.study.seeds:
-            raise ConfigError(f"no seed {only} in this study (it has {list(self.study.seeds)})")
-        return self.study.seeds if only is None else (only,)
+        return chosen("seed", self.study.seeds, only)
 
     def trainings(
         self, defence: str | None = None, seed: int | None = None
@@ -86,13 +64,10 @@ class Plan:
         """Folder of a training."""
         return self.layout.judge if defence == JUDGE else self.layout.run(defence, seed)
 
-    def known_defence(self, name: str) -> str:
-        """Return the name of a defence, or raise ConfigError with the nearest one."""
-        return _known("defence", name, self.study.defences)
-
     def known_attack(self, name: str) -> str:
         """Return the name of an attack, or raise ConfigError with the nearest one."""
-        return _known("attack", name, self.study.attacks)
+        (found,) = chosen("attack", tuple(self.study.attacks), name)
+        return found
 
     def runs(self, only: str | None = None) -> Iterator[RunFolder]:
         """Folders of all runs, or of one defence's."""
@@ -168,7 +143,7 @@ class Plan:
         several = len({attack.releases for attack in self.study.attacks.values()}) > 1
         has = ["releases"] * several + ["sweeps"] * bool(self.study.sweeps)
         names = [drawing.name for drawing in drawings(part, choices, has)]
-        return [self.layout.figures / f"{name}.{kind}" for name in names for kind in FORMATS]
+        return named(self.layout.figures, names, FORMATS)
 
     def report_sources(self) -> tuple[Path, ...]:
         """Source files that decide the tables and figures."""
@@ -179,10 +154,6 @@ class Plan:
     def page_sources(self) -> tuple[Path, ...]:
         """Source files that decide the results page, its template, style and scripts among them."""
         return (*source_files("cemlib.report.page.build"), *assets())
-
-    def prepare_sources(self) -> tuple[Path, ...]:
-        """Source files that decide the prepared data."""
-        return source_files("cemlib.data.prepare", data=self.study.data.source)
 
     def train_sources(self, defence: str) -> tuple[Path, ...]:
         """Source files that decide the training of one defence, or of the judge."""
@@ -212,24 +183,11 @@ class Plan:
 
     def train_checkpoint(self, defence: str, seed: int, origin: str) -> Path:
         """Folder of a training's checkpoint; `origin` names its prepared data and device."""
-        parts = [self.study.train_slice(defence), fingerprint(self.train_sources(defence)), origin]
-        return self.layout.checkpoint(_digest("train", defence, seed, *parts))
+        settings, code = self.study.train_slice(defence), fingerprint(self.train_sources(defence))
+        return self.checkpoint("train", defence, seed, settings, code, origin)
 
     def attack_checkpoint(self, defence: str, seed: int, attack: str, origin: str) -> Path:
         """Folder of an attack's checkpoint; `origin` names knowledge, victim, data and device."""
         config = self.study.attack_slice(defence, attack)
-        parts = [config, fingerprint(self.attack_sources(defence, attack)), origin]
-        return self.layout.checkpoint(_digest("attack", defence, seed, attack, *parts))
-
-
-def _known(what: str, name: str, names: dict[str, Any]) -> str:
-    if name not in names:
-        raise ConfigError(
-            f"no {what} {name!r} in this study (it has {', '.join(names)}){nearest(name, names)}"
-        )
-    return name
-
-
-def _digest(*parts: Any) -> str:
-    together = [*parts, library_versions()]
-    return hashlib.sha256(json.dumps(together, sort_keys=True).encode()).hexdigest()[:20]
+        code = fingerprint(self.attack_sources(defence, attack))
+        return self.checkpoint("attack", defence, seed, attack, config, code, origin)

@@ -39,6 +39,7 @@ NEUTRAL = tuple(
         "plan",
         "progress",
         "provenance",
+        "study",
     )
 )
 LIBRARIES = ("numpy", "safetensors", "torch")
@@ -51,8 +52,14 @@ def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
         entries: Modules the job starts from, such as `cemlib.training.job`.
         members: The member of each plug-in room that the job uses, such as `surrogates="gated"`.
     """
-    chosen = [_member(room, name) for room, name in members.items() if name is not None]
-    waiting, seen = [*entries, *chosen], dict[str, Path]()
+    chosen = (_member(room, name) for room, name in members.items() if name is not None)
+    return _followed((*entries, *chosen))
+
+
+@cache
+def _followed(modules: tuple[str, ...]) -> tuple[Path, ...]:
+    """Source files of some modules and of what they import: many jobs have the same."""
+    waiting, seen = [*modules], dict[str, Path]()
     while waiting:
         module = waiting.pop()
         if module not in seen and not _is_plug_in(module) and not module.startswith(NEUTRAL):

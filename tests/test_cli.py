@@ -181,7 +181,7 @@ def test_a_study_from_the_first_command_to_the_last(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("train", "--seed", "7"), "no seed 7 in this study (it has [0])"),
+        (("train", "--seed", "7"), "no seed 7 in this study (it has 0)"),
         (("attack", "--attack", "linar"), "no attack 'linar' in this study"),
     ],
 )

@@ -9,7 +9,7 @@ import yaml
 from cemlib.config import Study, load
 from cemlib.models import build
 from cemlib.plan import Plan
-from cemlib.runner.graph import Graph
+from cemlib.split import jobs
 
 CONFIG = Path(__file__).parents[1] / "config"
 STUDIES = sorted((CONFIG / "studies").rglob("*.yaml"))
@@ -32,7 +32,7 @@ def test_a_study_is_what_its_first_lines_say(path: Path) -> None:
     plan = Plan(found)
     (counts,) = COUNTED.findall(text)
     runs = len(found.defences) * len(found.seeds)
-    assert [*map(int, counts)] == [len(found.defences), runs, len(Graph(plan, "cpu").jobs())]
+    assert [*map(int, counts)] == [len(found.defences), runs, len(jobs(plan))]
     assert f"--configfile {path.relative_to(CONFIG.parent)}" in text
     assert found.experiment == name_of(path)
 

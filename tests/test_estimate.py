@@ -23,8 +23,8 @@ from cemlib.errors import DivergedError
 from cemlib.estimate import attacks, training
 from cemlib.estimate.training import FewSteps, new_trainer, read_data, train_seconds
 from cemlib.evaluation.scene import Scene
-from cemlib.jobs import prepare
 from cemlib.plan import Plan
+from cemlib.study.base import prepare
 
 ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests/configs/tiny.yaml"

@@ -65,12 +65,12 @@ def _complain(error: Exception, code: int) -> int:
 # Imported when an exception is there to be compared, and not before.
 def _failures() -> tuple[type[Exception], ...]:
     from cemlib.doctor.finding import ProblemsError
-    from cemlib.runner import StudyError
+    from cemlib.study.schedule import StudyError
 
     return (StudyError, ProblemsError)
 
 
 def _user_errors() -> tuple[type[Exception], ...]:
-    from cemlib.jobs import user_errors
+    from cemlib.study.process import user_errors
 
     return user_errors()

@@ -1,19 +1,19 @@
 """The subcommands that work on a study: each yields the files it wrote, or a line to print."""
 
 import argparse
-from collections.abc import Iterable, Iterator
-from itertools import chain, product
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
+from cemlib.cli.exits import failing_at_end
 from cemlib.cli.options import plan_of
-from cemlib.errors import FailedResultsError
 
 
 def run_prepare(options: argparse.Namespace) -> Iterator[Path]:
     """Prepare the study's data."""
-    from cemlib import jobs
+    from cemlib.study.base import prepare
 
-    yield from jobs.prepare(plan_of(options))
+    yield from prepare(plan_of(options))
 
 
 def run_train(options: argparse.Namespace) -> Iterator[Path | str]:
@@ -22,7 +22,9 @@ def run_train(options: argparse.Namespace) -> Iterator[Path | str]:
 
     plan = plan_of(options)
     trainings = plan.trainings(options.defence, options.seed)
-    yield from _all_of(jobs.train(plan, *training, options.device) for training in trainings)
+    yield from failing_at_end(
+        written for training in trainings for written in jobs.train(plan, *training, options.device)
+    )
 
 
 def run_attack(options: argparse.Namespace) -> Iterator[Path | str]:
@@ -32,7 +34,9 @@ def run_attack(options: argparse.Namespace) -> Iterator[Path | str]:
     plan = plan_of(options)
     attacks = [plan.known_attack(name) for name in options.attack or plan.study.attacks]
     runs = product(plan.defences(options.defence), plan.seeds(options.seed))
-    yield from _all_of(jobs.attack(plan, *run, attacks, options.device) for run in runs)
+    yield from failing_at_end(
+        written for run in runs for written in jobs.attack(plan, *run, attacks, options.device)
+    )
 
 
 def run_report(options: argparse.Namespace) -> Iterator[Path]:
@@ -43,16 +47,17 @@ def run_report(options: argparse.Namespace) -> Iterator[Path]:
 
 
 def run_whole_study(options: argparse.Namespace) -> Iterator[Path | str]:
-    """Carry out all jobs that are not finished."""
-    from cemlib.failed import failed_results
-    from cemlib.jobs import find_device
-    from cemlib.runner import run_study
+    """Carry out all jobs that are not finished, of a study of any system."""
+    from cemlib.study.process import find_device
+    from cemlib.study.schedule import run_study
+    from cemlib.study.standing import failed_results
+    from cemlib.systems import read_study
 
     if options.device == "cuda":
         find_device(options.device)  # refused before any job, and only then torch is needed here
-    plan = plan_of(options)
-    yield from run_study(plan, options.device, options.slots)
-    yield from _all_of([failed_results(plan)])
+    plan, jobs = read_study(options.config, options.device)
+    yield from run_study(plan, jobs, options.slots)
+    yield from failing_at_end(failed_results(plan.layout.root, jobs))
 
 
 def run_publish(options: argparse.Namespace) -> Iterator[Path]:
@@ -70,28 +75,10 @@ def run_publish(options: argparse.Namespace) -> Iterator[Path]:
 
 def run_track(options: argparse.Namespace) -> Iterator[str]:
     """Upload to MLflow, once or until every job has finished."""
-    from cemlib.tracking import Study
+    from cemlib.cli.results import to_upload
+    from cemlib.split import jobs
 
     plan = plan_of(options)
-    study = Study(
-        plan.layout.root,
-        plan.study.experiment,
-        run_metrics=[run.metrics for run in plan.runs(options.defence)],
-        attack_metrics=[attack.metrics for attack in plan.attacks(options.defence)],
-        report_files=[*plan.tables(), *plan.all_figures(), *plan.page()],
-    )
+    plan.defences(options.defence)  # refused if there is no such one
+    study = to_upload(plan, jobs(plan), options.defence)
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
-
-
-def _all_of(jobs: Iterable[Iterator[Path | str]]) -> Iterator[Path | str]:
-    """What some jobs yield: the files they wrote, and a line for each failed result.
-
-    Raises:
-        FailedResultsError: after all of them, if there was such a line.
-    """
-    failed = False
-    for written in chain.from_iterable(jobs):
-        failed = failed or isinstance(written, str)
-        yield written
-    if failed:
-        raise FailedResultsError

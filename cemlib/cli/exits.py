@@ -1,5 +1,10 @@
 """What a command's exit code says: the one list, for `--help` and docs/commands.md."""
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from cemlib.errors import FailedResultsError
+
 OK, ERROR, USAGE, DIVERGED, CLOSED = 0, 1, 2, 3, 141
 
 EXIT_CODES = {
@@ -15,3 +20,17 @@ EXIT_CODES = {
     143: "ended by SIGTERM; a line says how to go on",
 }
 DIVERGED_NOTE = f"Exit code {DIVERGED}: {EXIT_CODES[DIVERGED]}."
+
+
+def failing_at_end(written: Iterable[Path | str]) -> Iterator[Path | str]:
+    """Yield what jobs yield: the files they wrote, and a line for each failed result.
+
+    Raises:
+        FailedResultsError: after all of them, if there was such a line.
+    """
+    failed = False
+    for each in written:
+        failed = failed or (isinstance(each, str) and each.startswith("failed: "))
+        yield each
+    if failed:
+        raise FailedResultsError

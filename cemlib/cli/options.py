@@ -96,6 +96,6 @@ def device_of(options: argparse.Namespace) -> "torch.device":
     Raises:
         ConfigError: if it asks for a graphics card and there is none.
     """
-    from cemlib.jobs import find_device
+    from cemlib.study.process import find_device
 
     return find_device(options.device)

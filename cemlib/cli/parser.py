@@ -9,9 +9,7 @@ from cemlib.cli.completion import SHELLS, PrintCompletion, subcommands
 from cemlib.cli.estimate import run_estimate
 from cemlib.cli.examples import EXAMPLES
 from cemlib.cli.exits import DIVERGED_NOTE, EXIT_CODES
-from cemlib.cli.federated import add_federated
 from cemlib.cli.joined import add_join
-from cemlib.cli.labelling import add_pctc
 from cemlib.cli.look import add_compare, add_doctor, add_list, add_show
 from cemlib.cli.options import (
     Command,
@@ -23,6 +21,7 @@ from cemlib.cli.options import (
     add_uri,
 )
 from cemlib.cli.search import add_match
+from cemlib.cli.systems import add_federated, add_pctc
 
 COMPLETION = 'Completion by the shell: eval "$(cemlib --print-completion bash)"'
 WIDTH = 79
@@ -121,7 +120,10 @@ def _add_readers(commands: Commands) -> None:
 
 def _add_run(commands: Commands) -> None:
     parser = _add(
-        commands, "run", study.run_whole_study, "all jobs of a study but track, without Snakemake"
+        commands,
+        "run",
+        study.run_whole_study,
+        "all jobs of a study of any system but track, without Snakemake",
     )
     parser.epilog = DIVERGED_NOTE
     add_device(parser)

@@ -13,7 +13,7 @@ from cemlib.files import finite
 from cemlib.inspection import WHOLE, Result
 from cemlib.scores import ATTACK_SCORES, IDENTIFICATION
 from cemlib.seal import RECORD
-from cemlib.standing import read_standing
+from cemlib.study.standing import read_standing
 
 _SCORES = (*ATTACK_SCORES, IDENTIFICATION)
 

@@ -22,6 +22,7 @@ SPLIT = "split"  # of a study that names no system
 SYSTEMS = (SPLIT, "pctc", "federated")
 
 _S = TypeVar("_S", bound=Section)
+_T = TypeVar("_T")
 
 
 def load(path: Path) -> Study:
@@ -33,7 +34,7 @@ def load(path: Path) -> Study:
     return load_as(path, parse)
 
 
-def load_as(path: Path, parse: Callable[[Any], _S]) -> _S:
+def load_as(path: Path, parse: Callable[[Any], _T]) -> _T:
     """Read a file, and those that it extends, whose values `parse` checks; faults name the file.
 
     Raises:

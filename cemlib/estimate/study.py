@@ -12,15 +12,15 @@ from multiprocessing import get_context
 
 import torch
 
-from cemlib import jobs
 from cemlib.config.study import JUDGE
 from cemlib.environment import set_for_jobs
 from cemlib.estimate.attacks import attack_seconds
 from cemlib.estimate.training import seconds_of, train_seconds
 from cemlib.plan import JUDGE_SEED, Plan
 from cemlib.provenance import peak_memory_mb
-from cemlib.runner import StudyError
-from cemlib.runner.finished import data_is_prepared
+from cemlib.study.base import prepare
+from cemlib.study.finished import finished
+from cemlib.study.schedule import StudyError
 
 MIB = 2**20
 
@@ -57,7 +57,7 @@ def estimate(plan: Plan, device: str, say: Callable[[str], None]) -> list[Row]:
 def _kinds(plan: Plan, device: str) -> Iterator[tuple[str, int, Callable[[], float]]]:
     """Yield each kind of job, how many there are, and what measures one."""
     study, seeds = plan.study, plan.study.seeds
-    if not data_is_prepared(plan):
+    if not finished(plan.prepare_job()):
         yield "prepare", 1, partial(prepare_seconds, plan)
     yield "train judge", 1, partial(train_seconds, plan, JUDGE, JUDGE_SEED, device)
     for name in study.defences:
@@ -89,4 +89,4 @@ def _measured(job: Callable[[], float], born: float) -> tuple[float, float, floa
 
 def prepare_seconds(plan: Plan) -> float:
     """Prepare a study's data and return the seconds that it took."""
-    return seconds_of(lambda: list(jobs.prepare(plan)))
+    return seconds_of(lambda: list(prepare(plan)))

@@ -11,12 +11,12 @@ from functools import partial
 
 import torch
 
-from cemlib import jobs
 from cemlib.data.prepared import Prepared, load
 from cemlib.device import set_up
 from cemlib.errors import DivergedError
 from cemlib.plan import Plan
 from cemlib.replay import WARM_UP
+from cemlib.study.process import find_device
 from cemlib.training.scores import scores
 from cemlib.training.setup import Setup
 from cemlib.training.step import Pace, Step
@@ -41,7 +41,7 @@ def train_seconds(plan: Plan, defence: str, seed: int, device: str) -> float:
 
 def read_data(plan: Plan, device: str) -> Prepared:
     """Return a study's prepared data on a device, for which the process is set up."""
-    place = jobs.find_device(device)
+    place = find_device(device)
     set_up(place, plan.study.threads)
     return load(plan.layout.data).to(place)
 

@@ -23,7 +23,7 @@ from cemlib.federated.inversion.variants import Scene
 from cemlib.federated.inversion.variants import Variant as Attacked
 from cemlib.federated.network import FederatedNet
 from cemlib.federated.plan import files_of
-from cemlib.federated.record import Job
+from cemlib.federated.record import FederatedJob
 from cemlib.federated.setting import masking_of, network_of
 from cemlib.federated.training import read_pseudo, variant_of
 from cemlib.files import load_tensors, write_bytes, write_jsonl
@@ -34,7 +34,7 @@ CURVE = 20  # points of an attack's course that are kept
 ROUND = 0  # of the draws for the attacked images: before the first
 
 
-def run(job: Job) -> Iterator[Path]:
+def run(job: FederatedJob) -> Iterator[Path]:
     """Carry out all attacks on one training, yielding each record when it is written.
 
     Attacked are gradients of one image each (`inversion.batch_size`), of the first test images.
@@ -90,7 +90,7 @@ class Truth:
         return [{"image": i, "label": y, **ended} for i, y in enumerate(self.labels.tolist())]
 
 
-def scene_of(job: Job, data: Prepared) -> Scene:
+def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     """The attacked images, what their clients train on instead, and the attacker's prior."""
     study, variant = job.plan.study, variant_of(job)
     count = study.inversion.images
@@ -112,14 +112,14 @@ def class_means(data: Prepared) -> Tensor:
     return torch.where(counts > 0, means, images.mean(0))
 
 
-def _ratios(job: Job, count: int) -> Tensor:
+def _ratios(job: FederatedJob, count: int) -> Tensor:
     mixing, clients = variant_of(job).mixing, job.plan.study.clients.number
     assert mixing is not None  # asked for mixtures alone
     drawn = [drawing.ratios(mixing, count, job.seed, c, ROUND) for c in range(clients)]
     return torch.stack([drawn[i % clients][i] for i in range(count)])
 
 
-def _pseudo_images(job: Job, data: Prepared, labels: Tensor) -> Tensor:
+def _pseudo_images(job: FederatedJob, data: Prepared, labels: Tensor) -> Tensor:
     """G(e|y) for each attacked image, by the generator of its client."""
     study, pseudo = job.plan.study, read_pseudo(job, data)
     clients = [i % study.clients.number for i in range(len(labels))]
@@ -135,7 +135,7 @@ def _pseudo_images(job: Job, data: Prepared, labels: Tensor) -> Tensor:
     return made[:, 0]
 
 
-def _network(job: Job, data: Prepared) -> FederatedNet:
+def _network(job: FederatedJob, data: Prepared) -> FederatedNet:
     """The network with the weights of the first round, or with those after the last."""
     net = network_of(job.plan.study, data, job.seed)
     if job.plan.study.inversion.weights == "final":
@@ -143,7 +143,7 @@ def _network(job: Job, data: Prepared) -> FederatedNet:
     return net.to(job.device)
 
 
-def _attacked(job: Job) -> Attacked:
+def _attacked(job: FederatedJob) -> Attacked:
     variant = variant_of(job)
     masking = masking_of(variant.mask)
     return Attacked(mixed=variant.mixing is not None, masking=masking, dp_sgd=variant.dp_sgd)
@@ -154,7 +154,7 @@ def _rows(found: Findings, attack: str) -> list[Row]:
 
 
 def _write(
-    job: Job,
+    job: FederatedJob,
     attack: str,
     rows: list[Row],
     found: Findings | None,

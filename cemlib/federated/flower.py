@@ -24,7 +24,7 @@ from cemlib.device import set_up
 from cemlib.federated.local import stack
 from cemlib.federated.network import Weights
 from cemlib.federated.plan import FederatedPlan
-from cemlib.federated.record import Job
+from cemlib.federated.record import FederatedJob
 from cemlib.federated.rounds import Federation
 from cemlib.federated.training import read_pseudo
 from cemlib.files import save_tensors, write_jsonl
@@ -106,7 +106,7 @@ def _federation(context: Context) -> Federation:
     device = torch.device("cpu")
     set_up(device, plan.study.threads)
     data, chosen = load(plan.layout.data), plan.study.variants[variant]
-    job = Job(plan, "train", variant, seed, device)
+    job = FederatedJob(plan, "train", variant, seed, device)
     pseudo = read_pseudo(job, data) if chosen.mixing is not None else None
     return Federation(plan.study, chosen, data, pseudo, seed)
 

@@ -1,24 +1,18 @@
-"""The jobs of a federated study: what each depends on, where its files go; no import of torch."""
+"""Where the files of a federated study go, and what decides them; no import of torch."""
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cemlib.config.errors import ConfigError
 from cemlib.config.federated import Federated, Variant
-from cemlib.errors import nearest
-from cemlib.files import write_text
-from cemlib.layout import AttackFolder, Layout, RunFolder
-from cemlib.provenance import fingerprint, library_versions, source_files
+from cemlib.layout import AttackFolder, RunFolder
+from cemlib.provenance import fingerprint, source_files
+from cemlib.study.base import FORMATS, StudyPlan, chosen, named
 
 TABLES = ("accuracy", "differences", "privacy", "tradeoff", "cost")
 TABLE_FORMATS = ("csv", "md", "tex", "html")
 FIGURES = ("accuracy", "tradeoff", "cost", "reconstructions")
 PSEUDO_FIGURES = ("pseudo", "convergence")
-FIGURE_FORMATS = ("png", "svg")
 
 
 @dataclass(frozen=True)
@@ -53,19 +47,8 @@ class PseudoFolder:
 
 
 @dataclass(frozen=True)
-class FederatedPlan:
-    """All jobs of one federated study."""
-
-    study: Federated
-
-    @property
-    def layout(self) -> Layout:
-        """Where the study's files lie."""
-        return Layout(Path(self.study.results) / self.study.experiment)
-
-    def write_config(self) -> None:
-        """Write the configuration down with its defaults filled in, for the workflow's jobs."""
-        write_text(self.layout.config, self.study.model_dump_json(indent=2) + "\n")
+class FederatedPlan(StudyPlan[Federated]):
+    """Files and dependencies of one federated study."""
 
     def variants(self, only: str | None = None) -> tuple[str, ...]:
         """Names of the variants in the order of the configuration, or the one asked for.
@@ -73,13 +56,7 @@ class FederatedPlan:
         Raises:
             ConfigError: if there is no such variant.
         """
-        known = tuple(self.study.variants)
-        if only is not None and only not in known:
-            raise ConfigError(
-                f"no variant {only!r} in this study (it has {', '.join(known)})"
-                f"{nearest(only, known)}"
-            )
-        return known if only is None else (only,)
+        return chosen("variant", tuple(self.study.variants), only)
 
     def seeds(self, only: int | None = None) -> tuple[int, ...]:
         """Seeds of the study, or the one asked for.
@@ -87,9 +64,7 @@ class FederatedPlan:
         Raises:
             ConfigError: if there is no such seed.
         """
-        if only is not None and only not in self.study.seeds:
-            raise ConfigError(f"no seed {only} in this study (it has {list(self.study.seeds)})")
-        return self.study.seeds if only is None else (only,)
+        return chosen("seed", self.study.seeds, only)
 
     def run(self, variant: str, seed: int | str) -> RunFolder:
         """The folder of one training; a workflow passes wildcards."""
@@ -115,8 +90,8 @@ class FederatedPlan:
 
     def attack_files(self, variant: str, seed: int | str) -> list[Path]:
         """Every file that the attacks on one training leave."""
-        folders = (self.attack(variant, seed, name) for name in self.study.inversion.attacks)
-        return [file for folder in folders for file in files_of(folder)]
+        names = self.study.inversion.attacks
+        return [f for name in names for f in files_of(self.attack(variant, seed, name))]
 
     def runs(self) -> Iterator[tuple[str, int]]:
         """Variant and seed of every training."""
@@ -138,16 +113,12 @@ class FederatedPlan:
 
     def tables(self) -> list[Path]:
         """Every table."""
-        return list(_named(self.layout.tables, TABLES, TABLE_FORMATS))
+        return named(self.layout.tables, TABLES, TABLE_FORMATS)
 
     def figures(self) -> list[Path]:
         """Every figure."""
         names = FIGURES + (PSEUDO_FIGURES if self.study.mixing_variants() else ())
-        return list(_named(self.layout.figures, names, FIGURE_FORMATS))
-
-    def prepare_sources(self) -> tuple[Path, ...]:
-        """Source files that decide the prepared data."""
-        return source_files("cemlib.data.prepare", data=self.study.data.source)
+        return named(self.layout.figures, names, FORMATS)
 
     def pseudo_sources(self) -> tuple[Path, ...]:
         """Source files that decide the clients' GANs."""
@@ -167,24 +138,15 @@ class FederatedPlan:
 
     def pseudo_checkpoint(self, seed: int, origin: str) -> Path:
         """Folder of the GANs' checkpoint; `origin` names data and device."""
-        parts = [self.study.pseudo_slice(), fingerprint(self.pseudo_sources()), origin]
-        return self.layout.checkpoint(_digest("pseudo", seed, *parts))
+        settings, code = self.study.pseudo_slice(), fingerprint(self.pseudo_sources())
+        return self.checkpoint("pseudo", seed, settings, code, origin)
 
     def train_checkpoint(self, variant: str, seed: int, origin: str) -> Path:
         """Folder of a training's checkpoint; `origin` names data, generators and device."""
-        parts = [self.study.train_slice(variant), fingerprint(self.train_sources()), origin]
-        return self.layout.checkpoint(_digest("federated", variant, seed, *parts))
+        settings, code = self.study.train_slice(variant), fingerprint(self.train_sources())
+        return self.checkpoint("federated", variant, seed, settings, code, origin)
 
 
 def files_of(folder: AttackFolder) -> list[Path]:
     """Every file of a finished attack."""
     return [folder.metrics, folder.history, folder.per_image, folder.reconstructions]
-
-
-def _named(folder: Path, names: tuple[str, ...], endings: tuple[str, ...]) -> Iterator[Path]:
-    return (folder / f"{name}.{ending}" for name in names for ending in endings)
-
-
-def _digest(*parts: Any) -> str:
-    together = [*parts, library_versions()]
-    return hashlib.sha256(json.dumps(together, sort_keys=True).encode()).hexdigest()[:20]

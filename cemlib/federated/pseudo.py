@@ -12,7 +12,7 @@ from cemlib.device import set_up
 from cemlib.errors import DivergedError
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.extractor import Extractor, cached_weights, local, pretrained
-from cemlib.federated.record import Job
+from cemlib.federated.record import FederatedJob
 from cemlib.federated.setting import Clients, clients_of
 from cemlib.files import save_tensors, write_jsonl
 from cemlib.progress import progress
@@ -23,7 +23,7 @@ KEPT = 6  # epochs whose images are kept, evenly spaced
 SHOWN = ("d_loss", "g_loss", "variance")
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: FederatedJob) -> dict[str, Any]:
     """Train the GANs; write their folder and return its metrics.
 
     Raises:
@@ -52,7 +52,7 @@ def run(job: Job) -> dict[str, Any]:
     return metrics
 
 
-def _extractor(job: Job, clients: Clients, classes: int) -> Extractor:
+def _extractor(job: FederatedJob, clients: Clients, classes: int) -> Extractor:
     """Torchvision's convolution where its weights are at hand and wanted, else the clients' own."""
     file = cached_weights()
     if job.plan.study.extractor == "auto" and file.is_file():
@@ -61,7 +61,11 @@ def _extractor(job: Job, clients: Clients, classes: int) -> Extractor:
 
 
 def _train(
-    job: Job, gans: Adversaries, course: dict[int, Tensor], checkpoint: Checkpoint, start: float
+    job: FederatedJob,
+    gans: Adversaries,
+    course: dict[int, Tensor],
+    checkpoint: Checkpoint,
+    start: float,
 ) -> str | None:
     """Run the epochs that are left; why it failed, or None."""
     epochs = gans.settings.epochs
@@ -108,7 +112,7 @@ def _resume(gans: Adversaries, checkpoint: Checkpoint) -> tuple[dict[int, Tensor
 
 
 def _write(
-    job: Job,
+    job: FederatedJob,
     gans: Adversaries,
     course: dict[int, Tensor],
     reason: str | None,

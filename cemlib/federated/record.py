@@ -12,7 +12,7 @@ from cemlib.provenance import device_name, peak_memory_mb, provenance
 
 
 @dataclass(frozen=True)
-class Job:
+class FederatedJob:
     """One job of a study, on a device.
 
     Attributes:

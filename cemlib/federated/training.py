@@ -13,7 +13,7 @@ from cemlib.federated.adversaries import make_generator
 from cemlib.federated.inversion.peers import epsilon
 from cemlib.federated.network import WEIGHT
 from cemlib.federated.plan import FederatedPlan
-from cemlib.federated.record import Job
+from cemlib.federated.record import FederatedJob
 from cemlib.federated.rounds import Federation, Pseudo, score
 from cemlib.files import load_tensors, save_tensors, write_json, write_jsonl
 from cemlib.progress import progress
@@ -23,7 +23,7 @@ SHOWN = ("train_loss", "val_top1")
 SCORES = ("top1", "loss", "val_top1", "val_loss", "epsilon")
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: FederatedJob) -> dict[str, Any]:
     """Train; write the run's folder and return its metrics.
 
     A run that diverges is finished too: its status is `failed`, its scores are null.
@@ -53,14 +53,14 @@ def run(job: Job) -> dict[str, Any]:
     return metrics
 
 
-def variant_of(job: Job) -> Variant:
+def variant_of(job: FederatedJob) -> Variant:
     """Settings of the job's variant."""
     if job.variant is None:
         raise ConfigError(f"--only {job.name}: no variant")
     return job.plan.study.variants[job.variant]
 
 
-def _check_beta(job: Job, classes: int) -> None:
+def _check_beta(job: FederatedJob, classes: int) -> None:
     """Refuse a mask of more outputs than the network has, which the data decide."""
     mask = variant_of(job).mask
     if mask is not None and mask.beta is not None and mask.beta > classes:
@@ -70,7 +70,7 @@ def _check_beta(job: Job, classes: int) -> None:
         )
 
 
-def read_pseudo(job: Job, data: Prepared) -> Pseudo:
+def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
     """The clients' generators of the job's seed, compared with their record.
 
     Raises:
@@ -82,7 +82,7 @@ def read_pseudo(job: Job, data: Prepared) -> Pseudo:
     return Pseudo(net.to(job.device), weights)
 
 
-def _pseudo_fault(job: Job, variant: Variant) -> str | None:
+def _pseudo_fault(job: FederatedJob, variant: Variant) -> str | None:
     """Why there are no generators to train with, where they diverged."""
     if variant.mixing is None:
         return None
@@ -90,7 +90,7 @@ def _pseudo_fault(job: Job, variant: Variant) -> str | None:
     return None if record["status"] == "ok" else f"the clients' GANs failed: {record['reason']}"
 
 
-def _place(job: Job) -> Any:
+def _place(job: FederatedJob) -> Any:
     """The checkpoint's folder: for these settings, code, data, generators and device."""
     plan, variant = job.plan, str(job.variant)
     origin = [checksum(plan.layout.data), job.device.type]
@@ -105,7 +105,9 @@ def generators_sha256(plan: FederatedPlan, seed: int) -> str:
     return str(read_sealed(folder.metrics, ("files",))["files"][folder.generators.name])
 
 
-def _train(job: Job, federation: Federation, checkpoint: Checkpoint, start: float) -> str | None:
+def _train(
+    job: FederatedJob, federation: Federation, checkpoint: Checkpoint, start: float
+) -> str | None:
     """Run the rounds that are left; why it failed, or None."""
     history = job.plan.run(str(job.variant), job.seed).history
     rounds, done = federation.study.train.rounds, len(federation.history)
@@ -138,7 +140,9 @@ def _resume(federation: Federation, checkpoint: Checkpoint) -> float:
     return float(state["spent"])
 
 
-def _write(job: Job, federation: Federation, reason: str | None, seconds: float) -> dict[str, Any]:
+def _write(
+    job: FederatedJob, federation: Federation, reason: str | None, seconds: float
+) -> dict[str, Any]:
     """Write the run's files, its metrics last."""
     plan, variant = job.plan, str(job.variant)
     folder, settings = plan.run(variant, job.seed), plan.study.train_slice(variant)

@@ -55,7 +55,7 @@ def run(plan: LabellingPlan, repeat: int) -> Iterator[dict[str, Any]]:
     set_up(torch.device("cpu"), plan.study.threads)
     data = load(plan.layout.data)
     data_sha256 = checksum(plan.layout.data)
-    checkpoint = Checkpoint(plan.checkpoint(repeat, data_sha256))
+    checkpoint = Checkpoint(plan.repeat_checkpoint(repeat, data_sha256))
     stages, participants = Stages(checkpoint), Participants(plan.study, repeat, data)
     with progress(f"pctc repeat {repeat}", len(plan.study.images), 0) as report:
         for done, images in enumerate(plan.study.images, start=1):

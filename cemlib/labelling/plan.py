@@ -1,22 +1,16 @@
-"""The jobs of a labelling study: what each depends on, and where its files go; without torch."""
+"""Where the files of a labelling study go, and which source files decide them; without torch."""
 
-import hashlib
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LabellingStudy
-from cemlib.files import write_text
-from cemlib.layout import Layout
-from cemlib.provenance import fingerprint, library_versions, source_files
+from cemlib.provenance import fingerprint, source_files
+from cemlib.study.base import FORMATS, StudyPlan, named
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
 TABLE_FORMATS = ("csv", "md", "tex", "html")
 FIGURES = ("accuracy", "participants", "epsilon", "cost")
-FIGURE_FORMATS = ("png", "svg")
 
 
 @dataclass(frozen=True)
@@ -51,19 +45,8 @@ class RepeatFolder:
 
 
 @dataclass(frozen=True)
-class LabellingPlan:
-    """All jobs of one labelling study."""
-
-    study: LabellingStudy
-
-    @property
-    def layout(self) -> Layout:
-        """Where the study's files lie."""
-        return Layout(Path(self.study.results) / self.study.experiment)
-
-    def write_config(self) -> None:
-        """Write the configuration down with its defaults filled in, for the workflow's jobs."""
-        write_text(self.layout.config, self.study.model_dump_json(indent=2) + "\n")
+class LabellingPlan(StudyPlan[LabellingStudy]):
+    """Files and dependencies of one labelling study."""
 
     def repeats(self, only: int | None = None) -> range:
         """Numbers of all repeats, or the one asked for.
@@ -97,15 +80,11 @@ class LabellingPlan:
 
     def tables(self) -> list[Path]:
         """Every table."""
-        return list(_named(self.layout.tables, TABLES, TABLE_FORMATS))
+        return named(self.layout.tables, TABLES, TABLE_FORMATS)
 
     def figures(self) -> list[Path]:
         """Every figure."""
-        return list(_named(self.layout.figures, FIGURES, FIGURE_FORMATS))
-
-    def prepare_sources(self) -> tuple[Path, ...]:
-        """Source files that decide the prepared data."""
-        return source_files("cemlib.data.prepare", data=self.study.data.source)
+        return named(self.layout.figures, FIGURES, FORMATS)
 
     def repeat_sources(self) -> tuple[Path, ...]:
         """Source files that decide a repeat."""
@@ -119,13 +98,7 @@ class LabellingPlan:
         """Source files that decide the tables and figures."""
         return source_files("cemlib.labelling.report")
 
-    def checkpoint(self, repeat: int, data_sha256: str) -> Path:
+    def repeat_checkpoint(self, repeat: int, data_sha256: str) -> Path:
         """Folder of a repeat's checkpoint, for these settings, code and data."""
-        parts: list[Any] = ["pctc", repeat, self.study.repeat_slice(), data_sha256]
-        parts += [fingerprint(self.repeat_sources()), library_versions()]
-        digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-        return self.layout.checkpoint(digest[:20])
-
-
-def _named(folder: Path, names: tuple[str, ...], endings: tuple[str, ...]) -> Iterator[Path]:
-    return (folder / f"{name}.{ending}" for name in names for ending in endings)
+        settings, code = self.study.repeat_slice(), fingerprint(self.repeat_sources())
+        return self.checkpoint("pctc", repeat, settings, code, data_sha256)

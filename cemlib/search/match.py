@@ -18,15 +18,15 @@ from cemlib.config.sweeps import PLACES, SweepConfig
 from cemlib.data.prepared import checksum
 from cemlib.errors import nearest
 from cemlib.files import read_json
-from cemlib.jobs import find_device
 from cemlib.plan import Plan
 from cemlib.provenance import device_name, provenance, source_files
-from cemlib.runner.crew import Crew
-from cemlib.runner.lock import locked
 from cemlib.seal import write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
 from cemlib.search.study import Plain, folder, is_possible, prepare, search_plan, section_of
 from cemlib.search.trials import Score, Trials
+from cemlib.study.crew import Crew
+from cemlib.study.lock import locked
+from cemlib.study.process import find_device
 
 # A larger value of these protects less; of all others it protects more.
 RISING = ("epsilon", "topk_keep", "var_threshold", "gamma")

@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cemlib import jobs
 from cemlib.config import ConfigError, Study, parse
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.study import TrainConfig
 from cemlib.errors import nearest
 from cemlib.layout import Layout
 from cemlib.plan import Plan
-from cemlib.runner.finished import data_is_prepared
 from cemlib.seal import read_sealed
+from cemlib.study.base import prepare as prepare_data
+from cemlib.study.finished import finished
 
 SEARCH = "search"  # folder in the study's
 STAND_IN = "test_images"  # key of what the prepared data say about themselves
@@ -119,8 +119,8 @@ def prepare(base: Study, plan: Plan) -> None:
     The studies of all searches share one copy.
     """
     origin = Plan(base)
-    if not data_is_prepared(origin):
-        for _ in jobs.prepare(origin):
+    if not finished(origin.prepare_job()):
+        for _ in prepare_data(origin):
             pass
     _link(plan.layout)
     checksum = read_sealed(origin.layout.prepared_facts)["sha256"]
@@ -148,7 +148,7 @@ def _lay(source: Path, target: Path, mark: str) -> None:
 
 def _are_laid(plan: Plan, mark: str) -> bool:
     """Whether the data without test images are there, whole, and of the study's present data."""
-    if not data_is_prepared(plan):
+    if not finished(plan.prepare_job()):
         return False
     facts = read_sealed(plan.layout.prepared_facts, ("source",))
     return bool(facts["source"].get(STAND_IN) == mark)

@@ -6,21 +6,21 @@ checkpoint. So a search that was killed and is called again comes to the same en
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 
-from cemlib import jobs
 from cemlib.plan import Plan
-from cemlib.runner import StudyError
-from cemlib.runner.crew import Crew
-from cemlib.runner.finished import is_trained
-from cemlib.runner.graph import Job, Work
-from cemlib.runner.schedule import Schedule, carry_out
 from cemlib.seal import read_sealed
 from cemlib.search.validation import is_measured, measure, record_path
+from cemlib.split import training
+from cemlib.study.crew import Crew
+from cemlib.study.finished import finished
+from cemlib.study.job import Job
+from cemlib.study.process import find_device
+from cemlib.study.schedule import Schedule, StudyError, carry_out
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,9 @@ class Trials:
         """
         plan.write_config()
         runs = product(defences, plan.study.seeds)
-        schedule = Schedule([_job(plan, *run, self.device) for run in runs])
-        for line in carry_out(schedule, self.crew):
+        left = [run for run in runs if not _is_done(plan, *run)]
+        schedule = Schedule([_job(plan, *run, self.device) for run in left])
+        for line in carry_out(schedule, self.crew, plan.layout):
             self.say(f"{plan.study.experiment} {line}")
         if schedule.failed:
             raise StudyError(f"{plan.layout.root}: {schedule.fault()}")
@@ -88,22 +89,21 @@ class Trials:
 
 def attempt(plan: Plan, defence: str, seed: int, device: str) -> Iterator[Path | str]:
     """Train a run, unless it is finished, and measure it."""
-    if not is_trained(plan, defence, seed):
-        yield from jobs.train(plan, defence, seed, device)
-    yield measure(plan, defence, seed, jobs.find_device(device))
+    job = training(plan, defence, seed, device)
+    if not finished(job):
+        yield from job.call()
+    yield measure(plan, defence, seed, find_device(device))
+
+
+def _is_done(plan: Plan, defence: str, seed: int) -> bool:
+    return finished(training(plan, defence, seed)) and is_measured(plan, defence, seed)
 
 
 def _job(plan: Plan, defence: str, seed: int, device: str) -> Job:
-    name = f"train/{defence}/seed{seed}"
-    return Job(name, frozenset(), partial(_todo, plan, defence, seed, device, name))
-
-
-def _todo(plan: Plan, defence: str, seed: int, device: str, name: str) -> Work | None:
-    if is_trained(plan, defence, seed) and is_measured(plan, defence, seed):
-        return None
+    """Return the job of a run and its score; it leaves nothing by which it could be finished."""
     call = partial(attempt, plan, defence, seed, device)
-    log = plan.layout.root / "logs" / f"{name}.log"
-    return Work(call, log, [record_path(plan, defence, seed)])
+    job = training(plan, defence, seed, device)
+    return replace(job, needs=frozenset(), outputs=(), call=call)
 
 
 def _score(plan: Plan, defence: str) -> Score:

@@ -1,7 +1,7 @@
 """Descriptions of MLflow runs in Markdown: what a reader sees first on a run's page."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 

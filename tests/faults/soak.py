@@ -13,8 +13,8 @@ from cemlib.config import parse
 from cemlib.config.study import JUDGE
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
-from cemlib.jobs import prepare
 from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.study.base import prepare
 from cemlib.training.job import TrainJob
 from cemlib.training.job import run as train
 

@@ -18,7 +18,7 @@ from mutated_configs import STUDIES, TEXTS, values
 from cemlib.cli import main
 from cemlib.config import ConfigError, Study, load, parse
 from cemlib.plan import Plan
-from cemlib.runner.graph import Graph
+from cemlib.split import jobs
 
 FEW, MANY = 60, 1500
 VALID = "experiment: x\ndata: {source: digits}\ndefences: {n: {}}\nattacks: {linear: {}}\n"
@@ -47,7 +47,7 @@ def explore(strategy: Any, count: int, check: Callable[[Any], str]) -> Counter[s
 def list_jobs(study: Study) -> None:
     """A dry run: every job with those it waits for, and the files of the plan."""
     plan, seen = Plan(study), set[str]()
-    for job in Graph(plan, "cpu").jobs():
+    for job in jobs(plan):
         assert job.needs <= seen, job.name
         assert job.name not in seen
         seen.add(job.name)

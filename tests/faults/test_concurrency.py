@@ -17,7 +17,7 @@ from cemlib.cli import main
 from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import FileError
-from cemlib.runner.lock import locked
+from cemlib.study.lock import locked
 
 RUN = ("run", "--config", "study.yaml", "--slots", "2")
 SHORT: dict[str, Any] = STUDY | {
@@ -28,7 +28,7 @@ SHORT: dict[str, Any] = STUDY | {
 HOLDER = """
 import sys, time
 from pathlib import Path
-from cemlib.runner.lock import locked
+from cemlib.study.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -19,6 +19,7 @@ import yaml
 from damaging import cut, flipped
 from short_study import SMALL
 
+from cemlib import split
 from cemlib.cli import main
 from cemlib.config import load as load_config
 from cemlib.data.errors import DataError
@@ -28,8 +29,8 @@ from cemlib.files import FileError, read_json, sha256, write_json
 from cemlib.plan import Plan
 from cemlib.report.build import write_figures
 from cemlib.report.collect import collect
-from cemlib.runner.finished import is_attacked, is_trained
 from cemlib.seal import FILES, OWN, read_sealed, write_sealed
+from cemlib.study.finished import finished
 from cemlib.tracking.results import read_result
 
 CPU = torch.device("cpu")
@@ -251,19 +252,21 @@ def test_the_runner_makes_again_what_is_spoilt(
     plan = study.plan
     run = plan.layout.run("clustering", 0)
     attacked = run.attack("decoder", "public_data")
-    assert is_trained(plan, "clustering", 0)
-    assert is_attacked(plan, "clustering", 0, "decoder")
+    trained = split.training(plan, "clustering", 0)
+    decoded = split.attack(plan, "clustering", 0, "decoder")
+    assert finished(trained)
+    assert finished(decoded)
     for file in (*run.files(), run.clusters, *attacked.files()):
         content, times = file.read_bytes(), file.stat()
         spoil(file)
         if file.parent == run.root:
-            assert not is_trained(plan, "clustering", 0), file
+            assert not finished(trained), file
         else:
-            assert not is_attacked(plan, "clustering", 0, "decoder"), file
+            assert not finished(decoded), file
         file.write_bytes(content)
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert is_trained(plan, "clustering", 0)
-    assert is_attacked(plan, "clustering", 0, "decoder")
+    assert finished(trained)
+    assert finished(decoded)
 
 
 def test_an_attack_says_which_weights_it_attacked(study: Readers) -> None:

@@ -12,9 +12,10 @@ import yaml
 
 from cemlib.cli import main
 from cemlib.config import load
-from cemlib.failed import failed_results
 from cemlib.files import read_json
 from cemlib.plan import Plan
+from cemlib.split import jobs
+from cemlib.study.standing import failed_results
 
 ROOT = Path(__file__).parents[2]
 WILD = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
@@ -98,9 +99,12 @@ def test_no_seed_drops_silently_from_a_mean(attacked: Path) -> None:
 def test_the_failures_of_a_study_are_listed(attacked: Path) -> None:
     """An attack on a failed run is not: it says no more than the run."""
     plan = Plan(load(Path(configure(attacked, STUDY)[1])))
-    told = [line.partition(": epoch ")[0] for line in failed_results(plan)]
-    decoded = [f"decoder {known} on noise seed{seed}" for seed in (0, 1) for known in KNOWLEDGES]
-    assert told == [f"failed: {name}" for name in (*decoded, "wild seed0", "wild seed1")]
+    told = [line.partition(": epoch ")[0] for line in failed_results(plan.layout.root, jobs(plan))]
+    assert told == [
+        f"failed: {name} seed{seed}"
+        for seed in (0, 1)
+        for name in ("wild", *(f"decoder {known} on noise" for known in KNOWLEDGES))
+    ]
 
 
 @pytest.mark.slow

@@ -16,9 +16,10 @@ from tiny_federation import tiny
 from cemlib.cli import main
 from cemlib.config import ConfigError
 from cemlib.config.federated import load, parse
-from cemlib.federated import jobs
+from cemlib.federated.jobs import jobs
 from cemlib.federated.plan import FederatedPlan
 from cemlib.files import read_jsonl, sha256
+from cemlib.study.finished import finished
 
 LONG = {
     "train": {"rounds": 12, "local_steps": 12, "batch_size": 8},
@@ -88,7 +89,10 @@ def test_a_whole_study_runs_once_and_leaves_records_tables_and_figures(config, c
         assert path.stat().st_size > 100
     capsys.readouterr()
     assert run(config) == 0
-    assert "metrics.json" not in capsys.readouterr().out
+    assert main(["run", "--config", str(config)]) == 0
+    told = capsys.readouterr().out
+    assert "metrics.json" not in told
+    assert told.startswith("0 jobs carried out, ")
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
@@ -200,26 +204,31 @@ def test_more_images_to_attack_than_there_are_is_refused(tmp_path, capsys):
     assert "inversion.images: 61 wanted, the test split has 60" in capsys.readouterr().err
 
 
+def is_finished(plan: FederatedPlan, name: str) -> bool:
+    (job,) = (job for job in jobs(plan) if job.name == name)
+    return finished(job)
+
+
 def test_other_generators_are_trained_on_anew(config, monkeypatch):
     """Their own code is none of the training's."""
     for only in (("prepare",), ("pseudo",), ("train",)):
         assert run(config, "--only", *only) == 0
     plan = FederatedPlan(load(config))
-    assert jobs.is_trained(plan, "both", 0)
+    assert is_finished(plan, "train/both/seed0")
     monkeypatch.setattr("cemlib.federated.pseudo.EXTRACTOR_STEPS", 1)
     assert run(config, "--only", "pseudo") == 0
-    assert jobs.has_pseudo(plan, 0)
-    assert not jobs.is_trained(plan, "both", 0)
-    assert jobs.is_trained(plan, "none", 0)
+    assert is_finished(plan, "pseudo/seed0")
+    assert not is_finished(plan, "train/both/seed0")
+    assert is_finished(plan, "train/none/seed0")
 
 
 def test_the_jobs_rerun_when_what_decides_them_changes(config):
     for only in (("prepare",), ("train", "--variant", "none")):
         assert run(config, "--only", *only) == 0
     plan = FederatedPlan(load(config))
-    assert jobs.is_trained(plan, "none", 0)
+    assert is_finished(plan, "train/none/seed0")
     other = FederatedPlan(parse({**yaml.safe_load(config.read_text()), "train": {"rounds": 4}}))
-    assert not jobs.is_trained(other, "none", 0)
+    assert not is_finished(other, "train/none/seed0")
     unread = plan.study.train_slice("none")
     changed = parse({**yaml.safe_load(config.read_text()), "gan": {"epochs": 9}})
     assert changed.train_slice("none") == unread

@@ -17,6 +17,8 @@ from cemlib.files import FileError, write_json
 from cemlib.labelling import experiment, jobs
 from cemlib.labelling.plan import LabellingPlan
 from cemlib.seal import check_files, read_sealed
+from cemlib.study.base import prepare
+from cemlib.study.finished import finished
 
 CHANGES = ("wall_seconds", "peak_memory_mb", "encryption", "record_sha256")
 
@@ -24,7 +26,7 @@ CHANGES = ("wall_seconds", "peak_memory_mb", "encryption", "record_sha256")
 def carried_out(plan: LabellingPlan) -> LabellingPlan:
     """A study after all its jobs."""
     plan.write_config()
-    steps: list[Iterator[Any]] = [jobs.prepare(plan)]
+    steps: list[Iterator[Any]] = [prepare(plan)]
     steps += [jobs.repeat(plan, number) for number in plan.repeats()]
     steps += [jobs.cost(plan), jobs.tables(plan), jobs.figures(plan)]
     for step in steps:
@@ -120,7 +122,7 @@ def test_a_killed_repeat_goes_on_to_the_same_numbers(
 ) -> None:
     """Killed as it asks a second time: what it had learned is not learned again."""
     other = plan_in(tmp_path)
-    list(jobs.prepare(other))
+    list(prepare(other))
     real, calls = experiment.aggregate, []
 
     def killed(*arguments: Any) -> Any:
@@ -149,14 +151,15 @@ def test_a_study_goes_on_where_it_was_left(
     plan: LabellingPlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = str(plan.layout.config)
-    assert all(jobs.is_done(plan, number) for number in plan.repeats())
+    assert all(finished(job) for job in jobs.jobs(plan) if job.records)
     before = plan.folder(20, 0).metrics.stat().st_mtime_ns
-    assert main(["pctc", "--config", config]) == exits.OK
+    for command in ("pctc", "run"):
+        assert main([command, "--config", config]) == exits.OK
     assert "repeat" not in capsys.readouterr().err
     assert plan.folder(20, 0).metrics.stat().st_mtime_ns == before
     changed = plan_in(plan.layout.root.parent, train__lr=1e-4)
-    assert jobs.is_prepared(changed)
-    assert not jobs.is_done(changed, 0)
+    left = {job.name for job in jobs.jobs(changed) if job.records and not finished(job)}
+    assert left == {"repeat/0", "repeat/1"}
     assert main(["pctc", "--config", config, "--only", "repeat", "--repeat", "7"]) == exits.USAGE
     assert "no repeat 7 in this study (it has 0 to 1)" in capsys.readouterr().err
     assert main(["pctc", "--config", config, "--repeat", "1"]) == exits.USAGE

@@ -24,11 +24,11 @@ from cemlib.data.prepared import save
 from cemlib.defences.deployed import load_deployed
 from cemlib.layout import RunFolder
 from cemlib.plan import Plan
-from cemlib.runner.crew import Crew
 from cemlib.seal import read_sealed
 from cemlib.search.study import folder, prepare, search_plan, section_of, shortened
 from cemlib.search.trials import Trials
 from cemlib.seeds import derive, generator
+from cemlib.study.crew import Crew
 
 ROOT = Path(__file__).parents[2]
 STUDY: dict[str, Any] = {

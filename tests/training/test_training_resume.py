@@ -75,7 +75,7 @@ def test_another_device_or_library_never_meets_a_checkpoint(
     here = checkpoint_place(TrainJob(plan, "noise", 0, CPU))
     assert checkpoint_place(TrainJob(plan, "noise", 0, torch.device("cuda"))) != here
     newer = library_versions() | {"torch": "99.0"}
-    monkeypatch.setattr("cemlib.plan.library_versions", lambda: newer)
+    monkeypatch.setattr("cemlib.study.base.library_versions", lambda: newer)
     assert checkpoint_place(TrainJob(plan, "noise", 0, CPU)) != here
 
 

@@ -6,7 +6,7 @@ from checkout import Checkout, tiny
 
 from cemlib.config import load
 from cemlib.plan import Plan
-from cemlib.runner.graph import Graph
+from cemlib.split import jobs
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ def test_a_committed_study_is_planned_whole(fresh: Checkout) -> None:
     defences, seeds = planned.study.defences, planned.study.seeds
     assert plan.runs("train") == {(name, str(seed)) for name in defences for seed in seeds}
     assert plan.attacks() == set(planned.study.learned_attacks())
-    assert len(plan.jobs) == len(Graph(planned, "cpu").jobs()) + 1  # track
+    assert len(plan.jobs) == len(jobs(planned)) + 1  # track
 
 
 def test_settings_of_all_files_and_of_the_command_line_are_planned(fresh: Checkout) -> None:

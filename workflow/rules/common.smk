@@ -3,19 +3,13 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from cemlib.config import ConfigError
-from cemlib.config import parse as parse_study
 from cemlib.config.study import JUDGE
-from cemlib.failed import failed_results
 from cemlib.files import FileError
-from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.plan import JUDGE_SEED
 from cemlib.report.contents import figure_entry, strip_entry, table_entry
+from cemlib.study.standing import failed_results
 
-try:
-    PLAN = Plan(parse_study(SETTINGS))
-except ConfigError as error:
-    raise unusable(error)
-
+PLAN = planned(SPLIT)
 CONFIG = PLAN.layout.config
 LOGS, BENCHMARKS = PLAN.layout.root / "logs", PLAN.layout.root / "benchmarks"
 RUN = PLAN.layout.run("{defence}", "{seed}")
@@ -68,7 +62,7 @@ def closed_form_settings(wildcards):
 def tell_failed_results():
     """Say which runs and attacks diverged."""
     try:
-        for line in failed_results(PLAN):
+        for line in failed_results(PLAN.layout.root, SYSTEMS[SPLIT].jobs(PLAN, "auto")):
             print(line, file=sys.stderr)
     except FileError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,25 +1,6 @@
 # Doubly perturbed federated learning (`system: federated`, docs/federated.md).
-from cemlib.config.federated import load as load_federated
-from cemlib.config.federated import parse as parse_federated
-from cemlib.federated.plan import FederatedPlan
-
-EMBEDDED_FEDERATED = Path(workflow.basedir) / "config/federated.yaml"
-
-try:
-    FEDERATED = FederatedPlan(
-        parse_federated(SETTINGS)
-        if SYSTEM == "federated"
-        else load_federated(EMBEDDED_FEDERATED)
-    )
-except ConfigError as error:
-    raise unusable(error)
-
-# With its defaults and what the command line replaced in it, written when the jobs start.
-FEDERATED_CONFIG = (
-    FEDERATED.layout.config
-    if SYSTEM == "federated"
-    else os.path.relpath(EMBEDDED_FEDERATED)
-)
+FEDERATED = planned("federated")
+FEDERATED_CONFIG = config_of("federated", FEDERATED)
 FEDERATED_LOGS = FEDERATED.layout.root / "logs"
 FEDERATED_BENCHMARKS = FEDERATED.layout.root / "benchmarks"
 

@@ -1,19 +1,6 @@
 # Collaborative labelling (`system: pctc`, docs/labelling.md).
-from cemlib.config.labelling import load as load_labelling
-from cemlib.config.labelling import parse as parse_labelling
-from cemlib.labelling.plan import LabellingPlan
-
-EMBEDDED_PCTC = Path(workflow.basedir) / "config/pctc.yaml"
-
-try:
-    PCTC = LabellingPlan(
-        parse_labelling(SETTINGS) if SYSTEM == "pctc" else load_labelling(EMBEDDED_PCTC)
-    )
-except ConfigError as error:
-    raise unusable(error)
-
-# With its defaults and what the command line replaced in it, written when the jobs start.
-PCTC_CONFIG = PCTC.layout.config if SYSTEM == "pctc" else os.path.relpath(EMBEDDED_PCTC)
+PCTC = planned("pctc")
+PCTC_CONFIG = config_of("pctc", PCTC)
 PCTC_LOGS, PCTC_BENCHMARKS = PCTC.layout.root / "logs", PCTC.layout.root / "benchmarks"
 
 

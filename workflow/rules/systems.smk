@@ -5,8 +5,9 @@ from pathlib import Path
 
 from cemlib.config import ConfigError
 from cemlib.config.extending import resolved
-from cemlib.config.load import SPLIT, SYSTEMS
+from cemlib.config.load import SPLIT, load_as
 from cemlib.environment import set_for_jobs
+from cemlib.systems import SYSTEMS, system_of
 
 
 def unusable(error):
@@ -15,12 +16,24 @@ def unusable(error):
     return WorkflowError(f"{files}: the configuration cannot be used", error)
 
 
-def system(settings):
-    """What the configuration is about; a study of split inference does not say so."""
-    found = settings.get("system", SPLIT)
-    if found not in SYSTEMS:
-        raise ConfigError(f"system: {found!r} is not one of {', '.join(SYSTEMS)}")
-    return found
+def embedded(system):
+    """The study of a system that there is without one of the user's."""
+    return Path(workflow.basedir) / f"config/{system}.yaml"
+
+
+def planned(system):
+    """A system's plan, checked before any job: of the study that was given, or the embedded one."""
+    try:
+        if SYSTEM == system:
+            return SYSTEMS[system].plan(SETTINGS)
+        return load_as(embedded(system), SYSTEMS[system].plan)
+    except ConfigError as error:
+        raise unusable(error)
+
+
+def config_of(system, plan):
+    """What jobs read: with defaults and what the command line replaced, written as they start."""
+    return plan.layout.config if SYSTEM == system else os.path.relpath(embedded(system))
 
 
 def relative(files):
@@ -42,7 +55,7 @@ try:
     # Snakemake's own reader lets a key given twice pass, runs what a template says, and knows
     # nothing of files that extend others.
     SETTINGS = resolved([Path(file) for file in workflow.configfiles], config)
-    SYSTEM = system(SETTINGS)
+    SYSTEM = system_of(SETTINGS)
 except ConfigError as error:
     raise unusable(error)
 

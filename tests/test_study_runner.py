@@ -18,9 +18,12 @@ import yaml
 from cemlib.config import load
 from cemlib.environment import OF_JOBS
 from cemlib.plan import Plan
-from cemlib.runner import crew as crew_module
-from cemlib.runner.crew import Crew, Outcome
-from cemlib.runner.graph import Call, Graph, Job, Work
+from cemlib.split import jobs as split_jobs
+from cemlib.study import crew as crew_module
+from cemlib.study.crew import Crew
+from cemlib.study.finished import finished as is_finished
+from cemlib.study.job import Call, Job
+from cemlib.study.process import Outcome
 
 ROOT = Path(__file__).parents[1]
 STUDY: dict[str, Any] = {
@@ -143,8 +146,8 @@ def test_what_is_older_than_what_it_read_runs_again(
 ) -> None:
     monkeypatch.chdir(finished)
     os.utime(finished / "results/short" / touched)
-    graph = Graph(Plan(load(Path("study.yaml"))), "cpu")
-    assert {job.name for job in graph.jobs() if job.todo()} == again
+    found = split_jobs(Plan(load(Path("study.yaml"))))
+    assert {job.name for job in found if not is_finished(job)} == again
 
 
 def test_a_killed_study_goes_on_to_the_same_numbers(base: Path, tmp_path: Path) -> None:
@@ -190,7 +193,7 @@ def crew() -> Iterator[Crew]:
 
 
 def carry_out(crew: Crew, call: Call, log: Path) -> Outcome:
-    crew.start(Job("job", frozenset(), lambda: None), Work(call, log))
+    crew.start(Job("job", frozenset(), {}, (), None, (), call), log)
     (ended,) = crew.wait()
     return ended.outcome
 
@@ -254,8 +257,8 @@ BEATING = """
 import sys
 from functools import partial
 from pathlib import Path
-import test_runner as here
-from cemlib.runner.crew import Crew
+import test_study_runner as here
+from cemlib.study.crew import Crew
 
 if __name__ == "__main__":
     with Crew(1, 1) as crew:

@@ -3,35 +3,37 @@
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from cemlib.files import FileError, read_json
-from cemlib.plan import Plan
-from cemlib.runner.crew import Crew, Ended
-from cemlib.runner.graph import Graph, Job, Work
-from cemlib.runner.lock import locked
+from cemlib.layout import Layout
+from cemlib.study.base import StudyPlan
+from cemlib.study.crew import Crew, Ended
+from cemlib.study.finished import finished
+from cemlib.study.job import Job
+from cemlib.study.lock import locked
 
 
 class StudyError(RuntimeError):
     """Some jobs failed; the message names them, and those that were left out for it."""
 
 
-def run_study(plan: Plan, device: str, slots: int) -> Iterator[str]:
-    """Carry out the jobs of a study that are not finished; yields a line for each that has ended.
+def run_study(plan: StudyPlan[Any], jobs: Sequence[Job], slots: int) -> Iterator[str]:
+    """Carry out those of a study's jobs that are not finished, and say which have ended.
 
     Args:
-        plan: the study.
-        device: `auto`, `cpu` or `cuda`.
-        slots: jobs at the same time.
+        plan: The study.
+        jobs: All its jobs, each after those it needs.
+        slots: Jobs at the same time.
 
     Raises:
         FileError: at once, if another runner works on the same results.
         StudyError: after all jobs that could be done, if some failed.
     """
     start = time.perf_counter()
-    with locked(_lock(plan)), Crew(slots, plan.study.threads) as crew:
-        _write_config(plan)
-        schedule = Schedule(Graph(plan, device).jobs())
-        yield from carry_out(schedule, crew)
+    with locked(_lock(plan.layout)), Crew(slots, plan.study.threads) as crew:
+        plan.write_config()
+        schedule = Schedule(jobs)
+        yield from carry_out(schedule, crew, plan.layout)
     if schedule.failed:
         raise StudyError(schedule.fault())
     yield f"{schedule.summary()}, {time.perf_counter() - start:.1f} s: {plan.layout.root}"
@@ -47,13 +49,16 @@ class Schedule:
         self._carried_out = 0
         self.failed: list[str] = []
 
-    def take(self) -> tuple[Job, Work] | None:
-        """Take the first job that is to be done and waits for no other, if there is one."""
+    def take(self) -> Job | None:
+        """Take the first job that is to be done and waits for no other, if there is one.
+
+        Only when all that a job needs is finished can its files be compared with what they read.
+        """
         for job in tuple(self._waiting):
             if job.needs <= self._done:
                 self._waiting.remove(job)
-                if work := job.todo():
-                    return job, work
+                if not finished(job):
+                    return job
                 self._done.add(job.name)
         return None
 
@@ -81,28 +86,17 @@ class Schedule:
         return f"{self._carried_out} jobs carried out, {before} were finished before"
 
 
-def carry_out(schedule: Schedule, crew: Crew) -> Iterator[str]:
+def carry_out(schedule: Schedule, crew: Crew, layout: Layout) -> Iterator[str]:
     """Carry out the jobs of a schedule; yields a line for each that has ended."""
     while True:
-        while crew.has_room and (found := schedule.take()):
-            crew.start(*found)
+        while crew.has_room and (job := schedule.take()):
+            crew.start(job, layout.root / "logs" / f"{job.name}.log")
         if not crew.is_busy:
             return
         for ended in crew.wait():
             yield schedule.end(ended)
 
 
-def _lock(plan: Plan) -> Path:
+def _lock(layout: Layout) -> Path:
     """Beside the results and not among them: a finished study has the workflow's files alone."""
-    root = plan.layout.root
-    return root.parent / ".locks" / root.name
-
-
-def _write_config(plan: Plan) -> None:
-    """Write the configuration down if it is another: its time tells the report to follow."""
-    try:
-        before = read_json(plan.layout.config)
-    except FileError:
-        before = None
-    if before != plan.study.model_dump(mode="json", by_alias=True):
-        plan.write_config()
+    return layout.root.parent / ".locks" / layout.root.name

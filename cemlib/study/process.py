@@ -1,0 +1,124 @@
+"""What the process of a job does: carry it out, write its log, say how it ended."""
+
+import gc
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from cemlib.config.errors import ConfigError
+from cemlib.files import FileError
+from cemlib.interrupt import exit_code, farewell, sigterm_raises
+from cemlib.study.finished import run_job
+from cemlib.study.job import Job
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: lines for people, and the error that ended it, if any."""
+
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def carry_out(job: Job, log: Path) -> Outcome:
+    """Do a job in this process, which SIGTERM ends; whatever it prints goes to its log."""
+    try:
+        with _printing_to(log), sigterm_raises():
+            outcome = _interruptible(job)
+    except KeyboardInterrupt as interruption:
+        # The executor would take it for the job's result, and give the process the next one.
+        os._exit(exit_code(interruption))
+    except OSError as error:  # the job's own are in its outcome
+        fault = f"{log}: cannot be written: {error.strerror or error}; make room, or the right"
+        return Outcome(error=f"{fault} to write, then run the same command again")
+    _return_memory()
+    return outcome
+
+
+def _interruptible(job: Job) -> Outcome:
+    try:
+        return _outcome(job)
+    except KeyboardInterrupt as interruption:
+        print(farewell(interruption), file=sys.stderr)
+        raise
+
+
+def _outcome(job: Job) -> Outcome:
+    notes = []
+    try:
+        for written in run_job(job):
+            print(written, flush=True)
+            notes += [written] if isinstance(written, str) else []
+    except user_errors() as error:
+        print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
+        return Outcome(tuple(notes), str(error))
+    except Exception as error:
+        traceback.print_exc()
+        return Outcome(tuple(notes), f"{type(error).__name__}: {error}")
+    return Outcome(tuple(notes))
+
+
+@contextmanager
+def _printing_to(log: Path) -> Iterator[None]:
+    """Send what the process prints, and the libraries below Python, to a file."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as file, ExitStack() as redirected:
+        for stream in (sys.stdout, sys.stderr):
+            redirected.callback(_restore, stream, os.dup(stream.fileno()))
+            os.dup2(file.fileno(), stream.fileno())
+        yield
+
+
+def _restore(stream: TextIO, descriptor: int) -> None:
+    """Give a stream its place back, also where its log has no room for its last words."""
+    try:
+        stream.flush()
+    finally:
+        os.dup2(descriptor, stream.fileno())
+        os.close(descriptor)
+
+
+def _return_memory() -> None:
+    """Give the graphics card's memory back: other slots share it."""
+    if "torch" in sys.modules:
+        import torch
+
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def find_device(name: str) -> "torch.device":
+    """Return the device `cpu` or `cuda`; `auto` is the graphics card where there is one.
+
+    Raises:
+        ConfigError: if it is `cuda` and there is none.
+    """
+    import torch
+
+    usable = torch.cuda.is_available()
+    if name == "cuda" and not usable:
+        raise ConfigError("--device cuda: torch finds no usable CUDA device; use --device cpu")
+    return torch.device("cuda" if usable and name != "cpu" else "cpu")
+
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions whose message is meant for the user; another one is a bug."""
+    from cemlib.tracking.errors import TrackingError
+
+    # An OSError names the file and what the system refused: a full disk, a folder without rights.
+    known = (ConfigError, FileError, TrackingError, OSError)
+    # This room imports torch, for which the line about a mistyped name need not wait: where nothing
+    # has imported the room, nothing there has raised an exception.
+    if "cemlib.data.errors" not in sys.modules:
+        return known
+    from cemlib.data.errors import DataError
+
+    return (*known, DataError)

@@ -1,0 +1,54 @@
+"""How far results are, by their records: what diverged is finished, and gives no number."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cemlib.files import FileError
+from cemlib.seal import RECORD, read_sealed
+from cemlib.study.job import Job
+
+FINISHED, FAILED, DAMAGED, ABSENT = "finished", "failed", "damaged", "absent"
+
+
+def read_standing(record: Path) -> tuple[str, str, dict[str, Any]]:
+    """Return how far a result is by its record alone: status, note, and the record's content.
+
+    The status is `finished`, `failed` (diverged, as the note says), `damaged` (not as it was
+    written) or `absent`; of the last two there is no content.
+    """
+    if not record.is_file():
+        return ABSENT, "", {}
+    try:
+        found = read_sealed(record, ("status", "reason"))
+    except FileError as error:
+        return DAMAGED, str(error), {}
+    if found["status"] == "ok":
+        return FINISHED, "", found
+    return FAILED, str(found["reason"]), found
+
+
+def failed_results(root: Path, jobs: Sequence[Job]) -> Iterator[str]:
+    """Yield a line for each failed result of a study in `root`, of those that are there.
+
+    Jobs that need a failed one are left out: they fail with it.
+
+    Raises:
+        FileError: if a result is damaged.
+    """
+    failed = set[str]()
+    for job in jobs:
+        for record in (path for path in job.records if path.name == RECORD):
+            status, reason, found = read_standing(record)
+            if status == DAMAGED:
+                raise FileError(reason)
+            if status == FAILED and not job.needs & failed:
+                yield f"failed: {_title(record.relative_to(root), found)}: {reason}"
+            failed |= {job.name} if status == FAILED else set()
+
+
+def _title(record: Path, found: dict[str, Any]) -> str:
+    """Return what a result is called: `wild seed0`, or `linear train_data on wild seed0`."""
+    of_attack = f"{found['attack']} {found['knowledge']} on " if "attack" in found else ""
+    run = record.parents[2] if of_attack else record.parent
+    return of_attack + " ".join(run.parts).removeprefix("runs ")
