@@ -35,7 +35,7 @@ def read(path: Path) -> Any:
         raise ConfigError(f"{path}: not a text file in UTF-8 ({error}); save it as one") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not a {kind} file: {' '.join(str(error).split())}") from error
 
 
@@ -49,7 +49,9 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    return yaml.load(text, Loader=_Loader)
+    values = yaml.load(text, Loader=_Loader)
+    json.dumps(values, default=str)  # raises ValueError where an alias makes a value contain itself
+    return values
 
 
 class _Loader(yaml.SafeLoader):

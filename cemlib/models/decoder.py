@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+LARGEST = 2**25  # weights of a linear reconstruction; 64x64 pixels behind two pools have 2**24.6
 EDGE = 1e-3  # of [0, 1]: a linear reconstruction beyond it costs a squared error of 1e-6
 
 
@@ -111,7 +112,8 @@ class CorrectedDecoder(nn.Module):
     with s the logistic function, logit its inverse, clipped to [`EDGE`, 1 - `EDGE`], and 4 the
     slope of logit in the middle, so that N is in units of pixels there. N starts at 0, so that an
     untrained decoder is the linear reconstruction. W, m, b and F are buffers that `start_at` fills
-    and nothing trains: `cemlib.attacks.wiener` has their best values.
+    and nothing trains: `cemlib.attacks.wiener` has their best values. Where W would have more than
+    `LARGEST` numbers, W and F are empty: N gets the release itself and corrects the mean image.
 
     Args:
         network: N, from features (B, c, h, w) to images (B, C, H, W); its last block is set to 0.
@@ -133,10 +135,11 @@ class CorrectedDecoder(nn.Module):
         super().__init__()
         self.network, self.image_shape = network, image_shape
         dim, pixels = math.prod(feature_shape), math.prod(image_shape)
-        self.register_buffer("weights", torch.zeros(dim, pixels))
+        read = dim if dim * pixels <= LARGEST else 0
+        self.register_buffer("weights", torch.zeros(read, pixels))
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("intercept", torch.zeros(pixels))
-        self.register_buffer("filter", torch.zeros(dim, dim))
+        self.register_buffer("filter", torch.zeros(read, read))
         _start_at_zero(network)
 
     def start_at(self, estimate: LinearEstimate) -> None:
@@ -147,12 +150,19 @@ class CorrectedDecoder(nn.Module):
     def forward(self, released: Tensor) -> Tensor:
         """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""
         with torch.autocast(released.device.type, enabled=False):  # half precision would spoil W
-            centred = released.flatten(1) - self.mean
-            linear = torch.addmm(self.intercept, centred, self.weights).view(-1, *self.image_shape)
-            filtered = torch.addmm(self.mean, centred, self.filter.T).view_as(released)
+            linear, filtered = self._linear(released)
         correction = self.network(filtered.contiguous(memory_format=torch.channels_last))
         images: Tensor = (linear.clamp(EDGE, 1 - EDGE).logit() + 4 * correction.float()).sigmoid()
         return images
+
+    def _linear(self, released: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the linear estimates of the images and of the clean features."""
+        if self.weights.numel() == 0:
+            return self.intercept.expand(len(released), -1).view(-1, *self.image_shape), released
+        centred = released.flatten(1) - self.mean
+        images = torch.addmm(self.intercept, centred, self.weights)
+        features = torch.addmm(self.mean, centred, self.filter.T)
+        return images.view(-1, *self.image_shape), features.view_as(released)
 
 
 def _start_at_zero(network: ResidualNetwork) -> None:

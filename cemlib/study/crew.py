@@ -38,7 +38,8 @@ class Crew:
 
     def __init__(self, slots: int, threads: int) -> None:
         set_for_jobs(threads)
-        self._idle = [_Slot() for _ in range(slots)]
+        self._slots = [_Slot() for _ in range(slots)]
+        self._idle = list(self._slots)
         self._busy: dict[Future[Outcome], tuple[Job, _Slot, float]] = {}
 
     def __enter__(self) -> Self:
@@ -51,10 +52,12 @@ class Crew:
         trace: TracebackType | None,
     ) -> None:
         """End the processes; where jobs are still running, they keep what they can resume from."""
-        if self._busy:
+        if self._busy or kind is not None:
             for process in multiprocessing.active_children():
                 process.terminate()
-        for slot in (*self._idle, *(slot for _, slot, _ in self._busy.values())):
+        for (
+            slot
+        ) in self._slots:  # one may be neither idle nor busy: Ctrl-C while it was given a job
             slot.close()
 
     @property

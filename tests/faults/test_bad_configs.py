@@ -139,6 +139,8 @@ FAULTY: dict[str, tuple[str, list[str]]] = {
     "no number at all": ("train: {lr: .nan}\n", ["train.lr", "nan"]),
     "a key that is no text": ("no: 1\n", ["line 5", "found no", "quotes"]),
     "a key that is a list": ("? [a]\n: 1\n", ["line 5", "a list or mapping"]),
+    "contains itself": ("train: &a\n  epochs: *a\n", ["not a YAML file", "Circular reference"]),
+    "nested deeply": ("train: " + "[" * 3000 + "]" * 3000, ["not a YAML file", "recursion"]),
     "second document": ("---\nexperiment: y\n", ["document"]),
 }
 REPLACED: dict[str, tuple[bytes, list[str]]] = {

@@ -129,3 +129,15 @@ def test_half_precision_leaves_the_linear_part_alone() -> None:
     assert lower.dtype == torch.float32
     assert not torch.equal(lower, model(releases()))  # the network itself is in half precision
     torch.testing.assert_close(lower, model(releases()), atol=0.1, rtol=0)
+
+
+def test_where_a_linear_reconstruction_is_too_large_the_mean_image_is_corrected() -> None:
+    shape, image = (8, 32, 32), (3, 128, 128)  # 2**28.6 weights
+    model = CorrectedDecoder(ResidualNetwork(8, image, 1, 4, 2), shape, image).eval()
+    mean = torch.rand(3 * 128 * 128)
+    start = LinearEstimate(torch.zeros(0, len(mean)), torch.zeros(8192), mean, torch.zeros(0, 0))
+    model.start_at(start)
+    with torch.no_grad():
+        answers = model(torch.rand(2, *shape))
+    expected = mean.clamp(1e-3, 1 - 1e-3).view(1, *image).expand(2, -1, -1, -1)
+    torch.testing.assert_close(answers, expected, atol=1e-6, rtol=0)
