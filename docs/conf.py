@@ -45,7 +45,7 @@ maximum_signature_line_length = 90
 # A name in backticks is linked where it is a documented one; types of other libraries have no page.
 nitpick_ignore_regex = [
     ("py:obj", ".*"),
-    ("py:class", r"(torch|nn|numpy|pandas|matplotlib|pydantic|pathlib|collections|PIL)\..*"),
+    ("py:class", r"(torch|nn|numpy|pandas|matplotlib|pydantic|pathlib|abc|collections|PIL)\..*"),
     ("py:class", r"(Tensor|NDArray|(list\[)?dict\[str)"),
     ("py:class", r"(cemlib\.(config|surrogates\.tiles)\..*|.*\._.*)"),
 ]
