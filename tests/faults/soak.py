@@ -1,7 +1,6 @@
 """Trainings and attacks, again and again in this process; prints by how many bytes it grew."""
 
 import gc
-import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,13 +18,16 @@ from cemlib.training.job import TrainJob
 from cemlib.training.job import run as train
 
 CPU = torch.device("cpu")
-PAGE = resource.getpagesize()
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory now."""
+    """Return the bytes that this process holds in memory beside files.
+
+    Pages of files, of the libraries above all, come and go as the machine has room for them.
+    """
     gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) * 1024
 
 
 def once(plan: Plan, attacks: Sequence[str]) -> None:
