@@ -88,7 +88,7 @@ class Member(NamedTuple):
 
 
 def members(room: str) -> dict[str, Member]:
-    """What a plug-in room has, by name, read from its plain dict without importing it."""
+    """Return what a plug-in room has, by name, read from its plain dict without importing it."""
     place, table = PLUG_INS[room]
     tree = _tree(_file(f"cemlib.{place}"))
     modules = _origins(tree)

@@ -49,7 +49,7 @@ class Score:
 
     @property
     def subject(self) -> str:
-        """What sentences call it; an attack's score is that of the worst case."""
+        """Return what sentences call it; an attack's score is that of the worst case."""
         return self.phrase or f"worst-case {self.title}"
 
     @property

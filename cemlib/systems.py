@@ -23,7 +23,7 @@ AnyPlan = StudyPlan[Any]
 
 @dataclass(frozen=True)
 class System:
-    """What one system is.
+    """Describe one system.
 
     Attributes:
         plan: Turns plain nested dicts into a checked plan.

@@ -6,8 +6,11 @@ W, m, b and the Wiener estimate z^ of the clean features have a closed form, and
 (`cemlib.attacks.wiener`). N starts at 0 and is trained by Adam with a one-cycle learning rate and
 fresh release noise in every batch, on the attacker's images and, where images of this kind allow
 it, their mirror images. The epoch with the lowest error on the attacker's held-out images is
-scored, the linear reconstruction being epoch 0: there the attack is never worse than that, and it
-begins where the published decoder (`residual`) arrives after many epochs.
+scored, the linear reconstruction being epoch 0: there the attack is never worse than that.
+
+How it fails: the linear term is frozen and differs from place to place, so that a convolutional N
+takes its errors back only in part. A large N that is trained for long can do better without it:
+`residual`, the published decoder, is such a one.
 
 Its answers tend to the mean of all images that fit a release: where a release says little they are
 blurred, which costs no MSE but looks worse than the attacker's knowledge is.

@@ -27,7 +27,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Row:
-    """What each job of one kind takes."""
+    """Say what each job of one kind takes."""
 
     kind: str
     jobs: int  # of this kind

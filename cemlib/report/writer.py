@@ -94,7 +94,7 @@ class Table:
 
     @property
     def footnote(self) -> str:
-        """What the mark of unconverged attacks means; empty where no cell has it."""
+        """Return what the mark of unconverged attacks means; empty where no cell has it."""
         return NOTE if any(MARK in cell for row in self.rows for cell in row) else ""
 
 

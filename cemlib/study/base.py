@@ -21,7 +21,7 @@ FORMATS = ("png", "svg")  # of every figure
 
 
 class AnyStudy(Protocol):
-    """What the configurations of all systems have."""
+    """Hold what the configurations of all systems have."""
 
     @property
     def experiment(self) -> str:
@@ -29,7 +29,7 @@ class AnyStudy(Protocol):
 
     @property
     def results(self) -> str:
-        """Where that folder lies."""
+        """Return where that folder lies."""
 
     @property
     def threads(self) -> int:
@@ -55,13 +55,13 @@ _Name = TypeVar("_Name", str, int)
 
 @dataclass(frozen=True)
 class StudyPlan(ABC, Generic[_Study]):
-    """Where the files of one study lie, and what decides them."""
+    """Say where the files of one study lie, and what decides them."""
 
     study: _Study
 
     @property
     def layout(self) -> Layout:
-        """Where the study's files lie."""
+        """Return where the study's files lie."""
         return Layout(Path(self.study.results) / self.study.experiment)
 
     def write_config(self) -> None:

@@ -39,7 +39,7 @@ class Job:
 
     @property
     def records(self) -> list[Path]:
-        """Those of its outputs that say what made the others, written last."""
+        """Return those of its outputs that say what made the others, written last."""
         return [file for file in self.outputs if file.name in (RECORD, DESCRIPTION)]
 
 

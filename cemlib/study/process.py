@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: lines for people, and the error that ended it, if any."""
+    """Say what became of a job: lines for people, and the error that ended it, if any."""
 
     notes: tuple[str, ...] = ()
     error: str | None = None
