@@ -1,4 +1,4 @@
-"""The decoder that corrects a linear reconstruction: its start, its formula and its arithmetic."""
+"""The decoder beside a linear reconstruction: its start, its formula and its arithmetic."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def estimate() -> LinearEstimate:
 def decoder(width: int = 5) -> CorrectedDecoder:
     torch.manual_seed(0)
     network = ResidualNetwork(FEATURES[0], IMAGES, blocks=1, width=width, doublings=2)
-    model = CorrectedDecoder(network, FEATURES, IMAGES)
+    model = CorrectedDecoder(network, FEATURES)
     model.start_at(estimate())
     return model
 
@@ -61,16 +61,21 @@ def test_an_untrained_one_is_the_linear_reconstruction(width: int) -> None:
         torch.testing.assert_close(answers, expected.clamp(0.001, 0.999), atol=1e-5, rtol=0)
 
 
-def test_the_correction_is_of_filtered_features_and_before_the_logistic_function() -> None:
+@pytest.mark.parametrize("share", [1.0, 0.25, 0.0])
+def test_two_answers_from_filtered_features_and_the_line_are_mixed(share: float) -> None:
     model = decoder().eval()
-    disturbed(model.network)
+    disturbed(model)
+    nn.init.constant_(model.share, share)
     given, released = estimate(), releases()
     filtered = torch.stack([given.filter @ (z - given.mean) for z in released.flatten(1)])
-    correction = model.network((filtered + given.mean).view_as(released))
-    assert correction.abs().max() > 0.1
     line = linear(released).clamp(0.001, 0.999)
-    odds = line / (1 - line) * (4 * correction.double()).exp()
-    torch.testing.assert_close(model(released).double(), odds / (1 + odds), atol=1e-4, rtol=0)
+    odds = line / (1 - line)
+    maps = model.network((filtered + given.mean).view_as(released))
+    out = model.last(torch.cat([maps, odds.log().float() / 4], 1)).double()
+    assert out.abs().amax((0, 2, 3)).min() > 0.1
+    corrected, own = odds * (4 * out[:, :3]).exp(), (4 * out[:, 3:]).exp()
+    expected = share * corrected / (1 + corrected) + (1 - share) * own / (1 + own)
+    torch.testing.assert_close(model(released).double(), expected, atol=1e-4, rtol=0)
 
 
 def test_a_correction_of_a_middle_grey_is_in_pixels() -> None:
@@ -78,7 +83,7 @@ def test_a_correction_of_a_middle_grey_is_in_pixels() -> None:
     model, step = decoder().eval(), 1e-3
     nn.init.zeros_(model.weights)
     nn.init.constant_(model.intercept, 0.5)
-    nn.init.constant_(model.network.layers[-1].body[-1].bias, step)
+    nn.init.constant_(model.last.body[-1].bias, step)
     expected = torch.full((7, *IMAGES), 0.5 + step)
     torch.testing.assert_close(model(releases()), expected, atol=1e-6, rtol=0)
 
@@ -86,7 +91,7 @@ def test_a_correction_of_a_middle_grey_is_in_pixels() -> None:
 def test_pixels_can_saturate() -> None:
     model = decoder().eval()
     for shift, end in ((30.0, 1.0), (-30.0, 0.0)):
-        nn.init.constant_(model.network.layers[-1].body[-1].bias, shift)
+        nn.init.constant_(model.last.body[-1].bias, shift)
         torch.testing.assert_close(model(releases()), torch.full((7, *IMAGES), end))
 
 
@@ -94,23 +99,23 @@ def test_pixels_can_saturate() -> None:
 def test_a_network_that_starts_at_zero_learns(width: int) -> None:
     """The last convolution has a slope at once, and all before it have one a step later."""
     model = decoder(width).train()
-    last = list(model.network.layers[-1].body)[-1]
+    last = list(model.last.body)[-1]
     for _ in range(2):
         model.zero_grad()
-        model(releases()).square().mean().backward()
+        torch.cat(model.answers(releases())).square().mean().backward()
         assert last.weight.grad.abs().max() > 1e-4
         with torch.no_grad():
-            for weights in model.network.parameters():
+            for weights in model.parameters():
                 weights -= 0.1 * weights.grad
-    for name, weights in model.network.named_parameters():
+    for name, weights in model.named_parameters():
         if weights.ndim > 1:  # a bias before batch normalisation has none
             assert weights.grad.abs().max() > 1e-7, name
 
 
 def test_the_linear_part_is_no_parameter() -> None:
     model = decoder()
-    assert all(name.startswith("network.") for name, _ in model.named_parameters())
-    assert {"weights", "mean", "intercept", "filter"} <= model.state_dict().keys()
+    assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"network", "last"}
+    assert {"weights", "mean", "intercept", "filter", "share"} <= model.state_dict().keys()
 
 
 def test_half_precision_leaves_the_linear_part_alone() -> None:
@@ -123,7 +128,7 @@ def test_half_precision_leaves_the_linear_part_alone() -> None:
     assert answers[1].dtype == torch.float32
     assert torch.equal(*answers)
     assert torch.equal(*seen)
-    disturbed(model.network)
+    disturbed(model)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         lower = model(releases())
     assert lower.dtype == torch.float32
@@ -133,7 +138,7 @@ def test_half_precision_leaves_the_linear_part_alone() -> None:
 
 def test_where_a_linear_reconstruction_is_too_large_the_mean_image_is_corrected() -> None:
     shape, image = (8, 32, 32), (3, 128, 128)  # 2**28.6 weights
-    model = CorrectedDecoder(ResidualNetwork(8, image, 1, 4, 2), shape, image).eval()
+    model = CorrectedDecoder(ResidualNetwork(8, image, 1, 4, 2), shape).eval()
     mean = torch.rand(3 * 128 * 128)
     start = LinearEstimate(torch.zeros(0, len(mean)), torch.zeros(8192), mean, torch.zeros(0, 0))
     model.start_at(start)
