@@ -1,6 +1,6 @@
 """The systems that a configuration can be about: how each is read, planned and cut into jobs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,12 @@ def system_of(raw: Any) -> str:
     return str(found)
 
 
-def read_study(path: Path, device: str) -> tuple[AnyPlan, list[Job]]:
-    """Read a study of any system: its plan, and all its jobs.
+def read_study(path: Path, device: str, changes: Sequence[str]) -> tuple[AnyPlan, list[Job]]:
+    """Read a study of any system, with some values replaced: its plan, and all its jobs.
 
     Raises:
         ConfigError: if it cannot be read or is faulty.
     """
-    system = SYSTEMS[load_as(path, system_of)]
-    plan = load_as(path, system.plan)
+    system = SYSTEMS[load_as(path, system_of, changes)]
+    plan = load_as(path, system.plan, changes)
     return plan, system.jobs(plan, device)

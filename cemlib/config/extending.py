@@ -8,12 +8,12 @@ the default of every key that may be `null` is `null`: taking it away and settin
 the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cemlib.config.errors import ConfigError
-from cemlib.config.reading import read
+from cemlib.config.reading import from_text, read
 
 EXTENDS = "extends"
 
@@ -42,6 +42,28 @@ def merged(below: Any, above: Any) -> Any:
         else:
             result[key] = merged(result.get(key), value)
     return result
+
+
+def changed(raw: Any, changes: Sequence[str]) -> Any:
+    """Return a configuration with values merged into it that are given as `KEY=VALUE`.
+
+    The key is dotted, the value YAML.
+
+    Raises:
+        ConfigError: if a change has another form.
+
+    >>> changed({"train": {"epochs": 2}}, ["train.lr=0.01", "seeds=[0, 1]"])
+    {'train': {'epochs': 2, 'lr': 0.01}, 'seeds': [0, 1]}
+    """
+    for change in changes:
+        key, sign, text = change.partition("=")
+        if not sign or not all(key.split(".")):
+            raise ConfigError(f"--set {change}: expected KEY=VALUE, such as train.lr=0.01")
+        value = from_text(text, f"--set {change}")
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        raw = merged(raw, value)
+    return raw
 
 
 def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from cemlib.config.base import Section
 from cemlib.config.errors import ConfigError
-from cemlib.config.extending import read_extended
+from cemlib.config.extending import changed, read_extended
 from cemlib.config.study import Study
 from cemlib.config.sweeps import SWEPT, expanded
 from cemlib.errors import nearest
@@ -25,22 +25,26 @@ _S = TypeVar("_S", bound=Section)
 _T = TypeVar("_T")
 
 
-def load(path: Path) -> Study:
+def load(path: Path, changes: Sequence[str] = ()) -> Study:
     """Read a study from a YAML (or JSON) file, and from those that it extends.
+
+    Args:
+        path: The file.
+        changes: Values that replace those of the file, such as `train.lr=0.01`.
 
     Raises:
         ConfigError: if a file cannot be read (see `read_extended`), or a key is wrong or unknown.
     """
-    return load_as(path, parse)
+    return load_as(path, parse, changes)
 
 
-def load_as(path: Path, parse: Callable[[Any], _T]) -> _T:
-    """Read a file, and those that it extends, whose values `parse` checks; faults name the file.
+def load_as(path: Path, parse: Callable[[Any], _T], changes: Sequence[str] = ()) -> _T:
+    """Read a file as `load` does, whose values `parse` checks; faults name the file.
 
     Raises:
         ConfigError: if a file cannot be read (see `read_extended`), or `parse` finds a fault.
     """
-    raw = read_extended(path)
+    raw = changed(read_extended(path), changes)
     try:
         return parse(raw)
     except ConfigError as error:

@@ -11,7 +11,7 @@ from finished_study import Finished
 from scipy.stats import ttest_rel
 
 from cemlib.cli import main
-from cemlib.cli.compared import as_text
+from cemlib.cli.compare import as_text
 from cemlib.files import read_json, write_json
 from cemlib.report.paired import compare, read_side
 from cemlib.report.statistics import holm

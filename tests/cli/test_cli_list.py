@@ -14,7 +14,7 @@ from cemlib.catalogue import KINDS as CATALOGUE
 from cemlib.catalogue import entries
 from cemlib.cli import main
 from cemlib.cli.columns import aligned
-from cemlib.cli.look import KINDS
+from cemlib.cli.listing import KINDS
 from cemlib.defences import channels, penalties
 from cemlib.files import read_json, write_json
 from cemlib.provenance import PACKAGE

@@ -12,7 +12,7 @@ from page_study import DEFENCES as PAGE_DEFENCES
 from page_study import build, page_study
 from synthetic_study import DEFENCES, Study, fill
 
-from cemlib.cli.compared import as_text
+from cemlib.cli.compare import as_text
 from cemlib.files import read_json, write_json
 from cemlib.marks import MARK, NOTE
 from cemlib.report.build import figures, write_tables
