@@ -11,10 +11,10 @@ from cemlib.config.study import JUDGE
 from cemlib.files import FileError
 from cemlib.layout import KNOWLEDGES
 from cemlib.plan import JUDGE_SEED, Plan
-from cemlib.seal import FILES, OWN, RECORD, check_files, read_sealed
+from cemlib.seal import FILES, RECORD, check_files, read_sealed
 from cemlib.study.base import chosen
 
-WHOLE, DAMAGED, ABSENT, UNSEALED = "as written", "damaged", "absent", "never sealed"
+WHOLE, DAMAGED, ABSENT = "as written", "damaged", "absent"
 _NEEDED = ("kind", "status", "reason", "config", "provenance")
 _IDENTITY = {"kind", "status", "reason", "experiment", "defence", "seed", "attack", "knowledge"}
 _COSTS = {"wall_seconds", "peak_memory_mb"}
@@ -28,7 +28,7 @@ class Result:
         folder: Where it lies.
         record: Content of its `metrics.json`.
         seals: For the record and each file that it vouches for, `as written`, `damaged` or
-            `absent`; of results from before there were checksums, the record is `never sealed`.
+            `absent`.
         faults: What to do about each damaged or absent file.
     """
 
@@ -59,8 +59,6 @@ def read_result(folder: Path) -> Result:
     for key in ("config", "provenance"):
         if not isinstance(record[key], dict):
             raise FileError(f"{path}: {key} is no section; delete it and rerun its job")
-    if OWN not in record:
-        return Result(folder, record, {RECORD: UNSEALED}, ())
     states = {name: _state(path, record, name) for name in record[FILES]}
     seals = {RECORD: WHOLE} | {name: state for name, (state, _) in states.items()}
     return Result(folder, record, seals, tuple(fault for _, fault in states.values() if fault))

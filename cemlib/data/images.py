@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from cemlib.data.errors import DataError
-from cemlib.data.naming import shown
+from cemlib.data.errors import DataError, shown
 
 Pixels: TypeAlias = NDArray[np.uint8]
 

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
+from cemlib.data.errors import DataError, shown
 from cemlib.data.folder import folder, has_train_and_test
-from cemlib.data.naming import shown
 from cemlib.data.raw import Raw, check_part
 
 DEFAULT_ROOT = Path("data")

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cemlib.files import FileError
+from cemlib.scores import impossible
 from cemlib.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Row, curves, flatten, scores
@@ -165,6 +166,8 @@ def _record(path: Path, found: Mapping[str, _File]) -> dict[str, Any]:
     if absent := [key for key in NEEDED if key not in metrics]:
         raise FileError(f"{path}: no {', '.join(absent)} in it; delete it and rerun its job")
     check_record(path, metrics)
+    for fault in impossible(metrics):
+        raise FileError(f"{path}: {fault}; delete it and rerun its job")
     sums = {name: hashlib.sha256(file.content).hexdigest() for name, file in found.items()}
     check_sums(path, metrics, sums)
     return metrics

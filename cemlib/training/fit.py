@@ -59,7 +59,7 @@ def fit(
         study: The settings, from `cemlib.config.parse`.
         defence: One of its defences, or `judge`, the undefended classifier by which attacks are
             scored.
-        data: From `cemlib.data.tensors.from_tensors`, or another preparation; the training is
+        data: From `cemlib.data.prepare.from_tensors`, or another preparation; the training is
             computed where it lies (`data.to("cuda")`).
         network: Makes the split network; called once, with torch's random state set from the seed.
             It should make a new one each time: a network made before would be trained on.

@@ -62,9 +62,9 @@ def test_no_place_of_this_machine_in_the_provenance(make_folder: Maker) -> None:
     assert str(root) not in repr(folder(CONFIG, root).provenance)
 
 
-def test_hidden_and_unknown_files_are_passed_over(make_folder: Maker) -> None:
+def test_hidden_files_are_passed_over(make_folder: Maker) -> None:
     root = make_folder(BOTH)
-    for name in ("._000.png", "Thumbs.db", "notes.txt", ".DS_Store"):
+    for name in ("._000.png", "Thumbs.db", "desktop.ini", ".DS_Store"):
         (root / "train/a" / name).write_bytes(b"no image")
     (root / "train/.cache").mkdir()
     (root / "README.md").write_text("text")
@@ -109,14 +109,16 @@ def test_an_empty_class(make_folder: Maker, place: str) -> None:
     root = make_folder(BOTH)
     for image in (root / place).iterdir():
         image.unlink()
-    assert f"{root / place}: no images in this class, found nothing" in refused(root)
+    assert f"{root / place}: 0 images in this class, " in refused(root)
 
 
-def test_a_class_with_other_files_only(make_folder: Maker) -> None:
-    root = make_folder(BOTH | {"train/c": 0, "test/c": 1})
-    (root / "train/c/photo.heic").write_bytes(b"")
+def test_files_of_an_unknown_kind_are_counted_and_named(make_folder: Maker) -> None:
+    root = make_folder(BOTH)
+    for number in range(7):
+        (root / f"train/b/photo{number}.heic").write_bytes(b"")
     message = refused(root)
-    assert "found photo.heic" in message
+    assert f"{root / 'train/b'}: 7 files of an unknown kind, such as photo0.heic" in message
+    assert "photo6" not in message
     assert ".png" in message
 
 
@@ -124,9 +126,7 @@ def test_a_class_with_too_few_images(make_folder: Maker) -> None:
     root = make_folder(BOTH | {"train/a": 1})
     for image in sorted((root / "train/a").iterdir())[1:]:
         image.unlink()
-    assert f"{root / 'train/a'}: 1 images in this class, data.min_per_class asks for 5" in refused(
-        root
-    )
+    assert f"{root / 'train/a'}: 1 images in this class, 5 or more are needed" in refused(root)
 
 
 def test_different_classes_in_train_and_test(make_folder: Maker) -> None:

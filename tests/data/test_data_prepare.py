@@ -13,10 +13,15 @@ from PIL import Image
 
 from cemlib.config.data import DataConfig
 from cemlib.data.errors import DataError
-from cemlib.data.prepare import prepare, resolve_root, split_indices
+from cemlib.data.prepare import (
+    channel_statistics,
+    count_duplicates,
+    prepare,
+    resolve_root,
+    split_indices,
+)
 from cemlib.data.raw import Raw
 from cemlib.data.splits import allocate, stratified
-from cemlib.data.statistics import channel_statistics, count_duplicates
 
 DIGITS = DataConfig(image_size=8)
 

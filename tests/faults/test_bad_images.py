@@ -17,9 +17,8 @@ from deadlines import watchdog
 
 from cemlib.cli import main
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
+from cemlib.data.errors import DataError, shown
 from cemlib.data.images import SUFFIXES
-from cemlib.data.naming import shown
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import Prepared, load, save
 

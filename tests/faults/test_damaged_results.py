@@ -279,20 +279,24 @@ def test_an_attack_says_which_weights_it_attacked(study: Readers) -> None:
 def test_an_attack_on_weights_that_are_no_more_is_no_result(study: Readers) -> None:
     folder = next(iter(study.plan.attacks()))
     found = read_json(folder.metrics) | {"model_sha256": "0" * 64}
-    found = {key: value for key, value in found.items() if key not in (FILES, OWN)}
     write_sealed(folder.metrics, found)
     with pytest.raises(FileError, match=r"decoder-train_data: attacked other weights"):
         study.tables()
 
 
-def test_records_from_before_there_were_checksums_are_read(study: Readers) -> None:
-    """A record with one of the two keys is none of them: a flip has spoilt the other's name."""
+@pytest.mark.parametrize("gone", [(FILES, OWN), (FILES,), (OWN,)])
+def test_a_record_without_its_checksums_is_refused(study: Readers, gone: tuple[str, ...]) -> None:
     metrics = study.root / RUN / "metrics.json"
-    whole = read_json(metrics)
-    older = {key: value for key, value in whole.items() if key not in (FILES, OWN)}
-    write_json(metrics, older)
-    assert read_sealed(metrics) == older
-    for key in (FILES, OWN):
-        write_json(metrics, {name: value for name, value in whole.items() if name != key})
-        with pytest.raises(FileError, match="checksum differs"):
-            read_sealed(metrics)
+    write_json(metrics, {k: v for k, v in read_json(metrics).items() if k not in gone})
+    with pytest.raises(FileError, match="damaged or changed after it was written"):
+        read_sealed(metrics)
+
+
+@pytest.mark.parametrize("value", [-5, 96.5])
+def test_a_score_that_cannot_be_is_refused(study: Readers, value: float) -> None:
+    """Also where the record says that it was written so: per cent for a share, say."""
+    metrics = study.root / RUN / "metrics.json"
+    write_sealed(metrics, read_json(metrics) | {"top1": value})
+    for read in (study.tables, lambda: study.uploaded(RUN)):
+        with pytest.raises(FileError, match=rf"top1 is {value}, not between 0 and 1"):
+            read()

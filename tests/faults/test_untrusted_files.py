@@ -25,7 +25,7 @@ from cemlib.config.data import DataConfig
 from cemlib.data.errors import DataError
 from cemlib.data.prepare import prepare
 from cemlib.files import FileError, load_arrays, load_tensors, read_json, read_jsonl, sha256
-from cemlib.seal import FILES, OWN, write_sealed
+from cemlib.seal import FILES, write_sealed
 
 STUDY: dict[str, Any] = {
     "experiment": "x",
@@ -97,7 +97,6 @@ def vouched_for(folder: Path) -> None:
     """Write the checksums anew: a stranger's results can be consistent."""
     for record in (*folder.rglob("metrics.json"), folder / "data/data.json"):
         found = json.loads(record.read_text())
-        del found[OWN]
         files = [record.with_name(name) for name in found.pop(FILES)]
         if "sha256" in found:
             found["sha256"] = sha256(folder / "data/prepared.safetensors")
