@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from itertools import product
 from math import prod
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cemlib.config.attacks import Name
-from cemlib.config.base import Section
+from cemlib.config.base import Section, nested
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.surrogates import AnySurrogate
 from cemlib.errors import nearest
@@ -35,8 +35,7 @@ Settings = dict[str, Value]
 
 
 def _options_of_surrogates() -> dict[str, tuple[str, ...]]:
-    kinds: tuple[type[Section], ...] = get_args(get_args(AnySurrogate)[0])
-    fields = [pair for kind in kinds for pair in kind.model_fields.items()]
+    fields = [pair for kind in nested(AnySurrogate) for pair in kind.model_fields.items()]
     keys = [field.alias or name for name, field in fields if name != "name"]
     return {key: ("surrogate", key) for key in keys}
 
