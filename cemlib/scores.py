@@ -80,7 +80,7 @@ class Score:
         return f"{_with_unit(f'worst-case {self.title}', self.unit)}  ({self.side})"
 
     def places(self, values: Iterable[float]) -> int:
-        """Decimals that leave the smallest of some scaled values its significant digits."""
+        """Return the decimals that leave the smallest of some values its significant digits."""
         positive = [value for value in values if math.isfinite(value) and value > 0]
         if not (self.digits and positive):
             return self.decimals

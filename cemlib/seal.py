@@ -58,7 +58,7 @@ def check_files(path: Path, record: Mapping[str, Any], files: Iterable[Path]) ->
 
 
 def check_sums(path: Path, record: Mapping[str, Any], found: Mapping[str, str]) -> None:
-    """The same for files that were read already: their checksums by name."""
+    """Compare files that were read already: their checksums by name."""
     expected = record[FILES]
     for name, checksum in found.items():
         if expected.get(name, checksum) != checksum:
@@ -66,7 +66,7 @@ def check_sums(path: Path, record: Mapping[str, Any], found: Mapping[str, str]) 
 
 
 def checked(file: Path) -> Path:
-    """A file of a run or an attack, after comparing it with the record beside it.
+    """Return a file of a run or an attack, after comparing it with the record beside it.
 
     Raises:
         FileError: if one of the two differs from what was written.
@@ -90,7 +90,7 @@ def _damaged(file: Path, record: Path) -> FileError:
 
 
 def _command(record: Path) -> str:
-    """The command that makes a result again: the record says it, or its place (`cemlib.layout`)."""
+    """Return the command that makes a result again, by its record or place (`cemlib.layout`)."""
     if told := _told(record):
         return told
     folder = record.parent
@@ -106,7 +106,7 @@ def _command(record: Path) -> str:
 
 
 def _told(record: Path) -> str | None:
-    """The command in the record of another system, if the record can still be read."""
+    """Return the command in the record of another system, if the record can still be read."""
     try:
         found = read_record(record, ())
     except FileError:

@@ -23,7 +23,7 @@ class Named(Section):
     """Fields that are no options of what is built."""
 
     def options(self) -> dict[str, Any]:
-        """Keyword arguments for the `build` function of the room that the section is about."""
+        """Return keyword arguments for the `build` function of the section's room."""
         return self.model_dump(exclude=set(self.ours))
 
 

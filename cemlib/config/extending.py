@@ -28,7 +28,7 @@ def read_extended(path: Path) -> Any:
 
 
 def merged(below: Any, above: Any) -> Any:
-    """A configuration with another one, which wins, merged into it (RFC 7396).
+    """Return a configuration with another one, which wins, merged into it (RFC 7396).
 
     >>> merged({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": None, "e": 3}, "d": [4]})
     {'a': {'c': 2, 'e': 3}, 'd': [4]}
@@ -67,7 +67,7 @@ def changed(raw: Any, changes: Sequence[str]) -> Any:
 
 
 def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
-    """What Snakemake's `config` stands for: its files with what they extend, later ones winning.
+    """Return what Snakemake's `config` stands for: its files with what they extend, in order.
 
     Args:
         files: Snakemake's `workflow.configfiles`.
@@ -88,7 +88,7 @@ def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path, chain: tuple[Path, ...]) -> Any:
-    """A file, read from the last one of a chain of files that each extend the next."""
+    """Read a file that the last one of a chain of files extends, each the next."""
     raw = read(path)
     if not isinstance(raw, dict) or EXTENDS not in raw:
         return raw
@@ -110,7 +110,7 @@ def _names(path: Path, value: Any) -> list[str]:
 
 
 def _other(path: Path, name: str, chain: tuple[Path, ...]) -> Path:
-    """The file that `name` stands for in the file `path`, none that it was reached from."""
+    """Return the file that `name` stands for in the file `path`, none that it was reached from."""
     other = path.parent / name
     if other.resolve() in chain:
         shown = " -> ".join(each.name for each in (*chain, other))

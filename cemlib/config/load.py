@@ -101,7 +101,7 @@ def validated(
 
 
 def check_paths(paths: Mapping[str, str | None]) -> None:
-    """Paths among the inputs and outputs of Snakemake's jobs must mean themselves there.
+    """Refuse paths that would mean something else to Snakemake or to a shell.
 
     Raises:
         ConfigError: names the key.
@@ -144,7 +144,7 @@ def _explain(fault: ErrorDetails, raw: Any) -> str:
 
 
 def _key(location: tuple[int | str, ...], raw: Any) -> str:
-    """Dotted path in the user's file: pydantic's union tags are not part of it."""
+    """Return the dotted path in the user's file, without pydantic's union tags."""
     parts, at = [], raw
     for index, part in enumerate(location):
         inside = isinstance(at, Mapping) and part in at
@@ -172,7 +172,7 @@ def _short(value: Any) -> str:
 
 
 def _field_names() -> set[str]:
-    """Every key that some section knows."""
+    """Return every key that some section knows."""
     sections, names = [Section], set[str]()
     while sections:
         section = sections.pop()

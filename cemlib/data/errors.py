@@ -11,7 +11,7 @@ class DataError(ValueError):
 
 
 def shown(path: Path | str) -> str:
-    r"""A path or name as one printable line: no line breaks, no codes for the terminal.
+    r"""Return a path or name as one printable line: no line breaks, no codes for the terminal.
 
     >>> shown("a\nb")
     'a\\nb'
@@ -21,5 +21,5 @@ def shown(path: Path | str) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Whether a file's name can be written down as UTF-8."""
+    """Return whether a file's name can be written down as UTF-8."""
     return not any("\ud800" <= sign <= "\udfff" for sign in name)

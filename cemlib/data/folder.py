@@ -50,7 +50,7 @@ def folder(config: DataConfig, root: Path | None) -> Raw:
 
 
 def has_train_and_test(root: Path) -> bool:
-    """Whether ``root`` holds the layout `train/<class>/*`, `test/<class>/*`."""
+    """Return whether ``root`` holds the layout `train/<class>/*`, `test/<class>/*`."""
     return (root / "train").is_dir() and (root / "test").is_dir()
 
 
@@ -96,7 +96,7 @@ def _list_classes(place: Path, at_least: int) -> ClassFiles:
 
 
 def _refuse_unusable_class(entry: Path) -> None:
-    """A class must not vanish because its link leads nowhere, or end half-way at its name."""
+    """Refuse a class that would vanish with its broken link, or whose name cannot be written."""
     if entry.is_symlink() and not entry.exists():
         raise DataError(f"{shown(entry)}: a link that leads nowhere; mend or remove it")
     if entry.is_dir() and not is_text(entry.name):

@@ -74,7 +74,7 @@ def stack(arrays: Sequence[Pixels]) -> Tensor:
 
 
 def _refuse_pipe(path: Path) -> None:
-    """Opening a pipe waits for somebody to write."""
+    """Refuse a pipe, whose reader would wait for somebody to write."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("not a regular file")
 

@@ -130,7 +130,7 @@ def resolve_root(config: DataConfig) -> Path | None:
 
 
 def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
-    """Positions of train, val and test in the source's images (see `Prepared.indices`)."""
+    """Return positions of train, val and test in the source's images (see `Prepared.indices`)."""
     stream = _streams(config.split_seed)
     pool = torch.arange(len(raw.train_labels))
     if raw.test_labels is None:

@@ -31,7 +31,7 @@ DOWNLOADS = {  # where torchvision puts a set, below its root
 
 
 def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
-    """All findings about where images, results and uploads lie.
+    """Yield all findings about where images, results and uploads lie.
 
     Args:
         store: address of the MLflow store.
@@ -46,7 +46,7 @@ def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
 
 
 def _shared(named: str | None) -> Finding:
-    """The folder where studies without `data.root` look, and torchvision's sets in it."""
+    """Look at the folder of studies without `data.root`, and for torchvision's sets in it."""
     place = Path(named or "data")
     if named and not place.is_dir():
         return warning("CEMLIB_DATA", f"{place}: no such folder", "set it to a folder, or unset it")
@@ -83,7 +83,7 @@ def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
 
 
 def _folder(subject: str, place: Path, by: str) -> Finding:
-    """How many classes an image folder has; `cemlib prepare` reads the images."""
+    """Count the classes of an image folder; `cemlib prepare` reads the images."""
     part = place / "train" if (place / "train").is_dir() else place
     classes = [entry for entry in part.iterdir() if entry.is_dir() and entry.name[0] != "."]
     if len(classes) < 2:
@@ -139,7 +139,7 @@ def _database(file: Path, shown: str) -> Finding:
 
 
 def _answers(uri: str) -> str:
-    """Why a server does not answer, or nothing; after `PATIENCE` seconds at most."""
+    """Return why a server does not answer, or nothing; after `PATIENCE` seconds at most."""
     said: list[str] = []
     asking = threading.Thread(target=lambda: said.append(_ask(uri)), daemon=True)
     asking.start()
