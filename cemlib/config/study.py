@@ -219,7 +219,7 @@ class Study(Section):
         return sections
 
     def report_slice(self) -> dict[str, Any]:
-        """Return what tables and figures depend on beside the results: who is in them, and in order."""
+        """Return what tables and figures depend on beside the results: who is in them, in order."""
         return {
             "defences": list(self.defences),
             "attacks": list(self.attacks),
