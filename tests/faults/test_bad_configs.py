@@ -1,10 +1,7 @@
 """Configurations that went wrong: usable, or refused in lines that name the file or the key."""
 
 import json
-import random
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -202,34 +199,6 @@ def test_anchors_and_merges_go_on_working(tmp_path: Path) -> None:
     path.write_text(merged.replace("true}}", "true}, m: {<<: *n, noise_std: 2.0}}"))
     assert load(path).defences["m"].noise_std == 2.0
     assert load(path).defences["m"].sparse_coding
-
-
-def complaints(arguments: list[str], folder: Path) -> str:
-    """Run a real process that must end with 2, print nothing and write no result."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cemlib", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    lines = done.stderr.splitlines()
-    assert lines
-    assert [line for line in lines if not line.startswith("error: ")] == []
-    assert not (folder / "results").exists()
-    return done.stderr
-
-
-@pytest.mark.parametrize("count", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_real_command_ends_with_2_and_no_traceback(tmp_path: Path, count: int) -> None:
-    chance = random.Random(count)
-    for name in chance.sample(sorted(CASES), count):
-        path = tmp_path / "study.yaml"
-        path.write_bytes(CASES[name][0])
-        assert "study.yaml" in complaints(["prepare", "--config", "study.yaml"], tmp_path)
 
 
 @pytest.mark.parametrize("command", ["prepare", "train", "attack", "report", "track", "run"])
