@@ -10,7 +10,7 @@ from tiny_federation import study_of
 from cemlib.config.federated import GanConfig
 from cemlib.data.prepared import Prepared
 from cemlib.errors import DivergedError
-from cemlib.federated import extractor
+from cemlib.federated import gan as extractor
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import (
     Discriminator,

@@ -17,11 +17,11 @@ from cemlib.config.federated_attacks import (
 )
 from cemlib.federated.client import Masking
 from cemlib.federated.inversion import ATTACKS, Reconstruction
+from cemlib.federated.inversion.cosine import rate, signed_descent
 from cemlib.federated.inversion.dlg import idlg
 from cemlib.federated.inversion.evaluate import unmixed
 from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.reconstruction import better
-from cemlib.federated.inversion.signed import rate, signed_descent
 from cemlib.federated.inversion.variants import Variant, shared_gradients
 from cemlib.metrics import mse
 

@@ -13,10 +13,13 @@ from inversion_scenes import (
 )
 
 from cemlib.federated.client import Masking
-from cemlib.federated.inversion.entries import estimated_mask, trusted_entries
-from cemlib.federated.inversion.features import recovered_features
+from cemlib.federated.inversion.closed_form import (
+    estimated_mask,
+    inferred_labels,
+    recovered_features,
+    trusted_entries,
+)
 from cemlib.federated.inversion.gradients import Gradients, Shared
-from cemlib.federated.inversion.labels import inferred_labels
 from cemlib.federated.inversion.variants import Variant, shared_gradients
 from cemlib.federated.network import BIAS, WEIGHT
 

@@ -12,13 +12,14 @@ from cemlib.federated.client import Masking
 from cemlib.federated.inversion.cosine import cosine_objective
 from cemlib.federated.inversion.dlg import matching_objective
 from cemlib.federated.inversion.features import feature_objective
-from cemlib.federated.inversion.gradients import stacked, true_gradients
-from cemlib.federated.inversion.lbfgs import Objective
-from cemlib.federated.inversion.matching import (
+from cemlib.federated.inversion.gradients import (
     absolute_variation,
     cosine_distance,
     squared_distance,
+    stacked,
+    true_gradients,
 )
+from cemlib.federated.inversion.lbfgs import Objective
 from cemlib.federated.inversion.variants import Variant, shared_gradients
 from cemlib.seeds import generator
 

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from cemlib.config.federated_attacks import DpSgd
 from cemlib.federated.inversion.gradients import Gradients, true_gradients
-from cemlib.federated.inversion.peers import dp_sgd_gradients, epsilon
+from cemlib.federated.inversion.variants import dp_sgd_gradients
+from cemlib.federated.private import epsilon
 
 
 def test_the_gradient_of_each_image_is_clipped_as_a_whole() -> None:
