@@ -44,7 +44,7 @@ class PrivacyConfig(Section):
         1.0,
         gt=0,
         description="L2 distance of neighbouring counts that the noise is made for: 1 = a"
-        " participant more or less, 1.41421356 = a vote that changes",
+        " participant joins or leaves, 1.41421356 = a participant's vote changes",
     )
     sweep: tuple[Annotated[float, Field(gt=0)] | None, ...] = Field(
         (0.3, 0.6, 2.4, None),

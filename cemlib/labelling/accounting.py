@@ -24,11 +24,11 @@ from scipy.special import log_ndtr
 
 from cemlib.config.labelling import LabellingStudy
 
-ONE_MORE_OR_LESS = 1.0
+JOINS_OR_LEAVES = 1.0
 CHANGED_VOTE = math.sqrt(2.0)
 NEIGHBOURS = {
-    "a participant more or less": ONE_MORE_OR_LESS,
-    "a vote that changes": CHANGED_VOTE,
+    "a participant joins or leaves": JOINS_OR_LEAVES,
+    "a participant's vote changes": CHANGED_VOTE,
 }
 ANYONE, PARTICIPANT = "who sees the counts", "a participant, who knows its own noise"
 _LARGEST = math.log(sys.float_info.max)  # whose exponential is still a number

@@ -17,7 +17,6 @@ from cemlib.federated.inversion.closed_form import (
     estimated_mask,
     inferred_labels,
     recovered_features,
-    trusted_entries,
 )
 from cemlib.federated.inversion.gradients import Gradients, Shared
 from cemlib.federated.inversion.variants import Variant, shared_gradients
@@ -117,9 +116,3 @@ def last_layer(bias: list[float], features: list[float], mask: torch.Tensor) -> 
     """The last layer's gradient of one image, pruned."""
     outer = torch.tensor(bias)[:, None] * torch.tensor(features)
     return {BIAS: torch.tensor([bias]), WEIGHT: (outer * mask)[None]}
-
-
-def test_what_an_attacker_relies_on_is_as_configured() -> None:
-    shared = shared_gradients(network(), scene(2), Variant(masking=Masking(0.5, 0.5)), 1, seed=0)
-    assert trusted_entries(shared, "ignored") is None
-    assert trusted_entries(shared, "known") is shared.mask
