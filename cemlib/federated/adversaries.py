@@ -129,7 +129,7 @@ class Adversaries:
             x, y = self._real(epoch, step)
             with torch.no_grad():
                 made = self._generated(self._noise(epoch, step, "first"), y)
-            real, fake = self._judged(x, y), self._judged(made, y)
+            real, fake = self._logits(x, y), self._logits(made, y)
             loss = torch.stack([discriminator_loss(r, f) for r, f in zip(real, fake, strict=True)])
             _update(self.d_optimiser, loss.sum(), self.settings.lr)
             chances = [real.sigmoid().mean(), fake.sigmoid().mean()]
@@ -143,7 +143,7 @@ class Adversaries:
         for step in range(self.settings.generator_steps):
             y = self._real(epoch, step, "second")[1]
             made = self._generated(self._noise(epoch, step, "second"), y)
-            fake, how = self._judged(made, y), (self.settings.mu, self.settings.v_e)
+            fake, how = self._logits(made, y), (self.settings.mu, self.settings.v_e)
             loss = torch.stack(
                 [generator_loss(f, m, *how) for f, m in zip(fake, made, strict=True)]
             )
@@ -156,7 +156,7 @@ class Adversaries:
     def _generated(self, e: Tensor, y: Tensor) -> Tensor:
         return generate(self.generator, self.g_weights, e, y)
 
-    def _judged(self, x: Tensor, y: Tensor) -> Tensor:
+    def _logits(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the logits of each client's discriminator on its images: (clients, B)."""
 
         def one(weights: Weights, kernel: Tensor, x: Tensor, y: Tensor) -> Tensor:

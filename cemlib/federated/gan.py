@@ -69,14 +69,14 @@ class Discriminator(nn.Module):
             nn.Flatten(),
         )
         length = width * -(-height // 4) * -(-wide // 4)
-        self.judgement = nn.Linear(length, 1)
+        self.output = nn.Linear(length, 1)
         self.label = nn.Linear(num_classes, length, bias=False)
 
     def forward(self, features: Tensor, y: Tensor) -> Tensor:
         """Apply the network; see the class."""
         found = self.body(features)
         label = F.one_hot(y, self.label.in_features).to(found)
-        logits: Tensor = self.judgement(found).squeeze(1) + (found * self.label(label)).sum(1)
+        logits: Tensor = self.output(found).squeeze(1) + (found * self.label(label)).sum(1)
         return logits
 
 

@@ -39,11 +39,6 @@ def powmod_secret(base: int, exponent: int, modulus: int) -> int:
     return int(gmpy2.powmod_sec(base, exponent, modulus))
 
 
-def inverse(value: int, modulus: int) -> int:
-    """Return value ** -1 mod modulus; ValueError where there is none."""
-    return pow(value, -1, modulus)
-
-
 def coprime(a: int, b: int) -> bool:
     """Return whether gcd(a, b) = 1."""
     return bool((math.gcd if gmpy2 is None else gmpy2.gcd)(a, b) == 1)

@@ -26,7 +26,6 @@ from functools import cached_property
 
 from cemlib.labelling.arithmetic import (
     coprime,
-    inverse,
     powmod,
     powmod_secret,
     product,
@@ -81,7 +80,7 @@ class DealerKey:
 
     def exponent(self) -> int:
         """Return d in Z_(n lambda) with d = 0 mod lambda and d = 1 mod n."""
-        return self.order * inverse(self.order, self.n)
+        return self.order * pow(self.order, -1, self.n)
 
     def nth_power(self, x: int) -> int:
         """Return x^n mod n^2 by the Chinese remainder theorem.
@@ -91,7 +90,7 @@ class DealerKey:
         p, q = self.p, self.q
         at_p = powmod(powmod(x, q % (p - 1), p), p, p * p)
         at_q = powmod(powmod(x, p % (q - 1), q), q, q * q)
-        return at_p + p * p * ((at_q - at_p) * inverse(p * p, q * q) % (q * q))
+        return at_p + p * p * ((at_q - at_p) * pow(p * p, -1, q * q) % (q * q))
 
     def public(self) -> PublicKey:
         """Return the public key, with a base (-x^2)^n for a fresh x."""
