@@ -1,4 +1,4 @@
-"""The same rounds across processes, by Flower (an extra of its own, `flower`; docs/federated.md).
+"""Carry out the same rounds across processes, by Flower (see docs/federated.md).
 
 Client `partition-id` of a SuperNode's configuration trains as `Federation` would train it; the
 server asks, averages and scores as `Federation` does, but for where the answers come from. Every
@@ -21,7 +21,7 @@ from torch import Tensor
 from cemlib.config.federated import load as load_study
 from cemlib.data.prepared import load
 from cemlib.device import set_up
-from cemlib.federated.local import stack
+from cemlib.federated.client import stack
 from cemlib.federated.network import Weights
 from cemlib.federated.plan import FederatedPlan
 from cemlib.federated.record import FederatedJob
@@ -38,10 +38,10 @@ server = ServerApp()
 
 @dataclass
 class Spread(Federation):
-    """A federation whose clients are other processes.
+    """Ask clients that are other processes.
 
     Attributes:
-        grid: The way to them.
+        grid: Sends messages to them.
         nodes: Their addresses by client.
     """
 
@@ -67,7 +67,7 @@ class Spread(Federation):
 
 @client.query()
 def who(message: Message, context: Context) -> Message:
-    """Which client this process is."""
+    """Answer which client this process is."""
     known = MetricRecord({"client": _client(context)})
     return Message(RecordDict({"metrics": known}), reply_to=message)
 
@@ -99,7 +99,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _federation(context: Context) -> Federation:
-    """What the run's configuration says, with the weights of the first round."""
+    """Build what the run's configuration says, with the weights of the first round."""
     settings = context.run_config
     plan = FederatedPlan(load_study(Path(str(settings["config"]))))
     (variant,), (seed,) = plan.variants(str(settings["variant"])), plan.seeds(int(settings["seed"]))
@@ -112,7 +112,7 @@ def _federation(context: Context) -> Federation:
 
 
 def _nodes(grid: Grid, clients: int) -> dict[int, int]:
-    """The address of every client; waits until all are there."""
+    """Return the address of every client, when all are there."""
     found: dict[int, int] = {}
     while len(found) < clients:
         nodes = list(grid.get_node_ids())

@@ -55,7 +55,7 @@ def repeat(plan: LabellingPlan, number: int) -> Iterator[Path | str]:
 
 def cost(plan: LabellingPlan) -> Iterator[Path]:
     """Time encryption and decryption at several key lengths."""
-    from cemlib.labelling.timing import run
+    from cemlib.labelling.cost import run
 
     yield run(plan)
 

@@ -92,7 +92,7 @@ class LabellingPlan(StudyPlan[LabellingStudy]):
 
     def cost_sources(self) -> tuple[Path, ...]:
         """Source files that decide what the cryptography takes."""
-        return source_files("cemlib.labelling.timing")
+        return source_files("cemlib.labelling.cost")
 
     def report_sources(self) -> tuple[Path, ...]:
         """Source files that decide the tables and figures."""

@@ -1,4 +1,4 @@
-"""The files of one repeat with one number of images: scores, every answer, what decided them."""
+"""Write the files of one repeat with one number of images: scores, answers, provenance."""
 
 import shlex
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from cemlib.files import write_bytes, write_json, write_jsonl
-from cemlib.labelling.experiment import COST, Experiment, noise_std, variants
+from cemlib.labelling.accounting import noise_std
+from cemlib.labelling.experiment import COST, Experiment, variants
 from cemlib.labelling.loss import answered, certainty, labels
 from cemlib.labelling.participants import METHODS, TENTHS
 from cemlib.labelling.plan import LabellingPlan, RepeatFolder
@@ -29,7 +30,7 @@ STORY = (
 
 @dataclass(frozen=True)
 class Origin:
-    """Which repeat is recorded."""
+    """Name the repeat that is recorded."""
 
     plan: LabellingPlan
     repeat: int
@@ -38,7 +39,7 @@ class Origin:
 
     @property
     def folder(self) -> RepeatFolder:
-        """Where its files go."""
+        """Return the folder of its files."""
         return self.plan.folder(self.images, self.repeat)
 
 
@@ -98,7 +99,7 @@ def _write(
 
 
 def _accuracies(experiment: Experiment, epsilon: float | None) -> dict[str, Tensor]:
-    """Accuracy (N,) before anybody asked, and after it by each method at an epsilon."""
+    """Return accuracy (N,) before anybody asked, and after it by each method at an epsilon."""
     rows = zip(variants(experiment.study), experiment.again()["accuracy"], strict=True)
     found = {INIT: experiment.first()["accuracy"]}
     for variant, row in rows:
@@ -108,7 +109,7 @@ def _accuracies(experiment: Experiment, epsilon: float | None) -> dict[str, Tens
 
 
 def _participants(experiment: Experiment, accuracy: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """Network and accuracies of each participant as the requester."""
+    """Return network and accuracies of each participant as the requester."""
     networks = map(experiment.participants.network, range(experiment.study.participants))
     return [
         {"network": f"{network.kind}{network.width}"}
@@ -125,7 +126,7 @@ def _swept(experiment: Experiment, epsilon: float | None) -> dict[str, Any]:
 
 
 def _quality(experiment: Experiment, counts: Tensor) -> dict[str, float | None]:
-    """Share of the answers that are right, of the queries that are refused, and the mean weight."""
+    """Return the shares of right answers and of refused queries, and the mean weight."""
     kept = answered(counts)
     right = labels(counts)[kept] == _truth(experiment)[kept]
     some = len(right) > 0
@@ -137,13 +138,13 @@ def _quality(experiment: Experiment, counts: Tensor) -> dict[str, float | None]:
 
 
 def _truth(experiment: Experiment) -> Tensor:
-    """(Q,) true labels of the images asked about, for scores alone: no participant has them."""
+    """Return the true labels (Q,) of the queries, for scores alone: no participant has them."""
     participants = experiment.participants
     return participants.data.train.labels[participants.queries]
 
 
 def _history(experiment: Experiment) -> list[dict[str, Any]]:
-    """Mean losses over the participants, in tenths of the training."""
+    """Return mean losses over the participants, in tenths of the training."""
     epsilon = experiment.study.privacy.epsilon
     columns = {INIT: experiment.first()["losses"].mean(1)}
     for place, variant in enumerate(variants(experiment.study)):
@@ -156,7 +157,7 @@ def _history(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def _write_per_image(folder: RepeatFolder, experiment: Experiment, counts: Tensor) -> None:
-    """One row per query: the released counts, what follows from them, and what was right."""
+    """Write a row per query: the released counts, what follows from them, and what was right."""
     import pandas as pd
 
     kept = answered(counts)

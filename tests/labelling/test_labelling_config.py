@@ -4,20 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelling_study import TINY, tiny
+from labelling_study import changed, tiny
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import load, parse
 
 ROOT = Path(__file__).parents[2]
-
-
-def changed(**paths: Any) -> dict[str, Any]:
-    raw: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in TINY.items()}
-    for path, value in paths.items():
-        section, _, key = path.partition("__")
-        (raw[section] if key else raw)[key or section] = value
-    return raw
 
 
 def test_the_committed_studies_are_the_published_setting() -> None:
