@@ -20,8 +20,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.moments import padded_index
-
 BLOCK = 2**22
 MAX_STEPS = 50
 
@@ -166,3 +164,24 @@ def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
         means = torch.where(members > 0, (joined.mT @ x) / members.clamp_min(1), means)
         last = joined
     return means
+
+
+def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Where the samples of each class are, as a rectangle.
+
+    Args:
+        y: labels in [0, num_classes), (N,).
+        num_classes: number of classes C.
+
+    Returns:
+        Positions in `y`, (C, M) with M the size of the largest class, in their original order and
+        filled up with 0, and the sizes of the classes, (C,).
+    """
+    order = y.argsort(stable=True)
+    sizes = torch.bincount(y, minlength=num_classes)
+    labels = y[order]
+    first = sizes.cumsum(0) - sizes
+    place = torch.arange(len(y), device=y.device) - first[labels]
+    index = torch.zeros(num_classes, int(sizes.max()), dtype=torch.long, device=y.device)
+    index[labels, place] = order
+    return index, sizes

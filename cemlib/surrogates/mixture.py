@@ -29,8 +29,14 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.kmeans import centre_, class_blocks, fit_clusters, joining, largest
-from cemlib.surrogates.moments import padded_index
+from cemlib.surrogates.kmeans import (
+    centre_,
+    class_blocks,
+    fit_clusters,
+    joining,
+    largest,
+    padded_index,
+)
 
 BLOCK = 2**22
 MAX_STEPS = 20

@@ -7,13 +7,11 @@ backwards, which atomic scatter additions on a GPU do not give.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 VARIANCE_FLOOR = 1e-6
-Gate = Literal["log", "linear"]
 
 
 @dataclass(frozen=True)
@@ -123,24 +121,3 @@ def ceiling(noise_std: float, var_threshold: float) -> float:
 def attention_width(dim: int) -> int:
     """Hidden width used with D features: `min(512, max(64, D // 4))`."""
     return min(512, max(64, dim // 4))
-
-
-def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Where the samples of each class are, as a rectangle.
-
-    Args:
-        y: labels in [0, num_classes), (N,).
-        num_classes: number of classes C.
-
-    Returns:
-        Positions in `y`, (C, M) with M the size of the largest class, in their original order and
-        filled up with 0, and the sizes of the classes, (C,).
-    """
-    order = y.argsort(stable=True)
-    sizes = torch.bincount(y, minlength=num_classes)
-    labels = y[order]
-    first = sizes.cumsum(0) - sizes
-    place = torch.arange(len(y), device=y.device) - first[labels]
-    index = torch.zeros(num_classes, int(sizes.max()), dtype=torch.long, device=y.device)
-    index[labels, place] = order
-    return index, sizes

@@ -5,7 +5,8 @@ from torch import Tensor
 
 from cemlib.progress import Numbers
 from cemlib.seeds import generator
-from cemlib.training.trainer import Row, Trainer
+from cemlib.training.step import Row
+from cemlib.training.trainer import Trainer
 
 SCORES = ("top1", "test_loss", "val_top1", "leakage_nats", "leakage_images")
 MOST = (
