@@ -90,7 +90,7 @@ class Optimiser:
             self._update(weights, gradients, states, lr)
 
     def state_dict(self) -> State:
-        """Kept tensors by '<index of the parameter>/<name>'."""
+        """Return the kept tensors by '<index of the parameter>/<name>'."""
         return {f"{i}/{name}": t for i, kept in self.state.items() for name, t in kept.items()}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:

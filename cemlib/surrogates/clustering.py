@@ -49,19 +49,19 @@ BATCH_OFFSET = 1e-6
 
 
 def nearest_own(z: Tensor, y: Tensor, means: Tensor) -> Tensor:
-    """Index of the nearest centroid of the sample's own class: (B, D), (B,), (C, K, D) to (B,)."""
+    """Return the nearest centroid of each sample's own class: (B, D), (B,), (C, K, D) to (B,)."""
     with torch.no_grad():
         return (z.unsqueeze(1) - means[y]).square().sum(-1).argmin(1)
 
 
 def reference_rows(y: Tensor, num_classes: int) -> Tensor:
-    """For each class in the batch the class whose row the public code reads: (B,) to (C,)."""
+    """Return whose row the public code reads for each class in the batch: (B,) to (C,)."""
     rank = (count(y, num_classes) > 0).cumsum(0) - 1
     return y.sort().values[rank.clamp_min(0)]
 
 
 def log_hinge(v: Tensor, offset: float, threshold: float) -> Tensor:
-    """`relu(log(v + offset) - log(threshold + offset))`, same shape."""
+    """Return `relu(log(v + offset) - log(threshold + offset))`, same shape."""
     return ((v + offset).log() - math.log(threshold + offset)).relu()
 
 
@@ -88,7 +88,7 @@ class Clustering(Fitted):
         self.ceiling = settings.var_threshold * self.noise_std**2
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the mean variance v and the share of empty clusters."""
+        """Return the penalty; logs the mean variance v and the share of empty clusters."""
         nearest = nearest_own(z, y, self.means)
         cells = group(y * self.clusters + nearest, self.weights.numel(), smallest=1, dtype=z.dtype)
         rows = self._rows(y, cells.labels)
@@ -106,14 +106,14 @@ class Clustering(Fitted):
         }
 
     def _rows(self, y: Tensor, cells: Tensor) -> Tensor:
-        """Clusters whose statistics are read for the given clusters, both counted over classes."""
+        """Return the clusters whose statistics are read for the given ones."""
         if not self.settings.reference_indexing:
             return cells
         classes = reference_rows(y, self.num_classes)[cells // self.clusters]
         return classes * self.clusters + cells % self.clusters
 
     def _owner(self, cells: Groups) -> Tensor:
-        """Whether a row in use is a cluster of the class, (C, R)."""
+        """Tell whether a row in use is a cluster of the class, (C, R)."""
         classes = torch.arange(self.num_classes, device=cells.labels.device)
         own = classes.unsqueeze(1) == cells.labels // self.clusters
         return own & (cells.sizes > 0)
@@ -121,7 +121,7 @@ class Clustering(Fitted):
     def _blended_form(
         self, squares: Tensor, weights: Tensor, cells: Groups, rows: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Sum of l over the clusters in the batch, from the squared deviations (B, D)."""
+        """Sum l over the clusters in the batch, from the squared deviations (B, D)."""
         if self.settings.variance == "scalar":
             squares = squares.mean(1, keepdim=True)
         stored = self.variances.flatten(0, 1)[rows].view(len(rows), -1)
@@ -142,7 +142,7 @@ class Clustering(Fitted):
     def _batch_form(
         self, squares: Tensor, weights: Tensor, cells: Groups, owner: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The penalty from the squared deviations (B, D) alone."""
+        """Return the penalty from the squared deviations (B, D) alone."""
         v = cells.total(squares.sum(1)) / cells.sizes.clamp_min(1)
         each = owner @ (weights * v)
         if self.settings.gate == "log":

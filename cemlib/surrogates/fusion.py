@@ -63,7 +63,7 @@ class Fusion(Surrogate):
             self.slot.reseed(seed)
 
     def generators(self) -> list[torch.Generator]:
-        """Of the slots' noise."""
+        """Return the generator of the slots' noise."""
         return [] if self.slot is None else self.slot.generators()
 
 
@@ -76,7 +76,7 @@ class ParallelFusion(Fusion):
             self.logits = nn.Parameter(torch.zeros(2))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs both penalties, what they log, and the share m_2 of the slots'.
+        """Return the penalty; logs both penalties, what they log, and the share m_2 of the slots'.
 
         `classes` are the gated branch's, which include the slots'; `active` is mixed like R.
         """
@@ -105,7 +105,7 @@ class ShortcutFusion(Fusion):
             self.a = nn.Parameter(torch.tensor(settings.residual))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs what both spreads log, and the strength tanh(a)."""
+        """Return the penalty; logs what both spreads log, and the strength tanh(a)."""
         groups = self.gated.rows(z, y)
         v, notes = self.gated.spread(z, groups)
         if self.slot is not None:
@@ -119,7 +119,7 @@ class ShortcutFusion(Fusion):
     def _residual(
         self, slot: SlotAttention, z: Tensor, y: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """`tanh(a) sum_k w_k v_k` of the classes with slots, (R, D), 0 in unused rows."""
+        """Return `tanh(a) sum_k w_k v_k` of the classes with slots, (R, D), 0 in unused rows."""
         found, notes = slot.spread(z, slot.rows(z, y))
         strength = self.a.tanh()
         pooled = torch.einsum("rs,rsd->rd", found.weights, found.variance)

@@ -40,19 +40,19 @@ Settings = config.Gated | config.Fusion | config.LogDetGated
 
 
 def attention_scores(x: Tensor, V: Tensor, U: Tensor, w: Tensor) -> Tensor:
-    """Gated attention before the softmax: x (B, D), V and U (h, D), w (1, h) to (B, 1)."""
+    """Return the scores before the softmax: x (B, D), V and U (h, D), w (1, h) to (B, 1)."""
     return F.linear(F.linear(x, V).tanh() * F.linear(x, U).sigmoid(), w)
 
 
 def dispersion_penalty(v: Tensor, tau: float, gate: str) -> Tensor:
-    """Penalty of each variance, same shape: above the ceiling tau, or the variance itself."""
+    """Penalise each variance above the ceiling tau, or as it is; same shape."""
     if gate == "linear":
         return v
     return ((v + LOG_OFFSET).log() - math.log(tau)).relu()
 
 
 def view(weight: Tensor, surrogate_grad: str) -> Tensor:
-    """The weight, passing its gradient on, stopping it, or reversing it."""
+    """Return the weight, passing its gradient on, stopping it, or reversing it."""
     if surrogate_grad == "descend":
         return weight
     fixed = weight.detach()
@@ -78,18 +78,18 @@ class GatedAttention(Surrogate):
         self.w = nn.Linear(width, 1, bias=False)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs what `spread` and `hinge` log."""
+        """Return the penalty; logs what `spread` and `hinge` log."""
         groups = self.rows(z, y)
         v, notes = self.spread(z, groups)
         value, hinges = self.hinge(v, groups)
         return value, notes | hinges
 
     def rows(self, z: Tensor, y: Tensor) -> Groups:
-        """The classes with enough samples, larger ones first."""
+        """Group the classes with enough samples, larger ones first."""
         return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
 
     def spread(self, z: Tensor, groups: Groups) -> tuple[Tensor, dict[str, Tensor]]:
-        """Attention-weighted variance per row and dimension, (R, D), before trace and floor.
+        """Return the attention-weighted variances (R, D), before trace and floor.
 
         Logs the effective sample size, mean over classes.
         """
@@ -101,7 +101,7 @@ class GatedAttention(Surrogate):
         return weighted_moments(x, alpha, groups)[1].squeeze(1), {"effective_sample_size": size}
 
     def hinge(self, v: Tensor, groups: Groups) -> tuple[Tensor, dict[str, Tensor]]:
-        """Penalty of variances (R, D), a scalar; logs the classes and the active hinges."""
+        """Return the penalty of variances (R, D); logs the classes and the active hinges."""
         if self.settings.variance == "trace":
             v = v.sum(-1, keepdim=True)
         tau = ceiling(self.noise_std, self.settings.var_threshold)
@@ -113,6 +113,6 @@ class GatedAttention(Surrogate):
 
 
 def effective_sample_size(alpha: Tensor, groups: Groups) -> Tensor:
-    """`1 / sum alpha^2` of each row, between 1 and its size: alpha (B, 1) to (R,), 0 unused."""
+    """Return `1 / sum alpha^2` of each row, from 1 to its size: (B, 1) to (R,), 0 where unused."""
     squares = groups.total(alpha.detach().square()).squeeze(-1)
     return groups.valid / squares.clamp_min(VARIANCE_FLOOR)

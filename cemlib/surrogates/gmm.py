@@ -55,7 +55,7 @@ class Shares:
     stored: Tensor  # (C, K) 1 - a
 
     def blended(self, squares: Tensor, variances: Tensor) -> Tensor:
-        """Variances of the batch with those of the fit: (B, K, S) and (C, K, S) to (C, K, S)."""
+        """Blend variances of the batch with the fit's: (B, K, S) and (C, K, S) to (C, K, S)."""
         weighted = (self.batch.unsqueeze(-1) * squares).flatten(1)
         return (self.member.T @ weighted).view_as(variances) + self.stored.unsqueeze(-1) * variances
 
@@ -90,7 +90,7 @@ class GaussianMixture(Fitted):
             self.register_buffer("axes", unit.expand(*self.weights.shape, *unit.shape).clone())
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the share of components reached, and their variance."""
+        """Return the penalty; logs the share of components reached, and their variance."""
         places = self._places(z.to(self.means), y)
         squares = places.square()
         shares = self._shares(squares.detach(), y)
@@ -105,11 +105,11 @@ class GaussianMixture(Fitted):
 
     @property
     def replayable(self) -> bool:
-        """With full covariances every step factorises, by a library that waits for the device."""
+        """Tell that steps with full covariances wait: they factorise by a library that does."""
         return self.covariance == "diagonal"
 
     def _places(self, z: Tensor, y: Tensor) -> Tensor:
-        """Where the samples are along the axes of their class's components, (B, K, D)."""
+        """Return places of the samples along the axes of their class's components, (B, K, D)."""
         apart = z.unsqueeze(1) - self.means[y]
         if self.covariance == "diagonal":
             return apart
@@ -120,7 +120,7 @@ class GaussianMixture(Fitted):
         return turned.view_as(apart).to(apart)
 
     def _shares(self, squares: Tensor, y: Tensor) -> Shares:
-        """Responsibilities and blend of a batch, from squared places (B, K, D)."""
+        """Return responsibilities and blend of a batch, from squared places (B, K, D)."""
         member = (y.unsqueeze(1) == torch.arange(self.num_classes, device=y.device)).to(squares)
         variances = self.variances.clamp_min(RIDGE)
         distances = (squares / variances[y]).sum(-1)
@@ -134,7 +134,7 @@ class GaussianMixture(Fitted):
         return Shares(member, masses, each[y] * responsibilities, 1 - a)
 
     def _full(self, places: Tensor, shares: Shares, y: Tensor) -> Tensor:
-        """Half the log determinants of I + S / sigma^2, (C, K)."""
+        """Return half the log determinants of I + S / sigma^2, (C, K)."""
         variance = self.noise_std**2
         stored = 1 + shares.stored.unsqueeze(-1) * self.variances / variance
         scale = shares.batch.unsqueeze(-1) / (variance * stored[y])
@@ -167,7 +167,7 @@ class GaussianMixture(Fitted):
         self._store_covariances(new.covariances)
 
     def _covariances(self) -> Tensor:
-        """Stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
+        """Return stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
         variances = self.variances.clamp_min(RIDGE)
         if self.covariance == "diagonal":
             return variances

@@ -69,18 +69,18 @@ def fit_clusters(
 
 
 def _draws(samples: int, clusters: int, generator: torch.Generator) -> Tensor:
-    """Exponential numbers, (N, K): argmax of weight / draw picks in proportion to weight."""
+    """Draw exponential numbers (N, K): argmax of weight / draw picks in proportion to weight."""
     draws = torch.empty(samples, clusters).exponential_(generator=generator)
     return draws.clamp_min_(torch.finfo(draws.dtype).tiny)
 
 
 def largest(sizes: Tensor) -> int:
-    """Width of the rectangle that classes of these sizes need, at least 1."""
+    """Return the width of the rectangle that classes of these sizes need, at least 1."""
     return max(1, int(sizes.max()))
 
 
 def class_blocks(values: Tensor, block: int) -> list[Tensor]:
-    """Ids of classes in blocks, from large to small.
+    """Divide the ids of classes into blocks, from large to small.
 
     Args:
         values: how many values the rectangle of each class alone has, (C,).
@@ -123,7 +123,7 @@ def _fit_block(
 
 
 def _start(x: Tensor, mask: Tensor, warm: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
-    """First centroids, (c, K, D): the given ones, or drawn where a class has no weights."""
+    """Return first centroids (c, K, D): the given ones, or drawn where a class has no weights."""
     known = weights.sum(1) > 0
     if bool(known.all()):
         return warm
@@ -131,7 +131,7 @@ def _start(x: Tensor, mask: Tensor, warm: Tensor, weights: Tensor, draws: Tensor
 
 
 def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
-    """K-means++: each next centroid is a member drawn in proportion to its squared distance."""
+    """Draw each next centroid among the members in proportion to their squared distances."""
     classes = torch.arange(len(x), device=x.device)
     norms = torch.linalg.vector_norm(x, dim=-1).square()
     chosen = []
@@ -146,7 +146,7 @@ def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
 
 
 def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
-    """1 where a sample's nearest centroid is k, else 0, (c, M, K); rows of padding are 0."""
+    """Return 1 where a sample's nearest centroid is k, else 0, (c, M, K); 0 for padding."""
     norms = means.square().sum(-1).unsqueeze(1)
     nearest = torch.baddbmm(norms, x, means.mT, alpha=-2).argmin(-1, keepdim=True)
     joined = x.new_zeros(*x.shape[:2], means.shape[1])
@@ -154,7 +154,7 @@ def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
 
 
 def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
-    """Lloyd steps until no sample changes its cluster; empty clusters stay where they are."""
+    """Take Lloyd steps until no sample changes its cluster; empty clusters stay where they are."""
     last = None
     for _ in range(max_steps):
         joined = joining(x, mask, means)
@@ -167,7 +167,7 @@ def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
 
 
 def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Where the samples of each class are, as a rectangle.
+    """Return the places of the samples of each class, as a rectangle.
 
     Args:
         y: labels in [0, num_classes), (N,).

@@ -61,7 +61,7 @@ LEAST = 0.9  # share that the past keeps by default, where the window would allo
 
 
 def trace_of_product(a: Tensor, b: Tensor) -> Tensor:
-    """`tr(A B)` of symmetric matrices: two (C, D, D) to (C,)."""
+    """Return `tr(A B)` of symmetric matrices: two (C, D, D) to (C,)."""
     traces: Tensor = torch.einsum("cij,cij->c", a, b)
     return traces
 
@@ -112,7 +112,7 @@ class LogDet(Surrogate):
         self.register_buffer("traces", square[:, 0, 0].clone(), persistent=False)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the variance per dimension and how stale the factors are."""
+        """Return the penalty; logs the variance per dimension and how stale the factors are."""
         with torch.no_grad():
             rows = z.to(self.means.dtype)
             tiles = tile(y, self.num_classes, rows.dtype)
@@ -209,7 +209,7 @@ class LogDet(Surrogate):
 
     @property
     def replayable(self) -> bool:
-        """Unless it is the turn of a factorisation, which other steps do not have."""
+        """Tell that it is not the turn of a factorisation, which other steps do not have."""
         return not self._due
 
     def replayed(self) -> None:

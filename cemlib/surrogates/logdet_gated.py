@@ -46,7 +46,7 @@ class LogDetGated(Surrogate):
         self.gated = GatedAttention(settings, **sizes)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs both penalties, and what they log.
+        """Return the penalty; logs both penalties, and what they log.
 
         `classes` are those of `logdet`, which include the other's; `active` is the share of the
         hinges of `gated`, the only ones there are.
@@ -70,7 +70,7 @@ class LogDetGated(Surrogate):
 
     @property
     def replayable(self) -> bool:
-        """As `logdet`."""
+        """Tell what `logdet` tells."""
         return self.logdet.replayable
 
     def replayed(self) -> None:

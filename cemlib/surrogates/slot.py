@@ -66,7 +66,7 @@ class DispersionGate(nn.Module):
             self.t_snr = nn.Parameter(torch.tensor(float(snr_threshold)))
 
     def forward(self, mean: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gate `g g_snr`, hinge h, and excess `log v - log tau - m0`, each (R, S, D)."""
+        """Return gate `g g_snr`, hinge h, and excess `log v - log tau - m0`, each (R, S, D)."""
         gate = self.network(self.norm(v.log())).sigmoid()
         if self.snr_gated:
             snr = v / (mean.square() + EPS)
@@ -125,11 +125,11 @@ class SlotAttention(Surrogate):
             self._generator.manual_seed(seed)
 
     def generators(self) -> list[torch.Generator]:
-        """Of the slots' noise, once any was drawn."""
+        """Return the generator of the slots' noise, once any was drawn."""
         return [] if self._generator is None else [self._generator]
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the mean gates and what `spread` logs.
+        """Return the penalty; logs the mean gates and what `spread` logs.
 
         The hinge is smooth and never quite off: `active` is the share of variances above tau e^m0.
         """
@@ -147,11 +147,11 @@ class SlotAttention(Surrogate):
         }
 
     def rows(self, z: Tensor, y: Tensor) -> Groups:
-        """The classes with enough samples, larger ones first."""
+        """Group the classes with enough samples, larger ones first."""
         return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
 
     def spread(self, z: Tensor, groups: Groups) -> tuple[SlotSpread, dict[str, Tensor]]:
-        """How the samples of each row lie around its slots; draws the next noise.
+        """Measure how the samples of each row lie around its slots; draws the next noise.
 
         Logs the entropy of the slots' masses, mean over classes.
         """
@@ -167,7 +167,7 @@ class SlotAttention(Surrogate):
         }
 
     def _noise(self, rows: int, like: Tensor) -> Tensor:
-        """Standard normal numbers (R, S, D), made on the device of the features."""
+        """Draw standard normal numbers (R, S, D) on the device of the features."""
         if self._generator is None or self._generator.device != like.device:
             self._generator = torch.Generator(like.device).manual_seed(self._seed)
         return torch.randn(
@@ -181,6 +181,6 @@ class SlotAttention(Surrogate):
 
 
 def slot_weights(masses: Tensor, power: float) -> Tensor:
-    """Weights proportional to (m_k / M)^p, summing to 1 over the slots: (R, S) to (R, S)."""
+    """Return weights proportional to (m_k / M)^p, of sum 1 over the slots: (R, S) to (R, S)."""
     powers = masses.pow(power)
     return powers / powers.sum(-1, keepdim=True).clamp_min(torch.finfo(powers.dtype).tiny)

@@ -88,7 +88,7 @@ def _default_seed(study: Study, defence: str) -> int:
 
 
 def _check_logits(trainer: Trainer) -> None:
-    """A network from elsewhere may have been made for other classes; it draws nothing here."""
+    """Check a network from elsewhere, perhaps made for other classes; it draws nothing here."""
     data, deployed = trainer.data, trainer.deployed
     features = deployed.features(data.train.images[:1])
     logits = deployed.logits(features, torch.Generator(trainer.device))

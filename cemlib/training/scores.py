@@ -53,5 +53,5 @@ def _filled_up(trainer: Trainer, features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def shown(row: Row) -> Numbers:
-    """Of an epoch's row of the history, what the progress shows."""
+    """Return what the progress shows of an epoch's row."""
     return {"loss": row["train_loss"], "val_top1": row["val_top1"]}

@@ -38,7 +38,7 @@ class Setup:
 
     @property
     def settings(self) -> DefenceConfig:
-        """The defence's section of the configuration."""
+        """Return the defence's section of the configuration."""
         return self.study.defence(self.defence)
 
     def network(self, data: Prepared) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Defended:
 
     @property
     def modules(self) -> dict[str, nn.Module]:
-        """Everything with weights, by name."""
+        """Return everything with weights, by name."""
         optional = {"surrogate": self.surrogate, "penalty": self.penalty}
         present = {name: module for name, module in optional.items() if module is not None}
         return {"model": self.deployed.model, **present}

@@ -55,7 +55,7 @@ class Trainer:
 
     @property
     def optimiser(self) -> SGD:
-        """Of the model and the surrogate."""
+        """Return the optimiser of the model and the surrogate."""
         return self.step.optimiser
 
     def remaining(self) -> Iterator[Row]:
@@ -105,7 +105,7 @@ class Trainer:
             self.step = Step(self.defended, self.batches, self.settings, self.seed)
 
     def _deployable(self, number: int) -> bool:
-        """Whether an epoch's model has its whole defence: the surrogate acts, pruning is done."""
+        """Tell whether an epoch has its whole defence: the surrogate acts, pruning is done."""
         pruning = self.defended.pruning
         acts = self.surrogate is None or number >= self.surrogate.start_epoch
         return acts and (pruning is None or number > pruning.epoch)
@@ -129,14 +129,14 @@ class Trainer:
         surrogate.learn(metric)
 
     def _fit(self, surrogate: Surrogate, number: int) -> None:
-        """Epoch-end statistics of what is released but for chance, of augmented images."""
+        """Fit the surrogate to what is released but for chance, of augmented images."""
         features, labels = self.step.seen or self._second_pass(number)
         surrogate.fit(features, labels)
         if statistics := surrogate.statistics():
             self.fits.append({name: t.cpu().clone() for name, t in statistics.items()})
 
     def _second_pass(self, number: int) -> tuple[Tensor, Tensor]:
-        """Features of the epoch's batches by the encoder as it is now, in eval mode."""
+        """Return features of the epoch's batches by the encoder as it is now, in eval mode."""
         encoder, shape = self.deployed.model.encoder.eval(), self.deployed.channel.shape
         features, labels = [], []
         self.step.shuffle(number)
@@ -149,7 +149,7 @@ class Trainer:
         return torch.cat(features), torch.cat(labels)
 
     def _validate(self, number: int) -> Row:
-        """Scores on held-out images, and the bound estimated from their features alone."""
+        """Score held-out images, and estimate the bound from their features alone."""
         val, deployed = self.data.val, self.deployed
         features = deployed.features(val.images)
         noise = generator(self.seed, "val_noise", number, self.device)

@@ -90,7 +90,7 @@ class AdversarialDecoder(Penalty):
 
 
 def _doublings(image_shape: Shape, feature_shape: Shape) -> int:
-    """Times that the features' sides must double to reach the images'."""
+    """Return how often the features' sides must double to reach the images'."""
     doublings = round(math.log2(image_shape[-1] / feature_shape[-1]))
     if doublings < 0 or any(
         side * 2**doublings != target
