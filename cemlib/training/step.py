@@ -113,8 +113,13 @@ class Step:
         )
         self.noise = torch.Generator(self.device)
         self.monitor = Monitor(WATCHED, self.device)
-        self.seen = self._room() if settings.fit_features == "training_pass" else None
-        self._replay = Replay(self.device, self._generators)
+        self.seen: tuple[Tensor, Tensor] | None = None
+        surrogate = defended.surrogate
+        if settings.fit_features == "training_pass" and surrogate is not None and surrogate.fits:
+            labels = torch.zeros(sum(batches.sizes), dtype=torch.long, device=self.device)
+            self.seen = torch.zeros(len(labels), surrogate.dim, device=self.device), labels
+        drawing = surrogate.generators if surrogate is not None else list[torch.Generator]
+        self._replay = Replay(self.device, lambda: [self.noise, *drawing()])
 
     def pass_over(self, number: int) -> Row:
         """Train on all batches of a 1-based epoch; return its rates and means.
@@ -207,19 +212,6 @@ class Step:
         self.monitor.begin()
         self.defended.deployed.model.train()
 
-    def _room(self) -> tuple[Tensor, Tensor] | None:
-        """Return places for the features and labels of an epoch, if there is what is fitted."""
-        surrogate = self.defended.surrogate
-        if surrogate is None or not surrogate.fits:
-            return None
-        count = sum(self.batches.sizes)
-        features = torch.zeros(count, surrogate.dim, device=self.device)
-        return features, torch.zeros(count, dtype=torch.long, device=self.device)
-
-    def _generators(self) -> list[torch.Generator]:
-        surrogate = self.defended.surrogate
-        return [self.noise, *(surrogate.generators() if surrogate else [])]
-
 
 class _Fork(torch.autograd.Function):
     @staticmethod
@@ -237,18 +229,13 @@ class _Fork(torch.autograd.Function):
 def fork(z: Tensor, factor: Rate) -> tuple[Tensor, Tensor, Tensor]:
     """Hand features to the task and to a surrogate that pulls on them `factor` times.
 
-    A surrogate applied to its branch and added to the task's loss pulls on the features with
-    `factor`, while its own parameters receive factor 1: what the published two-pass order
-    (surrogate first, cache the encoder's gradients, zero, task, add) computes.
-
-    Args:
-        z: features, (B, ...).
-        factor: lambda_eff.
+    One backward pass of the sum then computes what the published order does in two: surrogate
+    first, cache the encoder's gradients, zero, task, add.
 
     Returns:
-        The task's branch, of the shape of z; the surrogate's, (B, D); and a tensor of two, which
-        the backward pass fills with the norms of the task's and of the surrogate's gradient at z,
-        the latter times `factor`.
+        Features (B, ...) for the task; features (B, D) for the surrogate; and a tensor of two that
+        the backward pass fills with the norms of the gradients at z, the task's and `factor` times
+        the surrogate's.
     """
     norms = torch.zeros(2, dtype=z.dtype, device=z.device)
     task, penalty = _Fork.apply(z, factor, norms)
