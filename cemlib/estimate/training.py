@@ -64,7 +64,7 @@ class FewSteps(Step):
     """The steps of a trainer, of which the first few are taken and timed, the others left out."""
 
     def __init__(self, trainer: Trainer) -> None:
-        super().__init__(trainer.defended, trainer.batches, trainer.settings)
+        super().__init__(trainer.defended, trainer.batches, trainer.settings, trainer.seed)
         self.seconds: list[float] = []
         self._warm_up = 1 if self.device.type == "cpu" else WARM_UP + 1
         self._rows = 0

@@ -74,8 +74,7 @@ def fit(
         raise ConfigError(f"no defence {defence!r} in this study (it has {list(study.defences)})")
     set_up(data.train.images.device, study.threads)
     seed = _default_seed(study, defence) if seed is None else seed
-    own = None if surrogate is None else (surrogate.surrogate, surrogate.weight)
-    trainer = Setup(study, defence, seed).begin(data, network, own)
+    trainer = Setup(study, defence, seed).begin(data, network, surrogate)
     _check_logits(trainer)
     with progress(f"train {defence} seed{seed}", trainer.settings.epochs) as report:
         for row in trainer.remaining():
@@ -89,7 +88,7 @@ def _default_seed(study: Study, defence: str) -> int:
 
 
 def _check_logits(trainer: Trainer) -> None:
-    """A network from elsewhere may have been made for other classes; it draws nothing here."""
+    """Check a network from elsewhere, perhaps made for other classes; it draws nothing here."""
     data, deployed = trainer.data, trainer.deployed
     features = deployed.features(data.train.images[:1])
     logits = deployed.logits(features, torch.Generator(trainer.device))

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 import torch
-from tiny_study import CPU, RAW, blob_data, judged, tiny_plan, trained
+from tiny_study import CPU, RAW, blob_data, judged, timeless, tiny_plan, trained
 
 from cemlib.config import Study, parse
 from cemlib.config.study import JUDGE
@@ -40,10 +39,6 @@ def named(study: Study, defence: str, data: Prepared) -> Callable[[], SplitModel
     """The network of the study, as its jobs make it."""
     network = Setup(study, defence, 0).network(data)
     return lambda: build(**network).to(memory_format=torch.channels_last)
-
-
-def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
 
 
 @pytest.mark.parametrize("defence", ["logdet", "clustering", "everything"])

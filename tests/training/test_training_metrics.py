@@ -1,16 +1,17 @@
-"""What the server uses, against torch's own Jacobians and a closed form, and who gets it when."""
+"""The metrics against Jacobians and scikit-learn, and which surrogate gets them when."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from tiny_study import RAW, blob_data, tiny_plan
+from sklearn.linear_model import Ridge
+from tiny_study import RAW, blob_data
 from torch import Generator, Tensor, nn
 from torch.autograd.functional import jacobian
 
-import cemlib.training.task_metric
+import cemlib.training.metrics
 from cemlib.config import parse
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
@@ -18,9 +19,8 @@ from cemlib.errors import DivergedError
 from cemlib.models import build
 from cemlib.models.split import SplitModel
 from cemlib.seeds import generator
-from cemlib.surrogates.base import Surrogate
+from cemlib.training.metrics import RIDGE, image_metric, squared_jacobian, task_metric
 from cemlib.training.setup import Setup
-from cemlib.training.task_metric import squared_jacobian, task_metric
 from cemlib.training.trainer import Trainer
 
 CHANNELS: dict[str, dict[str, Any]] = {
@@ -87,7 +87,7 @@ def test_the_metric_is_of_the_released_features_of_images(
     name: str, client_widths: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In batches, whose releases are drawn one after the other."""
-    monkeypatch.setattr(cemlib.training.task_metric, "BATCH", 4)
+    monkeypatch.setattr(cemlib.training.metrics, "BATCH", 4)
     deployed = Deployed(
         network(client_widths), build_channel(name, noise_std=0.1, **CHANNELS[name])
     )
@@ -130,90 +130,92 @@ def test_neither_weights_nor_statistics_nor_gradients_change() -> None:
     assert all(torch.equal(w.grad, torch.ones_like(w)) for w in model.parameters())
 
 
-class Pupil(Surrogate):
-    """Remembers what it is taught."""
-
-    start_epoch = 2
-
-    def __init__(self, samples: int) -> None:
-        super().__init__(dim=128, num_classes=3, noise_std=0.025)
-        self.metric, self.metric_samples = ("task" if samples else None), samples
-        self.lessons: list[Tensor] = []
-
-    def learn(self, metric: Tensor) -> None:
-        self.lessons.append(metric)
-
-    def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        del y
-        return z.square().mean(), {"classes": z.new_ones(()), "active": z.new_ones(())}
+def test_the_image_metric_is_how_much_the_pixels_of_a_linear_reconstruction_move() -> None:
+    subject = Deployed(network(), build_channel("noise", noise_std=0.1))
+    images = blob_data().train.images
+    found = image_metric(subject, images, Generator().manual_seed(3))
+    released = subject.channel(subject.features(images), Generator().manual_seed(3))
+    z = released.flatten(1).double().numpy()
+    pixels = images.flatten(1).double().numpy() / 255
+    strength = RIDGE * len(z) * float(np.square(z - z.mean(0)).mean())
+    fitted = Ridge(alpha=strength).fit(z, pixels)
+    for seed in range(5):
+        move = np.random.default_rng(seed).standard_normal(z.shape[1])
+        change = fitted.predict(z[:1] + move) - fitted.predict(z[:1])
+        np.testing.assert_allclose(move @ found.numpy() @ move, np.square(change).mean(), rtol=1e-6)
 
 
-def trainer(place: Path, samples: int, defence: str = "noise") -> tuple[Trainer, Pupil]:
-    plan, data, pupil = tiny_plan(place, epochs=4), blob_data(), Pupil(samples)
-    setup = Setup(plan.study, defence, 0)
-    plain = setup.trainer(data, setup.network(data))
-    taught = replace(plain.defended, surrogate=pupil, weight=1.0)
-    return Trainer(plain.settings, taught, data, 0), pupil
+def taught(
+    place: Path, *, name: str = "task_aware", **defence: Any
+) -> tuple[Trainer, list[Tensor]]:
+    """A trainer whose surrogate learns from its second epoch on, and what it is taught."""
+    defence = {"surrogate": {"name": name, "samples": 20}} | defence
+    raw = RAW | {"results": str(place), "defences": {"noise": {}, "mine": defence}}
+    data, setup, lessons = blob_data(), Setup(parse(raw), "mine", 0), []
+    subject = setup.trainer(data, setup.network(data))
+    assert subject.surrogate is not None
+    learn = subject.surrogate.learn
+
+    def listen(metric: Tensor) -> None:
+        lessons.append(metric)
+        learn(metric)
+
+    subject.surrogate.learn = listen  # type: ignore[method-assign]
+    return subject, lessons
 
 
+@pytest.mark.parametrize(
+    ("name", "metric"), [("task_aware", task_metric), ("image_aware", image_metric)]
+)
 @pytest.mark.parametrize(("samples", "count"), [(20, 20), (5000, 97)])
-def test_every_acting_epoch_begins_with_a_lesson(tmp_path: Path, samples: int, count: int) -> None:
-    """Of the network as the epoch finds it, at training images chosen by the seed."""
-    subject, pupil = trainer(tmp_path, samples)
+def test_every_acting_epoch_begins_with_a_lesson(
+    tmp_path: Path, name: str, metric: Any, samples: int, count: int
+) -> None:
+    """Of the network as the epoch finds it, after the pruning, at images chosen by the seed."""
+    surrogate, pruning = {"name": name, "samples": samples}, {"epoch": 1, "ratio": 0.5}
+    subject, lessons = taught(tmp_path, surrogate=surrogate, pruning=pruning)
     subject.epoch(1)
-    assert pupil.lessons == []
+    assert lessons == []
+    subject.prune_before(2)
     order = torch.randperm(97, generator=generator(0, "task_images", 2))[:count]
     noise = generator(0, "task_noise", 2)
-    expected = task_metric(subject.deployed, subject.data.train.images[order], noise)
+    expected = metric(subject.deployed, subject.data.train.images[order], noise)
     subject.epoch(2)
-    assert len(pupil.lessons) == 1
-    assert torch.equal(pupil.lessons[0], expected)
+    assert subject.client_widths == (8, 16)
+    assert len(lessons) == 1
+    assert torch.equal(lessons[0], expected)
     subject.epoch(3)
-    assert len(pupil.lessons) == 2
-    assert not torch.equal(pupil.lessons[0], pupil.lessons[1])
+    assert len(lessons) == 2
+    assert not torch.equal(lessons[0], lessons[1])
 
 
 def test_who_does_not_ask_is_not_taught(tmp_path: Path) -> None:
-    subject, pupil = trainer(tmp_path, 0)
+    subject, lessons = taught(tmp_path, surrogate="logdet")
     for number in (1, 2, 3):
         subject.epoch(number)
-    assert pupil.lessons == []
-
-
-def test_a_lesson_comes_after_the_pruning(tmp_path: Path) -> None:
-    subject, pupil = trainer(tmp_path, 16, "undressed")
-    subject.epoch(1)
-    subject.prune_before(2)
-    images = subject.data.train.images
-    chosen = images[torch.randperm(97, generator=generator(0, "task_images", 2))[:16]]
-    expected = task_metric(subject.deployed, chosen, generator(0, "task_noise", 2))
-    subject.epoch(2)
-    assert subject.client_widths == (8, 16)
-    assert torch.equal(pupil.lessons[0], expected)
+    assert lessons == []
 
 
 def test_a_spoilt_network_ends_the_run_as_a_diverged_one(tmp_path: Path) -> None:
-    subject, pupil = trainer(tmp_path, 8)
+    subject, lessons = taught(tmp_path)
     next(iter(subject.deployed.model.head.parameters())).data.fill_(torch.nan)
     with pytest.raises(DivergedError, match="epoch 2: task_metric is nan"):
         subject.epoch(2)
-    assert pupil.lessons == []
+    assert lessons == []
 
 
+@pytest.mark.parametrize("name", ["task_aware", "image_aware"])
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_it_trains_behind_every_channel_on_sparse_codes(tmp_path: Path, channel: str) -> None:
-    """What is spared is known from its first epoch on."""
-    defence = {
-        "surrogate": "task_aware",
-        "channel": {"name": channel, **CHANNELS[channel]},
-        "sparse_coding": True,
-    }
-    raw = RAW | {"results": str(tmp_path), "defences": {"noise": {}, "both": defence}}
-    data, setup = blob_data(), Setup(parse(raw), "both", 0)
-    subject = setup.trainer(data, setup.network(data))
+def test_it_trains_behind_every_channel_on_sparse_codes(
+    tmp_path: Path, name: str, channel: str
+) -> None:
+    """What is learned is known from its first epoch on."""
+    released = {"name": channel, **CHANNELS[channel]}
+    subject, _ = taught(tmp_path, name=name, channel=released, sparse_coding=True)
     rows = [subject.epoch(number) for number in (1, 2, 3)]
-    assert "surrogate/spared" not in rows[0]
+    rank = {"task_aware": "effective_rank", "image_aware": "image_rank"}[name]
+    assert f"surrogate/{rank}" not in rows[0]
     for row in rows[1:]:
-        assert 0 < row["surrogate/spared"] < 1
-        assert 1 <= row["surrogate/effective_rank"] <= 128
+        assert 1 <= row[f"surrogate/{rank}"] <= 128
+        assert 0 < row.get("surrogate/spared", 0.5) < 1
         assert row["surrogate/gradient_ratio"] > 0
