@@ -8,14 +8,14 @@ TENSORS, DESCRIPTION = "prepared.safetensors", "data.json"  # of the prepared da
 
 
 @dataclass(frozen=True)
-class AttackFolder:
-    """Files of one attack with one knowledge on one run."""
+class Folder:
+    """Files that every finished result has."""
 
     root: Path
 
     @property
     def metrics(self) -> Path:
-        """Scores and provenance."""
+        """How it ended, scores and provenance."""
         return self.root / "metrics.json"
 
     @property
@@ -24,14 +24,24 @@ class AttackFolder:
         return self.root / "history.jsonl"
 
     @property
-    def attacker(self) -> Path:
-        """Parameters of the attacker."""
-        return self.root / "attacker.safetensors"
+    def config(self) -> Path:
+        """The slice of the configuration that a run used."""
+        return self.root / "config.json"
 
     @property
     def per_image(self) -> Path:
-        """Scores of every reconstructed image."""
+        """Scores of every image, or what was answered about it."""
         return self.root / "per_image.parquet"
+
+
+@dataclass(frozen=True)
+class AttackFolder(Folder):
+    """Files of one attack with one knowledge on one run."""
+
+    @property
+    def attacker(self) -> Path:
+        """Parameters of the attacker."""
+        return self.root / "attacker.safetensors"
 
     @property
     def reconstructions(self) -> Path:
@@ -50,30 +60,13 @@ class AttackFolder:
 
 
 @dataclass(frozen=True)
-class RunFolder:
+class RunFolder(Folder):
     """Files of one trained classifier."""
-
-    root: Path
-
-    @property
-    def config(self) -> Path:
-        """The slice of the configuration that the run used."""
-        return self.root / "config.json"
 
     @property
     def model(self) -> Path:
         """Weights of the split model as deployed."""
         return self.root / "model.safetensors"
-
-    @property
-    def history(self) -> Path:
-        """Training curve, one line per epoch."""
-        return self.root / "history.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        """Scores and provenance."""
-        return self.root / "metrics.json"
 
     @property
     def clusters(self) -> Path:
@@ -87,6 +80,34 @@ class RunFolder:
     def attack(self, attack: str, knowledge: str) -> AttackFolder:
         """The folder of one attack on this run."""
         return AttackFolder(self.root / "attacks" / f"{attack}-{knowledge}")
+
+
+@dataclass(frozen=True)
+class RepeatFolder(Folder):
+    """Files of one repeat of collaborative labelling with one number of images."""
+
+    def files(self) -> tuple[Path, ...]:
+        """Every file of a finished repeat."""
+        return (self.config, self.history, self.per_image, self.metrics)
+
+
+@dataclass(frozen=True)
+class PseudoFolder(Folder):
+    """Files of the GANs of a federation's clients, of one seed."""
+
+    @property
+    def generators(self) -> Path:
+        """Every client's generator, stacked."""
+        return self.root / "generators.safetensors"
+
+    @property
+    def course(self) -> Path:
+        """Generated images of fixed noise, of some epochs."""
+        return self.root / "course.safetensors"
+
+    def files(self) -> tuple[Path, ...]:
+        """Every file that the job leaves."""
+        return (self.generators, self.course, self.history, self.metrics)
 
 
 @dataclass(frozen=True)
@@ -132,6 +153,19 @@ class Layout:
     def run(self, defence: str, seed: int | str) -> RunFolder:
         """The folder of one run; a workflow passes wildcards."""
         return RunFolder(self.root / "runs" / defence / f"seed{seed}")
+
+    def repeat(self, images: int, repeat: int | str) -> RepeatFolder:
+        """The folder of one repeat of collaborative labelling with one number of images."""
+        return RepeatFolder(self.run(f"images{images}", repeat).root)
+
+    @property
+    def cost(self) -> Path:
+        """What the cryptography took."""
+        return self.root / "cost" / "metrics.json"
+
+    def pseudo(self, seed: int | str) -> PseudoFolder:
+        """The folder of the GANs of a federation's clients, of one seed."""
+        return PseudoFolder(self.root / "pseudo" / f"seed{seed}")
 
     @property
     def judge(self) -> RunFolder:

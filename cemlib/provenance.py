@@ -29,22 +29,11 @@ PLUG_INS = {  # room: its module below the package, and its dict
 _ROOMS = frozenset(f"cemlib.{place}" for place, _ in PLUG_INS.values())
 # Rooms that decide no number: a job's settings reach it through its resolved slice, which
 # Snakemake watches as `params`; the others say where files lie and what a log shows.
-NEUTRAL = tuple(
-    f"cemlib.{n}"
-    for n in (
-        "config",
-        "federated.plan",
-        "labelling.plan",
-        "layout",
-        "plan",
-        "progress",
-        "provenance",
-        "study",
-    )
-)
+NEUTRAL = tuple(f"cemlib.{n}" for n in ("config", "layout", "progress", "provenance", "study"))
 LIBRARIES = ("numpy", "safetensors", "torch")
 
 
+@cache
 def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
     """Return the source files that decide a job's result, sorted.
 

@@ -8,8 +8,8 @@ import yaml
 
 from cemlib.config import Study, load
 from cemlib.models import build
-from cemlib.plan import Plan
-from cemlib.split import jobs
+from cemlib.study.plan import Plan
+from cemlib.study.split import jobs
 
 CONFIG = Path(__file__).parents[1] / "config"
 STUDIES = sorted((CONFIG / "studies").rglob("*.yaml"))

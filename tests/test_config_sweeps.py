@@ -8,7 +8,7 @@ import pytest
 
 from cemlib.config import ConfigError, load, parse
 from cemlib.config.sweeps import MAX_MEMBERS, PLACES
-from cemlib.plan import Plan
+from cemlib.study.plan import Plan
 
 STUDY: dict[str, Any] = {
     "experiment": "test",

@@ -34,7 +34,6 @@ from cemlib.cli.options import (
     word,
 )
 from cemlib.cli.show import show
-from cemlib.cli.systems import FEDERATED_JOBS, PCTC_JOBS, federated, pctc
 
 ABOUT = (
     "Train defended split classifiers, attack them, and report utility against privacy. Every"
@@ -64,16 +63,6 @@ class Command:
         return f"{line[:1].lower()}{line[1:].removesuffix('.')}"
 
 
-def _only(*parts: str, text: str = "only this part") -> Option:
-    return Option("--only", choices=parts, help=text)
-
-
-def _system(system: str, *jobs: str) -> tuple[Option, ...]:
-    """Return the options of a further system, whose study has its own default."""
-    only = _only(*jobs, text="only this job, whether its files are there or not")
-    return (*config(Path(f"config/{system}.yaml"), f"a study of `system: {system}`"), only, URI)
-
-
 COMMANDS: dict[str, Command] = {
     "prepare": Command(
         study.prepare, CONFIG, ["cemlib prepare --config config/cifar10_short.yaml"]
@@ -101,7 +90,15 @@ COMMANDS: dict[str, Command] = {
     ),
     "report": Command(
         study.report,
-        [*CONFIG, DEFENCE, _only("tables", "figures", "cluster_course", "surrogates", "page")],
+        [
+            *CONFIG,
+            DEFENCE,
+            Option(
+                "--only",
+                choices=("tables", "figures", "cluster_course", "surrogates", "page"),
+                help="only this part",
+            ),
+        ],
         ["cemlib report --only tables"],
     ),
     "track": Command(
@@ -119,14 +116,36 @@ COMMANDS: dict[str, Command] = {
         ["cemlib track --watch", "cemlib track --uri http://127.0.0.1:5000"],
     ),
     "run": Command(
-        study.run, [*CONFIG, DEVICE, SLOTS], ["cemlib run --config config/table1.yaml --slots 4"]
+        study.run,
+        [
+            *CONFIG,
+            Option(
+                "--only",
+                metavar="JOB",
+                help="only the job of this name, or those whose names begin with it, such as"
+                " train/noise: in this process, finished or not",
+            ),
+            DEVICE,
+            SLOTS,
+        ],
+        [
+            "cemlib run --config config/table1.yaml --slots 4",
+            "cemlib run --config config/federated.yaml --only train/both/seed0",
+        ],
     ),
     "estimate": Command(
         estimate,
         [*CONFIG, DEVICE, SLOTS],
         ["cemlib estimate --config config/cifar10.yaml --device cuda --slots 4"],
     ),
-    "publish": Command(study.publish, CONFIG, ["cemlib publish --config config/config.yaml"]),
+    "publish": Command(
+        study.publish,
+        [
+            *CONFIG,
+            Option("--compare", action="store_true", help="compare with what is published"),
+        ],
+        ["cemlib publish --config config/config.yaml"],
+    ),
     "match": Command(
         match,
         [
@@ -248,27 +267,6 @@ COMMANDS: dict[str, Command] = {
         doctor,
         [*config(None, "a study, to check also what it needs"), URI],
         ["cemlib doctor --config config/cifar10.yaml"],
-    ),
-    "pctc": Command(
-        pctc,
-        [
-            *_system("pctc", *PCTC_JOBS),
-            Option("--repeat", type=int, metavar="N", help="with --only repeat: this one, from 0"),
-        ],
-        ["cemlib pctc", "cemlib pctc --config config/pctc_mnist.yaml --only repeat --repeat 3"],
-    ),
-    "federated": Command(
-        federated,
-        [
-            *_system("federated", *FEDERATED_JOBS),
-            Option("--variant", metavar="NAME", help="only this variant (train, attack)"),
-            SEED,
-            DEVICE,
-        ],
-        [
-            "cemlib federated",
-            "cemlib federated --config config/federated_mnist.yaml --only train --variant both",
-        ],
     ),
 }
 GENERAL = (

@@ -56,7 +56,8 @@ def join(options: argparse.Namespace) -> Iterator[Path]:
         ConfigError: if a configuration is faulty, there are fewer than two, or two are of one name.
     """
     from cemlib.config import ConfigError, load
-    from cemlib.plan import Plan
+    from cemlib.study.plan import Plan
+    from cemlib.study.split import jobs
 
     plans = [Plan(load(path)) for path in options.configs]
     names = [plan.study.experiment for plan in plans]
@@ -64,13 +65,8 @@ def join(options: argparse.Namespace) -> Iterator[Path]:
         raise ConfigError(f"join: at least two experiments, each once, are needed; found {names}")
     from cemlib.report.join import write_joined
 
-    metrics = {
-        plan.study.experiment: (
-            [run.metrics for run in plan.runs()],
-            [attack.metrics for attack in plan.attacks()],
-        )
-        for plan in plans
-    }
+    read = {name: jobs(plan)[-1].inputs for name, plan in zip(names, plans, strict=True)}
+    metrics = {name: (files["runs"], files["attacks"]) for name, files in read.items()}
     yield from write_joined(metrics, Path(plans[0].study.results) / "joined" / options.name)
 
 
@@ -78,11 +74,11 @@ def _side(options: argparse.Namespace, name: str) -> "Side":
     """Return the results of a defence, by its name in the study or by the folder of its runs."""
     from cemlib.report.paired import read_side
     from cemlib.seal import RECORD
+    from cemlib.study.split import jobs_of_one
 
     if "/" not in name:
-        plan = plan_of(options)
-        attacks = [attack.metrics for attack in plan.attacks(name)]
-        return read_side(name, [run.metrics for run in plan.runs(name)], attacks)
+        tables, *_ = jobs_of_one(plan_of(options), name)
+        return read_side(name, tables.inputs["runs"], tables.inputs["attacks"])
     runs = sorted(Path(name).glob("seed*"), key=lambda run: (len(run.name), run.name))
     attacks = [path for run in runs for path in sorted(run.glob(f"attacks/*/{RECORD}"))]
     return read_side(name, [run / RECORD for run in runs], attacks)

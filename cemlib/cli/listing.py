@@ -11,9 +11,10 @@ from cemlib.cli.columns import aligned, figure
 from cemlib.cli.options import DEFAULT_CONFIG, plan_of
 
 if TYPE_CHECKING:
-    from cemlib.catalogue import Entry
+    from cemlib.config import Study
     from cemlib.layout import RunFolder
-    from cemlib.plan import Plan
+    from cemlib.study.catalogue import Entry
+    from cemlib.study.plan import Plan
 
 RUNS, RUNNING = "runs", "running"
 OWN = ("defences", "attacks")  # what a study names itself
@@ -27,7 +28,7 @@ def names(options: argparse.Namespace) -> Iterator[str]:
     A run is finished, failed (it diverged), damaged (its record is not as it was written), running
     (begun and not finished: nothing tells a job that was stopped from a slow one) or absent.
     """
-    from cemlib.catalogue import WRITTEN_AS, entries, own_entries
+    from cemlib.study.catalogue import WRITTEN_AS, entries, own_entries
 
     if options.kind == RUNS:
         options.config = options.config or DEFAULT_CONFIG
@@ -45,18 +46,20 @@ def _section(title: str, found: "list[Entry]") -> str:
     return f"{title}\n{lines}\n"
 
 
-def _runs(plan: "Plan") -> Iterator[str]:
+def _runs(plan: "Plan[Study]") -> Iterator[str]:
     """Yield how far each run of a study is, the judge's last, and the attacks on it."""
+    from cemlib.study.split import trainings
+
     heads = ("run", "status", "epochs", "top-1", "attacks", "note")
     yield f"{plan.layout.root}"
-    yield aligned([heads, *(_row(plan, *run) for run in plan.trainings())], right=(2, 3))
+    yield aligned([heads, *(_row(plan, *run) for run in trainings(plan))], right=(2, 3))
 
 
-def _row(plan: "Plan", defence: str, seed: int) -> tuple[str, ...]:
+def _row(plan: "Plan[Study]", defence: str, seed: int) -> tuple[str, ...]:
     from cemlib.config.study import JUDGE
     from cemlib.study.standing import ABSENT, FINISHED, read_standing
 
-    folder = plan.folder(defence, seed)
+    folder = plan.layout.judge if defence == JUDGE else plan.layout.run(defence, seed)
     status, note, record = read_standing(folder.metrics)
     if status == ABSENT:
         status, note = _progress(folder.history)
@@ -74,7 +77,7 @@ def _progress(history: Path) -> tuple[str, str]:
     return RUNNING, f"last epoch {time.time() - history.stat().st_mtime:.0f} s ago"
 
 
-def _attacks(plan: "Plan", run: "RunFolder") -> str:
+def _attacks(plan: "Plan[Study]", run: "RunFolder") -> str:
     """Return how many attacks on a run have which status: one under way has left no record."""
     from cemlib.layout import KNOWLEDGES
     from cemlib.study.standing import FINISHED, read_standing

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cemlib.plan import Plan
+    from cemlib.config import Study
+    from cemlib.study.plan import Plan
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 DEFAULT_STORE = "sqlite:///mlflow.db"
@@ -76,13 +77,13 @@ URI = Option(
 JSON = Option("--json", action="store_true", help="print one JSON object, not text")
 
 
-def plan_of(options: argparse.Namespace) -> "Plan":
+def plan_of(options: argparse.Namespace) -> "Plan[Study]":
     """Return the plan of the study that `--config` names, changed by `--set`.
 
     Raises:
         ConfigError: if it cannot be read or is faulty.
     """
     from cemlib.config import load
-    from cemlib.plan import Plan
+    from cemlib.study.plan import Plan
 
     return Plan(load(options.config, options.set))

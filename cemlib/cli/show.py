@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cemlib.cli.columns import aligned, figure
-from cemlib.cli.options import plan_of
 from cemlib.files import FileError, finite
 
 if TYPE_CHECKING:
-    from cemlib.inspection import Result
+    from cemlib.study.inspection import Result
 
 
 def show(options: argparse.Namespace) -> Iterator[str]:
@@ -21,9 +20,11 @@ def show(options: argparse.Namespace) -> Iterator[str]:
         ConfigError: if there is none of that name.
         FileError: after showing it, if one of its files is damaged or absent.
     """
-    from cemlib.inspection import find_folder, read_result
+    from cemlib.study.inspection import find_folder, read_result
+    from cemlib.study.systems import read_study
 
-    result = read_result(find_folder(options.run, lambda: plan_of(options)))
+    folder = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
+    result = read_result(folder)
     yield _as_json(result) if options.json else _as_text(result, options.all)
     if result.faults:
         raise FileError("\n".join(result.faults))
@@ -87,8 +88,8 @@ def _provenance(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _seals(seals: Mapping[str, str]) -> str:
-    from cemlib.inspection import WHOLE
     from cemlib.seal import RECORD
+    from cemlib.study.inspection import WHOLE
 
     if set(seals.values()) == {WHOLE}:
         return f"  {RECORD} and {len(seals) - 1} files: {WHOLE}"

@@ -2,7 +2,7 @@
 
 import argparse
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,18 +11,18 @@ from cemlib.cli.exits import failing_at_end
 from cemlib.cli.options import plan_of
 
 if TYPE_CHECKING:
-    from cemlib.study.job import Job
-    from cemlib.systems import AnyPlan
+    from cemlib.study.job import AnyJob
+    from cemlib.study.systems import AnyPlan
     from cemlib.tracking import Study
 
-ENDINGS = (".csv", ".md", ".png")  # of what is published of the further systems
+ENDINGS = (".csv", ".md", ".tex", ".png")  # of what is published
 
 
-def prepare(options: argparse.Namespace) -> Iterator[Path]:
+def prepare(options: argparse.Namespace) -> Iterator[Path | str]:
     """Read, check, split and store the images."""
-    from cemlib.study.base import prepare
+    from cemlib.study.job import prepare_job
 
-    yield from prepare(plan_of(options))
+    yield from _carried_out([prepare_job(plan_of(options))])
 
 
 def train(options: argparse.Namespace) -> Iterator[Path | str]:
@@ -30,13 +30,11 @@ def train(options: argparse.Namespace) -> Iterator[Path | str]:
 
     Exit code 3 says that a training diverged.
     """
-    from cemlib import jobs
+    from cemlib.study.split import train_job, trainings
 
     plan = plan_of(options)
-    trainings = plan.trainings(options.defence, options.seed)
-    yield from failing_at_end(
-        written for training in trainings for written in jobs.train(plan, *training, options.device)
-    )
+    runs = trainings(plan, options.defence, options.seed)
+    yield from _carried_out(train_job(plan, *run, options.device) for run in runs)
 
 
 def attack(options: argparse.Namespace) -> Iterator[Path | str]:
@@ -44,21 +42,27 @@ def attack(options: argparse.Namespace) -> Iterator[Path | str]:
 
     Exit code 3 says that an attack diverged.
     """
-    from cemlib import jobs
+    from cemlib.study.plan import chosen
+    from cemlib.study.split import attack_job
 
-    plan = plan_of(options)
-    attacks = [plan.known_attack(name) for name in options.attack or plan.study.attacks]
-    runs = product(plan.defences(options.defence), plan.seeds(options.seed))
-    yield from failing_at_end(
-        written for run in runs for written in jobs.attack(plan, *run, attacks, options.device)
-    )
+    study = (plan := plan_of(options)).study
+    known = tuple(study.attacks)
+    attacks = [chosen("attack", known, name)[0] for name in options.attack or known]
+    defences = chosen("defence", tuple(study.defences), options.defence)
+    runs = product(defences, chosen("seed", study.seeds, options.seed))
+    yield from _carried_out(attack_job(plan, *run, attacks, options.device) for run in runs)
 
 
-def report(options: argparse.Namespace) -> Iterator[Path]:
+def report(options: argparse.Namespace) -> Iterator[Path | str]:
     """Write tables and figures of finished jobs, and the results page."""
-    from cemlib import jobs
+    from cemlib.config import ConfigError
+    from cemlib.study.split import PARTS, jobs, jobs_of_one
 
-    yield from jobs.report(plan_of(options), options.only, options.defence)
+    plan, defence, only = plan_of(options), options.defence, options.only
+    if defence is not None and only == "page":
+        raise ConfigError(f"--defence {defence}: the page is of the whole study; leave it out")
+    found = jobs(plan) if defence is None else jobs_of_one(plan, defence)
+    yield from _carried_out(job for job in found if job.kind in ([only] if only else PARTS))
 
 
 def run(options: argparse.Namespace) -> Iterator[Path | str]:
@@ -67,39 +71,80 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     The study may be of any system. Nothing is uploaded to MLflow. Exit code 3 says that a training
     or an attack diverged.
     """
-    from cemlib.study.process import find_device
+    from cemlib.study.job import find_device
     from cemlib.study.schedule import run_study
     from cemlib.study.standing import failed_results
-    from cemlib.systems import read_study
+    from cemlib.study.systems import named_jobs, read_study
 
     if options.device == "cuda":
         find_device(options.device)  # refused before any job, and only then torch is needed here
-    plan, jobs = read_study(options.config, options.device, options.set)
+    plan, jobs = read_study(options.config, options.set, options.device)
+    if options.only is not None:
+        yield from _carried_out(named_jobs(jobs, options.only))
+        return
     yield from run_study(plan, jobs, options.slots)
     yield from failing_at_end(failed_results(plan.layout.root, jobs))
 
 
-def track(options: argparse.Namespace) -> Iterator[str]:
-    """Upload finished jobs to MLflow."""
-    from cemlib.split import jobs
+def _carried_out(jobs: "Iterable[AnyJob]") -> Iterator[Path | str]:
+    """Carry out jobs in this process, finished or not."""
+    from cemlib.study.finished import carry_out
 
-    plan = plan_of(options)
-    plan.defences(options.defence)  # refused if there is no such one
-    study = to_upload(plan, jobs(plan), options.defence)
+    yield from failing_at_end(written for job in jobs for written in carry_out(job))
+
+
+def track(options: argparse.Namespace) -> Iterator[str]:
+    """Upload finished jobs of a study of any system to MLflow."""
+    from cemlib.study.plan import chosen
+    from cemlib.study.systems import read_study
+
+    plan, jobs = read_study(options.config, options.set)
+    defences = dict.fromkeys(str(job.of["defence"]) for job in jobs if "defence" in job.of)
+    chosen("defence", tuple(defences), options.defence)
+    study = to_upload(plan, jobs, options.defence)
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
 
 
-def publish(options: argparse.Namespace) -> Iterator[Path]:
-    """Copy a finished study's tables and main figures under results/published."""
+def publish(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Copy a finished study's tables and main figures under results/published.
+
+    With --compare, nothing is copied: it is told how the tables differ from those that are there.
+
+    Raises:
+        FileError: if a result is missing, or came from uncommitted code.
+    """
+    from cemlib.report.publish import publish
+    from cemlib.report.republished import differences
+    from cemlib.study.job import records_below
+    from cemlib.study.systems import read_study
+
+    plan, jobs = read_study(options.config, options.set)
+    out = Path("results/published") / plan.study.experiment
+    if options.compare:
+        yield from differences(out, plan.layout.tables)
+        return
+    root = plan.layout.root
+    results = [path for part in ("pseudo", "runs") for path in records_below(root / part, jobs)]
+    command = ["snakemake", "--cores", "2", "--configfile", str(options.config)]
+    if options.set:
+        changes = (word for change in options.set for word in ("--set", change))
+        command = ["cemlib", "run", "--config", str(options.config), *changes]
+    yield from publish(results, published_files(plan, jobs), out, shlex.join(command))
+
+
+def published_files(plan: "AnyPlan", jobs: Sequence["AnyJob"]) -> list[Path]:
+    """Return the tables and main figures of a study, which go under version control."""
+    from cemlib.config import Study
     from cemlib.report.figures import drawing
+    from cemlib.study.job import report_files
 
-    plan = plan_of(options)
-    drawn = [path for path in plan.all_figures() if path.suffix == ".png"]
-    pictures = [path for path in drawn if drawing(path.stem).is_published]
-    yield from published(plan, plan.metrics(), plan.tables() + pictures, options)
+    files = [file for file in report_files(jobs) if file.suffix in ENDINGS]
+    if not isinstance(plan.study, Study):
+        return files
+    return [file for file in files if file.suffix != ".png" or drawing(file.stem).is_published]
 
 
-def to_upload(plan: "AnyPlan", jobs: Sequence["Job"], part: str | None = None) -> "Study":
+def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Study":
     """Return what is uploaded: the results of runs, or of those of one defence, and the report."""
     from cemlib.study.job import records_below, report_files
     from cemlib.tracking import Study
@@ -109,21 +154,3 @@ def to_upload(plan: "AnyPlan", jobs: Sequence["Job"], part: str | None = None) -
     for record in records_below(plan.layout.root / "runs", of_part):
         (attacks if record.parent.parent.name == "attacks" else runs).append(record)
     return Study(plan.layout.root, plan.study.experiment, runs, attacks, report_files(jobs))
-
-
-def published(
-    plan: "AnyPlan", metrics: Sequence[Path], files: Sequence[Path], options: argparse.Namespace
-) -> list[Path]:
-    """Copy files of a study under results/published, with where its results came from.
-
-    Raises:
-        FileError: if a result is missing, or came from uncommitted code.
-    """
-    from cemlib.report.publish import publish
-
-    command = ["snakemake", "--cores", "2", "--configfile", str(options.config)]
-    if options.set:
-        changes = (word for change in options.set for word in ("--set", change))
-        command = ["cemlib", "run", "--config", str(options.config), *changes]
-    out = Path("results/published") / plan.study.experiment
-    return publish(metrics, files, out, shlex.join(command))

@@ -73,8 +73,9 @@ def check_system(raw: Any, system: str) -> None:
     """
     found = raw.get("system", SPLIT) if isinstance(raw, Mapping) else system
     if found != system and found in SYSTEMS:
-        command = "Snakemake or `cemlib run`" if found == SPLIT else f"`cemlib {found}`"
-        raise ConfigError(f"system: this is a study of {found}; give it to {command}")
+        raise ConfigError(
+            f"system: this is a study of {found}; give it to Snakemake or `cemlib run`"
+        )
 
 
 def validated(

@@ -30,6 +30,7 @@ RESERVED = frozenset(
 )
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
 JUDGE = "judge"
+JUDGE_SEED = 1_000_000_007  # of no study's run: the judge is trained apart
 DECODING = ("decoder", "residual", "perceptual")  # attacks that leave a trained decoder
 PRUNABLE = ("small", "vgg11")  # networks whose layers' widths do not depend on each other
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from cemlib.config.data import DataConfig
 from cemlib.doctor.finding import Finding, ok, problem, warning
 from cemlib.doctor.machine import usable_cores
-from cemlib.plan import Plan
+from cemlib.study.plan import AnyStudy, Plan
 from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.store import database_of, without_password
 
@@ -30,7 +30,7 @@ DOWNLOADS = {  # where torchvision puts a set, below its root
 }
 
 
-def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
+def places(store: str, plan: Plan[AnyStudy] | None = None) -> Iterator[Finding]:
     """Yield all findings about where images, results and uploads lie.
 
     Args:
@@ -39,7 +39,7 @@ def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
     """
     yield _shared(os.environ.get("CEMLIB_DATA"))
     if plan is not None:
-        yield _data(plan)
+        yield images(plan)
         yield _threads(plan.study.threads)
     yield _disk(Path("results" if plan is None else plan.study.results))
     yield _store(store)
@@ -55,7 +55,8 @@ def _shared(named: str | None) -> Finding:
     return ok("CEMLIB_DATA", f"{named or 'not set, ./data is used'}; {sets}")
 
 
-def _data(plan: Plan) -> Finding:
+def images(plan: Plan[AnyStudy]) -> Finding:
+    """Return whether the images of a study are there."""
     config, subject = plan.study.data, f"data {plan.study.data.source}"
     if plan.layout.prepared.is_file() and plan.layout.prepared_facts.is_file():
         return ok(subject, f"prepared already: {plan.layout.data}")

@@ -21,13 +21,13 @@ from cemlib.federated.inversion.evaluate import Findings, run_attacks
 from cemlib.federated.inversion.scoring import SCORES, Row
 from cemlib.federated.inversion.variants import Scene, Variant
 from cemlib.federated.network import FederatedNet
-from cemlib.federated.plan import files_of
-from cemlib.federated.record import FederatedJob
+from cemlib.federated.record import run_of, variant_of, write_record
 from cemlib.federated.setting import masking_of, network_of
 from cemlib.federated.training import read_pseudo
 from cemlib.files import load_tensors, write_bytes, write_jsonl
 from cemlib.layout import AttackFolder
 from cemlib.seal import FILES, checked, read_sealed
+from cemlib.study.federated import FederatedJob, attack_files
 
 CURVE = 20  # points of an attack's course that are kept
 ROUND = 0  # of the draws for the attacked images: before the first
@@ -47,37 +47,37 @@ def run(job: FederatedJob) -> Iterator[Path]:
     """
     start = time.perf_counter()
     study = job.plan.study
-    set_up(job.device, study.threads)
-    data = load(job.plan.layout.data).to(job.device)
+    set_up(job.processor(), study.threads)
+    data = load(job.plan.layout.data).to(job.processor())
     if len(data.test) < study.inversion.images:
         raise DataError(
             f"inversion.images: {study.inversion.images} wanted, the test split has"
             f" {len(data.test)}; lower it, or raise data.test_limit"
         )
-    run_record = read_sealed(job.run.metrics, ("status", "reason", FILES))
+    run_record = read_sealed(run_of(job).metrics, ("status", "reason", FILES))
     fault = f"the training failed: {run_record['reason']}" if run_record["reason"] else None
     found: Findings | None = None
     if fault is None:
         found = _attacked(job, data)
     truth = Truth(data, study.inversion.images, run_record[FILES]["model.safetensors"])
-    for attack in study.inversion.attacks:
+    for part in job.parts:
         rows = truth.failed(str(fault))
         if found is not None:
-            rows = [row for row in found.rows if row["attack"] == attack]
-        seconds = (time.perf_counter() - start) / len(study.inversion.attacks)
-        yield _write(job, attack, rows, found, truth, seconds)
+            rows = [row for row in found.rows if row["attack"] == part.of["attack"]]
+        seconds = (time.perf_counter() - start) / len(job.parts)
+        yield _write(part, rows, found, truth, seconds)
 
 
 def _attacked(job: FederatedJob, data: Prepared) -> Findings:
-    chosen, inversion = job.settings, job.plan.study.inversion
+    chosen, inversion = variant_of(job), job.plan.study.inversion
     mixes, masking = chosen.mixing is not None, masking_of(chosen.mask)
     variant = Variant(mixed=mixes, masking=masking, dp_sgd=chosen.dp_sgd)
     return run_attacks(
         _network(job, data),
         scene_of(job, data),
-        {str(job.variant): variant},
+        {job.of["variant"]: variant},
         inversion.attacks,
-        seed=job.seed,
+        seed=job.of["seed"],
         batch=inversion.batch_size,
     )
 
@@ -101,7 +101,7 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     """Return the attacked images, what clients train on instead, and the attacker's prior."""
     count = job.plan.study.inversion.images
     images, labels = to_float(data.test.images[:count]), data.test.labels[:count]
-    if job.settings.mixing is None:
+    if variant_of(job).mixing is None:
         blend, share = images, torch.ones(count, device=images.device)
     else:
         share = _ratios(job, count).to(images)
@@ -119,9 +119,9 @@ def class_means(data: Prepared) -> Tensor:
 
 
 def _ratios(job: FederatedJob, count: int) -> Tensor:
-    mixing, clients = job.settings.mixing, job.plan.study.clients.number
+    mixing, clients = variant_of(job).mixing, job.plan.study.clients.number
     assert mixing is not None  # asked for mixtures alone
-    drawn = [drawing.ratios(mixing, count, job.seed, c, ROUND) for c in range(clients)]
+    drawn = [drawing.ratios(mixing, count, job.of["seed"], c, ROUND) for c in range(clients)]
     return torch.stack([drawn[i % clients][i] for i in range(count)])
 
 
@@ -130,55 +130,47 @@ def _pseudo_images(job: FederatedJob, data: Prepared, labels: Tensor) -> Tensor:
     study, pseudo = job.plan.study, read_pseudo(job, data)
     clients = [i % study.clients.number for i in range(len(labels))]
     noise = [
-        drawing.latents((len(labels), study.gan.latent), job.seed, client, ROUND)[i]
+        drawing.latents((len(labels), study.gan.latent), job.of["seed"], client, ROUND)[i]
         for i, client in enumerate(clients)
     ]
     own = {name: tensor[clients] for name, tensor in pseudo.weights.items()}
     with torch.no_grad():
         made = generate(
-            pseudo.net, own, torch.stack(noise)[:, None].to(job.device), labels[:, None]
+            pseudo.net, own, torch.stack(noise)[:, None].to(job.processor()), labels[:, None]
         )
     return made[:, 0]
 
 
 def _network(job: FederatedJob, data: Prepared) -> FederatedNet:
     """Return the network with the weights of the first round, or with those after the last."""
-    net = network_of(job.plan.study, data, job.seed)
+    net = network_of(job.plan.study, data, job.of["seed"])
     if job.plan.study.inversion.weights == "final":
-        net.load_state_dict(load_tensors(checked(job.run.model)))
-    return net.to(job.device)
+        net.load_state_dict(load_tensors(checked(run_of(job).model)))
+    return net.to(job.processor())
 
 
 def _write(
-    job: FederatedJob,
-    attack: str,
-    rows: list[Row],
-    found: Findings | None,
-    truth: Truth,
-    seconds: float,
+    job: FederatedJob, rows: list[Row], found: Findings | None, truth: Truth, seconds: float
 ) -> Path:
     """Write one attack's files, its record last."""
-    plan, variant = job.plan, str(job.variant)
-    folder = plan.attack(variant, job.seed, attack)
+    folder, key = AttackFolder(job.folder), (job.of["variant"], job.of["attack"])
     folder.metrics.unlink(missing_ok=True)
-    pictures = found.pictures[variant, attack] if found else torch.full_like(truth.images, 0.5)
+    pictures = found.pictures[key] if found else torch.full_like(truth.images, 0.5)
     shown = pictures[:COLUMNS].nan_to_num(0.5).cpu()
     write_strip(folder.reconstructions, truth.images[:COLUMNS].cpu(), shown)
-    write_jsonl(folder.history, _curve(found.curves[variant, attack]) if found else [])
+    write_jsonl(folder.history, _curve(found.curves[key]) if found else [])
     _write_per_image(folder, rows)
     failed = [row["reason"] for row in rows if row["status"] != "ok"]
     reason = f"{len(failed)} of {len(rows)} images: {failed[0]}" if failed else None
-    settings = plan.study.attack_slice(variant)
-    settings["attack"] = settings["inversion"]["attacks"][attack]
     scores = {
-        "attack": attack,
+        "attack": job.of["attack"],
         "knowledge": folder.root.name.rpartition("-")[2],
         **_means(rows),
         "n_images": len(rows),
         "model_sha256": truth.model_sha256,
         "wall_seconds": seconds,
     }
-    job.write("attack", reason, settings, plan.attack_sources(), scores, files_of(folder))
+    write_record(job, "attack", reason, scores, attack_files(folder))
     return folder.metrics
 
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from cemlib.config.federated import Federated
 from cemlib.federated.inversion.scoring import WORST_CASE
-from cemlib.federated.plan import FederatedPlan
 from cemlib.federated.tables import Results, cost_table, tradeoff_table
 from cemlib.files import load_arrays
 from cemlib.report.grid import Picture, read_strip, show, spaced
@@ -25,6 +25,8 @@ from cemlib.report.style import (
     significant,
 )
 from cemlib.seal import checked
+from cemlib.study.federated import attack_folder
+from cemlib.study.plan import Plan
 
 _MARGIN = 1.5  # inches left of the pictures
 COURSES = {  # of the clients' GANs: what is drawn, and how it is called
@@ -35,7 +37,7 @@ COURSES = {  # of the clients' GANs: what is drawn, and how it is called
 }
 
 
-def accuracy(plan: FederatedPlan, results: Results) -> Figure:
+def accuracy(plan: Plan[Federated], results: Results) -> Figure:
     """Draw validation accuracy over the rounds, and its paired difference to the reference's."""
     study, rounds = plan.study, results.rounds
     reference = rounds[rounds["defence"] == study.reference].set_index(["seed", "epoch"])
@@ -70,7 +72,7 @@ def _band(panel: Axes, values: "pd.Series[float]", name: str, colour: str) -> No
     panel.fill_between(rounds, low, high, color=colour, alpha=0.12, linewidth=0)
 
 
-def tradeoff(plan: FederatedPlan, results: Results) -> Figure:
+def tradeoff(plan: Plan[Federated], results: Results) -> Figure:
     """Draw accuracy against the MSE of the strongest attack on each image."""
     table = tradeoff_table(results, plan.study)
     with settings():
@@ -108,7 +110,7 @@ def _downwards(mean: float, high: float | None) -> list[list[float]]:
     return [[min(half, 0.9 * mean)], [half]]
 
 
-def cost(plan: FederatedPlan, results: Results) -> Figure:
+def cost(plan: Plan[Federated], results: Results) -> Figure:
     """Draw seconds of a round, and bytes that a round moves, by variant."""
     table = cost_table(results, plan.study)
     names = [readable(name) for name in table["variant"]]
@@ -127,7 +129,7 @@ def cost(plan: FederatedPlan, results: Results) -> Figure:
     return figure
 
 
-def convergence(plan: FederatedPlan, results: Results) -> Figure:
+def convergence(plan: Plan[Federated], results: Results) -> Figure:
     """Draw losses, variance and change over the epochs of the GANs, mean over the clients."""
     seeds = looks([str(seed) for seed in plan.study.seeds])
     with settings():
@@ -147,7 +149,7 @@ def convergence(plan: FederatedPlan, results: Results) -> Figure:
     return figure
 
 
-def reconstructions(plan: FederatedPlan, results: Results) -> Figure:
+def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
     """Draw true images, and below them each variant's by its strongest attack, of one seed.
 
     The seed is the first; the strongest is the attack with the lowest mean MSE over the seeds.
@@ -159,7 +161,7 @@ def reconstructions(plan: FederatedPlan, results: Results) -> Figure:
         if attack is None:
             strips[f"{readable(variant)}\nfailed"] = None
             continue
-        file = checked(plan.attack(variant, seed, attack).reconstructions)
+        file = checked(attack_folder(plan, variant, seed, attack).reconstructions)
         originals, below = read_strip(file)
         strips[f"{readable(variant)}\n{readable(attack)}, {significant(error, 2)}"] = below
     with settings():
@@ -186,10 +188,10 @@ def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
     return str(errors.idxmin()), float(errors.min())
 
 
-def pseudo(plan: FederatedPlan, results: Results) -> Figure:  # noqa: ARG001 - as every figure
+def pseudo(plan: Plan[Federated], results: Results) -> Figure:  # noqa: ARG001 - as every figure
     """Draw the first client's images of fixed noise, one of each class, over the epochs."""
     seed = plan.study.seeds[0]
-    course = load_arrays(checked(plan.pseudo(seed).course))
+    course = load_arrays(checked(plan.layout.pseudo(seed).course))
     images, epochs = course["images"][0], course["epochs"].tolist()  # (epochs, classes, C, H, W)
     pixels = (255 * images).round().astype(np.uint8).transpose(0, 1, 3, 4, 2)
     pixels = pixels.repeat(4, 2).repeat(4, 3)

@@ -23,11 +23,11 @@ from cemlib.data.prepared import load
 from cemlib.device import set_up
 from cemlib.federated.client import stack
 from cemlib.federated.network import Weights
-from cemlib.federated.plan import FederatedPlan
-from cemlib.federated.record import FederatedJob
 from cemlib.federated.rounds import Federation
 from cemlib.federated.training import read_pseudo
 from cemlib.files import save_tensors, write_jsonl
+from cemlib.study.federated import train_job
+from cemlib.study.plan import Plan, chosen
 
 TIMEOUT = 600.0  # seconds for all answers of a round
 WAIT = 0.5  # seconds between two looks for clients
@@ -92,7 +92,7 @@ def main(grid: Grid, context: Context) -> None:
     federation = Spread(
         found.study, found.variant, found.data, found.pseudo, found.seed, grid=grid, nodes=nodes
     )
-    folder = FederatedPlan(found.study).layout.root / "flower" / str(context.run_config["variant"])
+    folder = Plan(found.study).layout.root / "flower" / str(context.run_config["variant"])
     for _ in federation.remaining():
         write_jsonl(folder / f"seed{found.seed}.jsonl", federation.history)
     save_tensors(folder / f"seed{found.seed}.safetensors", federation.weights)
@@ -101,14 +101,14 @@ def main(grid: Grid, context: Context) -> None:
 def _federation(context: Context) -> Federation:
     """Build what the run's configuration says, with the weights of the first round."""
     settings = context.run_config
-    plan = FederatedPlan(load_study(Path(str(settings["config"]))))
-    (variant,), (seed,) = plan.variants(str(settings["variant"])), plan.seeds(int(settings["seed"]))
-    device = torch.device("cpu")
-    set_up(device, plan.study.threads)
-    data, chosen = load(plan.layout.data), plan.study.variants[variant]
-    job = FederatedJob(plan, "train", variant, seed, device)
-    pseudo = read_pseudo(job, data) if chosen.mixing is not None else None
-    return Federation(plan.study, chosen, data, pseudo, seed)
+    plan = Plan(load_study(Path(str(settings["config"]))))
+    (variant,) = chosen("variant", tuple(plan.study.variants), str(settings["variant"]))
+    (seed,) = chosen("seed", plan.study.seeds, int(settings["seed"]))
+    job = train_job(plan, variant, seed, "cpu")
+    set_up(job.processor(), plan.study.threads)
+    data, mixing = load(plan.layout.data), plan.study.variants[variant].mixing
+    pseudo = read_pseudo(job, data) if mixing is not None else None
+    return Federation(plan.study, plan.study.variants[variant], data, pseudo, seed)
 
 
 def _nodes(grid: Grid, clients: int) -> dict[int, int]:

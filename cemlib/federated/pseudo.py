@@ -1,6 +1,7 @@
 """Train the clients' GANs of one seed, once for all variants that mix."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,41 +11,40 @@ from cemlib.data.prepared import checksum, load
 from cemlib.device import set_up
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import Extractor, cached_weights, local, pretrained
-from cemlib.federated.record import FederatedJob, Resumed
+from cemlib.federated.record import Resumed, write_record
 from cemlib.federated.setting import Clients, clients_of
 from cemlib.files import save_tensors, write_jsonl
+from cemlib.study.federated import FederatedJob
 
 EXTRACTOR_STEPS = 100
 SHOWN = ("d_loss", "g_loss", "variance")
 
 
-def run(job: FederatedJob) -> dict[str, Any]:
-    """Train the GANs; write their folder and return its metrics.
+def run(job: FederatedJob) -> list[Path]:
+    """Train the GANs; write their folder and return its record's path.
 
     Raises:
         DataError: if the prepared data are missing or damaged, or too few for the clients.
         FileError: if torchvision's weights at hand are damaged.
     """
-    start = time.perf_counter()
-    study, plan = job.plan.study, job.plan
-    set_up(job.device, study.threads)
-    data = load(plan.layout.data).to(job.device)
-    clients = clients_of(study, data, job.seed)
+    start, study, device = time.perf_counter(), job.plan.study, job.processor()
+    place, seed = job.plan.layout.data, job.of["seed"]
+    set_up(device, study.threads)
+    data = load(place).to(device)
+    clients = clients_of(study, data, seed)
     extractor = _extractor(job, clients, len(data.classes))
-    kernels = extractor.kernels.to(job.device)
-    gans = Adversaries(
-        clients.images, clients.labels, kernels, len(data.classes), study.gan, job.seed
-    )
-    origin = f"{checksum(plan.layout.data)}/{job.device.type}/{extractor.origin}"
-    checkpoint = Checkpoint(plan.pseudo_checkpoint(job.seed, origin))
-    resumed, folder = Resumed(gans, checkpoint, start), plan.pseudo(job.seed)
+    kernels = extractor.kernels.to(device)
+    gans = Adversaries(clients.images, clients.labels, kernels, len(data.classes), study.gan, seed)
+    origin = (checksum(place), device.type, str(extractor.origin))
+    checkpoint = Checkpoint(job.checkpoint(*origin))
+    resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
         reason = resumed.finish(job.title, study.gan.epochs, folder.history, SHOWN)
         found = {"extractor": extractor.origin, "wall_seconds": resumed.seconds}
-        metrics = _write(job, gans, reason, found)
+        _write(job, gans, reason, found)
     checkpoint.remove()
-    return metrics
+    return [folder.metrics]
 
 
 def _extractor(job: FederatedJob, clients: Clients, classes: int) -> Extractor:
@@ -52,14 +52,12 @@ def _extractor(job: FederatedJob, clients: Clients, classes: int) -> Extractor:
     file = cached_weights()
     if job.plan.study.extractor == "auto" and file.is_file():
         return pretrained(file, clients.images[0].shape[1], len(clients.images))
-    return local(clients.images, clients.labels, classes, job.seed, EXTRACTOR_STEPS)
+    return local(clients.images, clients.labels, classes, job.of["seed"], EXTRACTOR_STEPS)
 
 
-def _write(
-    job: FederatedJob, gans: Adversaries, reason: str | None, found: dict[str, Any]
-) -> dict[str, Any]:
+def _write(job: FederatedJob, gans: Adversaries, reason: str | None, found: dict[str, Any]) -> None:
     """Write the files, metrics last."""
-    folder, plan = job.plan.pseudo(job.seed), job.plan
+    folder = job.plan.layout.pseudo(job.of["seed"])
     save_tensors(folder.generators, gans.g_weights)
     epochs = sorted(gans.course)
     pictures = torch.stack([gans.course[epoch].cpu() for epoch in epochs], 1)
@@ -68,5 +66,4 @@ def _write(
     last = gans.history[-1] if gans.history and reason is None else {}
     ended = {name: last.get(name) for name in ("d_loss", "g_loss", "variance", "drift")}
     ended["variance_error"] = abs(last["variance"] - gans.settings.v_e) if last else None
-    decided = plan.study.pseudo_slice(), plan.pseudo_sources()
-    return job.write("pseudo", reason, *decided, ended | found, folder.files())
+    write_record(job, "pseudo", reason, ended | found, folder.files())

@@ -6,93 +6,52 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from cemlib.checkpoint import Checkpoint, copied
 from cemlib.config.federated import Variant
 from cemlib.data.prepared import checksum
 from cemlib.errors import DivergedError
-from cemlib.federated.plan import FederatedPlan
 from cemlib.files import write_jsonl
 from cemlib.layout import RunFolder
 from cemlib.progress import progress
-from cemlib.provenance import device_name, peak_memory_mb, provenance
-from cemlib.seal import write_sealed
+from cemlib.seal import RECORD, write_sealed
+from cemlib.study.federated import FederatedJob
 
 
-@dataclass(frozen=True)
-class FederatedJob:
-    """Name one job of a study, on a device.
+def variant_of(job: FederatedJob) -> Variant:
+    """Return the settings of a job's variant."""
+    return job.plan.study.variants[job.of["variant"]]
 
-    Attributes:
-        plan: The study's plan.
-        name: `pseudo`, `train` or `attack`.
-        variant: The variant; None for the GANs, which all variants share.
-        seed: The seed.
-        device: Where it computes.
+
+def run_of(job: FederatedJob) -> RunFolder:
+    """Return the folder of the training that a job is, or attacks."""
+    return job.plan.layout.run(job.of["variant"], job.of["seed"])
+
+
+def write_record(
+    job: FederatedJob, kind: str, reason: str | None, found: dict[str, Any], files: Iterable[Path]
+) -> None:
+    """Write the record of a job, after its other files.
+
+    Args:
+        job: The job.
+        kind: of the record.
+        reason: why the job failed, or None.
+        found: scores, and whatever else the record has.
+        files: all files of the result; the one named metrics.json is the record.
     """
-
-    plan: FederatedPlan
-    name: str
-    variant: str | None
-    seed: int
-    device: torch.device
-
-    @property
-    def title(self) -> str:
-        """Return what it does, for people."""
-        return " ".join(filter(None, (self.name, self.variant, f"seed{self.seed}")))
-
-    @property
-    def settings(self) -> Variant:
-        """Return the settings of its variant."""
-        return self.plan.study.variants[str(self.variant)]
-
-    @property
-    def run(self) -> RunFolder:
-        """Return the folder of its training."""
-        return self.plan.run(str(self.variant), self.seed)
-
-    def write(
-        self,
-        kind: str,
-        reason: str | None,
-        settings: dict[str, Any],
-        sources: Sequence[Path],
-        found: dict[str, Any],
-        files: Iterable[Path],
-    ) -> dict[str, Any]:
-        """Write the record of a job, after its other files; return it.
-
-        Args:
-            kind: of the record.
-            reason: why the job failed, or None.
-            settings: that decided it.
-            sources: source files that decided it.
-            found: scores, and whatever else the record has.
-            files: all files of the result; the one named metrics.json is the record.
-        """
-        config, threads = self.plan.layout.config, self.plan.study.threads
-        variant = f" --variant {self.variant}" if self.variant else ""
-        command = f"cemlib federated --config {config} --only {self.name}{variant}"
-        record = {
-            "kind": kind,
-            "status": "ok" if reason is None else "failed",
-            "reason": reason,
-            "experiment": self.plan.study.experiment,
-            "defence": self.variant or "pseudo",
-            "seed": self.seed,
-            "config": settings,
-            "command": f"{command} --seed {self.seed}",
-            "provenance": provenance(sources, device_name(self.device.type), threads),
-            "peak_memory_mb": peak_memory_mb(),
-            **found,
-            "data_sha256": checksum(self.plan.layout.data),
-        }
-        (metrics,) = (file for file in files if file.name == "metrics.json")
-        write_sealed(metrics, record, [file for file in files if file != metrics])
-        return record
+    record = {
+        "kind": kind,
+        "defence": job.of.get("variant", "pseudo"),
+        "seed": job.of["seed"],
+        "command": job.command,
+        **found,
+        "data_sha256": checksum(job.plan.layout.data),
+        **job.record(reason),
+    }
+    (metrics,) = (file for file in files if file.name == RECORD)
+    write_sealed(metrics, record, [file for file in files if file != metrics])
 
 
 class Learner(Protocol):

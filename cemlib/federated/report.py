@@ -5,12 +5,12 @@ from pathlib import Path
 
 from cemlib.config.federated import Federated
 from cemlib.federated import figures
-from cemlib.federated.plan import FIGURES, PSEUDO_FIGURES, FederatedPlan
 from cemlib.federated.tables import TABLES, Results, collect
 from cemlib.report.cells import DIFFERENCES, count, finished, mean, number, share
 from cemlib.report.style import save
 from cemlib.report.writer import Column, Layout, write_table
 from cemlib.scores import ATTACK_SCORES, SCORES
+from cemlib.study.federated import FIGURES, PSEUDO_FIGURES, FederatedJob
 
 _VARIANT: Column = ("variant", number("variant"))
 _SETTINGS: tuple[Column, ...] = (
@@ -91,13 +91,13 @@ def notes(study: Federated, results: Results) -> list[str]:
     return found + [f"F before the discriminator: {source}." for source in sources]
 
 
-def write_report(plan: FederatedPlan) -> Iterator[Path]:
+def write_report(job: FederatedJob) -> Iterator[Path]:
     """Write every table in every format, and every figure as PNG and SVG; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    results, study = collect(plan), plan.study
+    plan, results, study = job.plan, collect(job.plan), job.plan.study
     for name, layout in LAYOUTS.items():
         frame = TABLES[name](results, study)
         yield from write_table(plan.layout.tables, name, frame, layout, notes(study, results))

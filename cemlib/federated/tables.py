@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -9,10 +10,11 @@ import pandas as pd
 from cemlib.config.federated import Federated
 from cemlib.federated.inversion.scoring import MEASURES, WORST_CASE, Row, worst_cases
 from cemlib.federated.inversion.summary import summary
-from cemlib.federated.plan import FederatedPlan
 from cemlib.files import read_jsonl
 from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
 from cemlib.seal import checked, read_sealed
+from cemlib.study.federated import attack_folder
+from cemlib.study.plan import Plan
 
 _FATES = ("asked", "dropped", "excluded")
 _BYTES = ("bytes_up", "bytes_down")
@@ -46,25 +48,27 @@ class Results:
     pseudo: pd.DataFrame
 
 
-def collect(plan: FederatedPlan) -> Results:
+def collect(plan: Plan[Federated]) -> Results:
     """Read every record of a study.
 
     Raises:
         FileError: if one is missing or damaged.
     """
     keys = [*RUN_KEYS, *_FATES, *_BYTES, *_SECONDS]
-    runs = [read_sealed(plan.run(*run).metrics, keys) for run in plan.runs()]
+    study, trained = plan.study, list(product(plan.study.variants, plan.study.seeds))
+    runs = [read_sealed(plan.layout.run(*run).metrics, keys) for run in trained]
     rounds = [
         {"defence": variant, "seed": seed, **row}
-        for variant, seed in plan.runs()
-        for row in read_jsonl(checked(plan.run(variant, seed).history))
+        for variant, seed in trained
+        for row in read_jsonl(checked(plan.layout.run(variant, seed).history))
     ]
     kept = ("seed", "status", "wall_seconds", "extractor")
-    gans = [read_sealed(path, kept) for path in plan.pseudo_metrics()]
+    seeds = study.seeds if study.mixing_variants() else ()
+    gans = [read_sealed(plan.layout.pseudo(seed).metrics, kept) for seed in seeds]
     epochs = [
         {"seed": gan["seed"], **row}
         for gan in gans
-        for row in read_jsonl(checked(plan.pseudo(gan["seed"]).history))
+        for row in read_jsonl(checked(plan.layout.pseudo(gan["seed"]).history))
     ]
     pseudo = [
         {key: gan[key] for key in kept[:3]} | {"source": gan["extractor"]["source"]} for gan in gans
@@ -78,21 +82,21 @@ def collect(plan: FederatedPlan) -> Results:
     )
 
 
-def attack_summary(plan: FederatedPlan) -> list[Row]:
+def attack_summary(plan: Plan[Federated]) -> list[Row]:
     """Return means of every variant under every attack, and the strongest for each image."""
     found: list[Row] = []
-    for variant in plan.variants():
-        seeds = [_rows(plan, variant, seed) for seed in plan.seeds()]
+    for variant in plan.study.variants:
+        seeds = [_rows(plan, variant, seed) for seed in plan.study.seeds]
         found += summary([rows + worst_cases(rows) for rows in seeds])
     return found
 
 
-def _rows(plan: FederatedPlan, variant: str, seed: int) -> list[Row]:
+def _rows(plan: Plan[Federated], variant: str, seed: int) -> list[Row]:
     from pyarrow import parquet
 
     rows: list[Row] = []
     for attack in plan.study.inversion.attacks:
-        file = checked(plan.attack(variant, seed, attack).per_image)
+        file = checked(attack_folder(plan, variant, seed, attack).per_image)
         named = {"defence": variant, "attack": attack}
         rows += [named | row for row in parquet.read_table(file).to_pylist()]
     return rows

@@ -2,26 +2,25 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 from cemlib.checkpoint import Checkpoint
 from cemlib.config.errors import ConfigError
 from cemlib.data.prepared import Prepared, checksum, load
 from cemlib.device import set_up
 from cemlib.federated.adversaries import make_generator
-from cemlib.federated.plan import FederatedPlan
 from cemlib.federated.private import epsilon
-from cemlib.federated.record import FederatedJob, Resumed
+from cemlib.federated.record import Resumed, run_of, variant_of, write_record
 from cemlib.federated.rounds import Federation, Pseudo, score
 from cemlib.files import load_tensors, save_tensors, write_json, write_jsonl
 from cemlib.seal import checked, read_sealed
+from cemlib.study.federated import FederatedJob
 
 SHOWN = ("train_loss", "val_top1")
 SCORES = ("top1", "loss", "val_top1", "val_loss", "epsilon")
 
 
-def run(job: FederatedJob) -> dict[str, Any]:
-    """Train; write the run's folder and return its metrics.
+def run(job: FederatedJob) -> list[Path]:
+    """Train; write the run's folder and return its record's path.
 
     A run that diverges is finished too: its status is `failed`, its scores are null.
 
@@ -30,31 +29,32 @@ def run(job: FederatedJob) -> dict[str, Any]:
         DataError: if the prepared data are missing or damaged, or too few for the clients.
         FileError: if the generators are missing or damaged.
     """
-    start, study = time.perf_counter(), job.plan.study
-    set_up(job.device, study.threads)
-    data = load(job.plan.layout.data).to(job.device)
+    start, study, device = time.perf_counter(), job.plan.study, job.processor()
+    settings, folder = variant_of(job), run_of(job)
+    set_up(device, study.threads)
+    data = load(job.plan.layout.data).to(device)
     _check_beta(job, len(data.classes))
     fault = _pseudo_fault(job)
-    mixes = fault is None and job.settings.mixing is not None
+    mixes = fault is None and settings.mixing is not None
     pseudo = read_pseudo(job, data) if mixes else None
-    federation = Federation(study, job.settings, data, pseudo, job.seed)
-    checkpoint = Checkpoint(_place(job), interval=0.0)  # a round is long, its state is small
+    federation = Federation(study, settings, data, pseudo, job.of["seed"])
+    # A round is long, its state is small.
+    checkpoint = Checkpoint(checkpoint_place(job), interval=0.0)
     resumed = Resumed(federation, checkpoint, start)
-    job.run.metrics.unlink(missing_ok=True)
+    folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
-        rounds, history = study.train.rounds, job.run.history
-        reason = fault or resumed.finish(job.title, rounds, history, SHOWN)
-        metrics = _write(job, federation, reason, resumed.seconds)
+        reason = fault or resumed.finish(job.title, study.train.rounds, folder.history, SHOWN)
+        _write(job, federation, reason, resumed.seconds)
     checkpoint.remove()
-    return metrics
+    return [folder.metrics]
 
 
 def _check_beta(job: FederatedJob, classes: int) -> None:
     """Refuse a mask of more outputs than the network has, which the data decide."""
-    mask = job.settings.mask
+    mask = variant_of(job).mask
     if mask is not None and mask.beta is not None and mask.beta > classes:
         raise ConfigError(
-            f"variants.{job.variant}.mask.beta: {mask.beta} outputs, the data have {classes}"
+            f"variants.{job.of['variant']}.mask.beta: {mask.beta} outputs, the data have {classes}"
             " classes; lower it, or leave it out for all"
         )
 
@@ -65,52 +65,51 @@ def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
     Raises:
         FileError: if they are missing or damaged.
     """
-    file = checked(job.plan.pseudo(job.seed).generators)
-    weights = {name: tensor.to(job.device) for name, tensor in load_tensors(file).items()}
+    file = checked(job.plan.layout.pseudo(job.of["seed"]).generators)
+    device = job.processor()
+    weights = {name: tensor.to(device) for name, tensor in load_tensors(file).items()}
     net = make_generator(data.image_shape, len(data.classes), job.plan.study.gan)
-    return Pseudo(net.to(job.device), weights)
+    return Pseudo(net.to(device), weights)
 
 
 def _pseudo_fault(job: FederatedJob) -> str | None:
     """Return why there are no generators to train with, where they diverged."""
-    if job.settings.mixing is None:
+    if variant_of(job).mixing is None:
         return None
-    record = read_sealed(job.plan.pseudo(job.seed).metrics, ("status", "reason"))
+    record = read_sealed(job.plan.layout.pseudo(job.of["seed"]).metrics, ("status", "reason"))
     return None if record["status"] == "ok" else f"the clients' GANs failed: {record['reason']}"
 
 
-def _place(job: FederatedJob) -> Path:
-    """Return the checkpoint's folder: for these settings, code, data, generators and device."""
-    origin = [checksum(job.plan.layout.data), job.device.type]
-    if job.settings.mixing is not None:
-        origin.append(generators_sha256(job.plan, job.seed))
-    return job.plan.train_checkpoint(str(job.variant), job.seed, "/".join(origin))
+def checkpoint_place(job: FederatedJob) -> Path:
+    """Return the checkpoint's folder: also for these data, generators and device."""
+    generators = generators_sha256(job)
+    origin = [checksum(job.plan.layout.data), job.processor().type]
+    return job.checkpoint(*origin, *([generators] if generators else []))
 
 
-def generators_sha256(plan: FederatedPlan, seed: int) -> str:
-    """Return the checksum of the generators, as their record has it."""
-    folder = plan.pseudo(seed)
+def generators_sha256(job: FederatedJob) -> str | None:
+    """Return the checksum of the generators that a training reads, if it does, by their record."""
+    if "generators" not in job.inputs:
+        return None
+    folder = job.plan.layout.pseudo(job.of["seed"])
     return str(read_sealed(folder.metrics, ("files",))["files"][folder.generators.name])
 
 
-def _write(
-    job: FederatedJob, federation: Federation, reason: str | None, seconds: float
-) -> dict[str, Any]:
+def _write(job: FederatedJob, federation: Federation, reason: str | None, seconds: float) -> None:
     """Write the run's files, its metrics last."""
-    plan, folder = job.plan, job.run
-    settings, mixes = plan.study.train_slice(str(job.variant)), job.settings.mixing is not None
+    folder = run_of(job)
     write_jsonl(folder.history, federation.history)
-    write_json(folder.config, settings | {"seed": job.seed})
+    write_json(folder.config, job.settings | {"seed": job.of["seed"]})
     save_tensors(folder.model, federation.weights)
     found = {
         **(_scores(federation) if reason is None else dict.fromkeys(SCORES)),
         **_totals(federation),
         "epochs": len(federation.history),
         "parameters": {"network": sum(w.numel() for w in federation.weights.values())},
-        "generators_sha256": generators_sha256(plan, job.seed) if mixes else None,
+        "generators_sha256": generators_sha256(job),
         "wall_seconds": seconds,
     }
-    return job.write("run", reason, settings, plan.train_sources(), found, folder.files())
+    write_record(job, "run", reason, found, folder.files())
 
 
 def _scores(federation: Federation) -> dict[str, float | None]:

@@ -9,7 +9,6 @@ decryptions therefore cost a whole power each.
 """
 
 import argparse
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,16 +19,16 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from cemlib.config.labelling import LabellingStudy
 from cemlib.labelling.arithmetic import powmod
 from cemlib.labelling.messages import Round
 from cemlib.labelling.paillier import Blinding, PublicKey
 from cemlib.labelling.parties import Aggregator, Participant
-from cemlib.labelling.plan import LabellingPlan
 from cemlib.labelling.protocol import open_sums
 from cemlib.labelling.setting import Packing, Setting
 from cemlib.labelling.sharing import SECURE_BITS, DealerKey, Keys, generate, split
-from cemlib.provenance import device_name, peak_memory_mb, provenance
 from cemlib.seal import write_sealed
+from cemlib.study.job import Job
 
 REPEATS = 5
 
@@ -186,23 +185,18 @@ def measured(
     }
 
 
-def run(plan: LabellingPlan) -> Path:
+def run(job: Job[LabellingStudy]) -> list[Path]:
     """Time the cryptography of a study, and write the record; return its path."""
-    start, settings = time.perf_counter(), plan.study.cost
+    start, study = time.perf_counter(), job.plan.study
     record = {
         "kind": "cost",
-        "status": "ok",
-        "reason": None,
-        "experiment": plan.study.experiment,
-        **measured(settings.key_bits, plan.study.participants, images=settings.images),
-        "config": plan.study.cost_slice(),
-        "command": f"cemlib pctc --config {shlex.quote(str(plan.layout.config))} --only cost",
-        "provenance": provenance(plan.cost_sources(), device_name("cpu"), plan.study.threads),
-        "peak_memory_mb": peak_memory_mb(),
+        **measured(study.cost.key_bits, study.participants, images=study.cost.images),
+        "command": job.command,
         "wall_seconds": time.perf_counter() - start,
+        **job.record(None),
     }
-    write_sealed(plan.cost, record)
-    return plan.cost
+    write_sealed(job.plan.layout.cost, record)
+    return [job.plan.layout.cost]
 
 
 def main() -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from cemlib.config.labelling import SECURE_KEY_BITS, LabellingStudy
 from cemlib.labelling import figures
-from cemlib.labelling.plan import FIGURES, LabellingPlan
 from cemlib.labelling.tables import TABLES, collect
 from cemlib.report.cells import DIFFERENCES, finished, mean, number
 from cemlib.report.style import save
 from cemlib.report.writer import Column, Layout, Row, write_table
+from cemlib.study.job import Job
+from cemlib.study.labelling import FIGURES
 
 
 def _way(row: Row) -> str:
@@ -116,24 +117,24 @@ def notes(study: LabellingStudy) -> list[str]:
     ]
 
 
-def write_tables(plan: LabellingPlan) -> Iterator[Path]:
+def write_tables(job: Job[LabellingStudy]) -> Iterator[Path]:
     """Write every table in every format; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    results, study = collect(plan), plan.study
+    results, study = collect(job), job.plan.study
     for name, layout in LAYOUTS.items():
         frame = TABLES[name](results, study)
-        yield from write_table(plan.layout.tables, name, frame, layout, notes(study))
+        yield from write_table(job.plan.layout.tables, name, frame, layout, notes(study))
 
 
-def write_figures(plan: LabellingPlan) -> Iterator[Path]:
+def write_figures(job: Job[LabellingStudy]) -> Iterator[Path]:
     """Write every figure as PNG and SVG; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    results = collect(plan)
+    results, plan = collect(job), job.plan
     for name in FIGURES:
         yield from save(getattr(figures, name)(results, plan.study), plan.layout.figures, name)

@@ -9,9 +9,9 @@ import pandas as pd
 
 from cemlib.config.labelling import LabellingStudy
 from cemlib.labelling.accounting import privacy_rows, stated
-from cemlib.labelling.plan import LabellingPlan
 from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
 from cemlib.seal import read_sealed
+from cemlib.study.job import Job
 
 KEYS = ("status", "images", "seed", "participants", "sweep")
 
@@ -42,13 +42,13 @@ class Results:
     peer: pd.DataFrame
 
 
-def collect(plan: LabellingPlan) -> Results:
+def collect(job: Job[LabellingStudy]) -> Results:
     """Read every record of a study.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    records = [read_sealed(path, KEYS) for path in plan.metrics()]
+    records = [read_sealed(path, KEYS) for path in job.inputs["metrics"]]
     repeats = [{k: v for k, v in r.items() if not isinstance(v, dict | list)} for r in records]
     participants = [
         _key(record) | {"participant": who} | row
@@ -60,7 +60,7 @@ def collect(plan: LabellingPlan) -> Results:
         for record in records
         for row in record["sweep"]
     ]
-    cost = read_sealed(plan.cost, ("rounds", "peer"))
+    cost = read_sealed(job.plan.layout.cost, ("rounds", "peer"))
     swept = ["images", "seed", "epsilon", "sigma", *SCORES, *QUALITY]
     return Results(
         repeats=pd.DataFrame(repeats),

@@ -6,11 +6,10 @@ from typing import Any
 import torch
 
 from cemlib.config import ConfigError, Study
-from cemlib.config.study import JUDGE
+from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepared import Prepared
 from cemlib.defences.deployed import Deployed
 from cemlib.device import set_up
-from cemlib.plan import JUDGE_SEED
 from cemlib.progress import progress
 from cemlib.training.own import OwnSurrogate
 from cemlib.training.scores import scores, shown

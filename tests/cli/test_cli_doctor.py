@@ -22,7 +22,7 @@ from cemlib.doctor import study as checks
 from cemlib.doctor.finding import Finding, Level
 from cemlib.doctor.machine import available_memory
 from cemlib.doctor.study import DOWNLOADS, places
-from cemlib.plan import Plan
+from cemlib.study.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 ABSENT = "sqlite:///nowhere.db"

@@ -10,8 +10,6 @@ import pytest
 from finished_study import Finished
 
 from cemlib import attacks, data, models, surrogates
-from cemlib.catalogue import KINDS as CATALOGUE
-from cemlib.catalogue import entries
 from cemlib.cli import main
 from cemlib.cli.columns import aligned
 from cemlib.cli.listing import KINDS
@@ -19,6 +17,8 @@ from cemlib.defences import channels, penalties
 from cemlib.files import read_json
 from cemlib.provenance import PACKAGE
 from cemlib.seal import write_sealed
+from cemlib.study.catalogue import KINDS as CATALOGUE
+from cemlib.study.catalogue import entries
 
 ROOT = Path(__file__).parents[2]
 ROOMS: dict[str, dict[str, Any]] = {

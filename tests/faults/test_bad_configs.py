@@ -14,8 +14,8 @@ from mutated_configs import STUDIES, TEXTS, values
 
 from cemlib.cli import main
 from cemlib.config import ConfigError, Study, load, parse
-from cemlib.plan import Plan
-from cemlib.split import jobs
+from cemlib.study.plan import Plan
+from cemlib.study.split import jobs
 
 FEW, MANY = 60, 1500
 VALID = "experiment: x\ndata: {source: digits}\ndefences: {n: {}}\nattacks: {linear: {}}\n"
@@ -51,7 +51,7 @@ def list_jobs(study: Study) -> None:
     runs = len(study.defences) * len(study.seeds)
     attacks = len(study.learned_attacks()) + bool(study.closed_form_attacks())
     assert sum(name.startswith(("train/", "attack/")) for name in seen) == runs * (1 + attacks)
-    written = [*plan.metrics(), *plan.tables(), *plan.figures()]
+    written = [file for job in jobs(plan) for file in job.outputs]
     assert len(set(written)) == len(written)
     for defence in study.defences:
         json.dumps([study.attack_slice(defence, attack) for attack in study.attacks])

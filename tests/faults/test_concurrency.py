@@ -12,13 +12,13 @@ import yaml
 from checkout import Checkout
 from killing import STUDY, TESTS, bits, finish, small_study, start, wait_for_line
 from mlflow.tracking import MlflowClient
-from tiny_study import CPU, judged, outcome, trained
+from tiny_study import judged, outcome, trained
 
 from cemlib.cli import main
-from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import FileError
 from cemlib.study.lock import locked
+from cemlib.study.split import attack_job
 
 RUN = ("run", "--config", "study.yaml", "--slots", "2")
 SHORT: dict[str, Any] = STUDY | {
@@ -55,8 +55,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 def tiny_results(place: Path) -> list[Any]:
     """Bits of a training and of an attack on it."""
     run = trained(place, "gated", epochs=7)
-    job = AttackJob(judged(place, epochs=7), "gated", 0, ["decoder", "linear"], CPU)
-    return [outcome(run), [bits(folder.root) for folder in attack(job)]]
+    job = attack_job(judged(place, epochs=7), "gated", 0, ["decoder", "linear"], "cpu")
+    return [outcome(run), [bits(path.parent) for path in attack(job)]]
 
 
 def test_beside_busy_processes_the_bits_are_the_same(

@@ -13,8 +13,8 @@ import yaml
 from cemlib.cli import main
 from cemlib.config import load
 from cemlib.files import read_json
-from cemlib.plan import Plan
-from cemlib.split import jobs
+from cemlib.study.plan import Plan
+from cemlib.study.split import jobs
 from cemlib.study.standing import failed_results
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,7 @@ def test_a_diverged_attack(attacked: Path, capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     told = [line for line in lines if line.startswith("failed: ")]
     assert [line.partition(": epoch 1")[0] for line in told] == [
-        f"failed: noise seed0 decoder-{knowledge}" for knowledge in KNOWLEDGES
+        f"failed: decoder {knowledge} on noise seed0" for knowledge in KNOWLEDGES
     ]
     assert len(lines) == 6
     assert main([*one, "--attack", "linear", *config]) == 0

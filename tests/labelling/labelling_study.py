@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from cemlib.config.labelling import LabellingStudy, parse
-from cemlib.labelling.plan import LabellingPlan
+from cemlib.study.plan import Plan
 
 FILE = Path(__file__).parents[1] / "configs/tiny_pctc.yaml"
 TINY: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
@@ -26,6 +26,6 @@ def tiny(**paths: Any) -> LabellingStudy:
     return parse(changed(**paths))
 
 
-def plan_in(folder: Path, **sections: Any) -> LabellingPlan:
+def plan_in(folder: Path, **sections: Any) -> Plan:
     """The study with its results in a folder."""
-    return LabellingPlan(tiny(results=str(folder), **sections))
+    return Plan(tiny(results=str(folder), **sections))

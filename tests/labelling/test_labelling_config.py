@@ -30,7 +30,7 @@ def test_the_committed_studies_are_the_published_setting() -> None:
     [
         (changed(participant=3), ["participant", "unknown key", "did you mean 'participants'"]),
         (changed(privacy__epsilo=1), ["privacy.epsilo", "did you mean 'epsilon'"]),
-        (changed(system="federated"), ["system: this is a study of federated", "cemlib federated"]),
+        (changed(system="federated"), ["system: this is a study of federated", "cemlib run"]),
         (changed(system="other"), ["system", "'other' is not one of pctc"]),
         (changed(images=[20, 20]), ["images: [20, 20] names a value twice"]),
         (changed(privacy__sweep=[1.2]), ["privacy.sweep", "always there; remove it"]),

@@ -101,7 +101,8 @@ def run_with_two_killed(place: Checkout, log: Path) -> tuple[Outcome, dict[str, 
 
 def training(place: Checkout) -> dict[str, str]:
     """Environment variables of the process that trains."""
-    words = ["cemlib", "train", "--config", "results/tiny/config.json", "--defence", "clustering"]
+    words = ["cemlib", "run", "--config", "results/tiny/config.json", "--only"]
+    words += ["train/clustering/seed0"]
     for process in psutil.process_iter(["cmdline"]):
         if process.info["cmdline"][2:8] == words and process.cwd() == str(place.root):
             found: dict[str, str] = process.environ()

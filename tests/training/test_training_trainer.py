@@ -18,11 +18,12 @@ from tiny_study import (
 from torch.nn import functional as F
 
 from cemlib.defences.deployed import load_deployed
-from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import load_tensors, read_json, read_jsonl
+from cemlib.layout import AttackFolder
 from cemlib.leakage import leakage_estimate
 from cemlib.seeds import generator
+from cemlib.study.split import attack_job
 from cemlib.surrogates import SURROGATES
 from cemlib.training.scores import scores
 
@@ -217,11 +218,11 @@ def test_a_run_that_diverges_in_the_last_step_of_an_epoch_failed(
 def test_the_attack_on_a_failed_run_fails_too(tmp_path: Path) -> None:
     folder = trained(tmp_path, "noise", lr=1e30)
     names = ["decoder", "linear", "mean_image"]
-    job = AttackJob(tiny_plan(tmp_path, lr=1e30), "noise", 0, names, CPU)
+    job = attack_job(tiny_plan(tmp_path, lr=1e30), "noise", 0, names, "cpu")
     written = list(attack(job))
     assert len(written) == 6
-    for place in written:
-        metrics = read_json(place.metrics)
+    for path in written:
+        metrics, place = read_json(path), AttackFolder(path.parent)
         assert metrics["status"] == "failed"
         assert read_json(folder.metrics)["reason"] in metrics["reason"]
         for name in ("mse", "psnr", "psnr_of_mean_mse", "ssim", "ssim_valid"):

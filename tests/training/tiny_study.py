@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from cemlib.config import parse
-from cemlib.config.study import JUDGE, TrainConfig
+from cemlib.config.study import JUDGE, JUDGE_SEED, Study, TrainConfig
 from cemlib.data.prepared import Prepared, Split, save
 from cemlib.defences.channels import CHANNELS
 from cemlib.defences.channels.noise import GaussianNoise
@@ -16,10 +16,11 @@ from cemlib.defences.deployed import Deployed
 from cemlib.files import load_tensors, read_json, read_jsonl
 from cemlib.layout import RunFolder
 from cemlib.models import build
-from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.study.plan import Plan
+from cemlib.study.split import train_job
 from cemlib.surrogates import SURROGATES
 from cemlib.surrogates import build as build_surrogate
-from cemlib.training.job import TrainJob, run
+from cemlib.training.job import run
 from cemlib.training.setup import Setup
 from cemlib.training.step import Defended
 from cemlib.training.trainer import Trainer
@@ -89,7 +90,7 @@ def blob_data(train: int = 97) -> Prepared:
     )
 
 
-def tiny_plan(results: Path, **train: Any) -> Plan:
+def tiny_plan(results: Path, **train: Any) -> Plan[Study]:
     """A plan whose data is prepared already; `train` overrides options of the training."""
     settings = RAW["train"] | train
     fitting = {  # a study refuses to prune after its last epoch
@@ -131,15 +132,15 @@ def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def trained(results: Path, defence: str, seed: int = 0, **train: Any) -> RunFolder:
     """Run the training job of a defence and return its folder."""
-    job = TrainJob(tiny_plan(results, **train), defence, seed, CPU)
+    job = train_job(tiny_plan(results, **train), defence, seed, "cpu")
     run(job)
-    return job.folder
+    return RunFolder(job.folder)
 
 
-def judged(results: Path, **train: Any) -> Plan:
+def judged(results: Path, **train: Any) -> Plan[Study]:
     """The plan, with the judge that attacks need trained."""
     plan = tiny_plan(results, **train)
-    run(TrainJob(plan, JUDGE, JUDGE_SEED, CPU))
+    run(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
     return plan
 
 

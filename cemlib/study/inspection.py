@@ -1,18 +1,16 @@
 """One result as its folder tells it: settings, scores, provenance, and whether it is untouched."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cemlib.config.errors import ConfigError
-from cemlib.config.study import JUDGE
 from cemlib.files import FileError
-from cemlib.layout import KNOWLEDGES
-from cemlib.plan import JUDGE_SEED, Plan
 from cemlib.seal import FILES, RECORD, check_files, read_sealed
-from cemlib.study.base import chosen
+from cemlib.study.job import AnyJob
+from cemlib.study.plan import chosen
 
 WHOLE, DAMAGED, ABSENT = "as written", "damaged", "absent"
 _NEEDED = ("kind", "status", "reason", "config", "provenance")
@@ -64,13 +62,13 @@ def read_result(folder: Path) -> Result:
     return Result(folder, record, seals, tuple(fault for _, fault in states.values() if fault))
 
 
-def find_folder(name: str, plan: Callable[[], Plan]) -> Path:
-    """The folder that a user means by a path, or by a name within a study.
+def find_folder(name: str, jobs: Callable[[], Iterable[AnyJob]]) -> Path:
+    """Return the folder that a user means by a path, or by a name within a study.
 
     Args:
-        name: A folder with a record, or `judge`, `<defence>/seed<k>`,
-            `<defence>/seed<k>/<attack>-<knowledge>`.
-        plan: Gives the plan of the study; it is asked only where the name is no such folder.
+        name: A folder with a record, or its place in the results without `runs` and `attacks`:
+            `judge`, `<defence>/seed<k>`, `<defence>/seed<k>/<attack>-<knowledge>`.
+        jobs: Gives the jobs of the study; it is asked only where the name is no such folder.
 
     Raises:
         ConfigError: if it is neither; the message has the nearest name.
@@ -82,23 +80,26 @@ def find_folder(name: str, plan: Callable[[], Plan]) -> Path:
     is_path = path.is_dir() or (len(parts) > 1 and path.parent.is_dir())
     if is_path or path.is_absolute() or len(parts) > 3:
         raise ConfigError(f"{name}: no finished run or attack ({path / RECORD} is not there)")
-    return _within(plan(), *parts)
+    return _within({_name(job, r): r.parent for job in jobs() for r in job.records}, parts)
 
 
-def _within(plan: Plan, defence: str, seed: str | None = None, attack: str | None = None) -> Path:
-    if defence == JUDGE and seed is None:
-        return plan.folder(JUDGE, JUDGE_SEED).root
-    plan.defences(defence)
-    seeds = [f"seed{each}" for each in plan.seeds()]
-    if seed is None:
-        runs = ", ".join(f"{defence}/{each}" for each in seeds)
-        raise ConfigError(f"{defence!r} is a defence; name one of its runs: {runs}")
-    run = plan.layout.run(defence, chosen("seed", seeds, seed)[0].removeprefix("seed"))
-    if attack is None:
-        return run.root
-    attacks = [f"{each}-{known}" for each in plan.study.attacks for known in KNOWLEDGES]
-    kind, _, knowledge = chosen("attack", attacks, attack)[0].rpartition("-")
-    return run.attack(kind, knowledge).root
+def _name(job: AnyJob, record: Path) -> str:
+    """Return what a result is called: its place without the folders that hold many."""
+    place = record.parent.relative_to(job.plan.layout.root).as_posix()
+    return place.removeprefix("runs/").replace("/attacks/", "/")
+
+
+def _within(known: Mapping[str, Path], parts: Sequence[str]) -> Path:
+    begun = ""
+    for what, part in zip(("defence", "seed", "attack"), parts, strict=False):
+        inside = (name.removeprefix(begun) for name in known if name.startswith(begun))
+        chosen(what, list(dict.fromkeys(name.split("/")[0] for name in inside)), part)
+        begun = f"{begun}{part}/"
+    name = begun[:-1]
+    if name not in known:
+        runs = ", ".join(each for each in known if each.startswith(begun) and each.count("/") == 1)
+        raise ConfigError(f"{name!r} is a defence; name one of its runs: {runs}")
+    return known[name]
 
 
 def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:
