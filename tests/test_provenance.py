@@ -121,11 +121,6 @@ def test_a_fingerprint_is_of_names_and_contents() -> None:
     assert fingerprint(files) != fingerprint(files[1:])
 
 
-def test_planning_imports_no_torch() -> None:
-    code = "import sys, cemlib.study.rules, cemlib.cli; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_random_streams_are_independent_of_each_other() -> None:
     assert derive(0, "noise", 1) == derive(0, "noise", 1)
     seeds = {derive(s, n, k) for s in range(5) for n in ("noise", "order") for k in range(5)}

@@ -11,6 +11,7 @@ JOBS = ("cemlib.training.job", "cemlib.evaluation.job", "cemlib.labelling.job")
 LEFT_OUT = {
     PLAIN: {"torch", "mlflow", "pandas", "matplotlib"},
     ("cemlib.report.build",): {"torch", "mlflow", "sklearn"},
+    ("cemlib.data.augment", "cemlib.data.batches", "cemlib.data.prepared"): {"PIL", "torchvision"},
     JOBS: {"torch._dynamo", "mlflow", "pandas", "matplotlib", "sklearn"},
 }
 
