@@ -29,6 +29,8 @@ for EACH in STUDIES:
             EACH.written,
             strips(EACH),
             EACH.plan.layout.tracked(),
+        message:
+            EACH.target if BRIEF else None
 
 
 include: "workflow/rules/jobs.smk"
@@ -58,7 +60,10 @@ onstart:
 onsuccess:
     tell_failed_results()
     tell_differences()
+    tell_places()
 
 
 onerror:
     tell_failed_results()
+    tell_places()
+    tell_failed_jobs()

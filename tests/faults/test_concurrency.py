@@ -129,7 +129,7 @@ def test_of_two_runners_one_works(base: Checkout, fresh: Checkout) -> None:
 
 
 def snakemake(place: Checkout, study: str, cores: int) -> "subprocess.Popen[str]":
-    words = ("--cores", str(cores), "--configfile", study)
+    words = ("--cores", str(cores), "--configfile", study, "--quiet", "host")
     return start(place, *words, module="snakemake")
 
 

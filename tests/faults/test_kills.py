@@ -40,7 +40,7 @@ from cemlib.training.job import run as train
 
 CONFIG = ("--config", "study.yaml")
 CHOSEN = (*CONFIG, "--defence", "clustering", "--seed", "0")
-SNAKEMAKE = ("--cores", "2", "--configfile", "study.yaml")
+SNAKEMAKE = ("--cores", "2", "--configfile", "study.yaml", "--quiet", "host")
 RUN = "runs/clustering/seed0"
 
 

@@ -73,6 +73,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 def start(place: Checkout, log: Path, *options: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "snakemake", *PROFILE, "--configfile", "study.yaml", *options]
+    command += ["--quiet", "host"]
     with log.open("wb") as handle:
         return subprocess.Popen(
             command, cwd=place.root, env=place.environment(), stdout=handle, stderr=handle

@@ -4,9 +4,11 @@ import os
 import shlex
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.settings.enums import Quietness
 
 from cemlib.config import ConfigError
 from cemlib.config.extending import resolved
@@ -139,6 +141,23 @@ def strips(study):
     ]
 
 
+def tell_places():
+    """Say where page and tables are, of those that are there."""
+    layout = STUDY.plan.layout
+    pages = [file for file in STUDY.written if file.parent == layout.root]
+    for place in filter(Path.exists, [*pages, layout.tables]):
+        print(place.resolve(), file=sys.stderr)
+
+
+def tell_failed_jobs():
+    """Name the log of every job that has failed: it is new, and what the job leaves is not there."""
+    for job in STUDY.jobs:
+        log = STUDY.plan.layout.root / "logs" / f"{job.name}.log"
+        is_new = log.is_file() and log.stat().st_mtime >= STARTED
+        if is_new and not all(file.exists() for file in job.outputs):
+            print(f"failed: {job.name}: {log.resolve()}", file=sys.stderr)
+
+
 def tell_failed_results():
     """Say which runs and attacks diverged."""
     try:
@@ -161,4 +180,7 @@ except ConfigError as error:
 PUBLISHED = list(published()) if any("published" in word for word in sys.argv) else []
 EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 
+# The profile asks for a line a job; `--quiet host` for what Snakemake says of each by itself.
+BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())
+STARTED = time.time()
 set_for_jobs()

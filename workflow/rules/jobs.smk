@@ -25,6 +25,8 @@ for EACH in EVERY:
                 settings=RULE.settings,
                 job=RULE.job_name,
                 config=EACH.config,
+            message:
+                "{params.job}" if BRIEF else None
             shell:
                 "python -m cemlib run --config {params.config:q} --only {params.job:q}"
                 " > {log:q} 2>&1 || [ $? -eq 3 ]"
@@ -48,5 +50,7 @@ for EACH in EVERY:
             mlflow=1,
         params:
             config=EACH.config,
+        message:
+            f"{EACH.prefix}track" if BRIEF else None
         shell:
             "python -m cemlib track --config {params.config:q} > {log:q} 2>&1"

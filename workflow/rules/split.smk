@@ -22,6 +22,8 @@ rule report_one:
         **ONE.constraints,
     params:
         config=STUDY.config,
+    message:
+        "tables/{wildcards.defence}" if BRIEF else None
     shell:
         "python -m cemlib report --only tables --config {params.config:q}"
         " --defence {wildcards.defence:q} > {log:q} 2>&1"
@@ -43,6 +45,8 @@ rule track_one:
         mlflow=1,
     params:
         config=STUDY.config,
+    message:
+        "track/{wildcards.defence}" if BRIEF else None
     shell:
         "python -m cemlib track --config {params.config:q} --defence {wildcards.defence:q}"
         " > {log:q} 2>&1"
@@ -56,3 +60,5 @@ for DEFENCE in DEFENCES:
         input:
             ONE.job({"defence": DEFENCE}).outputs,
             STUDY.plan.layout.tracked(DEFENCE),
+        message:
+            DEFENCE if BRIEF else None
