@@ -13,7 +13,8 @@ HEADER = """# Configuration
 A study is one YAML file; `config.yaml` is the embedded default, which `--configfile FILE` replaces.
 Unknown keys, wrong types and names that do not exist are refused before any job starts, with the
 nearest right name. `extends: other.yaml`, or a list of files, takes over what other files say
-(docs/studies.md). Write small numbers with a point (`1.0e-3`): YAML reads `1e-3` as text.
+(docs/studies.md); `--set train.lr=0.01` on a command replaces one value. Write small numbers with a
+point (`1.0e-3`): YAML reads `1e-3` as text.
 
 This page is written from the schema by `make reference`.
 """
