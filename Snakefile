@@ -1,6 +1,5 @@
 """Train defended classifiers, attack them, and end in tables, figures and MLflow runs."""
 
-from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 min_version("9.27")
@@ -15,42 +14,56 @@ if not workflow.overwrite_configfiles:
 container: "cemlib.sif"
 
 
-include: "workflow/rules/systems.smk"
+# A study that names no system is about split inference; beside it are the embedded studies of the
+# other systems, which `snakemake` alone does not run.
+include: "workflow/rules/common.smk"
 
 
-# The first target is the default. A study that names no system is about split inference; beside it are
-# the embedded studies of the other systems, which `snakemake` alone does not run.
-if SYSTEM == "split":
+# The first target is the default.
+for EACH in STUDIES:
+
+    rule:
+        name:
+            EACH.target
+        input:
+            EACH.written,
+            strips(EACH),
+            EACH.plan.layout.tracked(),
+        message:
+            EACH.target if BRIEF else None
+
+
+include: "workflow/rules/jobs.smk"
+
+
+if SYSTEM == SPLIT:
 
     include: "workflow/rules/split.smk"
 
-    rule all:
-        input:
-            PLAN.tables(),
-            PLAN.figures(),
-            PLAN.cluster_course(),
-            PLAN.surrogate_courses(),
-            PLAN.page(),
-            PLAN.layout.tracked(),
+
+if PUBLISHED:
+
+    include: "workflow/rules/published.smk"
 
 
-if SYSTEM in ("split", "pctc"):
+# Not before: a dry run with other settings must not change what running jobs read.
+onstart:
+    for each in [STUDY, *PUBLISHED]:
+        each.plan.write_config()
+    # With a rate limit, the scheduler goes through all ready jobs every second, once for each job
+    # that has ended: after a hundred, that fills a core. Here the cores limit the jobs.
+    if not workflow.remote_exec:
+        workflow.scheduler.job_rate_limiter = None
 
-    include: "workflow/rules/labelling.smk"
 
-    rule pctc:
-        input:
-            PCTC.tables(),
-            PCTC.figures(),
-            PCTC.layout.tracked(),
+# The last lines say which results are failed ones: their jobs are no errors, so the code is 0.
+onsuccess:
+    tell_failed_results()
+    tell_differences()
+    tell_places()
 
 
-if SYSTEM in ("split", "federated"):
-
-    include: "workflow/rules/federated.smk"
-
-    rule federated:
-        input:
-            FEDERATED.tables(),
-            FEDERATED.figures(),
-            FEDERATED.layout.tracked(),
+onerror:
+    tell_failed_results()
+    tell_places()
+    tell_failed_jobs()

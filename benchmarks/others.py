@@ -31,7 +31,7 @@ from cemlib.defences.deployed import Deployed
 from cemlib.device import set_up
 from cemlib.files import write_text
 from cemlib.metrics import ssim
-from cemlib.plan import Plan
+from cemlib.study.plan import Plan
 
 DECODERS = ("decoder", "residual")
 COMMANDS = {

@@ -84,7 +84,7 @@ class Checkpoint:
         self._written = time.monotonic()
 
     def due(self) -> bool:
-        """Whether the last write lies long enough back."""
+        """Return whether the last write lies long enough back."""
         return time.monotonic() - self._written >= self.interval
 
     def keep(self, state: Callable[[], State]) -> None:
@@ -99,7 +99,7 @@ class Checkpoint:
 
     @contextmanager
     def written_when_interrupted(self) -> Iterator[None]:
-        """Within this context, Ctrl-C and SIGTERM write what was kept last."""
+        """Let Ctrl-C and SIGTERM write, within this context, what was kept last."""
         try:
             yield
         except KeyboardInterrupt:
@@ -121,7 +121,7 @@ class Checkpoint:
 
 
 def _divided(content: bytes) -> tuple[bytes, bytes]:
-    """The checksum and what it is of."""
+    """Return the checksum and what it is of."""
     size = hashlib.sha256().digest_size
     return content[:size], content[size:]
 
@@ -135,18 +135,18 @@ def pack(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unpack(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The group of tensors that `pack` prefixed, under their own names."""
+    """Return the group of tensors that `pack` prefixed, under their own names."""
     start = f"{prefix}/"
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors that stay as they are while the training goes on."""
+    """Copy tensors, so that they stay as they are while the training goes on."""
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
 def training_state(modules: Mapping[str, nn.Module], optimiser: Optimiser) -> dict[str, Tensor]:
-    """All tensors of modules and of their optimiser, by prefixed name."""
+    """Return all tensors of modules and of their optimiser, by prefixed name."""
     tensors = pack("optimiser", optimiser.state_dict())
     for name, module in modules.items():
         tensors |= pack(name, module.state_dict())

@@ -137,14 +137,14 @@ def load_tensors(path: Path) -> "dict[str, Tensor]":
 
 
 def load_arrays(path: Path) -> "dict[str, NDArray[Any]]":
-    """The same as NumPy arrays, without importing torch."""
+    """Read the same as NumPy arrays, without importing torch."""
     from safetensors.numpy import load
 
     return _load(path, load)
 
 
 def finite(obj: Any) -> Any:
-    """``obj`` as JSON can hold it: null for a number that is not finite, lists for tuples.
+    """Return ``obj`` as JSON can hold it: null for a number that is not finite, lists for tuples.
 
     >>> finite({"mse": float("nan"), "shape": (3, 32, 32)})
     {'mse': None, 'shape': [3, 32, 32]}
@@ -190,7 +190,7 @@ def _unwritable(path: Path, size: int | None, error: OSError) -> FileError:
 
 
 def _free(folder: Path) -> str:
-    """Bytes that may still be written into a folder, or into the nearest one above that exists."""
+    """Return the bytes that may be written into a folder, or the nearest one above that exists."""
     there = next((place for place in (folder, *folder.parents) if place.exists()), Path())
     return f"{shutil.disk_usage(there).free:,}"
 

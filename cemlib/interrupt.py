@@ -31,13 +31,13 @@ def sigterm_raises() -> Iterator[None]:
 
 
 def exit_code(interruption: KeyboardInterrupt) -> int:
-    """Exit code of a process that ended so: 128 and the signal's number, as shells have it."""
+    """Return a process's exit code after that: 128 and the signal's number, as in shells."""
     ended_by = signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT
     return 128 + ended_by
 
 
 def farewell(interruption: KeyboardInterrupt) -> str:
-    """The line that says what happened, and how to go on."""
+    """Return the line that says what happened, and how to go on."""
     cause = "terminated" if isinstance(interruption, Terminated) else "interrupted"
     return f"{cause}: {GO_ON}"
 

@@ -2,142 +2,151 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 KNOWLEDGES = ("train_data", "public_data")
 TENSORS, DESCRIPTION = "prepared.safetensors", "data.json"  # of the prepared data
 
 
+class _Below:
+    """A file or folder of a fixed name below the `root` of what has it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, folder: Any, _: type) -> Path:
+        return Path(folder.root, self.name)
+
+
 @dataclass(frozen=True)
-class AttackFolder:
-    """Files of one attack with one knowledge on one run."""
+class Folder:
+    """Files that every finished result has.
+
+    Attributes:
+        metrics: How it ended, scores and provenance.
+        history: Learning curve, one line per epoch; empty for a closed-form attack.
+        config: The slice of the configuration that a run used.
+        per_image: Scores of every image, or what was answered about it.
+    """
 
     root: Path
+    metrics = _Below("metrics.json")
+    history = _Below("history.jsonl")
+    config = _Below("config.json")
+    per_image = _Below("per_image.parquet")
 
-    @property
-    def metrics(self) -> Path:
-        """Scores and provenance."""
-        return self.root / "metrics.json"
 
-    @property
-    def history(self) -> Path:
-        """Learning curve, one line per epoch; empty for a closed-form attack."""
-        return self.root / "history.jsonl"
+@dataclass(frozen=True)
+class AttackFolder(Folder):
+    """Files of one attack with one knowledge on one run.
 
-    @property
-    def attacker(self) -> Path:
-        """Parameters of the attacker."""
-        return self.root / "attacker.safetensors"
+    Attributes:
+        attacker: Parameters of the attacker.
+        reconstructions: Strip of originals above their reconstructions.
+        extremes: Strip of the least and the most protected images above their reconstructions.
+    """
 
-    @property
-    def per_image(self) -> Path:
-        """Scores of every reconstructed image."""
-        return self.root / "per_image.parquet"
-
-    @property
-    def reconstructions(self) -> Path:
-        """Strip of originals above their reconstructions."""
-        return self.root / "reconstructions.png"
-
-    @property
-    def extremes(self) -> Path:
-        """Strip of the least and the most protected images above their reconstructions."""
-        return self.root / "extremes.png"
+    attacker = _Below("attacker.safetensors")
+    reconstructions = _Below("reconstructions.png")
+    extremes = _Below("extremes.png")
 
     def files(self) -> tuple[Path, ...]:
-        """Every file that a finished attack leaves."""
+        """Return every file that a finished attack leaves."""
         pictures = (self.reconstructions, self.extremes)
         return (self.attacker, self.history, self.metrics, self.per_image, *pictures)
 
 
 @dataclass(frozen=True)
-class RunFolder:
-    """Files of one trained classifier."""
+class RunFolder(Folder):
+    """Files of one trained classifier.
 
-    root: Path
+    Attributes:
+        model: Weights of the split model as deployed.
+        clusters: Every epoch's fitted clusters, where the surrogate fits any.
+    """
 
-    @property
-    def config(self) -> Path:
-        """The slice of the configuration that the run used."""
-        return self.root / "config.json"
-
-    @property
-    def model(self) -> Path:
-        """Weights of the split model as deployed."""
-        return self.root / "model.safetensors"
-
-    @property
-    def history(self) -> Path:
-        """Training curve, one line per epoch."""
-        return self.root / "history.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        """Scores and provenance."""
-        return self.root / "metrics.json"
-
-    @property
-    def clusters(self) -> Path:
-        """Every epoch's fitted clusters, where the surrogate fits any."""
-        return self.root / "clusters.safetensors"
+    model = _Below("model.safetensors")
+    clusters = _Below("clusters.safetensors")
 
     def files(self) -> tuple[Path, ...]:
-        """Every file that any finished run leaves."""
+        """Return every file that any finished run leaves."""
         return (self.config, self.model, self.history, self.metrics)
 
     def attack(self, attack: str, knowledge: str) -> AttackFolder:
-        """The folder of one attack on this run."""
+        """Return the folder of one attack on this run."""
         return AttackFolder(self.root / "attacks" / f"{attack}-{knowledge}")
 
 
 @dataclass(frozen=True)
+class RepeatFolder(Folder):
+    """Files of one repeat of collaborative labelling with one number of images."""
+
+    def files(self) -> tuple[Path, ...]:
+        """Return every file of a finished repeat."""
+        return (self.config, self.history, self.per_image, self.metrics)
+
+
+@dataclass(frozen=True)
+class PseudoFolder(Folder):
+    """Files of the GANs of a federation's clients, of one seed.
+
+    Attributes:
+        generators: Every client's generator, stacked.
+        course: Generated images of fixed noise, of some epochs.
+    """
+
+    generators = _Below("generators.safetensors")
+    course = _Below("course.safetensors")
+
+    def files(self) -> tuple[Path, ...]:
+        """Return every file that the job leaves."""
+        return (self.generators, self.course, self.history, self.metrics)
+
+
+@dataclass(frozen=True)
 class Layout:
-    """The result folder of one experiment."""
+    """The result folder of one experiment.
+
+    Attributes:
+        config: The whole configuration with its defaults, as the workflow's jobs read it.
+        data: Folder of the prepared data.
+        prepared: The prepared images, labels and splits.
+        prepared_facts: Classes, statistics, counts and checksum of the prepared data.
+        tables: Folder of the tables.
+        figures: Folder of the figures.
+        cost: What the cryptography of collaborative labelling took.
+    """
 
     root: Path
-
-    @property
-    def config(self) -> Path:
-        """The whole configuration with its defaults filled in, as the workflow's jobs read it."""
-        return self.root / "config.json"
-
-    @property
-    def data(self) -> Path:
-        """Folder of the prepared data."""
-        return self.root / "data"
-
-    @property
-    def prepared(self) -> Path:
-        """The prepared images, labels and splits."""
-        return self.data / TENSORS
-
-    @property
-    def prepared_facts(self) -> Path:
-        """Classes, statistics, counts and checksum of the prepared data."""
-        return self.data / DESCRIPTION
-
-    @property
-    def tables(self) -> Path:
-        """Folder of the tables."""
-        return self.root / "tables"
-
-    @property
-    def figures(self) -> Path:
-        """Folder of the figures."""
-        return self.root / "figures"
-
-    def tracked(self, defence: str = "all") -> Path:
-        """Mark that the study, or one defence of it, is in the MLflow store."""
-        return self.root / "tracked" / defence
-
-    def run(self, defence: str, seed: int | str) -> RunFolder:
-        """The folder of one run; a workflow passes wildcards."""
-        return RunFolder(self.root / "runs" / defence / f"seed{seed}")
+    config = _Below("config.json")
+    data = _Below("data")
+    prepared = _Below(f"data/{TENSORS}")
+    prepared_facts = _Below(f"data/{DESCRIPTION}")
+    tables = _Below("tables")
+    figures = _Below("figures")
+    cost = _Below("cost/metrics.json")
 
     @property
     def judge(self) -> RunFolder:
         """The undefended classifier that recognises reconstructions, of no seed of the study."""
         return RunFolder(self.root / "judge")
 
+    def tracked(self, defence: str = "all") -> Path:
+        """Return the mark that the study, or one defence of it, is in the MLflow store."""
+        return self.root / "tracked" / defence
+
+    def run(self, defence: str, seed: int | str) -> RunFolder:
+        """Return the folder of one run; a workflow passes wildcards."""
+        return RunFolder(self.root / "runs" / defence / f"seed{seed}")
+
+    def repeat(self, images: int, repeat: int | str) -> RepeatFolder:
+        """Return the folder of one repeat of labelling with one number of images."""
+        return RepeatFolder(self.run(f"images{images}", repeat).root)
+
+    def pseudo(self, seed: int | str) -> PseudoFolder:
+        """Return the folder of the GANs of a federation's clients, of one seed."""
+        return PseudoFolder(self.root / "pseudo" / f"seed{seed}")
+
     def checkpoint(self, job: str) -> Path:
-        """Folder of a job's resume checkpoint, outside the outputs that Snakemake clears."""
+        """Return the folder of a job's resume checkpoint, which Snakemake does not clear."""
         return self.root.parent / ".checkpoints" / job

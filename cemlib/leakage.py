@@ -78,7 +78,7 @@ def leakage_estimate(z: Tensor, y: Tensor, noise_std: float) -> float:
 def _over_classes(
     z: Tensor, y: Tensor, noise_std: float, half_log_det: Callable[[Tensor], float]
 ) -> float:
-    """Mean over the classes, each with its own part of `z` in units of the noise."""
+    """Average over the classes, each with its own part of `z` in units of the noise."""
     _check_features(z, y, noise_std)
     if noise_std == 0:
         return math.inf
@@ -91,14 +91,14 @@ def _over_classes(
 
 
 def _plain(members: Tensor) -> float:
-    """``1/2 log |I + Sigma|`` of members (n, D) with the (1/n) covariance as Sigma."""
+    """Return ``1/2 log |I + Sigma|`` of members (n, D) with the (1/n) covariance as Sigma."""
     gram = _gram(members) / len(members)
     unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     return float(torch.linalg.cholesky(gram + unit).diagonal().log().sum())
 
 
 def _corrected(members: Tensor) -> float:
-    """``1/2 log |I + Sigma|`` as estimated from members (n + 1, D)."""
+    """Estimate ``1/2 log |I + Sigma|`` from members (n + 1, D)."""
     count = len(members) - 1
     if count == 0:
         return 0.0
@@ -111,7 +111,7 @@ def _corrected(members: Tensor) -> float:
 
 
 def _level(values: Tensor, zeros: int) -> float:
-    """t, at which the harmonic mean of l + t is 1; 0 where it is above 1 at any t."""
+    """Return t, at which the harmonic mean of l + t is 1; 0 where it is above 1 at any t."""
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         t = (low + high) / 2
@@ -121,7 +121,7 @@ def _level(values: Tensor, zeros: int) -> float:
 
 
 def _gram(members: Tensor) -> Tensor:
-    """Scatter of members (n, D), or of their transpose where that is smaller."""
+    """Return the scatter of members (n, D), or of their transpose where that is smaller."""
     centred = members - members.mean(0)
     return centred @ centred.T if len(centred) < centred.shape[1] else centred.T @ centred
 

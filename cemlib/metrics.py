@@ -20,7 +20,7 @@ _C2 = 0.03**2
 
 
 def mse(x: Tensor, y: Tensor) -> Tensor:
-    """Mean squared error of each image pair.
+    """Return the mean squared error of each image pair.
 
     Args:
         x: images (N, C, H, W), floating point in [0, 1].
@@ -41,7 +41,7 @@ def mse(x: Tensor, y: Tensor) -> Tensor:
 
 
 def psnr(x: Tensor, y: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio of each image pair in dB, for a peak of 1.
+    """Return the peak signal-to-noise ratio of each image pair in dB, for a peak of 1.
 
     Args:
         x: images (N, C, H, W), floating point in [0, 1].
@@ -61,7 +61,7 @@ def psnr(x: Tensor, y: Tensor) -> Tensor:
 
 
 def psnr_of_mean_mse(errors: Tensor) -> float:
-    """PSNR in dB of the mean of per-image errors: the published convention.
+    """Return the PSNR in dB of the mean of per-image errors: the published convention.
 
     It is never above the mean of the per-image PSNRs (Jensen's inequality), so the two must not be
     compared with each other.
@@ -82,7 +82,7 @@ def psnr_of_mean_mse(errors: Tensor) -> float:
 
 
 def ssim(x: Tensor, y: Tensor, padding: Padding = "zero") -> Tensor:
-    """Structural similarity of each image pair (Wang et al. 2004, equation 13).
+    """Return the structural similarity of each image pair (Wang et al. 2004, equation 13).
 
     An 11x11 Gaussian window of sigma 1.5, constants for a dynamic range of 1, channels treated
     separately and averaged.
@@ -137,7 +137,7 @@ def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _mean_similarity(x: Tensor, y: Tensor, border: int) -> Tensor:
-    """Mean of the SSIM map of each image.
+    """Average the SSIM map of each image.
 
     Double precision, because the variances are differences of nearly equal numbers, which half
     precision, autocast or TF32 products would lose.
@@ -148,7 +148,7 @@ def _mean_similarity(x: Tensor, y: Tensor, border: int) -> Tensor:
 
 
 def _blur(images: Tensor, border: int) -> Tensor:
-    """Gaussian-weighted local mean of (..., H, W), surrounded by ``border`` zeros.
+    """Return the Gaussian-weighted local mean of (..., H, W), surrounded by ``border`` zeros.
 
     The 2-D window is a product of two 1-D ones, and a 1-D convolution is a product with a banded
     matrix: on one-channel planes of this size far faster than a library convolution.
@@ -160,7 +160,7 @@ def _blur(images: Tensor, border: int) -> Tensor:
 
 @cache
 def _windows(size: int, border: int, device: torch.device) -> Tensor:
-    """Matrix (places, size) whose rows hold the 1-D window at every place it takes.
+    """Return the matrix (places, size) whose rows hold the 1-D window at every place it takes.
 
     Kept, because a training step that scores by SSIM must not wait for a copy to the device.
     """
@@ -177,7 +177,7 @@ def _gaussian(distance: Tensor) -> Tensor:
 
 
 def _similarity(x: Tensor, y: Tensor, xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:
-    """SSIM map from the local means of x, y, x^2, y^2 and xy."""
+    """Return the SSIM map from the local means of x, y, x^2, y^2 and xy."""
     luminance = (2 * x * y + _C1) / (x * x + y * y + _C1)
     variances = (xx - x * x) + (yy - y * y)
     return luminance * (2 * (xy - x * y) + _C2) / (variances + _C2)

@@ -6,7 +6,7 @@ process: a fifth of a short job. The functions behind the classes need no import
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,23 @@ def one_cycle(done: float, peak: float, warm_up: float) -> float:
     if done < warm_up:
         return peak * done / warm_up
     return peak * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up))) / 2
+
+
+class _ScaledGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: Rate) -> Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.factor * gradients[0], None
+
+
+def scaled_gradient(x: Tensor, factor: Rate) -> Tensor:
+    """Return x, whose gradient the backward pass multiplies by what `factor` is by then."""
+    passed: Tensor = _ScaledGradient.apply(x, factor)
+    return passed
 
 
 class Optimiser:
@@ -73,7 +90,7 @@ class Optimiser:
             self._update(weights, gradients, states, lr)
 
     def state_dict(self) -> State:
-        """Kept tensors by '<index of the parameter>/<name>'."""
+        """Return the kept tensors by '<index of the parameter>/<name>'."""
         return {f"{i}/{name}": t for i, kept in self.state.items() for name, t in kept.items()}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:

@@ -35,7 +35,7 @@ def progress(title: str, epochs: int, done: int = 0) -> Iterator[Report]:
 
 
 def _is_terminal() -> bool:
-    """Whether a live bar can be drawn; some terminals have no width."""
+    """Return whether a live bar can be drawn; some terminals have no width."""
     return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
 
 

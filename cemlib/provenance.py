@@ -29,24 +29,13 @@ PLUG_INS = {  # room: its module below the package, and its dict
 _ROOMS = frozenset(f"cemlib.{place}" for place, _ in PLUG_INS.values())
 # Rooms that decide no number: a job's settings reach it through its resolved slice, which
 # Snakemake watches as `params`; the others say where files lie and what a log shows.
-NEUTRAL = tuple(
-    f"cemlib.{n}"
-    for n in (
-        "config",
-        "federated.plan",
-        "labelling.plan",
-        "layout",
-        "plan",
-        "progress",
-        "provenance",
-        "study",
-    )
-)
+NEUTRAL = tuple(f"cemlib.{n}" for n in ("config", "layout", "progress", "provenance", "study"))
 LIBRARIES = ("numpy", "safetensors", "torch")
 
 
+@cache
 def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
-    """Source files that decide a job's result, sorted.
+    """Return the source files that decide a job's result, sorted.
 
     Args:
         entries: Modules the job starts from, such as `cemlib.training.job`.
@@ -58,7 +47,7 @@ def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
 
 @cache
 def _followed(modules: tuple[str, ...]) -> tuple[Path, ...]:
-    """Source files of some modules and of what they import: many jobs have the same."""
+    """Return source files of some modules and of what they import: many jobs have the same."""
     waiting, seen = [*modules], dict[str, Path]()
     while waiting:
         module = waiting.pop()
@@ -96,7 +85,7 @@ def members(room: str) -> dict[str, Member]:
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """SHA-256 over the relative names and contents of source files."""
+    """Return the SHA-256 over the relative names and contents of source files."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(f"{file.relative_to(PACKAGE).as_posix()}\0".encode())
@@ -105,7 +94,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, Any]:
-    """Everything a reader needs to produce a result again, for its `metrics.json`."""
+    """Return what a reader needs to produce a result again, for its `metrics.json`."""
     return {
         "fingerprint": fingerprint(files),
         **git_state(),
@@ -117,13 +106,13 @@ def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, An
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of what computes a job's numbers."""
+    """Return the versions of what computes a job's numbers."""
     return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
 
 
 @cache
 def git_state() -> dict[str, Any]:
-    """Commit of the checkout the package lies in, and whether its tracked files were changed."""
+    """Return the commit of the package's checkout, and whether its tracked files were changed."""
     commit = _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no")
     return {"commit": commit or "unknown", "dirty": bool(changed)}
@@ -142,7 +131,7 @@ def peak_memory_mb() -> float:
 
 
 def device_name(kind: str) -> str:
-    """Name of the graphics card, or `cpu`."""
+    """Return the name of the graphics card, or `cpu`."""
     if kind != "cuda":
         return kind
     import torch  # not at the top: Snakemake reads this module at every start
@@ -151,7 +140,7 @@ def device_name(kind: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    """Output of a git command in the package's checkout; empty without git or a checkout."""
+    """Return what git says in the package's checkout; nothing without git or a checkout."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=False
@@ -177,7 +166,7 @@ def _tree(path: Path) -> ast.Module:
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
-    """Modules of this package that a module imports."""
+    """Return the modules of this package that a module imports."""
     found = set[str]()
     for node in ast.walk(_tree(_file(module))):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -194,7 +183,7 @@ def _is_module(name: str) -> bool:
 
 
 def _member(room: str, name: str) -> str:
-    """Module of a plug-in room's member."""
+    """Return the module of a plug-in room's member."""
     found = members(room)
     if name not in found:
         place, table = PLUG_INS[room]
@@ -210,7 +199,7 @@ def _origins(tree: ast.Module) -> Mapping[str, str]:
 
 
 def _entries(tree: ast.Module, table: str) -> list[tuple[str, str]]:
-    """(key, value's name) of the dict literal assigned to `table`."""
+    """Return (key, value's name) of the dict literal assigned to `table`."""
     for node in tree.body:
         target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
         if isinstance(node, ast.Assign):

@@ -4,9 +4,9 @@ Tables, figures, sentences, the results page, MLflow and the command line all ta
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Score:
         of_runs: whether it is the classifier's, and not an attack's.
         phrase: what sentences call it, where that is not the worst case of the title.
         gain: what there is more of on the better side.
+        bounds: least and greatest value that there can be, in the unit of records.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Score:
     of_runs: bool = False
     phrase: str = ""
     gain: str = "private"
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def arrowed(self) -> str:
@@ -78,7 +80,7 @@ class Score:
         return f"{_with_unit(f'worst-case {self.title}', self.unit)}  ({self.side})"
 
     def places(self, values: Iterable[float]) -> int:
-        """Decimals that leave the smallest of some scaled values its significant digits."""
+        """Return the decimals that leave the smallest of some values its significant digits."""
         positive = [value for value in values if math.isfinite(value) and value > 0]
         if not (self.digits and positive):
             return self.decimals
@@ -100,6 +102,7 @@ SCORES = {
         of_runs=True,
         phrase="accuracy",
         gain="accurate",
+        bounds=(0, 1),
     ),
     "leakage_nats": Score(
         "leakage bound",
@@ -110,8 +113,21 @@ SCORES = {
         phrase="leakage bound",
         note="estimate of an upper bound on what a release tells",
     ),
-    "mse": Score("MSE", "higher", 4, digits=3, note="mean squared error of the reconstructions"),
-    "ssim": Score("SSIM", "lower", 3, note="structural similarity of reconstruction and original"),
+    "mse": Score(
+        "MSE",
+        "higher",
+        4,
+        digits=3,
+        note="mean squared error of the reconstructions",
+        bounds=(0, math.inf),
+    ),
+    "ssim": Score(
+        "SSIM",
+        "lower",
+        3,
+        note="structural similarity of reconstruction and original",
+        bounds=(-1, 1),
+    ),
     "psnr": Score("PSNR", "lower", 2, "dB", note="peak signal-to-noise ratio"),
     "recon_top1": Score(
         "identified",
@@ -121,10 +137,24 @@ SCORES = {
         100,
         note="reconstructions put in the right class",
         phrase="identified share",
+        bounds=(0, 1),
     ),
 }
 """Every score that a defence is judged by, in the order of the tables."""
 
+ROUNDING = 1e-5  # of a mean in float32
 IDENTIFICATION = "recon_top1"  # NaN where the training of the judge failed
 RUN_SCORES = tuple(name for name, score in SCORES.items() if score.of_runs)
 ATTACK_SCORES = tuple(n for n, s in SCORES.items() if not s.of_runs and n != IDENTIFICATION)
+
+
+def impossible(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with each score of a record that no job can have found.
+
+    >>> list(impossible({"top1": -5, "mse": 0.1}))
+    ['top1 is -5, not between 0 and 1']
+    """
+    for name, score in SCORES.items():
+        value, (least, most) = record.get(name), score.bounds
+        if isinstance(value, int | float) and not least - ROUNDING <= value <= most + ROUNDING:
+            yield f"{name} is {value}, not between {least} and {most}"

@@ -1,8 +1,7 @@
 """Checksums of results: the record that a job writes last vouches for itself and its other files.
 
 A flipped bit in a weight or in a score is another number and no error, so whoever reads a result
-compares it with what its job wrote. A record from before there were checksums has neither of the
-two keys and is taken as it is; one that has only one of them is damaged.
+compares it with what its job wrote.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ RECORD = "metrics.json"
 
 
 def write_sealed(path: Path, record: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
-    """Write a result's record, with the checksums of its other files and its own."""
+    """Write a result's record, with the checksums of its other files and its own, both anew."""
     content = finite({**record, FILES: {file.name: sha256(file) for file in files}})
     as_read = json.loads(json.dumps(content))  # its keys are text, whatever they were
     write_json(path, content | {OWN: _digest(as_read)})
@@ -41,12 +40,9 @@ def check_record(path: Path, record: Mapping[str, Any]) -> None:
     """Compare what was read of a record with its own checksum.
 
     Raises:
-        FileError: if it differs.
+        FileError: if it differs, or is not there.
     """
-    if FILES not in record and OWN not in record:
-        return
-    content = {key: value for key, value in record.items() if key != OWN}
-    if FILES not in record or record.get(OWN) != _digest(content):
+    if FILES not in record or record.get(OWN) != _digest(record):
         raise _damaged(path, path)
 
 
@@ -62,15 +58,15 @@ def check_files(path: Path, record: Mapping[str, Any], files: Iterable[Path]) ->
 
 
 def check_sums(path: Path, record: Mapping[str, Any], found: Mapping[str, str]) -> None:
-    """The same for files that were read already: their checksums by name."""
-    expected = record.get(FILES, {})
+    """Compare files that were read already: their checksums by name."""
+    expected = record[FILES]
     for name, checksum in found.items():
         if expected.get(name, checksum) != checksum:
             raise _damaged(path.with_name(name), path)
 
 
 def checked(file: Path) -> Path:
-    """A file of a run or an attack, after comparing it with the record beside it.
+    """Return a file of a run or an attack, after comparing it with the record beside it.
 
     Raises:
         FileError: if one of the two differs from what was written.
@@ -81,7 +77,9 @@ def checked(file: Path) -> Path:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    """Return the checksum of a record without the key that holds it."""
+    own = {key: value for key, value in content.items() if key != OWN}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
 
 def _damaged(file: Path, record: Path) -> FileError:
@@ -92,7 +90,7 @@ def _damaged(file: Path, record: Path) -> FileError:
 
 
 def _command(record: Path) -> str:
-    """The command that makes a result again: the record says it, or its place (`cemlib.layout`)."""
+    """Return the command that makes a result again, by its record or place (`cemlib.layout`)."""
     if told := _told(record):
         return told
     folder = record.parent
@@ -108,7 +106,7 @@ def _command(record: Path) -> str:
 
 
 def _told(record: Path) -> str | None:
-    """The command in the record of another system, if the record can still be read."""
+    """Return the command in the record of another system, if the record can still be read."""
     try:
         found = read_record(record, ())
     except FileError:

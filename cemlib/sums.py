@@ -1,9 +1,11 @@
 """Sums of what steps say, kept on the device until an epoch ends: no step waits to be read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+
+from cemlib.errors import DivergedError
 
 
 class Sums:
@@ -28,3 +30,49 @@ class Sums:
         *sums, weight = self._totals.tolist()
         self._totals.zero_()
         return (dict(zip(self._names, sums, strict=True)), weight) if weight else ({}, 0.0)
+
+
+class Monitor:
+    """Means of some statistics over an epoch, and the first step where one was not finite.
+
+    Everything is updated in place, so that a step with its statistics can be replayed.
+
+    Args:
+        names: what the statistics are called, in the order in which a fault is blamed.
+        device: where they are computed.
+    """
+
+    def __init__(self, names: Sequence[str], device: torch.device) -> None:
+        self.names = names
+        self._sums = Sums()
+        self._step = torch.zeros((), dtype=torch.long, device=device)
+        self._first_bad = torch.zeros(len(names), dtype=torch.long, device=device)
+
+    def begin(self) -> None:
+        """Start an epoch."""
+        self._sums.take()
+        self._step.zero_()
+        self._first_bad.zero_()
+
+    def add(self, values: Mapping[str, Tensor], samples: int) -> None:
+        """Take the statistics of one step, scalars, as means over so many samples."""
+        self._sums.add(values, samples)
+        self._step += 1
+        fine = torch.stack([value.detach().isfinite() for value in values.values()])
+        self._first_bad += (self._first_bad == 0) * ~fine * self._step
+
+    def means(self, epoch: int) -> dict[str, float]:
+        """Read the means over the samples.
+
+        Raises:
+            DivergedError: if a statistic was not finite, naming epoch, batch (from 1) and it.
+        """
+        steps = self._first_bad.tolist()
+        if any(steps):
+            batch = min(step for step in steps if step)
+            name = self.names[steps.index(batch)]
+            raise DivergedError(
+                f"epoch {epoch}, batch {batch}: {name} is not finite; a lower lr or weight may help"
+            )
+        sums, samples = self._sums.take()
+        return {name: total / samples for name, total in sums.items()}

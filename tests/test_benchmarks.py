@@ -17,7 +17,7 @@ from benchmarks.training import DEFENCES, step_flops
 from cemlib.models.decoder import ResBlock
 from cemlib.surrogates import SURROGATES, build
 from cemlib.surrogates.clustering import Clustering
-from cemlib.training.objective import fork
+from cemlib.training.step import fork
 
 TINY = Scale(
     network="small",

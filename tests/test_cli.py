@@ -15,7 +15,6 @@ from cemlib import __version__
 from cemlib.cli import main
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("prepare", "train", "attack", "report", "track", "run", "publish")
 RAW: dict[str, Any] = {
     "experiment": "short",
     "seeds": [0],
@@ -56,17 +55,6 @@ def only_error(capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
-@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
-def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
-    done = cemlib(*command, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: cemlib")
-    if command:
-        assert "--config FILE" in done.stdout
-    else:
-        assert all(f"    {name} " in done.stdout for name in COMMANDS)
-
-
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom cemlib.cli import main\n"
@@ -101,6 +89,7 @@ def test_a_wrong_call_is_refused_with_the_usage(
         (["attack", "--defence", "clusterin"], ["'clusterin'", "did you mean 'clustering'?"]),
         (["report", "--defence", "zzz"], ["no defence 'zzz'", "noise, clustering"]),
         (["attack", "--attack", "liner"], ["no attack 'liner'", "did you mean 'linear'?"]),
+        (["train", "--seed", "7"], ["no seed 7 in this study (it has 0)"]),
         (["train"], ["data.json: no such file", "rerun"]),
     ],
 )
@@ -111,23 +100,6 @@ def test_a_users_mistake_is_one_line(
     assert main([command, "--config", configuration(tmp_path), *rest]) == 2
     line = only_error(capsys)
     assert all(part in line for part in parts)
-
-
-def test_a_missing_configuration_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", "--config", str(tmp_path / "nowhere.yaml")]) == 2
-    assert "nowhere.yaml: no such configuration file" in only_error(capsys)
-
-
-def test_every_fault_of_a_configuration_has_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = configuration(tmp_path, seeds=[0, 0], model={"name": "smal"})
-    assert main(["train", "--config", config]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2
-    assert all(line.startswith(f"error: {config}: ") for line in lines)
 
 
 def test_an_attack_before_the_training_says_what_to_do(
@@ -179,25 +151,6 @@ def test_a_study_from_the_first_command_to_the_last(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("train", "--seed", "7"), "no seed 7 in this study (it has 0)"),
-        (("attack", "--attack", "linar"), "no attack 'linar' in this study"),
-    ],
-)
-def test_what_the_study_does_not_have_is_refused(
-    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*arguments, "--config", configuration(tmp_path)]) == 2
-    assert message in only_error(capsys)
-
-
-def test_a_folder_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prepare", "--config", str(tmp_path)]) == 2
-    assert "cannot be read: Is a directory" in only_error(capsys)
-
-
-@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"model": {"name": "small", "cut": 9}}, "model: cut: must lie between 1 and 5, found 9"),
@@ -225,25 +178,28 @@ def test_what_the_system_refuses_names_the_file(
     assert str(tmp_path / "results") in only_error(capsys)
 
 
-def test_a_run_of_another_version_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = configuration(tmp_path)
-    assert main(["prepare", "--config", path]) == 0
-    assert main(["train", "--config", path]) == 0
-    metrics = tmp_path / "results/short/runs/noise/seed0/metrics.json"
-    kept = {k: v for k, v in json.loads(metrics.read_text()).items() if k != "data_sha256"}
-    metrics.write_text(json.dumps(kept))
-    capsys.readouterr()
-    assert main(["attack", "--config", path, "--defence", "noise"]) == 2
-    assert f"{metrics}: no key 'data_sha256'; delete it and rerun" in only_error(capsys)
-
-
-@pytest.mark.parametrize("option", [("match", "--slots"), ("run", "--slots")])
-@pytest.mark.parametrize("number", ["0", "-3", "1.5", "many"])
-def test_counts_are_positive_numbers(
-    option: tuple[str, str], number: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "option", "value", "message"),
+    [
+        ("run", "--slots", "0", "'0' is not a positive whole number"),
+        ("match", "--slots", "1.5", "'1.5' is not a positive whole number"),
+        ("match", "--accuracy", "101", "'101' is not a number above 0 and up to 100"),
+        ("join", "a-b", "x.yaml", "'a-b' is not made of letters, digits and underscores"),
+    ],
+)
+def test_a_value_of_an_option_is_checked(
+    command: str, option: str, value: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main([*option, number])
-    assert f"{option[1]}: {number!r} is not a positive whole number" in capsys.readouterr().err
+        main([command, option, value])
+    assert message in capsys.readouterr().err
+
+
+def test_a_value_is_set_for_one_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configuration(tmp_path)
+    assert main(["prepare", "--config", config, "--set", "data.train_limit=100"]) == 0
+    facts = json.loads((tmp_path / "results/short/data/data.json").read_text())
+    assert facts["counts"]["train"] + facts["counts"]["val"] == 100
+    capsys.readouterr()
+    assert main(["prepare", "--config", config, "--set", "data.limit=100"]) == 2
+    assert "data.limit: unknown key" in only_error(capsys)

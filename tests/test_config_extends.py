@@ -9,7 +9,7 @@ import yaml
 
 from cemlib.config import ConfigError, federated, labelling, load, parse
 from cemlib.config.base import Section
-from cemlib.config.extending import merged, read_extended, resolved
+from cemlib.config.extending import changed, merged, read_extended, resolved
 
 BASE: dict[str, Any] = {
     "experiment": "base",
@@ -111,6 +111,32 @@ def test_taking_a_key_away_is_setting_it_to_null() -> None:
         for name, field in section.model_fields.items():
             if type(None) in getattr(field.annotation, "__args__", ()):
                 assert field.default is None, f"{section.__name__}.{name}"
+
+
+def test_values_are_set_from_the_command_line_as_a_file_would(tmp_path: Path) -> None:
+    path = written(tmp_path, "base.yaml", BASE)
+    changes = ["threads=2", "defences.gated.surrogate.lambda=8", "seeds=[3]", "attacks.linear=null"]
+    other = {
+        "extends": "base.yaml",
+        "threads": 2,
+        "defences": {"gated": {"surrogate": {"lambda": 8}}},
+        "seeds": [3],
+        "attacks": {"linear": None},
+    }
+    assert load(path, changes) == load(written(tmp_path, "other.yaml", other))
+    with pytest.raises(
+        ConfigError, match=r"base\.yaml: train\.lrr: unknown key; did you mean 'lr'"
+    ):
+        load(path, ["train.lrr=1"])
+
+
+@pytest.mark.parametrize(
+    "change", ["train.lr", "=1", "train..lr=1", "a=[1", "a=010", "a={b: 1, b: 2}"]
+)
+def test_a_change_of_another_form_is_named(change: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        changed(BASE, [change])
+    assert str(caught.value).startswith(f"--set {change}: ")
 
 
 @pytest.mark.parametrize(

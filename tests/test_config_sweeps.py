@@ -1,7 +1,6 @@
 """Sweeps: the defences that they become, what they refuse, and what they leave as it is."""
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from cemlib.config import ConfigError, load, parse
 from cemlib.config.sweeps import MAX_MEMBERS, PLACES
-from cemlib.plan import Plan
+from cemlib.study.plan import Plan
 
 STUDY: dict[str, Any] = {
     "experiment": "test",
@@ -156,17 +155,3 @@ def test_accuracies_to_compare_at_are_percentages() -> None:
     assert parse(study(gated=GATED) | {"report": report}).report.match_accuracy == (97.5, 98.0)
     found = fault(study(gated=GATED) | {"report": {"match_accuracy": [101.0]}})
     assert found.startswith("report.match_accuracy.0: ")
-
-
-def test_the_settings_of_a_family_can_be_written_as_json() -> None:
-    slice_ = parse(study(gated=GATED)).report_slice()
-    assert json.loads(json.dumps(slice_))["families"]["gated"]["gated_lambda8p5"] == {"lambda": 8.5}
-
-
-@pytest.mark.parametrize(
-    ("name", "compared_with"), [("tradeoff", "noise"), ("tradeoff_digits", "clustering")]
-)
-def test_the_committed_sweeps_are_valid(name: str, compared_with: str) -> None:
-    found = load(Path(__file__).parents[1] / f"config/studies/{name}.yaml")
-    assert found.experiment == name
-    assert next(iter(found.families())) == compared_with

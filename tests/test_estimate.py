@@ -23,8 +23,9 @@ from cemlib.errors import DivergedError
 from cemlib.estimate import attacks, training
 from cemlib.estimate.training import FewSteps, new_trainer, read_data, train_seconds
 from cemlib.evaluation.scene import Scene
-from cemlib.plan import Plan
-from cemlib.study.base import prepare
+from cemlib.study.finished import carry_out
+from cemlib.study.job import prepare_job
+from cemlib.study.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests/configs/tiny.yaml"
@@ -96,7 +97,7 @@ def prepared(tmp_path: Path) -> Plan:
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
     study["train"] |= {"fit_features": "training_pass"}
     plan = Plan(parse(study))
-    list(prepare(plan))
+    list(carry_out(prepare_job(plan)))
     return plan
 
 
@@ -121,7 +122,7 @@ def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
     wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
     plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}))
-    list(prepare(plan))
+    list(carry_out(prepare_job(plan)))
     assert train_seconds(plan, "wild", 0, "cpu") > 0
 
 

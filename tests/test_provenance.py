@@ -4,14 +4,17 @@ import importlib
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from cemlib.config import parse
-from cemlib.plan import Plan
 from cemlib.provenance import PACKAGE, PLUG_INS, fingerprint, source_files
 from cemlib.seeds import derive, generator
+from cemlib.study.job import prepare_job
+from cemlib.study.plan import Plan
+from cemlib.study.split import attack_job, train_job
 
 PLAN = Plan(
     parse(
@@ -31,12 +34,20 @@ PLAN = Plan(
 )
 
 
-def names(files: tuple[Path, ...]) -> set[str]:
+def trained(defence: str) -> tuple[Path, ...]:
+    return (*train_job(PLAN, defence, 0).sources,)
+
+
+def attacked(defence: str, attack: str) -> tuple[Path, ...]:
+    return (*attack_job(PLAN, defence, 0, [attack]).sources,)
+
+
+def names(files: Iterable[Path]) -> set[str]:
     return {file.relative_to(PACKAGE).as_posix() for file in files}
 
 
 def test_a_surrogate_concerns_its_own_training_alone() -> None:
-    gated, noise = names(PLAN.train_sources("gated")), names(PLAN.train_sources("noise"))
+    gated, noise = names(trained("gated")), names(trained("noise"))
     assert "surrogates/gated.py" in gated
     assert "surrogates/clustering.py" not in gated
     assert not any(name.startswith("surrogates/") for name in noise - {"surrogates/base.py"})
@@ -45,30 +56,28 @@ def test_a_surrogate_concerns_its_own_training_alone() -> None:
 
 
 def test_an_attack_concerns_its_own_jobs_alone() -> None:
-    decoder, linear = (
-        names(PLAN.attack_sources("noise", attack)) for attack in ("decoder", "linear")
-    )
+    decoder, linear = (names(attacked("noise", attack)) for attack in ("decoder", "linear"))
     assert {"attacks/decoder.py", "models/decoder.py", "metrics.py"} <= decoder
     others = {"attacks/decoder.py", "attacks/learning.py", "training/trainer.py"}
     assert others.isdisjoint(linear)
 
 
 def test_a_channel_concerns_what_releases_through_it() -> None:
-    sources = [PLAN.train_sources("dropped"), PLAN.attack_sources("dropped", "linear")]
-    for files in (*sources, PLAN.closed_form_sources("dropped")):
+    sources = [trained("dropped"), attacked("dropped", "linear")]
+    for files in (*sources, attack_job(PLAN, "dropped", 0, ["linear"]).sources):
         assert "defences/channels/dropout.py" in names(files)
-    for files in (PLAN.train_sources("noise"), PLAN.attack_sources("noise", "linear")):
+    for files in (trained("noise"), attacked("noise", "linear")):
         assert {"defences/channels/dropout.py", "defences/penalties/nopeek.py"}.isdisjoint(
             names(files)
         )
-    assert "defences/penalties/nopeek.py" in names(PLAN.train_sources("dropped"))
+    assert "defences/penalties/nopeek.py" in names(trained("dropped"))
 
 
 def test_a_new_plug_in_changes_no_fingerprint() -> None:
     """The dict of a room is no source of any job: a line more in it reruns nothing."""
-    files = PLAN.train_sources("gated") + PLAN.attack_sources("noise", "decoder")
+    files = trained("gated") + attacked("noise", "decoder")
     rooms = {f"{place.replace('.', '/')}/__init__.py" for place, _ in PLUG_INS.values()}
-    assert not names(files + PLAN.prepare_sources()) & rooms
+    assert not names(files + prepare_job(PLAN).sources) & rooms
 
 
 def test_the_followed_imports_cover_what_python_loads() -> None:
@@ -77,11 +86,11 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # Importing the room of the penalties imports all of them, with what each needs for itself.
     arl = source_files("cemlib.defences.penalties.base", penalties="arl")
-    sources = {f"cemlib/{name}" for name in names(PLAN.train_sources("noise") + arl)}
+    sources = {f"cemlib/{name}" for name in names(trained("noise") + arl)}
     for module in done.stdout.split():
         path = f"{module.replace('.', '/')}.py"
         plug_in = any(module.startswith(f"cemlib.{place}.") for place, _ in PLUG_INS.values())
-        decided = {"config", "layout", "progress", "provenance", "plan", "study"}
+        decided = {"config", "layout", "progress", "provenance", "study"}
         neutral = plug_in or module.split(".")[1] in decided
         assert (
             neutral
@@ -107,14 +116,9 @@ def test_an_unknown_member_is_named() -> None:
 
 
 def test_a_fingerprint_is_of_names_and_contents() -> None:
-    files = PLAN.train_sources("gated")
+    files = trained("gated")
     assert fingerprint(files) == fingerprint(reversed(files))
     assert fingerprint(files) != fingerprint(files[1:])
-
-
-def test_planning_imports_no_torch() -> None:
-    code = "import sys, cemlib.plan, cemlib.cli; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_random_streams_are_independent_of_each_other() -> None:

@@ -5,12 +5,13 @@ import sys
 
 import pytest
 
-PLAIN = ("cemlib.cli", "cemlib.plan", "cemlib.study.schedule", "cemlib.systems", "cemlib.tracking")
+PLAIN = ("cemlib.cli", "cemlib.study.rules", "cemlib.study.schedule", "cemlib.tracking")
 JOBS = ("cemlib.training.job", "cemlib.evaluation.job", "cemlib.labelling.job")
 # Modules that leave out the same share a process: what one of them imports, all would show.
 LEFT_OUT = {
     PLAIN: {"torch", "mlflow", "pandas", "matplotlib"},
     ("cemlib.report.build",): {"torch", "mlflow", "sklearn"},
+    ("cemlib.data.augment", "cemlib.data.batches", "cemlib.data.prepared"): {"PIL", "torchvision"},
     JOBS: {"torch._dynamo", "mlflow", "pandas", "matplotlib", "sklearn"},
 }
 

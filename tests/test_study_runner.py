@@ -15,15 +15,15 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from cemlib.config import load
+from cemlib.config import load, parse
 from cemlib.environment import OF_JOBS
-from cemlib.plan import Plan
-from cemlib.split import jobs as split_jobs
 from cemlib.study import crew as crew_module
 from cemlib.study.crew import Crew
 from cemlib.study.finished import finished as is_finished
-from cemlib.study.job import Call, Job
+from cemlib.study.job import AnyJob, Call, Job
+from cemlib.study.plan import Plan
 from cemlib.study.process import Outcome
+from cemlib.study.split import jobs as split_jobs
 
 ROOT = Path(__file__).parents[1]
 STUDY: dict[str, Any] = {
@@ -35,6 +35,7 @@ STUDY: dict[str, Any] = {
     "defences": {"noise": {}, "clustering": {"surrogate": "clustering"}},
     "attacks": {"decoder": {"epochs": 1, "blocks": 1, "width": 8}, "linear": {}, "mean_image": {}},
 }
+PLAN = Plan(parse(STUDY))
 TRAININGS = {"judge", "train/noise/seed0", "train/clustering/seed0"}
 REPORT = {"tables", "figures", "cluster_course", "surrogates", "page"}
 JOB = re.compile(r"^\[\d+/\d+\] (\S+): ")
@@ -193,22 +194,22 @@ def crew() -> Iterator[Crew]:
 
 
 def carry_out(crew: Crew, call: Call, log: Path) -> Outcome:
-    crew.start(Job("job", frozenset(), {}, (), None, (), call), log)
+    crew.start(Job(PLAN, "job", {}, frozenset(), {}, (), None, (), call), log)
     (ended,) = crew.wait()
     return ended.outcome
 
 
-def _tell_process() -> Iterator[str]:
+def _tell_process(_: AnyJob) -> Iterator[str]:
     os.system("echo from below")
     yield json.dumps({"process": os.getpid(), "environment": dict(os.environ)})
 
 
-def _die() -> Iterator[str]:
+def _die(_: AnyJob) -> Iterator[str]:
     yield "last words"
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _fail() -> Iterator[str]:
+def _fail(_: AnyJob) -> Iterator[str]:
     yield "before"
     raise ZeroDivisionError("a bug")
 
@@ -267,7 +268,7 @@ if __name__ == "__main__":
 """
 
 
-def beat(file: Path) -> Iterator[str]:
+def beat(file: Path, _: AnyJob) -> Iterator[str]:
     while True:
         with file.open("a") as handle:
             handle.write(".")

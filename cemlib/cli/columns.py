@@ -12,7 +12,7 @@ NARROWEST = 20  # of a last column
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Rows of cells as lines; in a pipe a row is one line, however long.
+    """Return rows of cells as lines; in a pipe a row is one line, however long.
 
     Args:
         rows: all of the same length.
@@ -35,7 +35,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
 
 
 def figure(value: Any, digits: int = 4) -> str:
-    """A number with some significant digits; a dash for one that is not there."""
+    """Return a number with some significant digits, or a dash for one that is not there."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, bool):

@@ -1,84 +1,284 @@
-"""The subcommands that work on a study: each yields the files it wrote, or a line to print."""
+"""The command line: every command with its options and examples.
+
+Nothing heavy is imported before a command runs, so that `--help` answers at once.
+"""
 
 import argparse
-from collections.abc import Iterator
-from itertools import product
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from cemlib.cli.exits import failing_at_end
-from cemlib.cli.options import plan_of
+import shtab
+
+from cemlib import __version__
+from cemlib.cli import study
+from cemlib.cli.compare import compare, join
+from cemlib.cli.doctor import doctor
+from cemlib.cli.estimate import estimate
+from cemlib.cli.listing import KINDS, RUNS, names
+from cemlib.cli.match import match
+from cemlib.cli.options import (
+    CONFIG,
+    DEFENCE,
+    DEVICE,
+    JSON,
+    SEED,
+    SLOTS,
+    URI,
+    Option,
+    config,
+    percent,
+    positive,
+    word,
+)
+from cemlib.cli.show import show
+
+ABOUT = (
+    "Train defended split classifiers, attack them, and report utility against privacy. Every"
+    " command reads one study's configuration, works on all of the study unless narrowed, and"
+    " prints the files it wrote. Snakemake runs the same commands as jobs."
+)
 
 
-def run_prepare(options: argparse.Namespace) -> Iterator[Path]:
-    """Prepare the study's data."""
-    from cemlib.study.base import prepare
+@dataclass(frozen=True)
+class Command:
+    """A command: its function, whose docstring is the help, its options, and examples."""
 
-    yield from prepare(plan_of(options))
+    run: Callable[[argparse.Namespace], Iterator[Path | str]]
+    options: Sequence[Option]
+    examples: Sequence[str]
 
+    @property
+    def description(self) -> str:
+        """The docstring up to its first section, such as `Raises:`."""
+        text = inspect.getdoc(self.run) or ""
+        return re.split(r"\n\n\w+:\n", text)[0]
 
-def run_train(options: argparse.Namespace) -> Iterator[Path | str]:
-    """Train the runs and the judge, or those asked for."""
-    from cemlib import jobs
-
-    plan = plan_of(options)
-    trainings = plan.trainings(options.defence, options.seed)
-    yield from failing_at_end(
-        written for training in trainings for written in jobs.train(plan, *training, options.device)
-    )
-
-
-def run_attack(options: argparse.Namespace) -> Iterator[Path | str]:
-    """Carry out attacks on finished runs."""
-    from cemlib import jobs
-
-    plan = plan_of(options)
-    attacks = [plan.known_attack(name) for name in options.attack or plan.study.attacks]
-    runs = product(plan.defences(options.defence), plan.seeds(options.seed))
-    yield from failing_at_end(
-        written for run in runs for written in jobs.attack(plan, *run, attacks, options.device)
-    )
+    @property
+    def phrase(self) -> str:
+        """The first line of the docstring as a phrase."""
+        line = self.description.partition("\n")[0]
+        return f"{line[:1].lower()}{line[1:].removesuffix('.')}"
 
 
-def run_report(options: argparse.Namespace) -> Iterator[Path]:
-    """Write tables, figures and the results page."""
-    from cemlib import jobs
-
-    yield from jobs.report(plan_of(options), options.only, options.defence)
-
-
-def run_whole_study(options: argparse.Namespace) -> Iterator[Path | str]:
-    """Carry out all jobs that are not finished, of a study of any system."""
-    from cemlib.study.process import find_device
-    from cemlib.study.schedule import run_study
-    from cemlib.study.standing import failed_results
-    from cemlib.systems import read_study
-
-    if options.device == "cuda":
-        find_device(options.device)  # refused before any job, and only then torch is needed here
-    plan, jobs = read_study(options.config, options.device)
-    yield from run_study(plan, jobs, options.slots)
-    yield from failing_at_end(failed_results(plan.layout.root, jobs))
-
-
-def run_publish(options: argparse.Namespace) -> Iterator[Path]:
-    """Copy what others may read under results/published."""
-    from cemlib.report.figures import drawing
-    from cemlib.report.publish import publish
-
-    plan = plan_of(options)
-    out = Path("results/published") / plan.study.experiment
-    command = f"snakemake --cores 2 --configfile {options.config}"
-    drawn = [path for path in plan.all_figures() if path.suffix == ".png"]
-    pictures = [path for path in drawn if drawing(path.stem).is_published]
-    yield from publish(plan.metrics(), plan.tables() + pictures, out, command)
-
-
-def run_track(options: argparse.Namespace) -> Iterator[str]:
-    """Upload to MLflow, once or until every job has finished."""
-    from cemlib.cli.results import to_upload
-    from cemlib.split import jobs
-
-    plan = plan_of(options)
-    plan.defences(options.defence)  # refused if there is no such one
-    study = to_upload(plan, jobs(plan), options.defence)
-    yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
+COMMANDS: dict[str, Command] = {
+    "prepare": Command(
+        study.prepare, CONFIG, ["cemlib prepare --config config/cifar10_short.yaml"]
+    ),
+    "train": Command(
+        study.train,
+        [*CONFIG, DEFENCE, SEED, DEVICE],
+        [
+            "cemlib train --defence gated --seed 0",
+            "cemlib train --defence noise --set train.lr=0.01 --set results=elsewhere",
+        ],
+    ),
+    "attack": Command(
+        study.attack,
+        [
+            *CONFIG,
+            DEFENCE,
+            SEED,
+            DEVICE,
+            Option(
+                "--attack", action="append", metavar="NAME", help="only this one; may be repeated"
+            ),
+        ],
+        ["cemlib attack --defence gated --attack linear --attack decoder"],
+    ),
+    "report": Command(
+        study.report,
+        [
+            *CONFIG,
+            DEFENCE,
+            Option(
+                "--only",
+                choices=("tables", "figures", "cluster_course", "surrogates", "page"),
+                help="only this part",
+            ),
+        ],
+        ["cemlib report --only tables"],
+    ),
+    "track": Command(
+        study.track,
+        [
+            *CONFIG,
+            DEFENCE,
+            URI,
+            Option(
+                "--watch",
+                action="store_true",
+                help="keep uploading curves until every job has finished",
+            ),
+        ],
+        ["cemlib track --watch", "cemlib track --uri http://127.0.0.1:5000"],
+    ),
+    "run": Command(
+        study.run,
+        [
+            *CONFIG,
+            Option(
+                "--only",
+                metavar="JOB",
+                help="only the job of this name, or those whose names begin with it, such as"
+                " train/noise: in this process, finished or not",
+            ),
+            DEVICE,
+            SLOTS,
+        ],
+        [
+            "cemlib run --config config/table1.yaml --slots 4",
+            "cemlib run --config config/federated.yaml --only train/both/seed0",
+        ],
+    ),
+    "estimate": Command(
+        estimate,
+        [*CONFIG, DEVICE, SLOTS],
+        ["cemlib estimate --config config/cifar10.yaml --device cuda --slots 4"],
+    ),
+    "publish": Command(
+        study.publish,
+        [
+            *CONFIG,
+            Option("--compare", action="store_true", help="compare with what is published"),
+        ],
+        ["cemlib publish --config config/config.yaml"],
+    ),
+    "match": Command(
+        match,
+        [
+            *CONFIG,
+            DEVICE,
+            SLOTS,
+            Option(
+                "--defence", required=True, metavar="NAME", help="a defence or sweep of the study"
+            ),
+            Option(
+                "--key",
+                default="lambda",
+                metavar="KEY",
+                help="its strength, a key that sweeps can vary (default: %(default)s)",
+            ),
+            Option(
+                "--accuracy",
+                type=percent,
+                required=True,
+                metavar="PERCENT",
+                help="validation accuracy to reach, mean over the seeds",
+            ),
+            Option(
+                "--within",
+                type=percent,
+                default=0.3,
+                metavar="POINTS",
+                help="how near is near enough (default: %(default)s)",
+            ),
+            Option(
+                "--epochs",
+                type=positive,
+                metavar="N",
+                help="scale the schedule to so many epochs (default: the study's)",
+            ),
+        ],
+        [
+            "cemlib match --config config/search_digits.yaml --defence clustering --key lambda"
+            " --accuracy 96.5",
+            "cemlib match --defence gated --accuracy 96 --set seeds=[0]",
+        ],
+    ),
+    "list": Command(
+        names,
+        [
+            Option(
+                "kind",
+                nargs="?",
+                choices=(*KINDS, RUNS),
+                metavar="KIND",
+                help=f"only one of {', '.join(KINDS)} (default: all these), or {RUNS}, how far each"
+                " run of a study is",
+            ),
+            *config(None, "a study, to list its own defences and attacks, or its runs"),
+        ],
+        [
+            "cemlib list",
+            "cemlib list attacks",
+            "cemlib list runs --config config/cifar10_short.yaml",
+        ],
+    ),
+    "show": Command(
+        show,
+        [
+            Option(
+                "run",
+                metavar="RUN",
+                help="its folder, or its name in the study: judge, DEFENCE/seedK or"
+                " DEFENCE/seedK/ATTACK-KNOWLEDGE",
+            ),
+            *CONFIG,
+            Option("--all", action="store_true", help="all settings, also those that are defaults"),
+            JSON,
+        ],
+        [
+            "cemlib show clustering/seed0",
+            "cemlib show clustering/seed0/decoder-train_data --json",
+            "cemlib show results/digits/judge --all",
+        ],
+    ),
+    "compare": Command(
+        compare,
+        [
+            *(
+                Option(
+                    name,
+                    metavar=name.upper(),
+                    help="a defence of the study, or the folder of a defence's runs"
+                    " (results/x/runs/y)",
+                )
+                for name in ("first", "second")
+            ),
+            *CONFIG,
+            JSON,
+        ],
+        [
+            "cemlib compare clustering noise",
+            "cemlib compare results/digits/runs/gated results/other/runs/gated",
+        ],
+    ),
+    "join": Command(
+        join,
+        [
+            Option("name", type=word, metavar="NAME", help="of the files written"),
+            Option(
+                "configs",
+                type=Path,
+                nargs="+",
+                metavar="FILE",
+                help="configuration of a finished study; two or more, compared with the first",
+            ),
+        ],
+        [
+            "cemlib join datasets config/studies/datasets/cifar10.yaml"
+            " config/studies/datasets/cifar100.yaml"
+        ],
+    ),
+    "doctor": Command(
+        doctor,
+        [*config(None, "a study, to check also what it needs"), URI],
+        ["cemlib doctor --config config/cifar10.yaml"],
+    ),
+}
+GENERAL = (
+    Option(
+        "--version", action="version", version=f"cemlib {__version__}", help="print the version"
+    ),
+    Option(
+        "--print-completion",
+        action=shtab.completion_action(),
+        choices=shtab.SUPPORTED_SHELLS,
+        metavar="SHELL",
+        help="print a script that completes commands, options and files:"
+        f" {', '.join(shtab.SUPPORTED_SHELLS)}",
+    ),
+)

@@ -1,4 +1,4 @@
-"""`cemlib estimate`: the time and the memory that a study will take, before it runs."""
+"""The command `estimate`."""
 
 import argparse
 import sys
@@ -11,29 +11,26 @@ from cemlib.cli.options import plan_of
 if TYPE_CHECKING:
     from cemlib.estimate.study import Row
 
-NOTE = (
-    "An extrapolation from a few steps of each kind of job, by processes that had this machine as"
-    " it was; report and upload are not in it."
-)
 
+def estimate(options: argparse.Namespace) -> Iterator[str]:
+    """Say how much time and memory a study will take.
 
-def run_estimate(options: argparse.Namespace) -> Iterator[str]:
-    """Yield the table of all kinds of jobs, and what the study takes as a whole.
-
-    Raises:
-        ConfigError: if the study is faulty, or of another system than split inference.
+    A few steps of each kind of job run on this machine as it is, and are extrapolated; report and
+    upload are left out.
     """
     plan = plan_of(options)
     from cemlib.estimate.study import estimate
 
     rows = estimate(plan, options.device, _say)
-    yield table(rows, plan.study.threads)
-    yield NOTE
-    yield total(rows, options.slots, plan.study.threads)
+    yield _table(rows, plan.study.threads)
+    yield _total(rows, options.slots, plan.study.threads)
 
 
-def table(rows: Sequence["Row"], threads: int) -> str:
-    """Return a line for each kind of job."""
+def _say(kind: str) -> None:
+    print(f"measuring: {kind}", file=sys.stderr, flush=True)
+
+
+def _table(rows: Sequence["Row"], threads: int) -> str:
     heads = ("job", "jobs", "seconds each", "core hours", "peak MiB", "on the card")
     cells = [
         (
@@ -49,8 +46,8 @@ def table(rows: Sequence["Row"], threads: int) -> str:
     return aligned([heads, *cells], right=range(1, len(heads)))
 
 
-def total(rows: Sequence["Row"], slots: int, threads: int) -> str:
-    """Return the last line: hours and memory of a study whose jobs run in some slots at once."""
+def _total(rows: Sequence["Row"], slots: int, threads: int) -> str:
+    """Return hours and memory of a study whose jobs run in some slots at once."""
     hours = sum(row.jobs * row.seconds for row in rows) / 3600
     text = (
         f"total: {threads * hours:,.2f} core hours; with --slots {slots} {hours / slots:,.2f} hours"
@@ -58,7 +55,3 @@ def total(rows: Sequence["Row"], slots: int, threads: int) -> str:
     )
     card = slots * max(row.card for row in rows)
     return f"{text}, {card:,.0f} MiB on the card" if card else text
-
-
-def _say(kind: str) -> None:
-    print(f"measuring: {kind}", file=sys.stderr, flush=True)

@@ -19,7 +19,6 @@ EXIT_CODES = {
     CLOSED: "whoever read the output closed it, as `head` does",
     143: "ended by SIGTERM; a line says how to go on",
 }
-DIVERGED_NOTE = f"Exit code {DIVERGED}: {EXIT_CODES[DIVERGED]}."
 
 
 def failing_at_end(written: Iterable[Path | str]) -> Iterator[Path | str]:

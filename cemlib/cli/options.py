@@ -1,47 +1,23 @@
-"""What several subcommands share: their options' types, and what the options stand for."""
+"""The options that several commands share, each declared once, and what they stand for."""
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
-
-    from cemlib.plan import Plan
+    from cemlib.config import Study
+    from cemlib.study.plan import Plan
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 DEFAULT_STORE = "sqlite:///mlflow.db"
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-Command: TypeAlias = Callable[[argparse.Namespace], Iterator[Path | str]]
 
 
-def add_command(
-    commands: Commands, name: str, text: str, run: Command, more: str = ""
-) -> argparse.ArgumentParser:
-    """Add a subcommand to the command line, and return its parser.
+class Option:
+    """An option of a command: the arguments that argparse takes."""
 
-    Args:
-        commands: the subcommands so far.
-        name: of the new one.
-        text: what it does, as a phrase.
-        run: its function.
-        more: what `--help` adds to the phrase.
-    """
-    description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
-    parser = commands.add_parser(name, help=text, description=description)
-    parser.set_defaults(command=run)
-    return parser
-
-
-def add_config(
-    parser: argparse.ArgumentParser,
-    meaning: str = "the study's configuration (default: %(default)s)",
-    default: Path | None = DEFAULT_CONFIG,
-) -> None:
-    """Add `--config`."""
-    parser.add_argument("--config", type=Path, default=default, metavar="FILE", help=meaning)
+    def __init__(self, *flags: str, **settings: Any) -> None:
+        self.flags, self.settings = flags, settings
 
 
 def positive(text: str) -> int:
@@ -51,51 +27,63 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add `--device`."""
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: %(default)s"
-    )
+def percent(text: str) -> float:
+    """Read a number above 0 and up to 100, as the type of an option."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and up to 100")
+    return value
 
 
-def add_slots(parser: argparse.ArgumentParser) -> None:
-    """Add `--slots`."""
-    parser.add_argument(
-        "--slots",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="jobs at the same time (default: %(default)s)",
-    )
+def word(text: str) -> str:
+    """Read a name of letters, digits and underscores, as the type of an option."""
+    if not text.replace("_", "").isalnum() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"{text!r} is not made of letters, digits and underscores")
+    return text
 
 
-def add_uri(parser: argparse.ArgumentParser) -> None:
-    """Add `--uri`, the MLflow store."""
-    parser.add_argument(
-        "--uri",
-        default=os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE,
-        help=f"MLflow store or server (default: MLFLOW_TRACKING_URI, or {DEFAULT_STORE})",
-    )
+SET = Option(
+    "--set",
+    action="append",
+    default=[],
+    metavar="KEY=VALUE",
+    help="replace a value of the configuration, as in `train.lr=0.01`; may be repeated",
+)
 
 
-def plan_of(options: argparse.Namespace) -> "Plan":
-    """The plan of the study that `--config` names.
+def config(default: Path | None = DEFAULT_CONFIG, about: str = "the study") -> tuple[Option, ...]:
+    """Return `--config`, whose file is about something, and `--set`, which changes its values."""
+    text = f"configuration of {about} (default: {default or 'none'})"
+    return Option("--config", type=Path, default=default, metavar="FILE", help=text), SET
+
+
+CONFIG = config()
+DEFENCE = Option("--defence", metavar="NAME", help="only this defence")
+SEED = Option("--seed", type=int, metavar="N", help="only this seed")
+DEVICE = Option(
+    "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: %(default)s"
+)
+SLOTS = Option(
+    "--slots", type=positive, default=1, metavar="N", help="jobs at a time (default: %(default)s)"
+)
+URI = Option(
+    "--uri",
+    default=os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE,
+    help=f"MLflow store or server (default: MLFLOW_TRACKING_URI, or {DEFAULT_STORE})",
+)
+JSON = Option("--json", action="store_true", help="print one JSON object, not text")
+
+
+def plan_of(options: argparse.Namespace) -> "Plan[Study]":
+    """Return the plan of the study that `--config` names, changed by `--set`.
 
     Raises:
         ConfigError: if it cannot be read or is faulty.
     """
     from cemlib.config import load
-    from cemlib.plan import Plan
+    from cemlib.study.plan import Plan
 
-    return Plan(load(options.config))
-
-
-def device_of(options: argparse.Namespace) -> "torch.device":
-    """The device that `--device` asks for; `auto` is the graphics card where there is one.
-
-    Raises:
-        ConfigError: if it asks for a graphics card and there is none.
-    """
-    from cemlib.study.process import find_device
-
-    return find_device(options.device)
+    return Plan(load(options.config, options.set))

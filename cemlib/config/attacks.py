@@ -11,40 +11,35 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_
 
 
 class AttackConfig(Section):
-    """What every attack has."""
+    """An attack: what it needs follows from its options, of which each kind has some."""
 
     closed_form: ClassVar[bool] = False
 
     @property
     def begins_with(self) -> str | None:
         """Name of the attack whose trained decoder this one starts from."""
-        return None
+        return getattr(self, "start", None)
 
     @property
     def foreign_weights(self) -> str | None:
         """File of weights, from outside the study, that the attack reads."""
-        return None
+        return getattr(self, "pretrained", None)
 
     @property
     def releases(self) -> int:
         """Releases of the same image that the attacker sees."""
-        return 1
+        return int(getattr(self, "queries", 1))
 
     @property
     def arithmetic(self) -> Precision:
         """Arithmetic of the attack's networks, as configured."""
-        return "float32"
+        return getattr(self, "precision", "float32")
 
 
 class _Querying(AttackConfig):
     queries: int = Field(
         1, ge=1, description="releases of the same image that the attacker sees and averages"
     )
-
-    @property
-    def releases(self) -> int:
-        """The option `queries`."""
-        return self.queries
 
 
 class _Learned(_Querying):
@@ -58,11 +53,6 @@ class _Learned(_Querying):
         description="arithmetic of the training; auto: bfloat16 where the hardware multiplies it;"
         " the attack is scored in float32",
     )
-
-    @property
-    def arithmetic(self) -> Precision:
-        """The option `precision`."""
-        return self.precision
 
 
 class Decoder(_Learned):
@@ -112,11 +102,6 @@ class Perceptual(_Decoding):
         " own undefended judge",
     )
 
-    @property
-    def foreign_weights(self) -> str | None:
-        """The option `pretrained`."""
-        return self.pretrained
-
 
 class Gan(_Learned):
     """A trained decoder, trained on against a Wasserstein critic with gradient penalty."""
@@ -131,11 +116,6 @@ class Gan(_Learned):
     gradient_penalty: float = Field(10.0, ge=0, description="weight of the critic's penalty")
     mse_weight: float = Field(1500.0, ge=0, description="weight of the MSE beside the critic")
     critic_width: int = Field(64, ge=1, description="channels of the critic's first layer")
-
-    @property
-    def begins_with(self) -> str | None:
-        """The option `start`."""
-        return self.start
 
 
 class Optimisation(_Querying):
@@ -156,11 +136,6 @@ class Optimisation(_Querying):
         1e-2, ge=0, description="weight of the total variation beside the feature distance"
     )
     batch_size: int = Field(512, ge=1, description="images at once; decides memory, no number")
-
-    @property
-    def begins_with(self) -> str | None:
-        """The option `start`."""
-        return self.start
 
 
 class Linear(_Querying):

@@ -1,6 +1,7 @@
 """What every section of the configuration has in common."""
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,10 +23,26 @@ class Named(Section):
     """Fields that are no options of what is built."""
 
     def options(self) -> dict[str, Any]:
-        """Keyword arguments for the `build` function of the room that the section is about."""
+        """Return keyword arguments for the `build` function of the section's room."""
         return self.model_dump(exclude=set(self.ours))
 
 
 def named(value: Any) -> Any:
     """Let a name alone stand for a section with that name and its defaults."""
     return {"name": value} if isinstance(value, str) else value
+
+
+def nested(annotation: Any) -> Iterator[type[Section]]:
+    """Yield the sections that a type names: itself, the members of a union, values of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    else:
+        for argument in get_args(annotation):
+            yield from nested(argument)
+
+
+def tagged(annotation: Any) -> dict[str, type[Section]]:
+    """Return the members of a union of sections by the `name` or `kind` that tells them apart."""
+    kinds = list(nested(annotation))
+    tag = "kind" if "kind" in kinds[0].model_fields else "name"
+    return {kind.model_fields[tag].default: kind for kind in kinds}

@@ -1,10 +1,10 @@
-"""What of some settings differs from the defaults, for people to read and to paste."""
+"""The settings that differ from the defaults, for people to read and to paste."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from cemlib.config.attacks import AnyAttack
-from cemlib.config.base import Section
+from cemlib.config.base import Section, tagged
 from cemlib.config.data import AugmentConfig, DataConfig
 from cemlib.config.defences import AnyChannel, AnyPenalty, DefenceConfig, PruningConfig
 from cemlib.config.study import ModelConfig, Study, TrainConfig
@@ -30,13 +30,12 @@ _UNIONS = {
 
 
 def named_sections(key: str) -> dict[str, type[Section]]:
-    """Every section that may stand under a key (`surrogate`, `channel`, `penalty`, `attack`)."""
-    kinds: tuple[type[Section], ...] = get_args(get_args(_UNIONS[key])[0])
-    return {kind.model_fields[_TAGS[key]].default: kind for kind in kinds}
+    """Return the sections that may stand under `surrogate`, `channel`, `penalty` or `attack`."""
+    return tagged(_UNIONS[key])
 
 
 def differing(plain: Mapping[str, Any], key: str = "") -> dict[str, Any]:
-    """Settings that differ from the defaults, and the names of what was chosen.
+    """Return the settings that differ from the defaults, and the names of what was chosen.
 
     Args:
         plain: settings with every default filled in: a job's slice of a configuration, or one

@@ -8,12 +8,12 @@ the default of every key that may be `null` is `null`: taking it away and settin
 the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cemlib.config.errors import ConfigError
-from cemlib.config.reading import read
+from cemlib.config.reading import from_text, read
 
 EXTENDS = "extends"
 
@@ -28,7 +28,7 @@ def read_extended(path: Path) -> Any:
 
 
 def merged(below: Any, above: Any) -> Any:
-    """A configuration with another one, which wins, merged into it (RFC 7396).
+    """Return a configuration with another one, which wins, merged into it (RFC 7396).
 
     >>> merged({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": None, "e": 3}, "d": [4]})
     {'a': {'c': 2, 'e': 3}, 'd': [4]}
@@ -44,8 +44,30 @@ def merged(below: Any, above: Any) -> Any:
     return result
 
 
+def changed(raw: Any, changes: Sequence[str]) -> Any:
+    """Return a configuration with values merged into it that are given as `KEY=VALUE`.
+
+    The key is dotted, the value YAML.
+
+    Raises:
+        ConfigError: if a change has another form.
+
+    >>> changed({"train": {"epochs": 2}}, ["train.lr=0.01", "seeds=[0, 1]"])
+    {'train': {'epochs': 2, 'lr': 0.01}, 'seeds': [0, 1]}
+    """
+    for change in changes:
+        key, sign, text = change.partition("=")
+        if not sign or not all(key.split(".")):
+            raise ConfigError(f"--set {change}: expected KEY=VALUE, such as train.lr=0.01")
+        value = from_text(text, f"--set {change}")
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        raw = merged(raw, value)
+    return raw
+
+
 def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
-    """What Snakemake's `config` stands for: its files with what they extend, later ones winning.
+    """Return what Snakemake's `config` stands for: its files with what they extend, in order.
 
     Args:
         files: Snakemake's `workflow.configfiles`.
@@ -66,7 +88,7 @@ def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path, chain: tuple[Path, ...]) -> Any:
-    """A file, read from the last one of a chain of files that each extend the next."""
+    """Read a file that the last one of a chain of files extends, each the next."""
     raw = read(path)
     if not isinstance(raw, dict) or EXTENDS not in raw:
         return raw
@@ -88,7 +110,7 @@ def _names(path: Path, value: Any) -> list[str]:
 
 
 def _other(path: Path, name: str, chain: tuple[Path, ...]) -> Path:
-    """The file that `name` stands for in the file `path`, none that it was reached from."""
+    """Return the file that `name` stands for in the file `path`, none that it was reached from."""
     other = path.parent / name
     if other.resolve() in chain:
         shown = " -> ".join(each.name for each in (*chain, other))

@@ -1,4 +1,4 @@
-"""The configuration of doubly perturbed federated learning (`system: federated`)."""
+"""Configure doubly perturbed federated learning (`system: federated`)."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -18,7 +18,7 @@ RESERVED = frozenset(
 
 
 class FederatedModel(Section):
-    """The classifier that the clients train together."""
+    """Choose the classifier that the clients train together."""
 
     name: Literal["lenet", "convnet"] = Field(
         "lenet", description="key of cemlib.federated.network.NETWORKS"
@@ -31,7 +31,7 @@ class FederatedModel(Section):
 
 
 class ClientsConfig(Section):
-    """Who takes part, and what each has."""
+    """Set how many clients take part, and which images each has."""
 
     number: int = Field(10, ge=1, le=1000, description="clients that the training images go to")
     split: Literal["iid", "dirichlet"] = Field(
@@ -52,7 +52,7 @@ class ClientsConfig(Section):
 
 
 class FederatedTrain(Section):
-    """Rounds of federated averaging."""
+    """Set the rounds of federated averaging."""
 
     rounds: int = Field(40, ge=1, description="rounds of training and averaging")
     local_steps: int = Field(8, ge=1, description="steps of gradient descent of a client in one")
@@ -61,7 +61,7 @@ class FederatedTrain(Section):
 
 
 class GanConfig(Section):
-    """The conditional GAN of every client."""
+    """Set the conditional GAN of every client."""
 
     epochs: int = Field(60, ge=1, description="epochs, each of the two phases below")
     discriminator_steps: int = Field(4, ge=1, description="steps of the first phase of an epoch")
@@ -81,7 +81,7 @@ class GanConfig(Section):
 
 
 class Mixing(Section):
-    """Pseudo images in the data: x' = lam x + (1 - lam) G(e|y)."""
+    """Mix pseudo images into the data: x' = lam x + (1 - lam) G(e|y)."""
 
     lam: float | None = Field(
         None, ge=0, le=1, description="the share of the real image; or give beta"
@@ -100,7 +100,7 @@ class Mixing(Section):
 
 
 class MaskConfig(Section):
-    """The mask in the gradient of the fully connected layer."""
+    """Mask the gradient of the fully connected layer."""
 
     alpha: float = Field(0.5, ge=0, le=1, description="share of the features that is masked")
     beta: int | None = Field(
@@ -115,7 +115,7 @@ class MaskConfig(Section):
 
 
 class Variant(Section):
-    """What a client does to its data and its gradients; nothing by default."""
+    """Perturb a client's data and its gradients; by default, neither."""
 
     mixing: Mixing | None = Field(None, description="pseudo images in the data")
     mask: MaskConfig | None = Field(None, description="a mask in the gradients")
@@ -129,7 +129,7 @@ class Variant(Section):
 
 
 class Federated(Section):
-    """One experiment: clients, variants of their training, and the attacks on their gradients."""
+    """Set up clients, variants of their training, and the attacks on their gradients."""
 
     system: Literal["federated"] = Field(description="this kind of experiment")
     experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
@@ -198,15 +198,15 @@ class Federated(Section):
         return self
 
     def mixing_variants(self) -> tuple[str, ...]:
-        """Variants that train on pseudo images."""
+        """Return the variants that train on pseudo images."""
         return tuple(n for n, variant in self.variants.items() if variant.mixing is not None)
 
     def data_slice(self) -> dict[str, Any]:
-        """What the preparation of the data depends on."""
+        """Return what the preparation of the data depends on."""
         return _plain(self.data)
 
     def pseudo_slice(self) -> dict[str, Any]:
-        """What the clients' GANs depend on, whatever the seed."""
+        """Return what the clients' GANs depend on, whatever the seed."""
         clients = _plain(self.clients)
         parts = {key: clients[key] for key in ("number", "split", "concentration")}
         return {
@@ -219,7 +219,7 @@ class Federated(Section):
         }
 
     def train_slice(self, variant: str) -> dict[str, Any]:
-        """What the training of one variant depends on, whatever the seed."""
+        """Return what the training of one variant depends on, whatever the seed."""
         settings = self.variants[variant]
         sections = {"model": self.model, "clients": self.clients, "train": self.train}
         found = {"data": self._images(), **{name: _plain(part) for name, part in sections.items()}}
@@ -228,18 +228,18 @@ class Federated(Section):
         return {**found, "variant": _plain(settings), "threads": self.threads}
 
     def attack_slice(self, variant: str) -> dict[str, Any]:
-        """What the attacks on one variant depend on, whatever the seed."""
+        """Return what the attacks on one variant depend on, whatever the seed."""
         return self.train_slice(variant) | {"inversion": _plain(self.inversion)}
 
     def report_slice(self) -> dict[str, Any]:
-        """What tables and figures depend on beside the results."""
+        """Return what tables and figures depend on beside the results."""
         variants = {name: _plain(variant) for name, variant in self.variants.items()}
         attacks = list(self.inversion.attacks)
         named = {"variants": variants, "attacks": attacks, "reference": self.reference}
         return named | {"seeds": list(self.seeds), "system": self.system}
 
     def _images(self) -> dict[str, Any]:
-        """The section `data` but for where the images lie, which is not what they are."""
+        """Return the section `data` without where the images lie, which is not what they are."""
         return {key: value for key, value in _plain(self.data).items() if key != "root"}
 
 

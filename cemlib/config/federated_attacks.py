@@ -1,4 +1,4 @@
-"""Options of the gradient inversion attacks, and of the peers of the gradient mask.
+"""Configure the gradient inversion attacks, and DP-SGD as a peer of the gradient mask.
 
 The field `kind` says which attack a section is; a name without it is the kind of that name.
 """
@@ -12,7 +12,7 @@ from cemlib.config.base import Section
 
 
 class Inversion(Section):
-    """What every attack has."""
+    """Hold the option of every attack."""
 
     unmix: bool = Field(
         False,
@@ -41,19 +41,19 @@ class _SecondOrder(_Matching):
 
 
 class Dlg(_SecondOrder):
-    """Image and soft label together, by L-BFGS on the squared distance of the gradients."""
+    """Search image and soft label together, by L-BFGS on the squared distance of gradients."""
 
     kind: Literal["dlg"] = "dlg"
 
 
 class Idlg(_SecondOrder):
-    """The label from the last layer's gradient, then the image as in `dlg`."""
+    """Read the label off the last layer's gradient, then search the image as in `dlg`."""
 
     kind: Literal["idlg"] = "idlg"
 
 
 class Cosine(_Matching):
-    """Cosine distance and total variation by signed Adam, the label from the last layer."""
+    """Search by signed Adam on cosine distance and total variation; the label as in `idlg`."""
 
     kind: Literal["cosine"] = "cosine"
     iterations: int = Field(300, ge=1, description="steps of Adam")
@@ -68,7 +68,7 @@ class Cosine(_Matching):
 
 
 class Features(_SecondOrder):
-    """The last layer's input in closed form, then the image that has these features."""
+    """Read off the last layer's input, then search the image that has these features."""
 
     kind: Literal["features"] = "features"
     prior_weight: float = Field(
@@ -79,7 +79,7 @@ class Features(_SecondOrder):
 
 
 class Combined(_SecondOrder):
-    """Gradients, features in closed form and the mean image of the class, all at once."""
+    """Match gradients, features in closed form and the mean image of the class at once."""
 
     kind: Literal["combined"] = "combined"
     prior_weight: float = Field(
@@ -90,7 +90,7 @@ class Combined(_SecondOrder):
 
 
 class PriorImage(Inversion):
-    """The attacker's mean image of the inferred class: the ceiling of the error."""
+    """Answer the attacker's mean image of the inferred class: the ceiling of the error."""
 
     kind: Literal["mean_image"] = "mean_image"
 
@@ -101,7 +101,7 @@ AnyInversion = Annotated[
 
 
 class DpSgd(Section):
-    """DP-SGD as a peer: the gradient of every image is clipped, then Gaussian noise is added."""
+    """Train by DP-SGD: the gradient of every image is clipped, then noise is added."""
 
     clip: float = Field(1.0, gt=0, description="largest L2 norm of the gradient of one image")
     noise_multiplier: float = Field(
@@ -117,7 +117,7 @@ def _with_kinds(attacks: Any) -> Any:
 
 
 def _standard() -> dict[str, Any]:
-    """One attack of each kind as published, and those that adapt to the defences."""
+    """Return an attack of each kind as published, and those that adapt to the defences."""
     return {
         "dlg": Dlg(),
         "idlg": Idlg(),
@@ -132,7 +132,7 @@ def _standard() -> dict[str, Any]:
 
 
 class InversionStudy(Section):
-    """Which gradients are attacked, and how."""
+    """Choose which gradients are attacked, and how."""
 
     images: int = Field(16, ge=2, description="images of the test split that are attacked")
     batch_size: int = Field(1, ge=1, description="images behind each attacked gradient")

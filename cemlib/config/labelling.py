@@ -1,4 +1,4 @@
-"""The configuration of a labelling study (`system: pctc`), and what each of its jobs depends on."""
+"""Configure a labelling study (`system: pctc`), and say what each of its jobs depends on."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,7 +16,7 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class NetworkConfig(Section):
-    """The network of some participants."""
+    """Choose the network of some participants."""
 
     kind: Literal["mlp", "cnn"] = Field(
         description="mlp = two hidden layers; cnn = two convolutions, the second twice as wide"
@@ -25,7 +25,7 @@ class NetworkConfig(Section):
 
 
 class LocalTrainConfig(Section):
-    """Training of every participant, before and after it asked; the same in both."""
+    """Set the training of every participant, the same before and after it asked."""
 
     steps: int = Field(200, ge=10, description="steps of Adam")
     batch_size: int = Field(32, ge=1, description="images per step, drawn with replacement")
@@ -36,7 +36,7 @@ class LocalTrainConfig(Section):
 
 
 class PrivacyConfig(Section):
-    """What one released row of counts may tell of a vote."""
+    """Set how much one released row of counts may tell about a vote."""
 
     epsilon: float = Field(1.2, gt=0, description="of one query, by the classical formula")
     delta: float = Field(1e-5, gt=0, lt=1, description="of one query, and slack of the composition")
@@ -44,7 +44,7 @@ class PrivacyConfig(Section):
         1.0,
         gt=0,
         description="L2 distance of neighbouring counts that the noise is made for: 1 = a"
-        " participant more or less, 1.41421356 = a vote that changes",
+        " participant joins or leaves, 1.41421356 = a participant's vote changes",
     )
     sweep: tuple[Annotated[float, Field(gt=0)] | None, ...] = Field(
         (0.3, 0.6, 2.4, None),
@@ -53,7 +53,7 @@ class PrivacyConfig(Section):
 
 
 class EncryptionConfig(Section):
-    """The keys of the votes."""
+    """Choose the keys of the votes."""
 
     key_bits: KeyBits = Field(2048, description="length of the Paillier modulus")
     insecure_for_testing: bool = Field(
@@ -69,7 +69,7 @@ class EncryptionConfig(Section):
 
 
 class CostConfig(Section):
-    """What encryption and decryption are timed with."""
+    """Choose what encryption and decryption are timed with."""
 
     key_bits: tuple[KeyBits, ...] = Field(
         (256, 512), min_length=1, description="key lengths, in the order of the table"
@@ -78,7 +78,7 @@ class CostConfig(Section):
 
 
 class LabellingStudy(Section):
-    """Participants who label images for each other, at several sizes of their own sets."""
+    """Set up participants who label images for each other, at several sizes of their sets."""
 
     system: Literal["pctc"] = Field(description="which system the file is about")
     experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
@@ -140,26 +140,26 @@ class LabellingStudy(Section):
         return self
 
     def epsilons(self) -> tuple[float | None, ...]:
-        """Epsilon of one query: the study's own, then those of the sweep."""
+        """Return the epsilons of one query: the study's own, then those of the sweep."""
         return (self.privacy.epsilon, *self.privacy.sweep)
 
     def data_slice(self) -> dict[str, Any]:
-        """What the preparation of the data depends on."""
+        """Return what the preparation of the data depends on."""
         return self.data.model_dump(mode="json")
 
     def repeat_slice(self) -> dict[str, Any]:
-        """What one repeat depends on, whatever its number."""
+        """Return what one repeat depends on, whatever its number."""
         plain = self.model_dump(mode="json", exclude={"experiment", "results", "repeats", "cost"})
         plain["data"].pop("root")  # where the images lie is not what they are
         return plain
 
     def cost_slice(self) -> dict[str, Any]:
-        """What the timing depends on."""
+        """Return what the timing depends on."""
         shared = {"participants": self.participants, "threads": self.threads}
         return self.cost.model_dump(mode="json") | shared
 
     def report_slice(self) -> dict[str, Any]:
-        """What tables and figures depend on beside the results."""
+        """Return what tables and figures depend on beside the results."""
         return self.repeat_slice() | {"repeats": self.repeats}
 
 

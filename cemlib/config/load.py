@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from cemlib.config.base import Section
 from cemlib.config.errors import ConfigError
-from cemlib.config.extending import read_extended
+from cemlib.config.extending import changed, read_extended
 from cemlib.config.study import Study
 from cemlib.config.sweeps import SWEPT, expanded
 from cemlib.errors import nearest
@@ -25,22 +25,26 @@ _S = TypeVar("_S", bound=Section)
 _T = TypeVar("_T")
 
 
-def load(path: Path) -> Study:
+def load(path: Path, changes: Sequence[str] = ()) -> Study:
     """Read a study from a YAML (or JSON) file, and from those that it extends.
+
+    Args:
+        path: The file.
+        changes: Values that replace those of the file, such as `train.lr=0.01`.
 
     Raises:
         ConfigError: if a file cannot be read (see `read_extended`), or a key is wrong or unknown.
     """
-    return load_as(path, parse)
+    return load_as(path, parse, changes)
 
 
-def load_as(path: Path, parse: Callable[[Any], _T]) -> _T:
-    """Read a file, and those that it extends, whose values `parse` checks; faults name the file.
+def load_as(path: Path, parse: Callable[[Any], _T], changes: Sequence[str] = ()) -> _T:
+    """Read a file as `load` does, whose values `parse` checks; faults name the file.
 
     Raises:
         ConfigError: if a file cannot be read (see `read_extended`), or `parse` finds a fault.
     """
-    raw = read_extended(path)
+    raw = changed(read_extended(path), changes)
     try:
         return parse(raw)
     except ConfigError as error:
@@ -69,8 +73,9 @@ def check_system(raw: Any, system: str) -> None:
     """
     found = raw.get("system", SPLIT) if isinstance(raw, Mapping) else system
     if found != system and found in SYSTEMS:
-        command = "Snakemake or `cemlib run`" if found == SPLIT else f"`cemlib {found}`"
-        raise ConfigError(f"system: this is a study of {found}; give it to {command}")
+        raise ConfigError(
+            f"system: this is a study of {found}; give it to Snakemake or `cemlib run`"
+        )
 
 
 def validated(
@@ -97,7 +102,7 @@ def validated(
 
 
 def check_paths(paths: Mapping[str, str | None]) -> None:
-    """Paths among the inputs and outputs of Snakemake's jobs must mean themselves there.
+    """Refuse paths that would mean something else to Snakemake or to a shell.
 
     Raises:
         ConfigError: names the key.
@@ -140,7 +145,7 @@ def _explain(fault: ErrorDetails, raw: Any) -> str:
 
 
 def _key(location: tuple[int | str, ...], raw: Any) -> str:
-    """Dotted path in the user's file: pydantic's union tags are not part of it."""
+    """Return the dotted path in the user's file, without pydantic's union tags."""
     parts, at = [], raw
     for index, part in enumerate(location):
         inside = isinstance(at, Mapping) and part in at
@@ -168,7 +173,7 @@ def _short(value: Any) -> str:
 
 
 def _field_names() -> set[str]:
-    """Every key that some section knows."""
+    """Return every key that some section knows."""
     sections, names = [Section], set[str]()
     while sections:
         section = sections.pop()

@@ -1,19 +1,23 @@
-"""Reading a configuration file, YAML or JSON, whose keys must differ and be text.
+"""Reading a configuration file, YAML or JSON, that means one thing only.
 
-Of a key given twice, both take the last without a word; and YAML takes `no` for false, and `1` for
-a number, as a key too.
+Of a key given twice, readers take the last without a word. YAML 1.1 takes `no` for false and `1`
+for a number as a key too, and reads some numbers (`010`, `1_0`, `0b11`, `1:30`) otherwise than
+YAML 1.2 does.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml.nodes import MappingNode, Node
+from yaml.nodes import MappingNode, Node, ScalarNode
 
 from cemlib.config.errors import ConfigError
 
 TEXT = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")  # and `<<`
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+AMBIGUOUS = re.compile(r"[-+]?(0\d+|0b.*|.*[_:].*)")  # numbers in YAML 1.1, or others than in 1.2
 
 
 def read(path: Path) -> Any:
@@ -22,25 +26,37 @@ def read(path: Path) -> Any:
     Raises:
         ConfigError: if the file is missing, neither YAML nor JSON, or gives a key twice.
     """
-    kind = "JSON" if path.suffix == ".json" else "YAML"
     try:
         text = path.read_text(encoding="utf-8")
-        # YAML would read JSON's 1e-06 as text.
-        return json.loads(text, object_pairs_hook=_distinct) if kind == "JSON" else _yaml(text)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such configuration file") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file in UTF-8 ({error}); save it as one") from error
+    return from_text(text, str(path), "JSON" if path.suffix == ".json" else "YAML")
+
+
+def from_text(text: str, place: str, kind: str = "YAML") -> Any:
+    """Read the values of a text, which messages say is from some place.
+
+    Raises:
+        ConfigError: if it is not of its kind, or gives a key twice.
+    """
+    try:
+        if kind == "JSON":  # of which YAML would read 1e-06 as text
+            return json.loads(text, object_pairs_hook=_distinct)
+        values = yaml.load(text, Loader=_Loader)
+        json.dumps(values, default=str)  # a ValueError where an alias makes a value contain itself
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{place}: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not a {kind} file: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{place}: not a {kind} file: {' '.join(str(error).split())}") from error
+    return values
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, whose keys must differ."""
+    """Return a JSON object, whose keys must differ."""
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
@@ -48,14 +64,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _yaml(text: str) -> Any:
-    values = yaml.load(text, Loader=_Loader)
-    json.dumps(values, default=str)  # raises ValueError where an alias makes a value contain itself
-    return values
-
-
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which checks keys."""
+    """PyYAML's safe loader, which checks keys and numbers."""
 
     def compose_mapping_node(self, anchor: Any) -> MappingNode:
         """Check the keys here: later, those of a merge would be among them."""
@@ -71,6 +81,16 @@ class _Loader(yaml.SafeLoader):
                     f"line {line}: key {key.value!r} is given twice, {first}; keep one"
                 )
             lines[key.value] = line
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> ScalarNode:
+        """Refuse a number that two versions of YAML read differently."""
+        node = super().compose_scalar_node(anchor)
+        if node.tag in NUMBERS and AMBIGUOUS.fullmatch(node.value):
+            raise ConfigError(
+                f"line {node.start_mark.line + 1}: {node.value} is another number, or text, in"
+                " another version of YAML; write it in plain digits, or in quotes if it is text"
+            )
         return node
 
 

@@ -1,88 +1,57 @@
 """The reference of every key, written from the schema: `python -m cemlib.config.reference`."""
 
-from typing import Any, get_args
+from collections.abc import Iterator
+from typing import Any, get_origin
 
-from cemlib.config.attacks import AnyAttack
-from cemlib.config.base import Section
-from cemlib.config.data import AugmentConfig, DataConfig
-from cemlib.config.defences import AnyChannel, AnyPenalty, DefenceConfig, PruningConfig
-from cemlib.config.federated import (
-    ClientsConfig,
-    Federated,
-    FederatedModel,
-    FederatedTrain,
-    GanConfig,
-    MaskConfig,
-    Mixing,
-    Variant,
-)
-from cemlib.config.federated_attacks import AnyInversion, DpSgd, InversionStudy
-from cemlib.config.labelling import (
-    CostConfig,
-    EncryptionConfig,
-    LabellingStudy,
-    LocalTrainConfig,
-    NetworkConfig,
-    PrivacyConfig,
-)
-from cemlib.config.study import ModelConfig, Study, TrainConfig
-from cemlib.config.surrogates import AnySurrogate
-from cemlib.config.sweeps import ReportConfig, SweepConfig
+from cemlib.config.base import Section, nested, tagged
+from cemlib.config.federated import Federated
+from cemlib.config.labelling import LabellingStudy
+from cemlib.config.study import Study
 
 HEADER = """# Configuration
 
 A study is one YAML file; `config.yaml` is the embedded default, which `--configfile FILE` replaces.
 Unknown keys, wrong types and names that do not exist are refused before any job starts, with the
 nearest right name. `extends: other.yaml`, or a list of files, takes over what other files say
-(docs/studies.md). Write small numbers with a point (`1.0e-3`): YAML reads `1e-3` as text.
+(docs/studies.md); `--set train.lr=0.01` on a command replaces one value. Write small numbers with a
+point (`1.0e-3`): YAML reads `1e-3` as text.
 
 This page is written from the schema by `make reference`.
 """
 
 
-def _members(union: Any, title: str, key: str) -> dict[str, type[Section]]:
-    """Sections of a union of named sections, such as all surrogates."""
-    kinds: tuple[type[Section], ...] = get_args(get_args(union)[0])
-    return {f"{title} `{kind.model_fields[key].default}`": kind for kind in kinds}
-
-
-SECTIONS: dict[str, type[Section]] = {
-    "The study": Study,
-    "`data`": DataConfig,
-    "`model`": ModelConfig,
-    "`train`": TrainConfig,
-    "`train.augment`": AugmentConfig,
-    "`defences.<name>`": DefenceConfig,
-    "`defences.<name>.pruning`": PruningConfig,
-    "`sweeps.<name>`": SweepConfig,
-    "`report`": ReportConfig,
-    **_members(AnySurrogate, "surrogate", "name"),
-    **_members(AnyChannel, "channel", "name"),
-    **_members(AnyPenalty, "penalty", "name"),
-    **_members(AnyAttack, "attack", "kind"),
-    "A labelling study (`system: pctc`)": LabellingStudy,
-    "pctc `networks`": NetworkConfig,
-    "pctc `train`": LocalTrainConfig,
-    "pctc `privacy`": PrivacyConfig,
-    "pctc `encryption`": EncryptionConfig,
-    "pctc `cost`": CostConfig,
-    "A federated study (`system: federated`)": Federated,
-    "federated `model`": FederatedModel,
-    "federated `clients`": ClientsConfig,
-    "federated `train`": FederatedTrain,
-    "federated `gan`": GanConfig,
-    "federated `variants.<name>`": Variant,
-    "federated `variants.<name>.mixing`": Mixing,
-    "federated `variants.<name>.mask`": MaskConfig,
-    "federated `variants.<name>.dp_sgd`": DpSgd,
-    "federated `inversion`": InversionStudy,
-    **_members(AnyInversion, "federated attack", "kind"),
+STUDIES: dict[str, tuple[str, type[Section]]] = {
+    "The study": ("", Study),
+    "A labelling study (`system: pctc`)": ("pctc ", LabellingStudy),
+    "A federated study (`system: federated`)": ("federated ", Federated),
 }
 
 
 def reference() -> str:
-    """The whole page, in Markdown."""
-    return HEADER + "".join(_section(title, kind) for title, kind in SECTIONS.items())
+    """Return the whole page, in Markdown."""
+    seen = set[type[Section]]()  # the other systems have the same `data`
+    parts = [HEADER]
+    for title, (system, study) in STUDIES.items():
+        parts.append(_section(title, study))
+        for place, kind in _below(study, ""):
+            if kind not in seen:
+                parts.append(_section(f"{system}{place}", kind))
+            seen.add(kind)
+    return "".join(parts)
+
+
+def _below(kind: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:
+    """Yield the sections inside a section, each after its place in a configuration."""
+    for name, field in kind.model_fields.items():
+        found = list(nested(field.annotation))
+        by_name = ".<name>" if get_origin(field.annotation) is dict else ""
+        place = f"{path}{field.alias or name}{by_name}"
+        if len(found) == 1:
+            yield f"`{place}`", found[0]
+        elif found:
+            yield from ((f"`{place}`: `{t}`", each) for t, each in tagged(field.annotation).items())
+        for inner in found:
+            yield from _below(inner, f"{place}.")
 
 
 def _section(title: str, kind: type[Section]) -> str:

@@ -30,6 +30,7 @@ RESERVED = frozenset(
 )
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
 JUDGE = "judge"
+JUDGE_SEED = 1_000_000_007  # of no study's run: the judge is trained apart
 DECODING = ("decoder", "residual", "perceptual")  # attacks that leave a trained decoder
 PRUNABLE = ("small", "vgg11")  # networks whose layers' widths do not depend on each other
 
@@ -192,26 +193,26 @@ class Study(Section):
         return self
 
     def defence(self, name: str) -> DefenceConfig:
-        """Settings of a defence, or of the judge."""
+        """Return the settings of a defence, or of the judge."""
         return DefenceConfig(noise_std=0.0) if name == JUDGE else self.defences[name]
 
     def training(self, name: str) -> TrainConfig:
-        """How a defence, or the judge, is trained: nobody selects the judge's epoch."""
+        """Return how a defence, or the judge, is trained: nobody selects the judge's epoch."""
         return self.train.model_copy(update={"select": "last"}) if name == JUDGE else self.train
 
     def data_slice(self) -> dict[str, Any]:
-        """What the preparation of the data depends on."""
+        """Return what the preparation of the data depends on."""
         return _plain(self.data)
 
     def train_slice(self, defence: str) -> dict[str, Any]:
-        """What the training of one defence depends on, whatever the seed."""
+        """Return what the training of one defence depends on, whatever the seed."""
         sections = {"data": self.data, "model": self.model, "train": self.training(defence)}
         plain = {name: _plain(section) for name, section in sections.items()}
         plain["data"].pop("root")  # where the images lie is not what they are
         return {**plain, "defence": _plain(self.defence(defence)), "threads": self.threads}
 
     def attack_slice(self, defence: str, attack: str) -> dict[str, Any]:
-        """What one attack on one defence depends on, whatever the seed."""
+        """Return what one attack on one defence depends on, whatever the seed."""
         settings = self.attacks[attack]
         sections = {**self.train_slice(defence), "attack": _plain(settings)}
         if settings.begins_with is not None:
@@ -219,7 +220,7 @@ class Study(Section):
         return sections
 
     def report_slice(self) -> dict[str, Any]:
-        """What tables and figures depend on beside the results: who is in them, in which order."""
+        """Return what tables and figures depend on beside the results: who is in them, in order."""
         return {
             "defences": list(self.defences),
             "attacks": list(self.attacks),
@@ -230,15 +231,15 @@ class Study(Section):
         }
 
     def families(self) -> dict[str, dict[str, Settings]]:
-        """By sweep, the swept settings of each of its members, by the name of the defence."""
+        """Return, by sweep, the swept settings of its members, by the name of the defence."""
         return {name: sweep.members(name) for name, sweep in self.sweeps.items()}
 
     def closed_form_attacks(self) -> tuple[str, ...]:
-        """Attacks without training, which share one job."""
+        """Return the attacks without training, which share one job."""
         return tuple(name for name, attack in self.attacks.items() if attack.closed_form)
 
     def learned_attacks(self) -> tuple[str, ...]:
-        """Attacks with a job of their own."""
+        """Return the attacks with a job of their own."""
         return tuple(name for name, attack in self.attacks.items() if not attack.closed_form)
 
 

@@ -1,8 +1,8 @@
 """Options of the conditional-entropy surrogates; the field `name` says which one a section is."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from cemlib.config.base import Named, named
 
@@ -23,7 +23,7 @@ class SurrogateConfig(Named):
     ours = frozenset({"name", "lambda_", "lr_scaling"})
 
 
-class _Hinge(SurrogateConfig):
+class Hinge(SurrogateConfig):
     """A surrogate that penalises variance above a ceiling."""
 
     var_threshold: float = Field(
@@ -31,7 +31,7 @@ class _Hinge(SurrogateConfig):
     )
 
 
-class Clustering(_Hinge):
+class Clustering(Hinge):
     """K-means per class, hinge on the scalar variance of each cluster (the CEM baseline)."""
 
     name: Literal["clustering"] = "clustering"
@@ -49,6 +49,15 @@ class Clustering(_Hinge):
         False, description="read weights and variances from the row that the public code reads"
     )
 
+    @model_validator(mode="after")
+    def _options_go_together(self) -> Self:
+        for option, needed in (("variance", "scalar"), ("reference_indexing", False)):
+            if self.form == "batch" and getattr(self, option) != needed:
+                raise ValueError(
+                    f"{option} is {getattr(self, option)!r}; form 'batch' allows only {needed!r}"
+                )
+        return self
+
 
 class Gmm(SurrogateConfig):
     """Gaussian mixture per class by EM, the paper's bound on the mutual information."""
@@ -60,7 +69,7 @@ class Gmm(SurrogateConfig):
     )
 
 
-class _Attention(_Hinge):
+class Attention(Hinge):
     """Options of the gated attention, alone or in a fusion."""
 
     moments: Literal["layernorm", "raw"] = Field(
@@ -76,7 +85,7 @@ class _Attention(_Hinge):
     )
 
 
-class _Slots(_Hinge):
+class Slots(Hinge):
     """Options of the slot attention, alone or in a fusion."""
 
     slots: int = Field(8, ge=1, description="slots per class")
@@ -84,21 +93,21 @@ class _Slots(_Hinge):
     heads: int = Field(4, ge=1, description="heads of the cross-attention")
 
 
-class _Fusion(_Attention, _Slots):
+class Fusion(Attention, Slots):
     """Options of both, and the switch between them."""
 
     use_slots: bool = Field(True, description="false leaves the gated attention alone")
     scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")
 
 
-class Gated(_Attention):
+class Gated(Attention):
     """Gated attention pooling per class, hinge on the attention-weighted variance."""
 
     name: Literal["gated"] = "gated"
     scale: float = Field(0.1, gt=0, description="constant factor s of the penalty")
 
 
-class Slot(_Slots):
+class Slot(Slots):
     """Slot attention with gated cross-attention, hinge on the slot-weighted variance."""
 
     name: Literal["slot"] = "slot"
@@ -115,14 +124,14 @@ class Slot(_Slots):
     snr_threshold: float = Field(1.0, description="start of t_snr, where that gate is half open")
 
 
-class Parallel(_Fusion):
+class Parallel(Fusion):
     """Penalties of gated and slot side by side, mixed by learned weights."""
 
     name: Literal["parallel"] = "parallel"
     slot_scale: float = Field(0.25, gt=0, description="constant factor of the slot penalty")
 
 
-class Shortcut(_Fusion):
+class Shortcut(Fusion):
     """Gated attention whose variance gets the slots' as a learned residual."""
 
     name: Literal["shortcut"] = "shortcut"
@@ -131,7 +140,7 @@ class Shortcut(_Fusion):
     )
 
 
-class _Gaussian(SurrogateConfig):
+class Gaussian(SurrogateConfig):
     """Options of the log-determinant bound, with and without a metric."""
 
     momentum: float | None = Field(
@@ -147,13 +156,13 @@ class _Gaussian(SurrogateConfig):
     )
 
 
-class LogDet(_Gaussian):
+class LogDet(Gaussian):
     """One Gaussian per class: the log-determinant bound, without clusters."""
 
     name: Literal["logdet"] = "logdet"
 
 
-class LogDetGated(_Gaussian, _Attention):
+class LogDetGated(Gaussian, Attention):
     """The penalties of `logdet` and `gated` added, of strengths `lambda` and a multiple of it."""
 
     name: Literal["logdet_gated"] = "logdet_gated"
@@ -163,7 +172,7 @@ class LogDetGated(_Gaussian, _Attention):
     scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")
 
 
-class TaskAware(_Gaussian):
+class TaskAware(Gaussian):
     """The pull of `logdet`, with a metric that spares the directions which the server uses."""
 
     name: Literal["task_aware"] = "task_aware"
@@ -175,7 +184,7 @@ class TaskAware(_Gaussian):
     )
 
 
-class ImageAware(_Gaussian):
+class ImageAware(Gaussian):
     """The pull of `logdet`, spent on the directions that show the image to a linear attack."""
 
     name: Literal["image_aware"] = "image_aware"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from itertools import product
 from math import prod
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cemlib.config.attacks import Name
-from cemlib.config.base import Section
+from cemlib.config.base import Section, nested
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.surrogates import AnySurrogate
 from cemlib.errors import nearest
@@ -35,8 +35,7 @@ Settings = dict[str, Value]
 
 
 def _options_of_surrogates() -> dict[str, tuple[str, ...]]:
-    kinds: tuple[type[Section], ...] = get_args(get_args(AnySurrogate)[0])
-    fields = [pair for kind in kinds for pair in kind.model_fields.items()]
+    fields = [pair for kind in nested(AnySurrogate) for pair in kind.model_fields.items()]
     keys = [field.alias or name for name, field in fields if name != "name"]
     return {key: ("surrogate", key) for key in keys}
 
@@ -93,11 +92,11 @@ class SweepConfig(DefenceConfig):
             raise _fault(f"over.{key}: {reason}, found {value!r:.60}") from error
 
     def count(self) -> int:
-        """How many members there are."""
+        """Return how many members there are."""
         return prod(map(len, self.over.values()))
 
     def members(self, name: str) -> dict[str, Settings]:
-        """The swept settings of every member, by the name of its defence.
+        """Return the swept settings of every member, by the name of its defence.
 
         Args:
             name: of the sweep.
@@ -106,7 +105,7 @@ class SweepConfig(DefenceConfig):
         return {_member(name, settings): settings for settings in every}
 
     def section(self, settings: Mapping[str, Value]) -> dict[str, Any]:
-        """The plain section of the defence with some swept settings."""
+        """Return the plain section of the defence with some swept settings."""
         plain = self.model_dump(mode="json", by_alias=True, exclude={"over"})
         for key, value in settings.items():
             *parents, last = PLACES[key]
@@ -146,7 +145,7 @@ class ReportConfig(Section):
 
 
 def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A study's plain settings, the members of its sweeps after its own defences.
+    """Return a study's plain settings, the members of its sweeps after its own defences.
 
     A defence that is there already stays as it is (see `check_members`). Of faulty sweeps nothing
     is added: checking the study says what is wrong with them.
@@ -191,7 +190,7 @@ def _fault(message: str) -> PydanticCustomError:
 
 
 def _member(sweep: str, settings: Settings) -> str:
-    """A name of letters, digits and underscores: `clustering_lambda8_noise_std0p025`."""
+    """Return a name such as `clustering_lambda8_noise_std0p025`, without other signs."""
     parts = (f"{key}{_written(value)}" for key, value in settings.items())
     return re.sub(r"[^A-Za-z0-9_]", "_", "_".join([sweep, *parts]))
 

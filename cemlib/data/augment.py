@@ -22,7 +22,7 @@ class Draws:
 
     @staticmethod
     def cat(parts: Sequence["Draws"]) -> "Draws":
-        """Draws of several sets of images, one after the other."""
+        """Join the draws of several sets of images, one after the other."""
         return Draws(
             torch.cat([part.offsets for part in parts]),
             torch.cat([part.mirrored for part in parts]),
@@ -30,11 +30,11 @@ class Draws:
         )
 
     def __getitem__(self, places: Tensor) -> "Draws":
-        """Draws of some of the images."""
+        """Return the draws of some of the images."""
         return Draws(self.offsets[places], self.mirrored[places], self.degrees[places])
 
     def to(self, device: torch.device) -> "Draws":
-        """The same on a device."""
+        """Return the same on a device."""
         return Draws(self.offsets.to(device), self.mirrored.to(device), self.degrees.to(device))
 
     def copy_(self, other: "Draws") -> None:

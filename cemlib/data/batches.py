@@ -38,7 +38,7 @@ class Shuffle:
         self._done.zero_()
 
     def take(self, size: int) -> tuple[Tensor, Tensor]:
-        """Places of the next rows in the epoch, and the rows themselves: two long (size,)."""
+        """Return places of the next rows in the epoch, and the rows: two long (size,)."""
         places = self._done + self._ahead[:size]
         self._done += size
         return places, self._order[places]
@@ -69,7 +69,7 @@ class Batches:
         self._draws.copy_(Draws.cat([self.augment.draw(size, draws) for size in self.sizes]))
 
     def take(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The next batch: places in the epoch (size,), images in [0, 1] and labels (size,)."""
+        """Return the next batch: places in the epoch (size,), images in [0, 1], labels (size,)."""
         places, rows = self._shuffle.take(size)
         images = self.augment(self.split.images[rows], self._draws[places])
         return places, images, self.split.labels[rows]

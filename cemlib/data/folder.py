@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
-from cemlib.data.naming import is_text, shown
+from cemlib.data.errors import DataError, is_text, shown
 from cemlib.data.raw import Raw
 
 if TYPE_CHECKING:
@@ -27,13 +26,14 @@ CHUNK = 64  # images per task; handing over single small ones costs as much as d
 def folder(config: DataConfig, root: Path | None) -> Raw:
     """Read an image folder; classes and files in the order of their names.
 
-    Images lie directly in their class folder. Hidden files and files without an image's suffix
-    are passed over. With `train/` and `test/` in ``root``, other folders beside them are not read;
-    without them every folder in ``root`` is a class, and test is split off later.
+    Images lie directly in their class folder. Hidden files are passed over. With `train/` and
+    `test/` in ``root``, other folders beside them are not read; without them every folder in
+    ``root`` is a class, and test is split off later.
 
     Raises:
-        DataError: for a missing folder, a class that is empty or too small, class sets that
-            differ between train and test, or images that do not decode (all of them are tried).
+        DataError: for a missing folder, a class that is empty or too small, files that are no
+            images by their suffix, class sets that differ between train and test, or images that
+            do not decode (all of them are tried).
     """
     if root is None:
         raise DataError(
@@ -50,7 +50,7 @@ def folder(config: DataConfig, root: Path | None) -> Raw:
 
 
 def has_train_and_test(root: Path) -> bool:
-    """Whether ``root`` holds the layout `train/<class>/*`, `test/<class>/*`."""
+    """Return whether ``root`` holds the layout `train/<class>/*`, `test/<class>/*`."""
     return (root / "train").is_dir() and (root / "test").is_dir()
 
 
@@ -96,7 +96,7 @@ def _list_classes(place: Path, at_least: int) -> ClassFiles:
 
 
 def _refuse_unusable_class(entry: Path) -> None:
-    """A class must not vanish because its link leads nowhere, or end half-way at its name."""
+    """Refuse a class that would vanish with its broken link, or whose name cannot be written."""
     if entry.is_symlink() and not entry.exists():
         raise DataError(f"{shown(entry)}: a link that leads nowhere; mend or remove it")
     if entry.is_dir() and not is_text(entry.name):
@@ -117,22 +117,28 @@ def _list_images(place: Path, at_least: int) -> list[Path]:
             f"class folder (if {shown(place.name)} is a whole image set, set data.root to "
             f"{shown(place)})"
         )
-    images = [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
-    if not images:
-        known = " ".join(sorted(SUFFIXES))
-        found = ", ".join(shown(entry.name) for entry in entries[:SHOWN]) or "nothing"
-        raise DataError(f"{shown(place)}: no images in this class, found {found} (known: {known})")
-    if len(images) < at_least:
+    strange = [entry for entry in entries if entry.suffix.lower() not in SUFFIXES]
+    if strange:
+        names = ", ".join(shown(entry.name) for entry in strange[:SHOWN])
         raise DataError(
-            f"{shown(place)}: {len(images)} images in this class, data.min_per_class asks for "
-            f"{at_least}; add images, remove the class or lower data.min_per_class"
+            f"{shown(place)}: {len(strange)} files of an unknown kind, such as {names}; convert or "
+            f"remove them (known: {' '.join(sorted(SUFFIXES))})"
         )
-    return images
+    if len(entries) < at_least:
+        raise DataError(
+            f"{shown(place)}: {len(entries)} images in this class, {at_least} or more are needed; "
+            "add images, remove the class or lower data.min_per_class"
+        )
+    return entries
 
 
 def _visible(place: Path) -> list[Path]:
-    entries = [entry for entry in place.iterdir() if not entry.name.startswith(".")]
+    entries = [entry for entry in place.iterdir() if not _is_hidden(entry.name)]
     return sorted(entries, key=lambda entry: entry.name)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name in ("Thumbs.db", "desktop.ini")
 
 
 def _same_classes(root: Path, train: set[str], test: set[str]) -> None:

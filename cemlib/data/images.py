@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from cemlib.data.errors import DataError
-from cemlib.data.naming import shown
+from cemlib.data.errors import DataError, shown
 
 Pixels: TypeAlias = NDArray[np.uint8]
 
@@ -75,7 +74,7 @@ def stack(arrays: Sequence[Pixels]) -> Tensor:
 
 
 def _refuse_pipe(path: Path) -> None:
-    """Opening a pipe waits for somebody to write."""
+    """Refuse a pipe, whose reader would wait for somebody to write."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("not a regular file")
 

@@ -9,5 +9,5 @@ def to_float(images: Tensor) -> Tensor:
 
 
 def unit(images: Tensor) -> Tensor:
-    """Images in [0, 1], whether they are already or are uint8."""
+    """Return images in [0, 1], whether they are already or are uint8."""
     return images if images.is_floating_point() else to_float(images)

@@ -1,12 +1,13 @@
-"""From a source's images to the splits of an experiment.
+"""From a source's images, or images in memory, to the splits of an experiment.
 
 Apart from `cemlib.data.prepared`, so that the jobs that only read prepared data depend on none of
 what made them.
 """
 
+import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -14,12 +15,10 @@ from torch import Tensor
 
 from cemlib.config.data import DataConfig
 from cemlib.data import SOURCES
-from cemlib.data.errors import DataError
-from cemlib.data.naming import shown
+from cemlib.data.errors import DataError, shown
 from cemlib.data.prepared import Prepared, Split
 from cemlib.data.raw import Raw
 from cemlib.data.splits import shuffled, stratified
-from cemlib.data.statistics import channel_statistics, count_duplicates
 from cemlib.seeds import generator
 
 
@@ -48,6 +47,47 @@ def prepare(config: DataConfig) -> Prepared:
         raise DataError(f"{place}: {error}") from error
     _tell_duplicates(place, prepared)
     return prepared
+
+
+def from_tensors(
+    images: Tensor,
+    labels: Tensor,
+    test_images: Tensor | None = None,
+    test_labels: Tensor | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    config: DataConfig = DataConfig(),  # noqa: B008 - frozen
+) -> Prepared:
+    """Divide images into train, val and test, as `cemlib prepare` does.
+
+    Args:
+        images: uint8 (N, C, H, W) with 1 or 3 channels.
+        labels: int64 (N,), from 0 on.
+        test_images: uint8 (M, C, H, W) of the same shape; None to hold out a share of `images`.
+        test_labels: int64 (M,), with them.
+        classes: Names in the order of the labels; default: their numbers.
+        config: The section `data` of a study, of which the splits are read (fractions, limits,
+            `split_seed`, `min_per_class`); images are taken at the size they have.
+
+    Raises:
+        DataError: a tensor has another type or shape, or a class too few images.
+
+    Example:
+        >>> import torch
+        >>> draws = torch.Generator().manual_seed(0)
+        >>> images = torch.randint(256, (40, 3, 16, 16), dtype=torch.uint8, generator=draws)
+        >>> data = from_tensors(images, torch.arange(40) % 2)
+        >>> len(data.train), len(data.val), len(data.test)
+        (27, 3, 10)
+    """
+    if not len(labels):
+        raise DataError(
+            "train: there are no labels; give a tensor with an image or more of every class"
+        )
+    names = classes if classes is not None else range(int(labels.max()) + 1)
+    named = tuple(str(name) for name in names)
+    raw = Raw(images, labels, test_images, test_labels, named, {"name": "tensors"})
+    return divided(raw, config)
 
 
 def divided(raw: Raw, config: DataConfig) -> Prepared:
@@ -90,7 +130,7 @@ def resolve_root(config: DataConfig) -> Path | None:
 
 
 def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
-    """Positions of train, val and test in the source's images (see `Prepared.indices`)."""
+    """Return positions of train, val and test in the source's images (see `Prepared.indices`)."""
     stream = _streams(config.split_seed)
     pool = torch.arange(len(raw.train_labels))
     if raw.test_labels is None:
@@ -150,3 +190,40 @@ def _enough_per_class(classes: tuple[str, ...], train: Split, test: Split, at_le
 def _shape(images: Tensor) -> tuple[int, int, int]:
     channels, height, width = images.shape[1:]
     return channels, height, width
+
+
+def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation per channel over all pixels, on the scale [0, 1].
+
+    From exact counts of the 256 values in float64; population deviation (divided by n).
+
+    Args:
+        images: uint8 (N, C, H, W).
+
+    Raises:
+        DataError: if a channel is constant, which no encoder could normalise.
+    """
+    values = torch.arange(256, dtype=torch.float64) / 255
+    means, deviations = [], []
+    for channel in range(images.shape[1]):
+        share = images[:, channel].flatten().bincount(minlength=256).double()
+        share /= share.sum()
+        mean = (share * values).sum()
+        means.append(float(mean))
+        deviations.append(float((share * (values - mean).square()).sum().sqrt()))
+    if min(deviations) == 0:
+        raise DataError(
+            f"channel {deviations.index(0)} has the same value in every pixel of every training "
+            "image; there is nothing to learn from such images"
+        )
+    return tuple(means), tuple(deviations)
+
+
+def count_duplicates(train: Tensor, test: Tensor) -> int:
+    """Return how many images of ``test`` equal some image of ``train`` in every pixel."""
+    seen = set(_digests(train))
+    return sum(digest in seen for digest in _digests(test))
+
+
+def _digests(images: Tensor) -> list[bytes]:
+    return [hashlib.sha256(image.tobytes()).digest() for image in images.numpy()]

@@ -134,7 +134,7 @@ def load(folder: Path) -> Prepared:
 
 
 def checksum(folder: Path) -> str:
-    """SHA-256 of prepared tensors as their description has it: `load` has compared it with them.
+    """Return the SHA-256 of prepared tensors as their description has it; `load` compares both.
 
     Raises:
         DataError: if there is no such description.

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
+from cemlib.data.errors import DataError, shown
 from cemlib.data.folder import folder, has_train_and_test
-from cemlib.data.naming import shown
 from cemlib.data.raw import Raw, check_part
 
 DEFAULT_ROOT = Path("data")
@@ -38,27 +37,27 @@ class Part(NamedTuple):
 
 
 def cifar10(config: DataConfig, root: Path | None) -> Raw:
-    """CIFAR-10: 50,000 + 10,000 colour images of 32x32 in 10 classes (see `_load` for errors)."""
+    """Read CIFAR-10: 50,000 + 10,000 colour images of 32x32, 10 classes (errors: see `_load`)."""
     return _load(partial(_standard, "CIFAR10"), 10, config, root)
 
 
 def cifar100(config: DataConfig, root: Path | None) -> Raw:
-    """CIFAR-100: 50,000 + 10,000 colour images of 32x32 in 100 classes."""
+    """Read CIFAR-100: 50,000 + 10,000 colour images of 32x32 in 100 classes."""
     return _load(partial(_standard, "CIFAR100"), 100, config, root)
 
 
 def mnist(config: DataConfig, root: Path | None) -> Raw:
-    """MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
+    """Read MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
     return _load(partial(_standard, "MNIST"), 10, config, root)
 
 
 def fashion_mnist(config: DataConfig, root: Path | None) -> Raw:
-    """Fashion-MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
+    """Read Fashion-MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
     return _load(partial(_standard, "FashionMNIST"), 10, config, root)
 
 
 def svhn(config: DataConfig, root: Path | None) -> Raw:
-    """SVHN, cropped digits: 73,257 + 26,032 colour images of 32x32 in 10 classes."""
+    """Read SVHN, cropped digits: 73,257 + 26,032 colour images of 32x32 in 10 classes."""
     return _load(_svhn, 10, config, root)
 
 
@@ -72,7 +71,7 @@ def _standard(kind: str, base: Path, train: bool) -> Part:
 
 
 def _refuse_old_pickles(place: Path) -> None:
-    """Old torchvisions left MNIST here, with no checksum; new ones read it where they find it."""
+    """Refuse what old torchvisions left of MNIST, without a checksum, and new ones still read."""
     if any(place.glob("*.pt")):
         raise DataError(
             f"{shown(place)}: pickles of an old torchvision, which nothing vouches for; remove this"
@@ -118,7 +117,7 @@ def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:
 def _fetched(
     fetch: Callable[[Path, bool], Part], base: Path, train: bool, config: DataConfig
 ) -> tuple[Tensor, Tensor, tuple[str, ...]]:
-    """Resized images, labels and classes of an official split."""
+    """Return resized images, labels and classes of an official split."""
     try:
         part = fetch(base, train)
         images, labels = _resized(part.images, config), torch.from_numpy(part.labels)

@@ -26,14 +26,14 @@ class Deployed:
     channel: Channel
 
     def features(self, images: Tensor) -> Tensor:
-        """Clean features (N, c, h, w), float32, of images (N, C, H, W), uint8 or in [0, 1]."""
+        """Return clean float32 features (N, c, h, w) of images (N, C, H, W), uint8 or in [0, 1]."""
         self.model.eval()
         with torch.no_grad():
             parts = [self.model.encoder(unit(part)).float() for part in torch.split(images, CHUNK)]
         return torch.cat(parts)
 
     def logits(self, features: Tensor, noise: torch.Generator) -> Tensor:
-        """Logits (N, classes) that the server computes from the released features."""
+        """Return the logits (N, classes) that the server computes from the released features."""
         self.model.eval()
         with torch.no_grad():
             released = self.channel(features, noise)
@@ -42,13 +42,13 @@ class Deployed:
             )
 
     def score(self, images: Tensor, labels: Tensor, noise: torch.Generator) -> dict[str, float]:
-        """Cross-entropy (`loss`) and accuracy (`top1`, a fraction) on uint8 images."""
+        """Return cross-entropy (`loss`) and accuracy (`top1`, a fraction) on uint8 images."""
         return self.score_features(self.features(images), labels, noise)
 
     def score_features(
         self, features: Tensor, labels: Tensor, noise: torch.Generator
     ) -> dict[str, float]:
-        """The same from clean features (N, c, h, w)."""
+        """Return the same from clean features (N, c, h, w)."""
         logits = self.logits(features, noise)
         top1 = (logits.argmax(1) == labels).float().mean()
         return {"loss": F.cross_entropy(logits, labels).item(), "top1": top1.item()}

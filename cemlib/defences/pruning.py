@@ -58,7 +58,7 @@ def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
 
 
 def kept_filters(weight: Tensor, ratio: float) -> Tensor:
-    """Indices, ascending and on the CPU, of the filters with the largest L1 norms.
+    """Return the indices, ascending and on the CPU, of the filters with the largest L1 norms.
 
     Of filters with equal norms those with the lower indices stay.
 
@@ -75,7 +75,7 @@ def kept_filters(weight: Tensor, ratio: float) -> Tensor:
 
 
 def client_cost(model: SplitModel, image_shape: tuple[int, int, int]) -> dict[str, float]:
-    """What the client holds and computes; the model is left as it is.
+    """Count what the client holds and computes; the model is left as it is.
 
     Args:
         model: The split model.
@@ -100,7 +100,7 @@ def client_cost(model: SplitModel, image_shape: tuple[int, int, int]) -> dict[st
 
 
 def _client(encoder: nn.Module) -> tuple[ConvStack, nn.Conv2d]:
-    """The convolutions of a client that `cemlib.models.split.split_stack` built; its bottleneck."""
+    """Return convolutions and bottleneck of a client that `models.split.split_stack` built."""
     match list(encoder.children()):
         case [Normalise(), ConvStack() as stack, nn.Conv2d() as bottleneck, *_]:
             return stack, bottleneck

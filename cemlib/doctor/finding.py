@@ -26,15 +26,15 @@ class ProblemsError(RuntimeError):
 
 
 def ok(subject: str, found: str) -> Finding:
-    """All is well."""
+    """Say that all is well."""
     return Finding(Level.OK, subject, found)
 
 
 def warning(subject: str, found: str, advice: str) -> Finding:
-    """A study can be carried out, with less."""
+    """Say that a study can be carried out, with less."""
     return Finding(Level.WARNING, subject, found, advice)
 
 
 def problem(subject: str, found: str, advice: str) -> Finding:
-    """A study would stop."""
+    """Say that a study would stop."""
     return Finding(Level.PROBLEM, subject, found, advice)

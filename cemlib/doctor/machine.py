@@ -28,7 +28,7 @@ JOB_MEMORY = 1.5 * 2**30  # of a job with torch, whatever the study
 
 
 def machine() -> Iterator[Finding]:
-    """All findings that no study decides."""
+    """Yield all findings that no study decides."""
     yield _python()
     yield _own_version()
     libraries = {name: _imported(name) for name in NEEDED}
@@ -94,7 +94,7 @@ def _devices() -> Iterator[Finding]:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux alone
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -122,7 +122,7 @@ def _memory() -> Finding:
 def available_memory(
     system: Path = Path("/proc"), group: Path = Path("/sys/fs/cgroup")
 ) -> float | None:
-    """Bytes that can still be used, as Linux and the control group say; None where neither does.
+    """Return the bytes that Linux and the control group leave; None where neither says.
 
     Args:
         system: where `meminfo` lies.

@@ -13,7 +13,7 @@ from pathlib import Path
 from cemlib.config.data import DataConfig
 from cemlib.doctor.finding import Finding, ok, problem, warning
 from cemlib.doctor.machine import usable_cores
-from cemlib.plan import Plan
+from cemlib.study.plan import AnyStudy, Plan
 from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.store import database_of, without_password
 
@@ -30,8 +30,8 @@ DOWNLOADS = {  # where torchvision puts a set, below its root
 }
 
 
-def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
-    """All findings about where images, results and uploads lie.
+def places(store: str, plan: Plan[AnyStudy] | None = None) -> Iterator[Finding]:
+    """Yield all findings about where images, results and uploads lie.
 
     Args:
         store: address of the MLflow store.
@@ -39,14 +39,14 @@ def places(store: str, plan: Plan | None = None) -> Iterator[Finding]:
     """
     yield _shared(os.environ.get("CEMLIB_DATA"))
     if plan is not None:
-        yield _data(plan)
+        yield images(plan)
         yield _threads(plan.study.threads)
     yield _disk(Path("results" if plan is None else plan.study.results))
     yield _store(store)
 
 
 def _shared(named: str | None) -> Finding:
-    """The folder where studies without `data.root` look, and torchvision's sets in it."""
+    """Look at the folder of studies without `data.root`, and for torchvision's sets in it."""
     place = Path(named or "data")
     if named and not place.is_dir():
         return warning("CEMLIB_DATA", f"{place}: no such folder", "set it to a folder, or unset it")
@@ -55,7 +55,8 @@ def _shared(named: str | None) -> Finding:
     return ok("CEMLIB_DATA", f"{named or 'not set, ./data is used'}; {sets}")
 
 
-def _data(plan: Plan) -> Finding:
+def images(plan: Plan[AnyStudy]) -> Finding:
+    """Return whether the images of a study are there."""
     config, subject = plan.study.data, f"data {plan.study.data.source}"
     if plan.layout.prepared.is_file() and plan.layout.prepared_facts.is_file():
         return ok(subject, f"prepared already: {plan.layout.data}")
@@ -83,7 +84,7 @@ def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
 
 
 def _folder(subject: str, place: Path, by: str) -> Finding:
-    """How many classes an image folder has; `cemlib prepare` reads the images."""
+    """Count the classes of an image folder; `cemlib prepare` reads the images."""
     part = place / "train" if (place / "train").is_dir() else place
     classes = [entry for entry in part.iterdir() if entry.is_dir() and entry.name[0] != "."]
     if len(classes) < 2:
@@ -139,7 +140,7 @@ def _database(file: Path, shown: str) -> Finding:
 
 
 def _answers(uri: str) -> str:
-    """Why a server does not answer, or nothing; after `PATIENCE` seconds at most."""
+    """Return why a server does not answer, or nothing; after `PATIENCE` seconds at most."""
     said: list[str] = []
     asking = threading.Thread(target=lambda: said.append(_ask(uri)), daemon=True)
     asking.start()

@@ -21,21 +21,21 @@ from cemlib.attacks.budget import budgeted
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
 from cemlib.checkpoint import Checkpoint
-from cemlib.config.study import JUDGE
+from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.errors import DivergedError
 from cemlib.estimate.training import ENOUGH, clock, new_trainer, read_data, seconds_of
 from cemlib.evaluation.scene import FEWEST, Scene, targets
 from cemlib.evaluation.scores import write_per_image
 from cemlib.evaluation.verdict import verdict
 from cemlib.layout import KNOWLEDGES
-from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.study.plan import Plan
 
 EPOCHS = 3  # at first: a strong budget tries three rates, for a third of the epochs each
 BATCH = 256  # images at first, without an option `batch_size`
 LENGTHS = ("epochs", "iterations")  # options that say how long an attack goes on
 
 
-def attack_seconds(plan: Plan, attacks: tuple[str, ...], device: str) -> float:
+def attack_seconds(plan: Plan[Study], attacks: tuple[str, ...], device: str) -> float:
     """Return the seconds of one attack job, with every knowledge, from a share of it."""
     start = clock()
     data, study = read_data(plan, device), plan.study

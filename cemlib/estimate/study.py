@@ -12,14 +12,14 @@ from multiprocessing import get_context
 
 import torch
 
-from cemlib.config.study import JUDGE
+from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.environment import set_for_jobs
 from cemlib.estimate.attacks import attack_seconds
 from cemlib.estimate.training import seconds_of, train_seconds
-from cemlib.plan import JUDGE_SEED, Plan
 from cemlib.provenance import peak_memory_mb
-from cemlib.study.base import prepare
-from cemlib.study.finished import finished
+from cemlib.study.finished import finished, run_job
+from cemlib.study.job import prepare_job
+from cemlib.study.plan import Plan
 from cemlib.study.schedule import StudyError
 
 MIB = 2**20
@@ -36,7 +36,7 @@ class Row:
     card: float  # peak of torch's tensors on the graphics card, MiB
 
 
-def estimate(plan: Plan, device: str, say: Callable[[str], None]) -> list[Row]:
+def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Row]:
     """Measure every kind of job of a study, after preparing its data if they are not.
 
     `say` is called with the kind that is measured next.
@@ -54,10 +54,10 @@ def estimate(plan: Plan, device: str, say: Callable[[str], None]) -> list[Row]:
     return rows
 
 
-def _kinds(plan: Plan, device: str) -> Iterator[tuple[str, int, Callable[[], float]]]:
+def _kinds(plan: Plan[Study], device: str) -> Iterator[tuple[str, int, Callable[[], float]]]:
     """Yield each kind of job, how many there are, and what measures one."""
     study, seeds = plan.study, plan.study.seeds
-    if not finished(plan.prepare_job()):
+    if not finished(prepare_job(plan)):
         yield "prepare", 1, partial(prepare_seconds, plan)
     yield "train judge", 1, partial(train_seconds, plan, JUDGE, JUDGE_SEED, device)
     for name in study.defences:
@@ -87,6 +87,6 @@ def _measured(job: Callable[[], float], born: float) -> tuple[float, float, floa
     return started + seconds, peak_memory_mb(), torch.cuda.max_memory_allocated() / MIB
 
 
-def prepare_seconds(plan: Plan) -> float:
+def prepare_seconds(plan: Plan[Study]) -> float:
     """Prepare a study's data and return the seconds that it took."""
-    return seconds_of(lambda: list(prepare(plan)))
+    return seconds_of(lambda: list(run_job(prepare_job(plan))))

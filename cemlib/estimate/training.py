@@ -11,12 +11,13 @@ from functools import partial
 
 import torch
 
+from cemlib.config.study import Study
 from cemlib.data.prepared import Prepared, load
 from cemlib.device import set_up
 from cemlib.errors import DivergedError
-from cemlib.plan import Plan
 from cemlib.replay import WARM_UP
-from cemlib.study.process import find_device
+from cemlib.study.job import find_device
+from cemlib.study.plan import Plan
 from cemlib.training.scores import scores
 from cemlib.training.setup import Setup
 from cemlib.training.step import Pace, Step
@@ -26,7 +27,7 @@ ENOUGH = 2.0  # seconds of measured work
 STEPS = 10  # measured at most in an epoch
 
 
-def train_seconds(plan: Plan, defence: str, seed: int, device: str) -> float:
+def train_seconds(plan: Plan[Study], defence: str, seed: int, device: str) -> float:
     """Return the seconds of one training, from a few steps of it."""
     start = clock()
     trainer = new_trainer(plan, defence, seed, read_data(plan, device))
@@ -39,14 +40,14 @@ def train_seconds(plan: Plan, defence: str, seed: int, device: str) -> float:
     return begun + last * slower
 
 
-def read_data(plan: Plan, device: str) -> Prepared:
+def read_data(plan: Plan[Study], device: str) -> Prepared:
     """Return a study's prepared data on a device, for which the process is set up."""
     place = find_device(device)
     set_up(place, plan.study.threads)
     return load(plan.layout.data).to(place)
 
 
-def new_trainer(plan: Plan, defence: str, seed: int, data: Prepared) -> Trainer:
+def new_trainer(plan: Plan[Study], defence: str, seed: int, data: Prepared) -> Trainer:
     """Return the trainer of one run, as its job builds it."""
     setup = Setup(plan.study, defence, seed)
     return setup.trainer(data, setup.network(data))
@@ -64,7 +65,7 @@ class FewSteps(Step):
     """The steps of a trainer, of which the first few are taken and timed, the others left out."""
 
     def __init__(self, trainer: Trainer) -> None:
-        super().__init__(trainer.defended, trainer.batches, trainer.settings)
+        super().__init__(trainer.defended, trainer.batches, trainer.settings, trainer.seed)
         self.seconds: list[float] = []
         self._warm_up = 1 if self.device.type == "cpu" else WARM_UP + 1
         self._rows = 0

@@ -2,30 +2,32 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+from cemlib.config.study import Study
 from cemlib.data.prepared import load
 from cemlib.device import set_up
 from cemlib.evaluation.record import Record
-from cemlib.evaluation.stage import AttackJob, Stage, check_same_study
-from cemlib.layout import KNOWLEDGES, AttackFolder
+from cemlib.evaluation.stage import Stage, attacked_run, check_same_study
+from cemlib.layout import KNOWLEDGES
+from cemlib.study.job import Job
 
-__all__ = ["AttackJob", "run"]
 
-
-def run(job: AttackJob) -> Iterator[AttackFolder]:
-    """Carry out the job's attacks, yielding each folder when it is written.
+def run(job: Job[Study]) -> Iterator[Path]:
+    """Carry out the job's attacks, and yield each record's path.
 
     An attack on a failed run, or one that diverges, ends as `failed` with null scores.
     """
-    set_up(job.device, job.plan.study.threads)
-    data = load(job.plan.layout.data).to(job.device)
-    metrics = check_same_study(job.plan, job.run, job.defence)
+    device = job.processor()
+    set_up(device, job.plan.study.threads)
+    data = load(job.plan.layout.data).to(device)
+    metrics = check_same_study(job.plan, attacked_run(job), job.of["defence"])
     stage = Stage(job, data) if metrics["status"] == "ok" else None
-    for attack in job.attacks:
+    for part in job.parts or (job,):
         for knowledge in KNOWLEDGES:
-            record = Record(job, data, attack, knowledge)
+            record = Record(part, data, knowledge)
             _carry_out(record, stage, metrics["reason"])
-            yield record.folder
+            yield record.folder.metrics
 
 
 def _carry_out(record: Record, stage: Stage | None, fault: str | None) -> None:
@@ -34,9 +36,9 @@ def _carry_out(record: Record, stage: Stage | None, fault: str | None) -> None:
     if stage is None:
         record.write_failed(f"the attacked run failed: {fault}", start)
         return
-    found = stage.attempt(record.attack, record.knowledge)
+    found = stage.attempt(record.job, record.knowledge)
     if isinstance(found, str):
         record.write_failed(found, start)
     else:
         record.write_found(found, stage, start)
-    stage.checkpoint(record.attack, record.knowledge).remove()
+    stage.checkpoint(record.job, record.knowledge).remove()

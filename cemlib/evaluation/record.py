@@ -8,33 +8,33 @@ import torch
 from torch import Tensor
 
 from cemlib.attacks.task import Outcome
+from cemlib.config.study import Study
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
 from cemlib.evaluation.scene import PUBLIC, RECOGNITION, first_target, targets
 from cemlib.evaluation.scores import means, per_image, write_per_image
-from cemlib.evaluation.stage import AttackJob, Stage
+from cemlib.evaluation.stage import Stage, attacked_run
 from cemlib.evaluation.verdict import convergence, verdict
 from cemlib.files import save_tensors, write_jsonl
 from cemlib.layout import AttackFolder
 from cemlib.precision import resolve
-from cemlib.provenance import device_name, peak_memory_mb, provenance
 from cemlib.seal import write_sealed
+from cemlib.study.job import Job
 
 
 @dataclass(frozen=True)
 class Record:
     """Which attack is recorded, and what it was made on."""
 
-    job: AttackJob
+    job: Job[Study]
     data: Prepared
-    attack: str
     knowledge: str
 
     @property
     def folder(self) -> AttackFolder:
         """Where its files go."""
-        return self.job.run.attack(self.attack, self.knowledge)
+        return attacked_run(self.job).attack(self.job.of["attack"], self.knowledge)
 
     @property
     def first(self) -> int:
@@ -75,24 +75,19 @@ class Record:
         write_sealed(self.folder.metrics, metrics, others)
 
     def _metrics(self, reason: str | None, scores: dict[str, Any]) -> dict[str, Any]:
-        job, study = self.job, self.job.plan.study
-        files = job.plan.attack_sources(job.defence, self.attack)
+        job = self.job
+        attack = job.plan.study.attacks[job.of["attack"]]
         return {
             "kind": "attack",
-            "status": "ok" if reason is None else "failed",
-            "reason": reason,
-            "experiment": study.experiment,
-            "defence": job.defence,
-            "seed": job.seed,
-            "attack": self.attack,
+            "defence": job.of["defence"],
+            "seed": job.of["seed"],
+            "attack": job.of["attack"],
             "knowledge": self.knowledge,
-            "queries": study.attacks[self.attack].releases,
-            "precision": resolve(study.attacks[self.attack].arithmetic, job.device),
+            "queries": attack.releases,
+            "precision": resolve(attack.arithmetic, job.processor()),
             **scores,
             "n_images": len(targets(self.data, self.knowledge)) if reason is None else 0,
-            "config": study.attack_slice(job.defence, self.attack),
-            "provenance": provenance(files, device_name(job.device.type), study.threads),
-            "peak_memory_mb": peak_memory_mb(),
+            **job.record(reason),
         }
 
 

@@ -1,7 +1,5 @@
 """The scene of an attack as a study's files set it: the run, the judge, decoders to start from."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +8,19 @@ from torch import nn
 
 from cemlib.attacks.task import Outcome
 from cemlib.checkpoint import Checkpoint
-from cemlib.config.study import JUDGE
+from cemlib.config.study import JUDGE, Study
 from cemlib.data.prepared import Prepared, checksum
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.scene import Scene, start_failed
 from cemlib.files import FileError, load_tensors, sha256
 from cemlib.layout import AttackFolder, RunFolder
-from cemlib.plan import Plan
 from cemlib.precision import resolve
 from cemlib.seal import check_files, read_sealed
+from cemlib.study.job import Job
+from cemlib.study.plan import Plan
 
 
-@dataclass(frozen=True)
-class AttackJob:
-    """Some attacks, with every knowledge, on one (defence, seed) of a study."""
-
-    plan: Plan
-    defence: str
-    seed: int
-    attacks: Sequence[str]
-    device: torch.device
-
-    @property
-    def run(self) -> RunFolder:
-        """Folder of the attacked run, which is all that the attack reads of the training."""
-        return self.plan.layout.run(self.defence, self.seed)
-
-
-def check_same_study(plan: Plan, run: RunFolder, defence: str) -> dict[str, Any]:
+def check_same_study(plan: Plan[Study], run: RunFolder, defence: str) -> dict[str, Any]:
     """Read a training's metrics.
 
     Raises:
@@ -51,7 +34,7 @@ def check_same_study(plan: Plan, run: RunFolder, defence: str) -> dict[str, Any]
     return metrics
 
 
-def load_judge(plan: Plan, device: torch.device) -> Deployed:
+def load_judge(plan: Plan[Study], device: torch.device) -> Deployed:
     """The undefended classifier that recognises reconstructions.
 
     Raises:
@@ -72,34 +55,34 @@ def load_judge(plan: Plan, device: torch.device) -> Deployed:
 
 
 class Stage:
-    """The scene of a job's attacks, read from the files of the run and of the judge.
+    """The scene of attacks on one run, read from the files of the run and of the judge.
 
     Attributes:
         scene: The classifiers, the images and what was released.
         weights: SHA-256 of the attacked classifier's weights and of the judge's.
     """
 
-    def __init__(self, job: AttackJob, data: Prepared) -> None:
-        self.job, self.plan = job, job.plan
-        self.victim = load_deployed(job.run, job.device)
-        self.judge = load_judge(job.plan, job.device)
-        models = (job.run.model, job.plan.layout.judge.model)
-        self.weights = tuple(map(sha256, models))
-        self.scene = Scene(job.plan.study, job.defence, job.seed, data, self.victim, self.judge)
+    def __init__(self, job: Job[Study], data: Prepared) -> None:
+        plan, device = job.plan, job.processor()
+        self.run = attacked_run(job)
+        victim, judge = load_deployed(self.run, device), load_judge(plan, device)
+        self.weights = tuple(map(sha256, (self.run.model, plan.layout.judge.model)))
+        self.scene = Scene(plan.study, job.of["defence"], job.of["seed"], data, victim, judge)
 
-    def attempt(self, attack: str, knowledge: str) -> Outcome | str:
+    def attempt(self, job: Job[Study], knowledge: str) -> Outcome | str:
         """Carry out one attack; returns what it found, or why it failed."""
+        attack = job.of["attack"]
         start = self._start(attack, knowledge)
         if isinstance(start, str):
             return start
-        return self.scene.attempt(attack, knowledge, self.checkpoint(attack, knowledge), start)
+        return self.scene.attempt(attack, knowledge, self.checkpoint(job, knowledge), start)
 
     def _start(self, attack: str, knowledge: str) -> nn.Module | str | None:
         """The trained decoder that an attack begins with; or why there is none."""
-        name = self.plan.study.attacks[attack].begins_with
+        name = self.scene.study.attacks[attack].begins_with
         if name is None:
             return None
-        folder = self.job.run.attack(name, knowledge)
+        folder = self.run.attack(name, knowledge)
         found = read_sealed(folder.metrics, ("status", "reason"))
         if found["status"] != "ok":
             return start_failed(name, found["reason"])
@@ -112,15 +95,16 @@ class Stage:
         except RuntimeError as error:
             raise FileError(f"{folder.attacker}: no decoder of this study ({error})") from error
 
-    def checkpoint(self, attack: str, knowledge: str) -> Checkpoint:
+    def checkpoint(self, job: Job[Study], knowledge: str) -> Checkpoint:
         """Where an attack keeps its state, for exactly what it reads and does."""
-        job, plan = self.job, self.plan
-        settings = plan.study.attacks[attack]
+        settings, device = self.scene.study.attacks[job.of["attack"]], job.processor()
         start, weights = settings.begins_with, settings.foreign_weights
-        read = [job.run.attack(start, knowledge).attacker] if start else []
+        read = [self.run.attack(start, knowledge).attacker] if start else []
         read += [Path(weights)] if weights else []
-        data = checksum(plan.layout.data)
-        origin = [data, *self.weights, *map(sha256, read), knowledge, job.device.type]
-        origin += [resolve("auto", job.device)]
-        place = plan.attack_checkpoint(job.defence, job.seed, attack, "/".join(origin))
-        return Checkpoint(place)
+        origin = [checksum(job.plan.layout.data), *self.weights, *map(sha256, read), knowledge]
+        return Checkpoint(job.checkpoint(*origin, device.type, resolve("auto", device)))
+
+
+def attacked_run(job: Job[Study]) -> RunFolder:
+    """Return the folder of the attacked run, all that an attack reads of the training."""
+    return job.plan.layout.run(job.of["defence"], job.of["seed"])

@@ -1,1 +1,1 @@
-"""Doubly perturbed federated learning: pseudo images in the data, a mask in the gradients."""
+"""Train federatedly, doubly perturbed: pseudo images in the data, a mask in the gradients."""

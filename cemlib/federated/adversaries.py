@@ -1,4 +1,4 @@
-"""Training the clients' GANs, all at once: two phases in every epoch.
+"""Train the clients' GANs, all at once: two phases in every epoch.
 
 In the first phase of an epoch only the discriminators move, in the second only the generators.
 Each client's GAN sees that client's images alone; they are stacked, and a step is mapped over them.
@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from cemlib.checkpoint import pack, unpack
 from cemlib.config.federated import GanConfig
 from cemlib.errors import check_finite
+from cemlib.federated.client import stack
 from cemlib.federated.gan import (
     Discriminator,
     Generator,
@@ -22,17 +24,17 @@ from cemlib.federated.gan import (
     generator_loss,
     variance,
 )
-from cemlib.federated.local import stack
 from cemlib.federated.network import Shape, Weights
 from cemlib.optim import Adam
 from cemlib.seeds import derive, generator
 
+KEPT = 6  # epochs whose images are kept
 BETAS = (0.5, 0.999)  # of Adam, as Radford, Metz and Chintala, ICLR 2016, train a GAN
 
 
 @dataclass
 class Adversaries:
-    """The GANs of all clients, stacked.
+    """Hold the GANs of all clients, stacked.
 
     Attributes:
         images: Of each client (n, C, H, W) in [0, 1].
@@ -41,6 +43,8 @@ class Adversaries:
         num_classes: Labels.
         settings: How they are trained.
         seed: Of everything drawn.
+        history: A row for each finished epoch.
+        course: What `shown` returned after some epochs, evenly spaced.
     """
 
     images: Sequence[Tensor]
@@ -50,6 +54,7 @@ class Adversaries:
     settings: GanConfig
     seed: int
     history: list[dict[str, Any]] = field(default_factory=list)
+    course: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = _shape(self.images[0])
@@ -71,17 +76,42 @@ class Adversaries:
         Raises:
             DivergedError: if a loss or a generated image is no longer finite.
         """
-        for epoch in range(len(self.history) + 1, self.settings.epochs + 1):
-            before = self.shown()
+        epochs = self.settings.epochs
+        kept = {round(epochs * part / (KEPT - 1)) for part in range(KEPT)}
+        after = self.shown()
+        if not self.history:
+            self.course[0] = after
+        for epoch in range(len(self.history) + 1, epochs + 1):
+            before = after
             row = {"epoch": epoch} | self._first_phase(epoch) | self._second_phase(epoch)
-            row["drift"] = float((self.shown() - before).square().mean())
+            after = self.shown()
+            row["drift"] = float((after - before).square().mean())
             # The losses are of the weights before an epoch's last step, the drift of those after.
             check_finite(epoch, **{name: row[name] for name in ("d_loss", "g_loss", "drift")})
             self.history.append(row)
+            if epoch in kept:
+                self.course[epoch] = after
             yield row
 
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that a killed job resumes from."""
+        tensors = pack("g", self.g_weights) | pack("d", self.d_weights)
+        tensors |= pack("g_optimiser", self.g_optimiser.state_dict())
+        tensors |= pack("d_optimiser", self.d_optimiser.state_dict())
+        return tensors | pack("course", {str(epoch): x for epoch, x in self.course.items()})
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from such tensors."""
+        with torch.no_grad():
+            for prefix, weights in (("g", self.g_weights), ("d", self.d_weights)):
+                for name, tensor in unpack(prefix, tensors).items():
+                    weights[name].copy_(tensor)
+        self.g_optimiser.load_state_dict(unpack("g_optimiser", tensors))
+        self.d_optimiser.load_state_dict(unpack("d_optimiser", tensors))
+        self.course = {int(epoch): x for epoch, x in unpack("course", tensors).items()}
+
     def shown(self) -> Tensor:
-        """Images of fixed noise, one of every class: (clients, classes, C, H, W)."""
+        """Return images of fixed noise, one of every class: (clients, classes, C, H, W)."""
         clients = len(self.images)
         draws = generator(self.seed, "federated/gan/shown")
         e = torch.randn(self.num_classes, self.settings.latent, generator=draws)
@@ -93,13 +123,13 @@ class Adversaries:
             )
 
     def _first_phase(self, epoch: int) -> dict[str, float]:
-        """The discriminators learn, the generators stay."""
+        """Train the discriminators; the generators stay."""
         totals = []
         for step in range(self.settings.discriminator_steps):
             x, y = self._real(epoch, step)
             with torch.no_grad():
                 made = self._generated(self._noise(epoch, step, "first"), y)
-            real, fake = self._judged(x, y), self._judged(made, y)
+            real, fake = self._logits(x, y), self._logits(made, y)
             loss = torch.stack([discriminator_loss(r, f) for r, f in zip(real, fake, strict=True)])
             _update(self.d_optimiser, loss.sum(), self.settings.lr)
             chances = [real.sigmoid().mean(), fake.sigmoid().mean()]
@@ -108,12 +138,12 @@ class Adversaries:
         return dict(zip(("d_loss", "d_real", "d_fake"), means, strict=True))
 
     def _second_phase(self, epoch: int) -> dict[str, float]:
-        """The generators learn, the discriminators stay."""
+        """Train the generators; the discriminators stay."""
         totals = []
         for step in range(self.settings.generator_steps):
             y = self._real(epoch, step, "second")[1]
             made = self._generated(self._noise(epoch, step, "second"), y)
-            fake, how = self._judged(made, y), (self.settings.mu, self.settings.v_e)
+            fake, how = self._logits(made, y), (self.settings.mu, self.settings.v_e)
             loss = torch.stack(
                 [generator_loss(f, m, *how) for f, m in zip(fake, made, strict=True)]
             )
@@ -126,8 +156,8 @@ class Adversaries:
     def _generated(self, e: Tensor, y: Tensor) -> Tensor:
         return generate(self.generator, self.g_weights, e, y)
 
-    def _judged(self, x: Tensor, y: Tensor) -> Tensor:
-        """Logits of each client's discriminator on its images: (clients, B)."""
+    def _logits(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the logits of each client's discriminator on its images: (clients, B)."""
 
         def one(weights: Weights, kernel: Tensor, x: Tensor, y: Tensor) -> Tensor:
             found: Tensor = functional_call(self.discriminator, weights, (extracted(x, kernel), y))
@@ -137,7 +167,7 @@ class Adversaries:
         return logits
 
     def _real(self, epoch: int, step: int, phase: str = "first") -> tuple[Tensor, Tensor]:
-        """A batch of each client's own images and labels, drawn with replacement."""
+        """Draw a batch of each client's own images and labels, with replacement."""
         batch, xs, ys = self.settings.batch_size, [], []
         for client, (images, labels) in enumerate(zip(self.images, self.labels, strict=True)):
             name = f"federated/gan/{phase}/{client}/{step}"
@@ -154,12 +184,12 @@ class Adversaries:
 
 
 def make_generator(shape: Shape, num_classes: int, settings: GanConfig) -> Generator:
-    """A generator for images of a shape; its weights are torch's random ones."""
+    """Make a generator for images of a shape; its weights are torch's random ones."""
     return Generator(shape, num_classes, settings.latent, settings.width)
 
 
 def generate(net: Generator, weights: Mapping[str, Tensor], e: Tensor, y: Tensor) -> Tensor:
-    """Images (clients, B, C, H, W) of each client's own generator.
+    """Return images (clients, B, C, H, W) of each client's own generator.
 
     Args:
         net: the generator, for its form.

@@ -1,4 +1,4 @@
-"""The job that attacks single gradients of one variant with one seed, and its records."""
+"""Attack single gradients of one variant with one seed, and record what comes of it."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cemlib.data.errors import DataError
 from cemlib.data.pixels import to_float
-from cemlib.data.prepared import Prepared, checksum, load
+from cemlib.data.prepared import Prepared, load
 from cemlib.device import set_up
 from cemlib.evaluation.pictures import COLUMNS, write_strip
 from cemlib.federated import drawing
@@ -19,16 +19,15 @@ from cemlib.federated.adversaries import generate
 from cemlib.federated.client import mixed
 from cemlib.federated.inversion.evaluate import Findings, run_attacks
 from cemlib.federated.inversion.scoring import SCORES, Row
-from cemlib.federated.inversion.variants import Scene
-from cemlib.federated.inversion.variants import Variant as Attacked
+from cemlib.federated.inversion.variants import Scene, Variant
 from cemlib.federated.network import FederatedNet
-from cemlib.federated.plan import files_of
-from cemlib.federated.record import FederatedJob
+from cemlib.federated.record import run_of, variant_of, write_record
 from cemlib.federated.setting import masking_of, network_of
-from cemlib.federated.training import read_pseudo, variant_of
+from cemlib.federated.training import read_pseudo
 from cemlib.files import load_tensors, write_bytes, write_jsonl
 from cemlib.layout import AttackFolder
-from cemlib.seal import FILES, checked, read_sealed, write_sealed
+from cemlib.seal import FILES, checked, read_sealed
+from cemlib.study.federated import FederatedJob, attack_files
 
 CURVE = 20  # points of an attack's course that are kept
 ROUND = 0  # of the draws for the attacked images: before the first
@@ -47,36 +46,44 @@ def run(job: FederatedJob) -> Iterator[Path]:
         FileError: if the run or the generators are.
     """
     start = time.perf_counter()
-    plan, study, variant = job.plan, job.plan.study, str(job.variant)
-    set_up(job.device, study.threads)
-    data = load(plan.layout.data).to(job.device)
+    study = job.plan.study
+    set_up(job.processor(), study.threads)
+    data = load(job.plan.layout.data).to(job.processor())
     if len(data.test) < study.inversion.images:
         raise DataError(
             f"inversion.images: {study.inversion.images} wanted, the test split has"
             f" {len(data.test)}; lower it, or raise data.test_limit"
         )
-    run_record = read_sealed(plan.run(variant, job.seed).metrics, ("status", "reason", FILES))
+    run_record = read_sealed(run_of(job).metrics, ("status", "reason", FILES))
     fault = f"the training failed: {run_record['reason']}" if run_record["reason"] else None
     found: Findings | None = None
     if fault is None:
-        net, scene = _network(job, data), scene_of(job, data)
-        found = run_attacks(
-            net,
-            scene,
-            {variant: _attacked(job)},
-            study.inversion.attacks,
-            seed=job.seed,
-            batch=study.inversion.batch_size,
-        )
+        found = _attacked(job, data)
     truth = Truth(data, study.inversion.images, run_record[FILES]["model.safetensors"])
-    for attack in study.inversion.attacks:
-        rows = _rows(found, attack) if found else truth.failed(str(fault))
-        seconds = (time.perf_counter() - start) / len(study.inversion.attacks)
-        yield _write(job, attack, rows, found, truth, seconds)
+    for part in job.parts:
+        rows = truth.failed(str(fault))
+        if found is not None:
+            rows = [row for row in found.rows if row["attack"] == part.of["attack"]]
+        seconds = (time.perf_counter() - start) / len(job.parts)
+        yield _write(part, rows, found, truth, seconds)
+
+
+def _attacked(job: FederatedJob, data: Prepared) -> Findings:
+    chosen, inversion = variant_of(job), job.plan.study.inversion
+    mixes, masking = chosen.mixing is not None, masking_of(chosen.mask)
+    variant = Variant(mixed=mixes, masking=masking, dp_sgd=chosen.dp_sgd)
+    return run_attacks(
+        _network(job, data),
+        scene_of(job, data),
+        {job.of["variant"]: variant},
+        inversion.attacks,
+        seed=job.of["seed"],
+        batch=inversion.batch_size,
+    )
 
 
 class Truth:
-    """What the attacks are scored on."""
+    """Hold what the attacks are scored on."""
 
     def __init__(self, data: Prepared, images: int, model_sha256: str) -> None:
         self.images = to_float(data.test.images[:images])
@@ -84,18 +91,17 @@ class Truth:
         self.model_sha256 = model_sha256
 
     def failed(self, reason: str) -> list[Row]:
-        """Rows of an attack without a result."""
+        """Return the rows of an attack without a result."""
         none = dict.fromkeys(("label_right", "loss", "strongest", *SCORES))
         ended = {"status": "failed", "reason": reason, **none}
         return [{"image": i, "label": y, **ended} for i, y in enumerate(self.labels.tolist())]
 
 
 def scene_of(job: FederatedJob, data: Prepared) -> Scene:
-    """The attacked images, what their clients train on instead, and the attacker's prior."""
-    study, variant = job.plan.study, variant_of(job)
-    count = study.inversion.images
+    """Return the attacked images, what clients train on instead, and the attacker's prior."""
+    count = job.plan.study.inversion.images
     images, labels = to_float(data.test.images[:count]), data.test.labels[:count]
-    if variant.mixing is None:
+    if variant_of(job).mixing is None:
         blend, share = images, torch.ones(count, device=images.device)
     else:
         share = _ratios(job, count).to(images)
@@ -104,7 +110,7 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
 
 
 def class_means(data: Prepared) -> Tensor:
-    """Mean validation image of each class (classes, C, H, W); of a class without one, of all."""
+    """Return the mean validation image of each class (classes, C, H, W), or of all images."""
     images, labels = to_float(data.val.images), data.val.labels
     member = torch.nn.functional.one_hot(labels, len(data.classes)).to(images)
     counts = member.sum(0)[:, None, None, None]
@@ -115,82 +121,61 @@ def class_means(data: Prepared) -> Tensor:
 def _ratios(job: FederatedJob, count: int) -> Tensor:
     mixing, clients = variant_of(job).mixing, job.plan.study.clients.number
     assert mixing is not None  # asked for mixtures alone
-    drawn = [drawing.ratios(mixing, count, job.seed, c, ROUND) for c in range(clients)]
+    drawn = [drawing.ratios(mixing, count, job.of["seed"], c, ROUND) for c in range(clients)]
     return torch.stack([drawn[i % clients][i] for i in range(count)])
 
 
 def _pseudo_images(job: FederatedJob, data: Prepared, labels: Tensor) -> Tensor:
-    """G(e|y) for each attacked image, by the generator of its client."""
+    """Return G(e|y) for each attacked image, by the generator of its client."""
     study, pseudo = job.plan.study, read_pseudo(job, data)
     clients = [i % study.clients.number for i in range(len(labels))]
     noise = [
-        drawing.latents((len(labels), study.gan.latent), job.seed, client, ROUND)[i]
+        drawing.latents((len(labels), study.gan.latent), job.of["seed"], client, ROUND)[i]
         for i, client in enumerate(clients)
     ]
     own = {name: tensor[clients] for name, tensor in pseudo.weights.items()}
     with torch.no_grad():
         made = generate(
-            pseudo.net, own, torch.stack(noise)[:, None].to(job.device), labels[:, None]
+            pseudo.net, own, torch.stack(noise)[:, None].to(job.processor()), labels[:, None]
         )
     return made[:, 0]
 
 
 def _network(job: FederatedJob, data: Prepared) -> FederatedNet:
-    """The network with the weights of the first round, or with those after the last."""
-    net = network_of(job.plan.study, data, job.seed)
+    """Return the network with the weights of the first round, or with those after the last."""
+    net = network_of(job.plan.study, data, job.of["seed"])
     if job.plan.study.inversion.weights == "final":
-        net.load_state_dict(load_tensors(checked(job.plan.run(str(job.variant), job.seed).model)))
-    return net.to(job.device)
-
-
-def _attacked(job: FederatedJob) -> Attacked:
-    variant = variant_of(job)
-    masking = masking_of(variant.mask)
-    return Attacked(mixed=variant.mixing is not None, masking=masking, dp_sgd=variant.dp_sgd)
-
-
-def _rows(found: Findings, attack: str) -> list[Row]:
-    return [row for row in found.rows if row["attack"] == attack]
+        net.load_state_dict(load_tensors(checked(run_of(job).model)))
+    return net.to(job.processor())
 
 
 def _write(
-    job: FederatedJob,
-    attack: str,
-    rows: list[Row],
-    found: Findings | None,
-    truth: Truth,
-    seconds: float,
+    job: FederatedJob, rows: list[Row], found: Findings | None, truth: Truth, seconds: float
 ) -> Path:
     """Write one attack's files, its record last."""
-    plan, variant = job.plan, str(job.variant)
-    folder = plan.attack(variant, job.seed, attack)
+    folder, key = AttackFolder(job.folder), (job.of["variant"], job.of["attack"])
     folder.metrics.unlink(missing_ok=True)
-    pictures = found.pictures[variant, attack] if found else torch.full_like(truth.images, 0.5)
+    pictures = found.pictures[key] if found else torch.full_like(truth.images, 0.5)
     shown = pictures[:COLUMNS].nan_to_num(0.5).cpu()
     write_strip(folder.reconstructions, truth.images[:COLUMNS].cpu(), shown)
-    write_jsonl(folder.history, _curve(found.curves[variant, attack]) if found else [])
+    write_jsonl(folder.history, _curve(found.curves[key]) if found else [])
     _write_per_image(folder, rows)
     failed = [row["reason"] for row in rows if row["status"] != "ok"]
     reason = f"{len(failed)} of {len(rows)} images: {failed[0]}" if failed else None
-    settings = plan.study.attack_slice(variant)
-    settings["attack"] = settings["inversion"]["attacks"][attack]
-    metrics = {
-        "kind": "attack",
-        **job.record(reason, settings, plan.attack_sources()),
-        "attack": attack,
+    scores = {
+        "attack": job.of["attack"],
         "knowledge": folder.root.name.rpartition("-")[2],
         **_means(rows),
         "n_images": len(rows),
         "model_sha256": truth.model_sha256,
-        "data_sha256": checksum(plan.layout.data),
         "wall_seconds": seconds,
     }
-    write_sealed(folder.metrics, metrics, [f for f in files_of(folder) if f != folder.metrics])
+    write_record(job, "attack", reason, scores, attack_files(folder))
     return folder.metrics
 
 
 def _means(rows: list[Row]) -> dict[str, float | None]:
-    """Mean scores over the images, and the share of the labels found; None where one failed."""
+    """Return mean scores over the images, and the share of labels found; None if one failed."""
     names = [*SCORES, "label_right"]
     if any(row["status"] != "ok" for row in rows):
         return dict.fromkeys(names)
@@ -198,7 +183,7 @@ def _means(rows: list[Row]) -> dict[str, float | None]:
 
 
 def _curve(curve: Tensor) -> list[dict[str, Any]]:
-    """The attack's own loss along its course, mean over the gradients, at some steps."""
+    """Return the attack's own loss at some steps, the mean over the gradients."""
     means = curve.double().nanmean(0)
     steps = torch.linspace(0, len(means) - 1, min(CURVE, len(means))).round().long().tolist()
     return [{"epoch": step + 1, "loss": float(means[step])} for step in steps]

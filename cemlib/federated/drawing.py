@@ -1,4 +1,4 @@
-"""Everything that a round draws, from streams of their own: who answers, batches, noise, ratios.
+"""Draw what a round needs, from streams of their own: who answers, batches, noise, ratios.
 
 A client's draws depend on the seed, the client and the round alone. So they are the same whoever
 else takes part, whether the clients are trained at once or one by one, and in which process.
@@ -17,7 +17,7 @@ from cemlib.seeds import derive, generator
 
 @dataclass(frozen=True)
 class Asked:
-    """Who was asked in a round, and what became of it; client numbers in ascending order.
+    """Hold who was asked in a round, and what became of it; client numbers in ascending order.
 
     Attributes:
         selected: All that were asked.
@@ -51,7 +51,7 @@ def _struck(clients: list[int], chance: float, seed: int, fault: str, number: in
 
 
 def batches(images: int, steps: int, size: int, seed: int, client: int, number: int) -> Tensor:
-    """Which of its images a client takes in each step of a round: (steps, size).
+    """Draw which of its images a client takes in each step of a round: (steps, size).
 
     Its shuffled images one after the other; when they are used up they are shuffled anew.
     """
@@ -63,19 +63,19 @@ def batches(images: int, steps: int, size: int, seed: int, client: int, number: 
 
 
 def columns(beta: float, outputs: int, steps: int, seed: int, client: int, number: int) -> Tensor:
-    """Columns of H that are the mask, for each step of a client's round: (steps, outputs)."""
+    """Draw the columns of H that are the mask, for each step of a round: (steps, outputs)."""
     draws = generator(seed, f"federated/columns/{client}", number)
     return torch.stack([draw_columns(beta, outputs, draws) for _ in range(steps)])
 
 
 def latents(shape: tuple[int, ...], seed: int, client: int, number: int) -> Tensor:
-    """Standard normal noise for a client's generator."""
+    """Draw standard normal noise for a client's generator."""
     draws = generator(seed, f"federated/latents/{client}", number)
     return torch.randn(shape, generator=draws)
 
 
 def ratios(mixing: Mixing, count: int, seed: int, client: int, number: int) -> Tensor:
-    """The share of the real image in each of a client's mixtures of a round: (count,)."""
+    """Draw the share of the real image in each of a client's mixtures: (count,)."""
     if mixing.beta is None:
         return torch.full((count,), float(mixing.lam or 0.0))
     draws = np.random.default_rng(derive(seed, f"federated/ratios/{client}", number))
@@ -83,5 +83,5 @@ def ratios(mixing: Mixing, count: int, seed: int, client: int, number: int) -> T
 
 
 def noise_stream(seed: int, client: int, number: int) -> torch.Generator:
-    """Where the noise of a client's private gradients comes from in a round."""
+    """Return the stream of the noise of a client's private gradients in a round."""
     return generator(seed, f"federated/noise/{client}", number)

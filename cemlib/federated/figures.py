@@ -1,21 +1,34 @@
-"""The figures of a federated study."""
+"""Draw the figures of a federated study: curves, bars, and pictures."""
 
 import math
-from collections.abc import Callable
-from functools import partial
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from cemlib.federated.collect import Results
-from cemlib.federated.pictures import pseudo, reconstructions
-from cemlib.federated.plan import FIGURES, PSEUDO_FIGURES, FederatedPlan
-from cemlib.federated.tables import cost_table, tradeoff_table
+from cemlib.config.federated import Federated
+from cemlib.federated.inversion.scoring import WORST_CASE
+from cemlib.federated.tables import Results, cost_table, tradeoff_table
+from cemlib.files import load_arrays
+from cemlib.report.grid import Picture, read_strip, show, spaced
 from cemlib.report.statistics import mean_interval
-from cemlib.report.style import log_scale, looks, new_figure, readable, remark, settings
+from cemlib.report.style import (
+    WIDTH,
+    log_scale,
+    looks,
+    new_figure,
+    readable,
+    remark,
+    settings,
+    significant,
+)
+from cemlib.seal import checked
+from cemlib.study.federated import attack_folder
+from cemlib.study.plan import Plan
 
+_MARGIN = 1.5  # inches left of the pictures
 COURSES = {  # of the clients' GANs: what is drawn, and how it is called
     "d_loss": "loss of the discriminator",
     "g_loss": "loss of the generator",
@@ -24,23 +37,8 @@ COURSES = {  # of the clients' GANs: what is drawn, and how it is called
 }
 
 
-def figures(plan: FederatedPlan, results: Results) -> dict[str, Callable[[], Figure]]:
-    """The figures by name; each is drawn when it is called."""
-    drawn = (
-        partial(accuracy, plan, results),
-        partial(tradeoff, plan, results),
-        partial(cost, plan, results),
-        partial(reconstructions, plan, results),
-    )
-    found: dict[str, Callable[[], Figure]] = dict(zip(FIGURES, drawn, strict=True))
-    if plan.study.mixing_variants():
-        made = (partial(pseudo, plan), partial(convergence, plan, results))
-        found |= dict(zip(PSEUDO_FIGURES, made, strict=True))
-    return found
-
-
-def accuracy(plan: FederatedPlan, results: Results) -> Figure:
-    """Validation accuracy over the rounds, and its paired difference to the reference's."""
+def accuracy(plan: Plan[Federated], results: Results) -> Figure:
+    """Draw validation accuracy over the rounds, and its paired difference to the reference's."""
     study, rounds = plan.study, results.rounds
     reference = rounds[rounds["defence"] == study.reference].set_index(["seed", "epoch"])
     with settings():
@@ -65,7 +63,7 @@ def accuracy(plan: FederatedPlan, results: Results) -> Figure:
 
 
 def _band(panel: Axes, values: "pd.Series[float]", name: str, colour: str) -> None:
-    """Mean over the seeds, and its interval as a band, of values by seed and epoch."""
+    """Draw the mean over the seeds, and its interval as a band, of values by seed and epoch."""
     groups = values.groupby(level="epoch")
     rounds = [int(str(epoch)) for epoch, _ in groups]
     found = [mean_interval(group.tolist()) for _, group in groups]
@@ -74,8 +72,8 @@ def _band(panel: Axes, values: "pd.Series[float]", name: str, colour: str) -> No
     panel.fill_between(rounds, low, high, color=colour, alpha=0.12, linewidth=0)
 
 
-def tradeoff(plan: FederatedPlan, results: Results) -> Figure:
-    """Accuracy against the MSE of the strongest attack on each image."""
+def tradeoff(plan: Plan[Federated], results: Results) -> Figure:
+    """Draw accuracy against the MSE of the strongest attack on each image."""
     table = tradeoff_table(results, plan.study)
     with settings():
         figure, (panel,) = new_figure(3.4)
@@ -107,13 +105,13 @@ def _half(mean: float, high: float) -> float:
 
 
 def _downwards(mean: float, high: float | None) -> list[list[float]]:
-    """Both arms of an interval on a logarithmic axis, where the lower must not reach zero."""
+    """Return both arms of an interval on a logarithmic axis; the lower must not reach zero."""
     half = 0.0 if high is None or math.isnan(high) else high - mean
     return [[min(half, 0.9 * mean)], [half]]
 
 
-def cost(plan: FederatedPlan, results: Results) -> Figure:
-    """Seconds of a round, and bytes that a round moves, by variant."""
+def cost(plan: Plan[Federated], results: Results) -> Figure:
+    """Draw seconds of a round, and bytes that a round moves, by variant."""
     table = cost_table(results, plan.study)
     names = [readable(name) for name in table["variant"]]
     with settings():
@@ -131,15 +129,15 @@ def cost(plan: FederatedPlan, results: Results) -> Figure:
     return figure
 
 
-def convergence(plan: FederatedPlan, results: Results) -> Figure:
-    """Losses, variance and change over the epochs of the clients' GANs, mean over the clients."""
-    seeds = {str(seed): look for seed, look in zip(plan.study.seeds, _colours(plan), strict=True)}
+def convergence(plan: Plan[Federated], results: Results) -> Figure:
+    """Draw losses, variance and change over the epochs of the GANs, mean over the clients."""
+    seeds = looks([str(seed) for seed in plan.study.seeds])
     with settings():
         figure, panels = new_figure(4.2, columns=2, rows=2, share_x=True)
         for panel, (name, title) in zip(panels, COURSES.items(), strict=True):
-            for seed, colour in seeds.items():
+            for seed, look in seeds.items():
                 rows = results.gans[results.gans["seed"] == int(seed)]
-                panel.plot(rows["epoch"], rows[name], color=colour, label=f"seed {seed}")
+                panel.plot(rows["epoch"], rows[name], color=look.colour, label=f"seed {seed}")
             panel.set_title(title)
         panels[2].axhline(plan.study.gan.v_e, color="#555555", linestyle="--", linewidth=0.8)
         panels[2].set_xlabel("epoch")
@@ -151,5 +149,57 @@ def convergence(plan: FederatedPlan, results: Results) -> Figure:
     return figure
 
 
-def _colours(plan: FederatedPlan) -> list[str]:
-    return [look.colour for look in looks([str(seed) for seed in plan.study.seeds]).values()]
+def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
+    """Draw true images, and below them each variant's by its strongest attack, of one seed.
+
+    The seed is the first; the strongest is the attack with the lowest mean MSE over the seeds.
+    """
+    seed, originals = plan.study.seeds[0], list[Picture]()
+    strips: dict[str, list[Picture] | None] = {}
+    for variant in plan.study.variants:
+        attack, error = strongest(results.attacks, variant)
+        if attack is None:
+            strips[f"{readable(variant)}\nfailed"] = None
+            continue
+        file = checked(attack_folder(plan, variant, seed, attack).reconstructions)
+        originals, below = read_strip(file)
+        strips[f"{readable(variant)}\n{readable(attack)}, {significant(error, 2)}"] = below
+    with settings():
+        if not originals:
+            figure, (panel,) = new_figure(1.0)
+            remark(panel, "every attack failed")
+            return figure
+        height = (WIDTH - _MARGIN) / len(originals) * 1.12 * (len(strips) + 1)
+        figure, panels = new_figure(height, rows=len(strips) + 1)
+        blank = [np.full_like(picture, 255) for picture in originals]
+        rows = {"original": originals, **{n: s or blank for n, s in strips.items()}}
+        for panel, (name, pictures) in zip(panels, rows.items(), strict=True):
+            show(panel, spaced(pictures))
+            panel.set_ylabel(name, rotation=0, ha="right", va="center")
+    return figure
+
+
+def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
+    """Return the attack with the lowest mean MSE on a variant, and that MSE; None if all failed."""
+    rows = attacks[(attacks["defence"] == variant) & (attacks["attack"] != WORST_CASE)]
+    errors = rows.set_index("attack")["mse_mean"].astype(float).dropna()
+    if errors.empty:
+        return None, math.nan
+    return str(errors.idxmin()), float(errors.min())
+
+
+def pseudo(plan: Plan[Federated], results: Results) -> Figure:  # noqa: ARG001 - as every figure
+    """Draw the first client's images of fixed noise, one of each class, over the epochs."""
+    seed = plan.study.seeds[0]
+    course = load_arrays(checked(plan.layout.pseudo(seed).course))
+    images, epochs = course["images"][0], course["epochs"].tolist()  # (epochs, classes, C, H, W)
+    pixels = (255 * images).round().astype(np.uint8).transpose(0, 1, 3, 4, 2)
+    pixels = pixels.repeat(4, 2).repeat(4, 3)
+    pixels = pixels.repeat(3, 4) if pixels.shape[4] == 1 else pixels
+    with settings():
+        height = (WIDTH - _MARGIN) / pixels.shape[1] * 1.12 * len(epochs)
+        figure, panels = new_figure(height, rows=len(epochs))
+        for panel, epoch, row in zip(panels, epochs, pixels, strict=True):
+            show(panel, spaced(list(row)))
+            panel.set_ylabel(f"epoch {epoch}", rotation=0, ha="right", va="center")
+    return figure

@@ -1,4 +1,4 @@
-"""The same rounds across processes, by Flower (an extra of its own, `flower`; docs/federated.md).
+"""Carry out the same rounds across processes, by Flower (see docs/federated.md).
 
 Client `partition-id` of a SuperNode's configuration trains as `Federation` would train it; the
 server asks, averages and scores as `Federation` does, but for where the answers come from. Every
@@ -21,13 +21,13 @@ from torch import Tensor
 from cemlib.config.federated import load as load_study
 from cemlib.data.prepared import load
 from cemlib.device import set_up
-from cemlib.federated.local import stack
+from cemlib.federated.client import stack
 from cemlib.federated.network import Weights
-from cemlib.federated.plan import FederatedPlan
-from cemlib.federated.record import FederatedJob
 from cemlib.federated.rounds import Federation
 from cemlib.federated.training import read_pseudo
 from cemlib.files import save_tensors, write_jsonl
+from cemlib.study.federated import train_job
+from cemlib.study.plan import Plan, chosen
 
 TIMEOUT = 600.0  # seconds for all answers of a round
 WAIT = 0.5  # seconds between two looks for clients
@@ -38,10 +38,10 @@ server = ServerApp()
 
 @dataclass
 class Spread(Federation):
-    """A federation whose clients are other processes.
+    """Ask clients that are other processes.
 
     Attributes:
-        grid: The way to them.
+        grid: Sends messages to them.
         nodes: Their addresses by client.
     """
 
@@ -67,7 +67,7 @@ class Spread(Federation):
 
 @client.query()
 def who(message: Message, context: Context) -> Message:
-    """Which client this process is."""
+    """Answer which client this process is."""
     known = MetricRecord({"client": _client(context)})
     return Message(RecordDict({"metrics": known}), reply_to=message)
 
@@ -92,27 +92,27 @@ def main(grid: Grid, context: Context) -> None:
     federation = Spread(
         found.study, found.variant, found.data, found.pseudo, found.seed, grid=grid, nodes=nodes
     )
-    folder = FederatedPlan(found.study).layout.root / "flower" / str(context.run_config["variant"])
+    folder = Plan(found.study).layout.root / "flower" / str(context.run_config["variant"])
     for _ in federation.remaining():
         write_jsonl(folder / f"seed{found.seed}.jsonl", federation.history)
     save_tensors(folder / f"seed{found.seed}.safetensors", federation.weights)
 
 
 def _federation(context: Context) -> Federation:
-    """What the run's configuration says, with the weights of the first round."""
+    """Build what the run's configuration says, with the weights of the first round."""
     settings = context.run_config
-    plan = FederatedPlan(load_study(Path(str(settings["config"]))))
-    (variant,), (seed,) = plan.variants(str(settings["variant"])), plan.seeds(int(settings["seed"]))
-    device = torch.device("cpu")
-    set_up(device, plan.study.threads)
-    data, chosen = load(plan.layout.data), plan.study.variants[variant]
-    job = FederatedJob(plan, "train", variant, seed, device)
-    pseudo = read_pseudo(job, data) if chosen.mixing is not None else None
-    return Federation(plan.study, chosen, data, pseudo, seed)
+    plan = Plan(load_study(Path(str(settings["config"]))))
+    (variant,) = chosen("variant", tuple(plan.study.variants), str(settings["variant"]))
+    (seed,) = chosen("seed", plan.study.seeds, int(settings["seed"]))
+    job = train_job(plan, variant, seed, "cpu")
+    set_up(job.processor(), plan.study.threads)
+    data, mixing = load(plan.layout.data), plan.study.variants[variant].mixing
+    pseudo = read_pseudo(job, data) if mixing is not None else None
+    return Federation(plan.study, plan.study.variants[variant], data, pseudo, seed)
 
 
 def _nodes(grid: Grid, clients: int) -> dict[int, int]:
-    """The address of every client; waits until all are there."""
+    """Return the address of every client, when all are there."""
     found: dict[int, int] = {}
     while len(found) < clients:
         nodes = list(grid.get_node_ids())

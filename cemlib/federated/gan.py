@@ -1,19 +1,33 @@
-"""The conditional GAN that makes a client's pseudo images.
+"""Make a client's pseudo images: the conditional GAN, and the convolution before its discriminator.
 
 Mirza and Osindero, "Conditional generative adversarial nets", 2014; the discriminator has the
 projection form of Miyato and Koyama, "cGANs with projection discriminator", ICLR 2018, and sees not
 an image x but F(x), the features of one fixed convolution.
+
+Nothing is downloaded for F. Where torch's hub cache holds the weights of torchvision's VGG11, F is
+their first convolution, the same for all clients. Otherwise each client trains one of its own: the
+first layer of a small classifier of its images.
 """
+
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from cemlib.federated.network import Shape
+from cemlib.federated.client import stack
+from cemlib.federated.network import Shape, Weights
+from cemlib.files import FileError, sha256
+from cemlib.seeds import generator
+
+WEIGHTS, KEY = "vgg11-8a719046.pth", "features.0.weight"
+CHANNELS, BATCH, LR = 16, 16, 0.2  # of a local one
 
 
 class Generator(nn.Module):
-    """From noise e (B, latent) and labels y (B,) to images (B, C, H, W) in [0, 1].
+    """Map noise e (B, latent) and labels y (B,) to images (B, C, H, W) in [0, 1].
 
     Args:
         image_shape: (C, H, W), sides that are multiples of 4.
@@ -33,7 +47,7 @@ class Generator(nn.Module):
         self.last = nn.Conv2d(width // 2, channels, 3, padding=1)
 
     def forward(self, e: Tensor, y: Tensor) -> Tensor:
-        """See the class."""
+        """Apply the network; see the class."""
         label = F.one_hot(y, self.num_classes).to(e)
         x = F.relu(self.first(torch.cat([e, label], dim=1))).view(len(e), *self.start)
         x = F.relu(self.second(F.interpolate(x, scale_factor=2)))
@@ -42,7 +56,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """From features F(x) (B, C', H, W) and labels y (B,) to logits (B,), positive for real ones."""
+    """Map features F(x) (B, C', H, W) and labels y (B,) to logits (B,), positive for real ones."""
 
     def __init__(self, feature_shape: Shape, num_classes: int, width: int) -> None:
         super().__init__()
@@ -55,24 +69,24 @@ class Discriminator(nn.Module):
             nn.Flatten(),
         )
         length = width * -(-height // 4) * -(-wide // 4)
-        self.judgement = nn.Linear(length, 1)
+        self.output = nn.Linear(length, 1)
         self.label = nn.Linear(num_classes, length, bias=False)
 
     def forward(self, features: Tensor, y: Tensor) -> Tensor:
-        """See the class."""
+        """Apply the network; see the class."""
         found = self.body(features)
         label = F.one_hot(y, self.label.in_features).to(found)
-        logits: Tensor = self.judgement(found).squeeze(1) + (found * self.label(label)).sum(1)
+        logits: Tensor = self.output(found).squeeze(1) + (found * self.label(label)).sum(1)
         return logits
 
 
 def extracted(x: Tensor, kernel: Tensor) -> Tensor:
-    """F(x): images (B, C, H, W) in [0, 1], centred, under a kernel (C', C, k, k); sides stay."""
+    """Return F(x): images (B, C, H, W) in [0, 1], centred, under a kernel; sides stay."""
     return F.relu(F.conv2d(2 * x - 1, kernel, padding=kernel.shape[-1] // 2))
 
 
 def variance(images: Tensor) -> Tensor:
-    """Variance of generated images: over the images of a batch (n - 1), averaged over all pixels.
+    """Return the variance over the images of a batch (n - 1), averaged over all pixels.
 
     It is zero where every image is the same. The images of all labels are in it.
 
@@ -83,12 +97,12 @@ def variance(images: Tensor) -> Tensor:
 
 
 def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
-    """Cross-entropy of logits on real and on generated images."""
+    """Return the cross-entropy of logits on real and on generated images."""
     return F.softplus(-real).mean() + F.softplus(fake).mean()
 
 
 def generator_loss(fake: Tensor, images: Tensor, mu: float, v_e: float) -> Tensor:
-    """-log D on generated images, plus mu (Var(G(e|y)) - v_e)^2.
+    """Return -log D on generated images, plus mu (Var(G(e|y)) - v_e)^2.
 
     Args:
         fake: logits of the discriminator (B,) on the images.
@@ -97,3 +111,80 @@ def generator_loss(fake: Tensor, images: Tensor, mu: float, v_e: float) -> Tenso
         v_e: variance to reach (`variance`).
     """
     return F.softplus(-fake).mean() + mu * (variance(images) - v_e).square()
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """Hold the kernels of all clients (clients, C', C, k, k), and where they come from."""
+
+    kernels: Tensor
+    origin: dict[str, str]
+
+
+def cached_weights() -> Path:
+    """Return where torchvision keeps VGG11's weights, whether or not they are there."""
+    return Path(torch.hub.get_dir()) / "checkpoints" / WEIGHTS
+
+
+def pretrained(file: Path, channels: int, clients: int) -> Extractor:
+    """Read the first convolution of VGG11's weights, for images of 1 or 3 channels.
+
+    A grey image is the same in three channels, so its kernel is the sum over them.
+
+    Raises:
+        FileError: if the file is no such one.
+    """
+    try:
+        kernel = torch.load(file, weights_only=True, map_location="cpu", mmap=True)[KEY].clone()
+    except Exception as error:  # what torch raises depends on what it finds instead
+        raise FileError(
+            f"{file}: no weights of torchvision's VGG11 ({error}); delete it, or set extractor:"
+            " local"
+        ) from error
+    kernel = kernel.sum(1, keepdim=True) if channels == 1 else kernel
+    origin = {"source": "torchvision vgg11 features.0", "sha256": sha256(file)}
+    return Extractor(kernel.expand(clients, *kernel.shape).contiguous(), origin)
+
+
+def local(
+    images: list[Tensor], labels: list[Tensor], classes: int, seed: int, steps: int
+) -> Extractor:
+    """Train each client's own: convolution, ReLU, 2x2 mean, linear classifier, by plain SGD.
+
+    Args:
+        images: of each client (n, C, H, W) in [0, 1].
+        labels: of each client (n,).
+        classes: how many labels there are.
+        seed: of weights and batches.
+        steps: of gradient descent on batches of 16.
+    """
+    start = _start(images[0], classes, seed)
+    weights = stack([start for _ in images])
+    for step in range(steps):
+        chosen = [_batch(len(rows), seed, client, step) for client, rows in enumerate(labels)]
+        x = torch.stack([i[c] for i, c in zip(images, chosen, strict=True)])
+        y = torch.stack([i[c] for i, c in zip(labels, chosen, strict=True)])
+        gradient = vmap(grad(_loss))(weights, x, y)
+        weights = {name: w - LR * gradient[name] for name, w in weights.items()}
+    return Extractor(weights["kernel"], {"source": f"trained locally, {steps} steps"})
+
+
+def _start(images: Tensor, classes: int, seed: int) -> Weights:
+    draws = generator(seed, "federated/extractor")
+    channels, height, width = images.shape[1:]
+    fan_in, length = 9 * channels, CHANNELS * (height // 2) * (width // 2)
+    kernel = torch.randn(CHANNELS, channels, 3, 3, generator=draws) * (2 / fan_in) ** 0.5
+    return {
+        "kernel": kernel.to(images.device),
+        "linear": torch.zeros(classes, length, device=images.device),
+    }
+
+
+def _batch(count: int, seed: int, client: int, step: int) -> Tensor:
+    draws = generator(seed, f"federated/extractor/{client}", step)
+    return torch.randint(count, (BATCH,), generator=draws)
+
+
+def _loss(weights: Weights, x: Tensor, y: Tensor) -> Tensor:
+    found = F.avg_pool2d(extracted(x, weights["kernel"]), 2).flatten(1)
+    return F.cross_entropy(found @ weights["linear"].T, y)

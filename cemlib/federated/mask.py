@@ -1,4 +1,4 @@
-"""The second perturbation: a mask in the gradient of the fully connected layer.
+"""Mask the gradient of the fully connected layer: the second perturbation.
 
 With features F (B, l) entering the layer, the gradient of its weights is `delta^T F`: it shows F,
 and F shows the image. To first order, zeroing F_i moves the image that can be inferred by
@@ -70,7 +70,7 @@ def scores(
 
 
 def _ratios(lengths: Tensor, features: Tensor, order: Order) -> Tensor:
-    """Scores (l,) from ||dF_i/dx|| and F_i, both (B, l)."""
+    """Return scores (l,) from ||dF_i/dx|| and F_i, both (B, l)."""
     zero = features == 0
     divisor = features.abs() if order == "ours" else features
     ratios = (lengths / divisor.masked_fill(zero, 1)).masked_fill(zero, 0)
@@ -80,7 +80,7 @@ def _ratios(lengths: Tensor, features: Tensor, order: Order) -> Tensor:
 
 
 def mask(scores: Tensor, alpha: float) -> Tensor:
-    """Ones, with zeros for the features of the smallest scores.
+    """Return ones, with zeros for the features of the smallest scores.
 
     Of equal scores the earlier feature is masked first; a NaN counts as the largest.
 
@@ -103,20 +103,23 @@ def mask(scores: Tensor, alpha: float) -> Tensor:
 def masked(gradients: Mapping[str, Tensor], mask: Tensor, columns: Tensor) -> dict[str, Tensor]:
     """Multiply the gradient of the fully connected layer's weights by H; all else stays.
 
-    H (l x outputs) is of ones, with some columns replaced by the mask. The gradient of the bias is
-    untouched, as in the text; it shows no feature.
+    The gradient of the bias is untouched, as in the text; it shows no feature.
 
     Args:
         gradients: By parameter name; `classifier.weight` is (outputs, l).
         mask: (l,) of 0 and 1.
         columns: (outputs,) of 0 and 1, 1 where the mask stands.
     """
-    hadamard = 1 - columns.unsqueeze(1) * (1 - mask)
-    return {**gradients, WEIGHT: gradients[WEIGHT] * hadamard}
+    return {**gradients, WEIGHT: gradients[WEIGHT] * hadamard(mask, columns)}
+
+
+def hadamard(mask: Tensor, columns: Tensor) -> Tensor:
+    """Return H, transposed (outputs, l): ones, with the mask (l,) where columns (outputs,) is 1."""
+    return 1 - columns.unsqueeze(1) * (1 - mask)
 
 
 def draw_columns(beta: float, outputs: int, generator: Generator) -> Tensor:
-    """(outputs,) of 0 and 1 with `beta` ones at random places.
+    """Draw (outputs,) of 0 and 1 with `beta` ones at random places.
 
     A float is a share of the outputs, an int their number.
     """
@@ -125,7 +128,7 @@ def draw_columns(beta: float, outputs: int, generator: Generator) -> Tensor:
 
 
 def counted(name: str, share: float, total: int) -> int:
-    """How many of `total` a share (float in [0, 1]) or a number (int) stands for.
+    """Return how many of `total` a share (float in [0, 1]) or a number (int) stands for.
 
     Raises:
         ValueError: if it is out of range, by name.

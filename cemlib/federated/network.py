@@ -1,4 +1,4 @@
-"""Classifiers for federated learning: convolutions, and one fully connected layer at the end.
+"""Build classifiers for federated learning: convolutions, and a fully connected layer at the end.
 
 The layer's input is what a gradient shows most of: the gradient of its weights is the outer product
 of the loss's gradient at the outputs and of these features (Zhu, Liu and Han, "Deep leakage from
@@ -11,6 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn import functional as F
 
 from cemlib.errors import nearest
 
@@ -30,7 +31,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 class FederatedNet(nn.Module):
-    """A body of convolutions, whose flattened output enters the linear layer `classifier`.
+    """Apply convolutions, whose flattened output enters the linear layer `classifier`.
 
     Nothing in it looks at two images of a batch at once, so that each image's features, and the
     gradient of each image's loss, are what they would be alone.
@@ -47,18 +48,18 @@ class FederatedNet(nn.Module):
         self.classifier = nn.Linear(length, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) in [0, 1] to what enters the fully connected layer, (B, l)."""
+        """Map (B, C, H, W) in [0, 1] to what enters the fully connected layer, (B, l)."""
         features: Tensor = self.body(2 * x - 1)
         return features.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) in [0, 1] to logits (B, classes)."""
+        """Map (B, C, H, W) in [0, 1] to logits (B, classes)."""
         logits: Tensor = self.classifier(self.features(x))
         return logits
 
 
 def lenet(channels: int, activation: Activation) -> nn.Sequential:
-    """Three 5x5 convolutions of 12 channels, the first two with stride 2."""
+    """Return three 5x5 convolutions of 12 channels, the first two with stride 2."""
     layers: list[nn.Module] = []
     for entering, stride in [(channels, 2), (12, 2), (12, 1)]:
         layers += [nn.Conv2d(entering, 12, 5, stride=stride, padding=2), activation()]
@@ -66,7 +67,7 @@ def lenet(channels: int, activation: Activation) -> nn.Sequential:
 
 
 def convnet(channels: int, activation: Activation) -> nn.Sequential:
-    """Three blocks of a 3x3 convolution and a 2x2 mean, of 32, 64 and 64 channels."""
+    """Return three blocks of a 3x3 convolution and a 2x2 mean, of 32, 64 and 64 channels."""
     layers: list[nn.Module] = []
     for entering, leaving in [(channels, 32), (32, 64), (64, 64)]:
         layers += [nn.Conv2d(entering, leaving, 3, padding=1), activation(), nn.AvgPool2d(2)]
@@ -105,18 +106,23 @@ def build(
 
 
 def weights_of(net: FederatedNet) -> Weights:
-    """A copy of the parameters by name, detached: what the pure functions of this package take."""
+    """Return a detached copy of the parameters by name, as the functions of this package take."""
     return {name: tensor.detach().clone() for name, tensor in net.named_parameters()}
 
 
 def features(net: FederatedNet, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """`net.features(x)` with other weights."""
+    """Return `net.features(x)` with other weights."""
     inside = {n.removeprefix("body."): t for n, t in weights.items() if n.startswith("body.")}
     found: Tensor = functional_call(net.body, inside, (2 * x - 1,))
     return found.flatten(1)
 
 
 def logits(net: FederatedNet, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """`net(x)` with other weights."""
+    """Return `net(x)` with other weights."""
     found: Tensor = functional_call(net, dict(weights), (x,))
     return found
+
+
+def loss(net: FederatedNet, weights: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """Return the mean cross-entropy of images (B, C, H, W) with labels (B,)."""
+    return F.cross_entropy(logits(net, weights, x), y)

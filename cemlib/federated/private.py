@@ -1,32 +1,39 @@
-"""Steps of DP-SGD, the peer with a proof: clipped and noised per-image gradients.
+"""Take steps of DP-SGD, a peer with a proof: clipped and noised per-image gradients.
 
-Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1. Written as a
-function of one client's weights, batch and noise, so that it can be mapped over clients;
-`cemlib.federated.inversion.peers` has the same for single gradients, and what the steps cost.
+    g~ = 1/B ( sum_b g_b min(1, C / (|g_b| + 1e-6)) + C s N(0, I) )
+
+Source: Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1; clipping as
+in Opacus (Yousefpour et al. 2021), whose optimiser takes the same step and whose accountant tells
+the epsilon. Everything is a function of one client's weights, batch and noise, so that it can be
+mapped over clients.
 """
+
+import importlib
+import importlib.util
 
 import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from cemlib.federated.client import loss
-from cemlib.federated.network import FederatedNet, Weights
+from cemlib.config.federated_attacks import DpSgd
+from cemlib.federated.network import FederatedNet, Weights, loss
 
 _ADDED = 1e-6  # to the length, as in Opacus
+_ORDERS = [1 + 10 ** (k / 20) for k in range(-60, 61)]  # of Renyi; little noise has its best near 1
 
 
 def private_gradients(
-    net: FederatedNet, weights: Weights, x: Tensor, y: Tensor, clip: float, noise: Weights
+    net: FederatedNet, weights: Weights, x: Tensor, y: Tensor, noise: Weights, clip: float
 ) -> tuple[Weights, Tensor]:
-    """Mean of the per-image gradients, each clipped to length `clip`, plus noise.
+    """Return the mean of the per-image gradients, each clipped to length `clip`, plus noise.
 
     Args:
         net: the network.
         weights: its weights.
         x: images (B, C, H, W).
         y: labels (B,).
-        clip: greatest Euclidean length of one image's gradient over all parameters.
         noise: by parameter name, standard normal times the noise multiplier; scaled by clip / B.
+        clip: greatest Euclidean length of one image's gradient over all parameters.
 
     Returns:
         Gradients by parameter name, and the mean loss.
@@ -45,8 +52,28 @@ def private_gradients(
 
 
 def draw_noise(weights: Weights, multiplier: float, generator: torch.Generator) -> Weights:
-    """Standard normal numbers times the multiplier, of the shapes of the weights, from the CPU."""
+    """Draw normal numbers times the multiplier, of the shapes of the weights, on the CPU."""
     return {
         name: multiplier * torch.randn(w.shape, generator=generator, dtype=w.dtype).to(w.device)
         for name, w in weights.items()
     }
+
+
+def epsilon(settings: DpSgd, sample_rate: float = 1.0, steps: int = 1) -> float | None:
+    """Return epsilon at `settings.delta` of so many steps, by Opacus' Renyi accountant.
+
+    Args:
+        settings: noise and delta.
+        sample_rate: share of a client's images that are in a step; 1 for one that is in each.
+        steps: of the training; 1 for a single shared gradient.
+
+    Returns:
+        None where Opacus is not installed; infinity without noise.
+    """
+    if settings.noise_multiplier == 0:
+        return float("inf")
+    if importlib.util.find_spec("opacus") is None:
+        return None
+    accountant = importlib.import_module("opacus.accountants").RDPAccountant()
+    accountant.history = [(settings.noise_multiplier, sample_rate, steps)]
+    return float(accountant.get_epsilon(delta=settings.delta, alphas=_ORDERS))

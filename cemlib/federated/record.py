@@ -1,59 +1,112 @@
-"""What the records of all jobs of a federated study have in common."""
+"""Share what all jobs of a federated study do: resume, keep checkpoints, and write records."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import torch
+from torch import Tensor
 
-from cemlib.federated.plan import FederatedPlan
-from cemlib.provenance import device_name, peak_memory_mb, provenance
+from cemlib.checkpoint import Checkpoint, copied
+from cemlib.config.federated import Variant
+from cemlib.data.prepared import checksum
+from cemlib.errors import DivergedError
+from cemlib.files import write_jsonl
+from cemlib.layout import RunFolder
+from cemlib.progress import progress
+from cemlib.seal import RECORD, write_sealed
+from cemlib.study.federated import FederatedJob
 
 
-@dataclass(frozen=True)
-class FederatedJob:
-    """One job of a study, on a device.
+def variant_of(job: FederatedJob) -> Variant:
+    """Return the settings of a job's variant."""
+    return job.plan.study.variants[job.of["variant"]]
+
+
+def run_of(job: FederatedJob) -> RunFolder:
+    """Return the folder of the training that a job is, or attacks."""
+    return job.plan.layout.run(job.of["variant"], job.of["seed"])
+
+
+def write_record(
+    job: FederatedJob, kind: str, reason: str | None, found: dict[str, Any], files: Iterable[Path]
+) -> None:
+    """Write the record of a job, after its other files.
+
+    Args:
+        job: The job.
+        kind: of the record.
+        reason: why the job failed, or None.
+        found: scores, and whatever else the record has.
+        files: all files of the result; the one named metrics.json is the record.
+    """
+    record = {
+        "kind": kind,
+        "defence": job.of.get("variant", "pseudo"),
+        "seed": job.of["seed"],
+        "command": job.command,
+        **found,
+        "data_sha256": checksum(job.plan.layout.data),
+        **job.record(reason),
+    }
+    (metrics,) = (file for file in files if file.name == RECORD)
+    write_sealed(metrics, record, [file for file in files if file != metrics])
+
+
+class Learner(Protocol):
+    """Say what `Resumed` trains: rounds of clients, or epochs of their GANs."""
+
+    history: list[dict[str, Any]]
+
+    def remaining(self) -> Iterator[dict[str, Any]]:
+        """Carry out what is left, yielding a row of the history after each round or epoch."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that a killed job resumes from."""
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from such tensors."""
+
+
+@dataclass
+class Resumed:
+    """Train a learner to its end, from its checkpoint if there is one.
 
     Attributes:
-        plan: Of the study.
-        name: What it does: `pseudo`, `train` or `attack`.
-        variant: Whose; None for the GANs, which all variants share.
-        seed: Its seed.
-        device: Where it computes.
+        learner: What is trained.
+        checkpoint: Of the job.
+        start: When the job began, by `time.perf_counter`; earlier by what killed jobs took.
     """
 
-    plan: FederatedPlan
-    name: str
-    variant: str | None
-    seed: int
-    device: torch.device
+    learner: Learner
+    checkpoint: Checkpoint
+    start: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        found = self.checkpoint.load()
+        if found is not None:
+            tensors, state = found
+            self.learner.restore(tensors)
+            self.learner.history = state["history"]
+            self.start -= float(state["spent"])
 
     @property
-    def title(self) -> str:
-        """What it does, for people."""
-        return " ".join(filter(None, (self.name, self.variant, f"seed{self.seed}")))
+    def seconds(self) -> float:
+        """Return the time spent so far, by killed jobs too."""
+        return time.perf_counter() - self.start
 
-    @property
-    def command(self) -> str:
-        """What carries it out again."""
-        of = f" --variant {self.variant}" if self.variant else ""
-        config = self.plan.layout.config
-        return f"cemlib federated --config {config} --only {self.name}{of} --seed {self.seed}"
-
-    def record(
-        self, reason: str | None, settings: dict[str, Any], sources: Sequence[Path]
-    ) -> dict[str, Any]:
-        """The part of a record that says what was done, how it ended and what decided it."""
-        threads = self.plan.study.threads
-        return {
-            "status": "ok" if reason is None else "failed",
-            "reason": reason,
-            "experiment": self.plan.study.experiment,
-            "defence": self.variant or "pseudo",
-            "seed": self.seed,
-            "config": settings,
-            "command": self.command,
-            "provenance": provenance(sources, device_name(self.device.type), threads),
-            "peak_memory_mb": peak_memory_mb(),
-        }
+    def finish(self, title: str, total: int, history: Path, shown: Sequence[str]) -> str | None:
+        """Carry out what is left, of so many in total; return why it failed, or None."""
+        learner = self.learner
+        with progress(title, total, len(learner.history)) as report:
+            try:
+                for row in learner.remaining():
+                    write_jsonl(history, learner.history)
+                    facts = {"history": [*learner.history], "spent": self.seconds}
+                    state = (copied(learner.state()), facts)
+                    self.checkpoint.keep(lambda state=state: state)  # type: ignore[misc]
+                    report(row["epoch"], {name: row[name] for name in shown})
+            except DivergedError as error:
+                return str(error)
+        return None

@@ -1,43 +1,105 @@
-"""Writing the tables and figures of a federated study."""
+"""Write the tables and figures of a federated study."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from cemlib.federated.collect import collect
-from cemlib.federated.figures import figures
-from cemlib.federated.plan import FederatedPlan
-from cemlib.federated.tables import (
-    accuracy_table,
-    cost_table,
-    differences_table,
-    privacy_table,
-    tradeoff_table,
-)
-from cemlib.federated.texts import notes, texts
-from cemlib.files import write_text
+from cemlib.config.federated import Federated
+from cemlib.federated import figures
+from cemlib.federated.tables import TABLES, Results, collect
+from cemlib.report.cells import DIFFERENCES, count, finished, mean, number, share
 from cemlib.report.style import save
+from cemlib.report.writer import Column, Layout, write_table
+from cemlib.scores import ATTACK_SCORES, SCORES
+from cemlib.study.federated import FIGURES, PSEUDO_FIGURES, FederatedJob
 
-MAKERS = {
-    "accuracy": accuracy_table,
-    "differences": differences_table,
-    "privacy": privacy_table,
-    "tradeoff": tradeoff_table,
-    "cost": cost_table,
+_VARIANT: Column = ("variant", number("variant"))
+_SETTINGS: tuple[Column, ...] = (
+    ("λ", number("lam")),
+    ("α", number("alpha")),
+    ("β", number("beta")),
+    ("order", number("order")),
+    ("noise", number("noise_multiplier")),
+)
+_TOP1: Column = (SCORES["top1"].heading, mean("top1", 2, 100))
+_SCORES: tuple[Column, ...] = tuple(
+    (SCORES[name].heading, mean(name, SCORES[name].decimals)) for name in ATTACK_SCORES
+)
+LAYOUTS: dict[str, Layout] = {
+    "accuracy": (
+        "Test accuracy after the last round",
+        (
+            _VARIANT,
+            *_SETTINGS,
+            ("seeds", finished("n_seeds")),
+            _TOP1,
+            ("ε", number("epsilon")),
+            ("asked", count("asked")),
+            ("dropped out", count("dropped")),
+            ("excluded", count("excluded")),
+        ),
+    ),
+    "differences": (
+        "Accuracy minus the reference's, paired over the seeds, points",
+        (_VARIANT, ("reference", number("reference")), *DIFFERENCES),
+    ),
+    "privacy": (
+        "Gradient inversion: reconstruction against the true image",
+        (
+            _VARIANT,
+            ("attack", number("attack")),
+            ("mask", number("mask")),
+            *_SCORES,
+            ("labels found [%]", share("label_right")),
+            ("images", number("n_images")),
+        ),
+    ),
+    "tradeoff": (
+        "Accuracy, and the strongest attack on each image",
+        (_VARIANT, *_SETTINGS, _TOP1, *_SCORES),
+    ),
+    "cost": (
+        "Cost of a round, all clients in one process",
+        (
+            _VARIANT,
+            ("seconds", mean("seconds", 4)),
+            ("times the reference's", number("times_reference")),
+            ("bytes up", count("bytes_up_per_round")),
+            ("bytes down", count("bytes_down_per_round")),
+            ("GANs of all clients [s]", number("gan_seconds")),
+        ),
+    ),
 }
+"""Caption and columns of each table."""
 
 
-def write_report(plan: FederatedPlan) -> Iterator[Path]:
+def notes(study: Federated, results: Results) -> list[str]:
+    """Return what a reader of any of the tables has to know."""
+    clients, train, attacked = study.clients, study.train, study.inversion
+    found = [
+        f"{clients.number} clients ({clients.split}), {100 * clients.participation:.0f} % asked in"
+        f" each of {train.rounds} rounds of {train.local_steps} steps on {train.batch_size} images."
+        f" Seeds: {', '.join(map(str, study.seeds))}. A mean ± half the width of its 95 % interval,"
+        " over the seeds, and for attacks over seeds and images.",
+        f"{attacked.images} test images are attacked, {attacked.batch_size} behind each gradient,"
+        f" at the {attacked.weights} weights. `worst_case` is the attack"
+        " that comes closest, image by image. An adaptive attacker knows the mask or reads it off"
+        " the zeros. Arrows point to the better side for the clients.",
+        "λ: share of the real image. α: share of the features that is masked. β: outputs whose"
+        " gradients are masked. ε: DP-SGD's, at its δ, for the client with the fewest images.",
+    ]
+    sources = sorted(set(results.pseudo["source"])) if len(results.pseudo) else []
+    return found + [f"F before the discriminator: {source}." for source in sources]
+
+
+def write_report(job: FederatedJob) -> Iterator[Path]:
     """Write every table in every format, and every figure as PNG and SVG; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    results = collect(plan)
-    said = notes(plan.study, results)
-    for name, make in MAKERS.items():
-        for ending, text in texts(name, make(results, plan.study), said).items():
-            path = plan.layout.tables / f"{name}.{ending}"
-            write_text(path, text)
-            yield path
-    for name, draw in figures(plan, results).items():
-        yield from save(draw(), plan.layout.figures, name)
+    plan, results, study = job.plan, collect(job.plan), job.plan.study
+    for name, layout in LAYOUTS.items():
+        frame = TABLES[name](results, study)
+        yield from write_table(plan.layout.tables, name, frame, layout, notes(study, results))
+    for name in FIGURES + (PSEUDO_FIGURES if study.mixing_variants() else ()):
+        yield from save(getattr(figures, name)(plan, results), plan.layout.figures, name)

@@ -1,7 +1,13 @@
-"""Rounds of federated averaging in one process."""
+"""Carry out rounds of federated averaging, with all clients in one process.
+
+The server adds the clients' mean update, weighted by their images: McMahan, Moore, Ramage, Hampson
+and Aguera y Arcas, "Communication-efficient learning of deep networks from decentralized data",
+AISTATS 2017, algorithm 1. With one full-batch step on every client it is gradient descent on all
+images.
+"""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,16 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cemlib.checkpoint import pack, unpack
 from cemlib.config.federated import Federated, Variant
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
 from cemlib.errors import DivergedError
 from cemlib.federated import drawing
 from cemlib.federated.adversaries import generate
-from cemlib.federated.aggregate import aggregate, finite
-from cemlib.federated.client import mixed
+from cemlib.federated.client import Step, Work, mixed, stack, step_of, train_at_once
 from cemlib.federated.gan import Generator
-from cemlib.federated.local import Step, Work, stack, step_of, train_at_once
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
 from cemlib.federated.private import draw_noise
 from cemlib.federated.setting import Clients, clients_of, masking_of, network_of
@@ -28,7 +33,7 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class Pseudo:
-    """The clients' generators: their form, and their weights stacked."""
+    """Hold the clients' generators: their form, and their weights stacked."""
 
     net: Generator
     weights: Weights
@@ -36,7 +41,7 @@ class Pseudo:
 
 @dataclass
 class Federation:
-    """A server and its clients.
+    """Hold a server and its clients.
 
     Attributes:
         study: The settings.
@@ -61,12 +66,12 @@ class Federation:
 
     @cached_property
     def clients(self) -> Clients:
-        """The images of every client."""
+        """Return the images of every client."""
         return clients_of(self.study, self.data, self.seed)
 
     @cached_property
     def step(self) -> Step:
-        """The gradient of a client's step."""
+        """Return the gradient of a client's step."""
         return step_of(self.net, masking_of(self.variant.mask), self.variant.dp_sgd)
 
     def remaining(self) -> Iterator[dict[str, Any]]:
@@ -84,6 +89,15 @@ class Federation:
             self.history.append(row)
             yield row
 
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that a killed job resumes from; draws depend on the round alone."""
+        return pack("weights", self.weights)
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from such tensors."""
+        device = self.data.train.labels.device
+        self.weights = {n: t.to(device) for n, t in unpack("weights", tensors).items()}
+
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
         """Train some clients from the server's weights.
 
@@ -99,7 +113,7 @@ class Federation:
         return train_at_once(self.step, self.weights, work, self.study.train.lr)
 
     def work(self, members: Sequence[int], number: int) -> Work:
-        """What some clients train on in a round."""
+        """Return what some clients train on in a round."""
         train, taken = self.study.train, []
         for client in members:
             count = len(self.clients.labels[client])
@@ -130,7 +144,7 @@ class Federation:
         }
 
     def _apply(self, changes: Weights, asked: drawing.Asked, number: int) -> int:
-        """Average the answers into the weights; how many were excluded.
+        """Average the answers into the weights; return how many were excluded.
 
         Answers that were spoilt on purpose say nothing about the training, the others tell.
         """
@@ -144,7 +158,7 @@ class Federation:
         return int((~usable).sum())
 
     def _mixed(self, x: Tensor, y: Tensor, members: Sequence[int], number: int) -> Tensor:
-        """The images with pseudo images of the same labels mixed in, where the variant does."""
+        """Mix pseudo images of the same labels into the images, where the variant does."""
         if self.variant.mixing is None or self.pseudo is None:
             return x
         images, labels = x.flatten(1, 2), y.flatten(1)
@@ -180,7 +194,7 @@ class Federation:
 
 
 def corrupted(changes: Weights, which: Sequence[bool]) -> Weights:
-    """The answers with NaN in place of those of some clients."""
+    """Return the answers with NaN in place of those of some clients."""
     spoilt = torch.tensor(which)
     return {
         name: t.masked_fill(spoilt.to(t.device).view(-1, *[1] * (t.ndim - 1)), torch.nan)
@@ -189,7 +203,7 @@ def corrupted(changes: Weights, which: Sequence[bool]) -> Weights:
 
 
 def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dict[str, float]:
-    """Accuracy and mean cross-entropy on a split, under the names <prefix>top1 and <prefix>loss."""
+    """Return <prefix>top1 and <prefix>loss: accuracy and mean cross-entropy on a split."""
     right, loss = 0.0, 0.0
     with torch.no_grad():
         parts = zip(torch.split(split.images, CHUNK), torch.split(split.labels, CHUNK), strict=True)
@@ -198,3 +212,35 @@ def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dic
             right += float((found.argmax(1) == labels).sum())
             loss += float(torch.nn.functional.cross_entropy(found, labels, reduction="sum"))
     return {f"{prefix}top1": right / len(split), f"{prefix}loss": loss / len(split)}
+
+
+Updates = Mapping[str, Tensor]  # (clients, ...) by parameter name
+
+
+def finite(updates: Updates) -> Tensor:
+    """Return whether all numbers of each client's update are finite: (clients,) bool."""
+    return torch.stack([u.reshape(len(u), -1).isfinite().all(1) for u in updates.values()]).all(0)
+
+
+def aggregate(weights: Weights, updates: Updates, samples: Tensor) -> Weights:
+    """Add the mean of the finite updates, weighted by samples; without one, nothing.
+
+    Args:
+        weights: the server's weights by name.
+        updates: each client's change of them, stacked.
+        samples: (clients,) images that each client has.
+
+    Example:
+        >>> updates = {"w": torch.tensor([[1.0], [5.0], [float("nan")]])}
+        >>> aggregate({"w": torch.zeros(1)}, updates, torch.tensor([3, 1, 9]))
+        {'w': tensor([2.])}
+    """
+    usable = finite(updates)
+    if not usable.any():
+        return weights
+    shares = samples[usable].to(torch.float64)
+    shares = shares / shares.sum()
+    return {
+        name: w + torch.tensordot(shares.to(w), updates[name][usable], dims=1)
+        for name, w in weights.items()
+    }

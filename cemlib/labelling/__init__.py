@@ -1,6 +1,6 @@
-"""Collaborative labelling (PCTC): participants vote on images, nobody learns a single vote.
+"""Label collaboratively (PCTC): participants vote on images, and nobody learns a single vote.
 
-The cryptography, from the ground up: `arithmetic`, `paillier`, `sharing`, `packing`, `masks`; the
-protocol: `setting`, `messages`, `parties`, `protocol`, `recovery`; over sockets: `certificates`,
-`process`, `sockets`; what it costs: `cost`.
+Cryptography: `arithmetic`, `paillier`, `sharing`, `packing`. Protocol: `setting`, `messages`,
+`parties`, `protocol`; over sockets: `channels`, `process`, `sockets`. Learning: `learning`, `loss`,
+`participants`, `experiment`, `accounting`. Cost: `cost`.
 """

@@ -1,4 +1,4 @@
-"""Modular arithmetic on large integers: gmpy2's where it is installed, Python's own otherwise.
+"""Compute with large integers, by gmpy2 where it is installed and by Python's own otherwise.
 
 Both give the same numbers; gmpy2 is about five to ten times as fast at 2,048 bits. Everything that
 goes in and comes out is a plain `int`.
@@ -37,11 +37,6 @@ def powmod_secret(base: int, exponent: int, modulus: int) -> int:
     if gmpy2 is None or exponent == 0:
         return pow(base, exponent, modulus)
     return int(gmpy2.powmod_sec(base, exponent, modulus))
-
-
-def inverse(value: int, modulus: int) -> int:
-    """Return value ** -1 mod modulus; ValueError where there is none."""
-    return pow(value, -1, modulus)
 
 
 def coprime(a: int, b: int) -> bool:
@@ -91,7 +86,7 @@ def is_probable_prime(number: int) -> bool:
 
 
 def _passes(number: int, base: int) -> bool:
-    """One round of Miller-Rabin (Rabin 1980) of an odd number > 4 at a base in [2, number - 2]."""
+    """Test an odd number > 4 by a round of Miller-Rabin (1980) at a base in [2, number - 2]."""
     twos = (number - 1 & 1 - number).bit_length() - 1
     power = pow(base, number - 1 >> twos, number)
     if power in (1, number - 1):
@@ -104,7 +99,7 @@ def _passes(number: int, base: int) -> bool:
 
 
 class FixedBase:
-    """Powers of one base by table: an exponent of b bits costs b / window products, no squarings.
+    """Raise one base by a table: an exponent of b bits costs b / window products, no squarings.
 
     The method is Brickell, Gordon, McCurley and Wilson's (EUROCRYPT 1992): row i of the table
     holds base ** (j * 2 ** (window * i)) for every j < 2 ** window.

@@ -1,24 +1,111 @@
-"""Channels between parties: TCP on loopback, TLS 1.3, both sides with certificates.
+"""Connect parties over TCP on loopback by TLS 1.3, both sides with certificates of this run.
 
-On the wire a message is its length (4 bytes, big-endian) and its bytes. Who reads knows the length
-that is due and refuses any other before reading on.
+The certificates are of an authority made for the run, with one name for each party. Keys are P-256;
+everything is valid for a day and lies in a temporary folder that only this user reads. The private
+key of the authority is never written.
+
+On the wire a message is its length (4 bytes, big-endian) and its bytes. The receiver knows the
+length that is due and refuses any other before reading on.
 """
 
 import contextlib
+import datetime
+import os
 import socket
 import ssl
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cemlib.labelling.certificates import AGGREGATOR_NAME, AUTHORITY, participant_name, party_file
-from cemlib.labelling.errors import DroppedOutError, MessageError
+from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
 
 HOST = "127.0.0.1"
 HANDSHAKE_SECONDS = 5.0
+AUTHORITY = "authority.pem"
+AGGREGATOR_NAME = "aggregator"
+
+
+def participant_name(index: int) -> str:
+    """Return the name in participant i's certificate."""
+    return f"participant-{index}"
+
+
+def party_file(folder: Path, name: str) -> Path:
+    """Return the file with a party's private key and certificate."""
+    return folder / f"{name}.pem"
+
+
+def make_certificates(folder: Path, participants: int) -> None:
+    """Write the authority's certificate and every party's key and certificate into a folder.
+
+    Raises:
+        LabellingError: the package cryptography is not installed.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError as error:
+        raise LabellingError(
+            "parties over sockets need certificates: pip install 'cemlib[labelling]'"
+        ) from error
+    key = ec.generate_private_key(ec.SECP256R1())
+    authority = _certificate("authority", key, None, key)
+    _write(folder / AUTHORITY, _pem(authority))
+    for name in (AGGREGATOR_NAME, *map(participant_name, range(participants))):
+        own = ec.generate_private_key(ec.SECP256R1())
+        signed = _certificate(name, own, authority, key)
+        _write(party_file(folder, name), _private_pem(own) + _pem(signed))
+
+
+def _certificate(
+    name: str,
+    key: "ec.EllipticCurvePrivateKey",
+    issuer: "x509.Certificate | None",
+    issuer_key: "ec.EllipticCurvePrivateKey",
+) -> "x509.Certificate":
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import NameOID
+
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    )
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def _pem(certificate: "x509.Certificate") -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _private_pem(key: "ec.EllipticCurvePrivateKey") -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that only this user reads from its first byte on."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
 
 
 class Deadline:
-    """A point in time, for sockets that want the seconds left."""
+    """Remember a point in time, for sockets that want the seconds left."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -29,7 +116,7 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """Whether it has passed."""
+        """Return whether it has passed."""
         return time.monotonic() >= self._end
 
 

@@ -1,4 +1,4 @@
-"""What a round costs against key length, in CPU seconds and bytes, and what each means brought.
+"""Measure what a round costs against key length, in CPU seconds and bytes, and what helps.
 
 `python -m cemlib.labelling.cost 256 512 1024 2048` prints the tables.
 
@@ -11,13 +11,15 @@ decryptions therefore cost a whole power each.
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cemlib.config.labelling import LabellingStudy
 from cemlib.labelling.arithmetic import powmod
 from cemlib.labelling.messages import Round
 from cemlib.labelling.paillier import Blinding, PublicKey
@@ -25,14 +27,15 @@ from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.protocol import open_sums
 from cemlib.labelling.setting import Packing, Setting
 from cemlib.labelling.sharing import SECURE_BITS, DealerKey, Keys, generate, split
+from cemlib.seal import write_sealed
+from cemlib.study.job import Job
 
-PEER_MISSING = "phe is not installed: no comparison with its scalar encryption"
 REPEATS = 5
 
 
 @dataclass(frozen=True)
 class CostRow:
-    """What labelling one image costs, all participants together.
+    """Hold what labelling one image costs, all participants together.
 
     Attributes:
         key_bits: length of n.
@@ -57,35 +60,6 @@ class CostRow:
     ciphertexts: float
 
 
-@dataclass(frozen=True)
-class SetupRow:
-    """What is paid once for a key, in CPU seconds, and what the dealer's CRT brings.
-
-    Attributes:
-        key_bits: length of n.
-        deal_seconds: primes and shares.
-        table_seconds: a participant's table for `short` blindings.
-        power_seconds: one x^n mod n^2, as a participant computes it.
-        power_crt_seconds: the same with p and q.
-        power_python_seconds: the same without gmpy2.
-    """
-
-    key_bits: int
-    deal_seconds: float
-    table_seconds: float
-    power_seconds: float
-    power_crt_seconds: float
-    power_python_seconds: float
-
-
-@dataclass(frozen=True)
-class PeerRow:
-    """phe's encryption of every counter by itself: CPU seconds an image, all participants."""
-
-    key_bits: int
-    encrypt_seconds: float
-
-
 def seconds_of(work: Callable[[], Any]) -> float:
     """Return the CPU seconds of this process that the work takes."""
     start = time.process_time()
@@ -96,7 +70,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def measure(
     key_bits: Sequence[int], participants: int = 15, classes: int = 10, images: int = 18
 ) -> list[CostRow]:
-    """Return the cost of an image for every key length, packing and blinding, precomputed or not.
+    """Return the cost of an image for every key length, packing, blinding, precomputed or not.
 
     Args:
         key_bits: lengths of n.
@@ -106,24 +80,14 @@ def measure(
     """
     rows: list[CostRow] = []
     for bits in key_bits:
-        setting = Setting(
-            participants,
-            classes,
-            noise_std=1.0,
-            key_bits=bits,
-            insecure_for_testing=bits < SECURE_BITS,
-        )
-        keys = split(generate(bits, insecure_for_testing=bits < SECURE_BITS), participants)
+        testing = bits < SECURE_BITS
+        setting = Setting(participants, classes, 1.0, bits, insecure_for_testing=testing)
+        keys = split(generate(bits, insecure_for_testing=testing), participants)
         keys.public.table  # noqa: B018 - made once for a key: `measure_setup` has its cost
-        for packing in get_args(Packing):
-            for blinding in get_args(Blinding):
-                own = _with(setting, packing, blinding)
-                rows += _rows(own, keys, images if packing == "images" else 1)
+        for packing, blinding in product(get_args(Packing), get_args(Blinding)):
+            own = replace(setting, packing=packing, blinding=blinding)
+            rows += _rows(own, keys, images if packing == "images" else 1)
     return rows
-
-
-def _with(setting: Setting, packing: Packing, blinding: Blinding) -> Setting:
-    return Setting(**{**asdict(setting), "packing": packing, "blinding": blinding})
 
 
 def _rows(setting: Setting, keys: Keys, images: int) -> list[CostRow]:
@@ -154,12 +118,19 @@ def _rows(setting: Setting, keys: Keys, images: int) -> list[CostRow]:
     return [row(False, 0.0, prepare + vote), row(True, prepare, vote)]
 
 
-def measure_setup(key_bits: Sequence[int], participants: int = 15) -> list[SetupRow]:
-    """Return what is paid once for a key of each length."""
+def measure_setup(key_bits: Sequence[int], participants: int = 15) -> list[dict[str, Any]]:
+    """Return what is paid once for a key of each length, in CPU seconds.
+
+    Returns:
+        Rows with `key_bits`; `deal_seconds` of primes and shares; `table_seconds` of a
+        participant's table for `short` blindings; and those of one x^n mod n^2: `power_seconds` as
+        a participant computes it, `power_crt_seconds` with p and q, `power_python_seconds` without
+        gmpy2.
+    """
     return [_setup_row(bits, participants) for bits in key_bits]
 
 
-def _setup_row(bits: int, participants: int) -> SetupRow:
+def _setup_row(bits: int, participants: int) -> dict[str, Any]:
     dealers: list[DealerKey] = []
     publics: list[PublicKey] = []
 
@@ -169,14 +140,14 @@ def _setup_row(bits: int, participants: int) -> SetupRow:
 
     dealt = seconds_of(dealing)
     dealer, key = dealers[0], publics[0]
-    return SetupRow(
-        key_bits=bits,
-        deal_seconds=dealt,
-        table_seconds=seconds_of(lambda: key.table),
-        power_seconds=_mean_of(lambda: powmod(key.base, key.n, key.n_squared)),
-        power_crt_seconds=_mean_of(lambda: dealer.nth_power(key.base)),
-        power_python_seconds=_mean_of(lambda: pow(key.base, key.n, key.n_squared)),
-    )
+    return {
+        "key_bits": bits,
+        "deal_seconds": dealt,
+        "table_seconds": seconds_of(lambda: key.table),
+        "power_seconds": _mean_of(lambda: powmod(key.base, key.n, key.n_squared)),
+        "power_crt_seconds": _mean_of(lambda: dealer.nth_power(key.base)),
+        "power_python_seconds": _mean_of(lambda: pow(key.base, key.n, key.n_squared)),
+    }
 
 
 def _mean_of(work: Callable[[], Any]) -> float:
@@ -185,8 +156,8 @@ def _mean_of(work: Callable[[], Any]) -> float:
 
 def measure_peer(
     key_bits: Sequence[int], participants: int = 15, classes: int = 10
-) -> list[PeerRow]:
-    """Return phe's scalar encryption for each key length; empty where phe is not installed.
+) -> list[dict[str, Any]]:
+    """Return CPU seconds of phe's scalar encryption of an image; empty without phe.
 
     phe is GPL and no dependency; whoever has it sees the ratio. REPEATS counters are timed, and
     participants * classes of them make an image.
@@ -200,68 +171,47 @@ def measure_peer(
         key = PaillierPublicKey(generate(bits, insecure_for_testing=bits < SECURE_BITS).n)
         return _mean_of(lambda: key.encrypt(1)) * participants * classes
 
-    return [PeerRow(bits, image_seconds(bits)) for bits in key_bits]
+    return [{"key_bits": bits, "encrypt_seconds": image_seconds(bits)} for bits in key_bits]
 
 
-def growth_exponent(key_bits: Sequence[int], seconds: Sequence[float]) -> float:
-    """Return a of seconds = c * key_bits^a by least squares on logarithms; needs two lengths.
-
-    >>> round(growth_exponent([256, 512, 1024], [1.0, 8.0, 64.0]), 6)
-    3.0
-    """
-    return float(np.polyfit(np.log(key_bits), np.log(seconds), 1)[0])
-
-
-@dataclass(frozen=True)
-class GrowthRow:
-    """How CPU seconds grow with the length of the key: the exponents of power laws."""
-
-    packing: Packing
-    blinding: Blinding
-    encrypt_exponent: float
-    decrypt_exponent: float
+def measured(
+    key_bits: Sequence[int], participants: int = 15, classes: int = 10, images: int = 18
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of `measure`, `measure_setup` and `measure_peer` as plain dicts."""
+    return {
+        "rounds": [asdict(row) for row in measure(key_bits, participants, classes, images)],
+        "setup": measure_setup(key_bits, participants),
+        "peer": measure_peer(key_bits, participants, classes),
+    }
 
 
-def growth(rows: Sequence[CostRow]) -> list[GrowthRow]:
-    """Return the exponents of each packing and blinding, nothing precomputed."""
-    found = []
-    for packing, blinding in product(get_args(Packing), get_args(Blinding)):
-        own = [
-            r for r in rows if (r.packing, r.blinding, r.precomputed) == (packing, blinding, False)
-        ]
-        bits = [r.key_bits for r in own]
-        encrypt = growth_exponent(bits, [r.encrypt_seconds for r in own])
-        decrypt = growth_exponent(bits, [r.decrypt_seconds for r in own])
-        found.append(GrowthRow(packing, blinding, encrypt, decrypt))
-    return found
-
-
-def _print_table(rows: Sequence[Any]) -> None:
-    cells = [asdict(row) for row in rows]
-    print("| " + " | ".join(cells[0]) + " |")
-    print("|" + " --- |" * len(cells[0]))
-    for row in cells:
-        texts = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values())
-        print("| " + " | ".join(texts) + " |")
-    print()
+def run(job: Job[LabellingStudy]) -> list[Path]:
+    """Time the cryptography of a study, and write the record; return its path."""
+    start, study = time.perf_counter(), job.plan.study
+    record = {
+        "kind": "cost",
+        **measured(study.cost.key_bits, study.participants, images=study.cost.images),
+        "command": job.command,
+        "wall_seconds": time.perf_counter() - start,
+        **job.record(None),
+    }
+    write_sealed(job.plan.layout.cost, record)
+    return [job.plan.layout.cost]
 
 
 def main() -> None:
-    """Measure and print the tables as Markdown."""
+    """Measure, and print the tables as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("key_bits", nargs="+", type=int, help="lengths of n")
     parser.add_argument("--images", type=int, default=18, help="in one round, packed")
     arguments = parser.parse_args()
-    rows = measure(arguments.key_bits, images=arguments.images)
-    _print_table(rows)
-    if len(arguments.key_bits) > 1:
-        _print_table(growth(rows))
-    _print_table(measure_setup(arguments.key_bits))
-    peers = measure_peer(arguments.key_bits)
-    if peers:
-        _print_table(peers)
-    else:
-        print(PEER_MISSING)
+    for rows in measured(arguments.key_bits, images=arguments.images).values():
+        for cells in [list(rows[0]), ["---"] * len(rows[0])] if rows else []:
+            print(f"| {' | '.join(cells)} |")
+        for row in rows:
+            cells = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()]
+            print(f"| {' | '.join(cells)} |")
+        print()
 
 
 if __name__ == "__main__":

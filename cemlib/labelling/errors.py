@@ -1,22 +1,22 @@
-"""What can be wrong in a round of labelling; every message names the party and what was found."""
+"""Errors of a round of labelling; every message names the party and what was found."""
 
 from collections.abc import Iterable
 
 
 class LabellingError(ValueError):
-    """A round of collaborative labelling cannot be carried out as asked."""
+    """Say why a round of collaborative labelling cannot be carried out as asked."""
 
 
 class MessageError(LabellingError):
-    """Something that arrived is not a message of this round: wrong size, kind, round or range."""
+    """Say why what arrived is no message of this round: wrong size, kind, round or range."""
 
 
 class ShareError(LabellingError):
-    """Shares of the key, or partial decryptions, that are repeated, missing or do not fit."""
+    """Say which shares of the key, or partial decryptions, are repeated, missing or do not fit."""
 
 
 class DroppedOutError(LabellingError):
-    """A party is gone, so this round is void; `cemlib.labelling.recovery` says how to go on.
+    """Name the parties that are gone, which voids the round; see `protocol.restart`.
 
     Attributes:
         gone: the indices of the participants who are gone.
@@ -29,5 +29,5 @@ class DroppedOutError(LabellingError):
         names = ", ".join(str(index) for index in self.gone)
         super().__init__(
             f"{phase}: nothing from participant {names}; with an n-of-n key this round is void and "
-            "reveals nothing: go on with recovery.restart, a new key among those left"
+            "reveals nothing: go on with protocol.restart, a new key among those left"
         )

@@ -1,4 +1,4 @@
-"""One number of images in one repeat: learn, vote, learn again from what was answered.
+"""Run one number of images in one repeat: learn, vote, learn again from the answers.
 
 Every participant votes, the requester with them, and the answers are one release of noisy counts.
 Whatever is done with them costs no more privacy, so each participant in turn is taken for the
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LabellingStudy
-from cemlib.labelling.accounting import gaussian_sigma
+from cemlib.labelling.accounting import noise_std
 from cemlib.labelling.errors import LabellingError
 from cemlib.labelling.learning import Lesson
 from cemlib.labelling.participants import METHODS, Participants, Weighting
@@ -31,12 +31,12 @@ COST = ("encrypt_seconds", "decrypt_seconds", "bytes_up", "ciphertexts")
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of training again: with which answers, and with which weights.
+    """Choose how to train again: with which answers, and with which weights.
 
     Attributes:
         epsilon: of one query; None is no noise.
         method: `capc` gives every answered image the weight 1, `iel` its certainty, and `constant`
-            the mean certainty of all: what of the difference is the weights' size alone.
+            the mean certainty of all, which shows what the size of the weights alone does.
     """
 
     epsilon: float | None
@@ -44,26 +44,19 @@ class Variant:
 
 
 def variants(study: LabellingStudy) -> list[Variant]:
-    """All of a study, those with its own epsilon first."""
+    """Return all variants of a study, those with its own epsilon first."""
     own = [Variant(study.privacy.epsilon, method) for method in METHODS]
     return own + [Variant(e, method) for e in study.privacy.sweep for method in METHODS[:2]]
 
 
-def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
-    """Standard deviation of the noise in a count, in total over the participants; None has none."""
-    if epsilon is None:
-        return 0.0
-    return gaussian_sigma(epsilon, study.privacy.delta, study.privacy.sensitivity)
-
-
 @dataclass(frozen=True)
 class Experiment:
-    """One number of images in one repeat, carried out in stages that a killed job need not repeat.
+    """Run one number of images in one repeat, in stages that a killed job need not repeat.
 
     Attributes:
         participants: of the repeat.
         images: labelled images of each.
-        stage: gives back what a stage of some name found, from an earlier process if it has it.
+        stage: returns what the stage of a name found, from an earlier process if it has it.
     """
 
     participants: Participants
@@ -84,19 +77,19 @@ class Experiment:
 
     @property
     def study(self) -> LabellingStudy:
-        """The study."""
+        """Return the study."""
         return self.participants.study
 
     def first(self) -> Found:
-        """Votes (N, Q), accuracy (N,) and losses (tenths, N) before anybody asked."""
+        """Return votes (N, Q), accuracy (N,) and losses (tenths, N) before anybody asked."""
         return self.stage(f"{self.images}/first", lambda: self._learned(list(enumerate(self._own))))
 
     def answers(self, epsilon: float | None) -> Found:
-        """Noisy counts (Q, k), and what they took, in the order of `COST`."""
+        """Return noisy counts (Q, k), and what they took, in the order of `COST`."""
         return self.stage(f"{self.images}/answers/{epsilon}", lambda: self._asked(epsilon))
 
     def again(self) -> Found:
-        """Accuracy (V, N) and losses (tenths, V, N) of every variant."""
+        """Return accuracy (V, N) and losses (tenths, V, N) of every variant."""
         return self.stage(f"{self.images}/again", self._taught)
 
     def _learned(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:

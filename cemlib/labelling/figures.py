@@ -1,20 +1,22 @@
-"""The figures of a labelling study."""
+"""Draw the figures of a labelling study."""
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.labelling.collect import Results
-from cemlib.labelling.cost import growth_exponent
-from cemlib.labelling.plan import FIGURES
-from cemlib.labelling.tables import PUBLISHED, SECONDS, epsilon_table
+from cemlib.labelling.tables import (
+    PUBLISHED,
+    SECONDS,
+    Results,
+    epsilon_table,
+    growth_exponent,
+)
 from cemlib.report.statistics import mean_interval
-from cemlib.report.style import log_scale, looks, new_figure, remark, settings
+from cemlib.report.style import Look, log_scale, looks, new_figure, remark, settings
 
 NAMES = {"init": "before", "capc": "CaPC-style", "iel": "IEL"}
 LOOKS = looks(list(NAMES))
@@ -28,68 +30,56 @@ NO_NOISE = 4.0  # its place on the axis, in multiples of the largest epsilon
 ACCURACY = "test accuracy [%]"
 
 
-def figures(
-    results: Results, cost: dict[str, pd.DataFrame], study: LabellingStudy
-) -> dict[str, Callable[[], Figure]]:
-    """The figures by name; each is drawn when it is called."""
-    fixed = (
-        partial(accuracy, results, study),
-        partial(participants, results, study),
-        partial(epsilon, results, study),
-        partial(cost_growth, cost["rounds"]),
-    )
-    return dict(zip(FIGURES, fixed, strict=True))
-
-
 def accuracy(results: Results, study: LabellingStudy) -> Figure:
-    """Accuracy by number of images: every repeat, and the mean with its interval."""
+    """Draw accuracy by number of images: every repeat, and the mean with its interval."""
     with settings():
         figure, (panel,) = new_figure(2.8, width=4.5)
-        for place, name in enumerate(NAMES):
+        for place, (name, title) in enumerate(NAMES.items()):
             for at, images in enumerate(study.images):
                 rows = results.repeats[results.repeats["images"] == images]
                 values = 100 * rows[f"{name}_top1"].astype(float).dropna()
-                _spread(panel, at + 0.24 * (place - 1), values.tolist(), name)
+                label = title if at == 0 else None
+                _spread(panel, at + 0.24 * (place - 1), values.tolist(), LOOKS[name], label)
         panel.set_xticks(range(len(study.images)), [str(n) for n in study.images])
         panel.set(xlabel="labelled images of a participant", ylabel=ACCURACY)
         panel.legend(loc="lower right")
     return figure
 
 
-def _spread(panel: Axes, at: float, values: list[float], name: str) -> None:
-    """Single values, and beside them their mean and its interval."""
-    look, found = LOOKS[name], mean_interval(values)
+def _spread(panel: Axes, at: float, values: list[float], look: Look, label: str | None) -> None:
+    """Draw single values, and beside them their mean and its interval."""
+    found = mean_interval(values)
     panel.plot([at - 0.06] * len(values), values, ".", color=look.colour, alpha=0.35, ms=4)
     half = 0.0 if math.isnan(found.high) else found.high - found.mean
-    label = NAMES[name] if name not in _told(panel) else None
     panel.errorbar(
         at + 0.04, found.mean, half, fmt=look.marker, color=look.colour, capsize=3, label=label
     )
 
 
-def _told(panel: Axes) -> set[str]:
-    """Names that the panel's legend has already."""
-    titles = set(panel.get_legend_handles_labels()[1])
-    return {name for name, title in NAMES.items() if title in titles}
-
-
 def participants(results: Results, study: LabellingStudy) -> Figure:
-    """Every participant as the requester: thin in each repeat, thick its mean, by network."""
-    rows = results.participants
+    """Draw every participant as the requester: thin in each repeat, thick its mean, by network."""
     with settings():
-        figure, panels = new_figure(3.0, columns=len(study.images), share_y=True)
-        for panel, images in zip(panels, study.images, strict=True):
-            found = rows[rows["images"] == images] if len(rows) else rows
-            panel.set_title(f"{images} images")
-            if len(found):
-                _slopes(panel, found)
-            else:
-                remark(panel, "no finished repeat")
-        panels[0].set_ylabel(ACCURACY)
+        figure, panels = _by_images(3.0, results.participants, study, _slopes)
         handles, titles = panels[0].get_legend_handles_labels()
         if handles:
             figure.legend(handles, titles, loc="outside lower center", ncols=len(handles))
     return figure
+
+
+def _by_images(
+    height: float, rows: pd.DataFrame, study: LabellingStudy, draw: Callable[..., None]
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure with a panel for each number of images, drawn from its rows."""
+    figure, panels = new_figure(height, columns=len(study.images), share_y=True)
+    for panel, images in zip(panels, study.images, strict=True):
+        found = rows[rows["images"] == images] if len(rows) else rows
+        panel.set_title(f"{images} images")
+        if len(found):
+            draw(panel, found)
+        else:
+            remark(panel, "no finished repeat")
+    panels[0].set_ylabel(ACCURACY)
+    return figure, panels
 
 
 def _slopes(panel: Axes, rows: pd.DataFrame) -> None:
@@ -105,23 +95,14 @@ def _slopes(panel: Axes, rows: pd.DataFrame) -> None:
 
 
 def _lines(rows: pd.DataFrame) -> list[list[float]]:
-    """Per cent of each method, a column for each row."""
+    """Return the percentage of each method, a column for each row."""
     return [(100 * rows[name].astype(float)).tolist() for name in NAMES]
 
 
 def epsilon(results: Results, study: LabellingStudy) -> Figure:
-    """Accuracy against the epsilon of one query, with the accuracy before as a line."""
-    table = epsilon_table(results, study)
+    """Draw accuracy against the epsilon of one query, with the accuracy before as a line."""
     with settings():
-        figure, panels = new_figure(2.8, columns=len(study.images), share_y=True)
-        for panel, images in zip(panels, study.images, strict=True):
-            rows = table[table["images"] == images] if len(table) else table
-            panel.set_title(f"{images} images")
-            if len(rows):
-                _curves(panel, rows)
-            else:
-                remark(panel, "no finished repeat")
-        panels[0].set_ylabel(ACCURACY)
+        figure, _ = _by_images(2.8, epsilon_table(results, study), study, _curves)
         figure.supxlabel("ε of one query, by the formula", fontsize=9)
     return figure
 
@@ -148,8 +129,9 @@ def _curves(panel: Axes, rows: pd.DataFrame) -> None:
     panel.legend(loc="lower right")
 
 
-def cost_growth(rounds: pd.DataFrame) -> Figure:
-    """Seconds of an image against key length, with growth exponents; the published as a cross."""
+def cost(results: Results, study: LabellingStudy) -> Figure:  # noqa: ARG001 - as every figure
+    """Draw seconds of an image by key length, with growth exponents; the published as a cross."""
+    rounds = results.rounds
     with settings():
         figure, panels = new_figure(3.2, columns=2, share_y=True)
         for panel, name in zip(panels, SECONDS, strict=True):
@@ -158,7 +140,8 @@ def cost_growth(rounds: pd.DataFrame) -> Figure:
             ):
                 chosen = (rounds["packing"] == way[0]) & (rounds["blinding"] == way[1])
                 rows = rounds[chosen & ~rounds["precomputed"]]
-                label = f"{title}{_grows(rows, name)}"
+                exponent = growth_exponent(rows, name)
+                label = title if math.isnan(exponent) else f"{title}: {exponent:.2f}"
                 panel.plot(
                     rows["key_bits"], rows[name], f"{look.marker}-", color=look.colour, label=label
                 )
@@ -168,12 +151,6 @@ def cost_growth(rounds: pd.DataFrame) -> Figure:
             _axes(panel, name, rounds)
         panels[0].set_ylabel("seconds of an image, all participants")
     return figure
-
-
-def _grows(rows: pd.DataFrame, name: str) -> str:
-    if len(rows) < 2 or (rows[name] <= 0).any():
-        return ""
-    return f": {growth_exponent(rows['key_bits'].tolist(), rows[name].tolist()):.2f}"
 
 
 def _axes(panel: Axes, name: str, rounds: pd.DataFrame) -> None:

@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-import torch
-
 from cemlib.checkpoint import Checkpoint
+from cemlib.config.labelling import LabellingStudy
 from cemlib.data.prepared import checksum, load
 from cemlib.device import set_up
 from cemlib.errors import DivergedError
 from cemlib.labelling.experiment import Experiment, Found
 from cemlib.labelling.participants import Participants
-from cemlib.labelling.plan import LabellingPlan
-from cemlib.labelling.record import Origin, write_failed, write_found
+from cemlib.labelling.record import Record, write_failed, write_found
 from cemlib.progress import progress
+from cemlib.study.job import Job
 
 SHOWN = ("init_top1", "capc_top1", "iel_top1")
 
@@ -42,8 +42,8 @@ class Stages:
         return {key.removeprefix(place): t for key, t in found if key.startswith(place)}
 
 
-def run(plan: LabellingPlan, repeat: int) -> Iterator[dict[str, Any]]:
-    """Carry out one repeat; write its folders, and yield the metrics of each.
+def run(job: Job[LabellingStudy]) -> Iterator[Path]:
+    """Carry out one repeat; write its folders, and yield the record of each.
 
     Where a training diverges, the repeat with that number of images is finished too: its status is
     `failed`, it has no scores.
@@ -52,25 +52,25 @@ def run(plan: LabellingPlan, repeat: int) -> Iterator[dict[str, Any]]:
         DataError: if the prepared data are missing or damaged.
         ConfigError: if they are too few.
     """
-    set_up(torch.device("cpu"), plan.study.threads)
-    data = load(plan.layout.data)
-    data_sha256 = checksum(plan.layout.data)
-    checkpoint = Checkpoint(plan.repeat_checkpoint(repeat, data_sha256))
-    stages, participants = Stages(checkpoint), Participants(plan.study, repeat, data)
-    with progress(f"pctc repeat {repeat}", len(plan.study.images), 0) as report:
-        for done, images in enumerate(plan.study.images, start=1):
-            origin = Origin(plan, repeat, images, data_sha256)
-            metrics = _one(origin, Experiment(participants, images, stages), stages)
+    study, repeat, place = job.plan.study, job.of["repeat"], job.plan.layout.data
+    set_up(job.processor(), study.threads)
+    data = load(place)
+    checkpoint = Checkpoint(job.checkpoint(checksum(place)))
+    stages, participants = Stages(checkpoint), Participants(study, repeat, data)
+    with progress(f"pctc repeat {repeat}", len(study.images), 0) as report:
+        for done, images in enumerate(study.images, start=1):
+            record = Record(job, images)
+            metrics = _one(record, Experiment(participants, images, stages), stages)
             report(done, {"images": images} | {name: metrics[name] for name in SHOWN})
-            yield metrics
+            yield record.folder.metrics
     checkpoint.remove()
 
 
-def _one(origin: Origin, experiment: Experiment, stages: Stages) -> dict[str, Any]:
+def _one(record: Record, experiment: Experiment, stages: Stages) -> dict[str, Any]:
     start = stages.seconds
-    origin.folder.metrics.unlink(missing_ok=True)  # of an older repeat of this number
+    record.folder.metrics.unlink(missing_ok=True)  # of an older repeat of this number
     try:
         experiment.again()
     except DivergedError as error:
-        return write_failed(origin, str(error), stages.seconds - start)
-    return write_found(origin, experiment, stages.seconds - start)
+        return write_failed(record, str(error), stages.seconds - start)
+    return write_found(record, experiment, stages.seconds - start)

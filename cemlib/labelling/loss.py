@@ -1,4 +1,4 @@
-"""The information-entropy loss: what was answered without certainty counts less.
+"""Weigh each answer in the loss by how certain it was: the information-entropy loss.
 
     P = clipped counts / their sum
     weight = 1 + sum_j P_j log P_j / log k                 in [0, 1]
@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 
 def answered(counts: Tensor) -> Tensor:
-    """Which queries have an answer: a row without a positive count has none, and is refused.
+    """Return which queries have an answer: a row without a positive count is refused.
 
     Args:
         counts: (Q, k) noisy counts of votes.
@@ -29,12 +29,12 @@ def answered(counts: Tensor) -> Tensor:
 
 
 def labels(counts: Tensor) -> Tensor:
-    """The class with the largest count of each row, (Q, k) to (Q,); the lowest of several."""
+    """Return the class with the largest count of each row, (Q, k) to (Q,)."""
     return counts.argmax(dim=1)
 
 
 def proportions(counts: Tensor) -> Tensor:
-    """Counts (Q, k) as shares of each row, negative ones clipped to 0.
+    """Return counts (Q, k) as shares of each row, negative ones clipped to 0.
 
     Raises:
         ValueError: if a row has no positive count; leave out what is not `answered`.
@@ -47,7 +47,7 @@ def proportions(counts: Tensor) -> Tensor:
 
 
 def certainty(counts: Tensor) -> Tensor:
-    """Weight of each answer: 1 where one class has all votes, 0 where all have equally many.
+    """Return the weight of each answer: 1 where one class has all votes, 0 where all are equal.
 
     Args:
         counts: (Q, k) noisy counts, every row `answered`.
@@ -56,7 +56,7 @@ def certainty(counts: Tensor) -> Tensor:
         (Q,) in [0, 1].
 
     Raises:
-        ValueError: of a single class, whose answers say nothing; or of a row without an answer.
+        ValueError: for a single class, whose answers say nothing, or a row without an answer.
 
     Example:
         >>> certainty(torch.tensor([[7.0, 0.0], [3.0, 3.0], [5.0, -2.0]])).tolist()
@@ -71,7 +71,7 @@ def certainty(counts: Tensor) -> Tensor:
 
 
 def information_entropy_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Mean over a batch of the weighted cross entropy, for several networks at once.
+    """Return the mean weighted cross entropy of a batch, for several networks at once.
 
     Args:
         logits: (..., B, k).

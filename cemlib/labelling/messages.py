@@ -1,4 +1,4 @@
-"""The messages of a round: bytes of a length that the round decides, so nothing else is read.
+"""Write and read the messages of a round, whose lengths the round decides.
 
 A message is kind (1 byte), round (32 bytes), sender (2 bytes), then the numbers at fixed width,
 big-endian, then, in a vote, the plain part as 64-bit integers. A receiver knows the one length each
@@ -26,7 +26,7 @@ MOST_BYTES = 1 << 30
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """Name the kinds of messages."""
 
     VOTE = 1
     REQUEST = 2
@@ -35,7 +35,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Round:
-    """One round of labelling, which its messages name: key, setting, queries, and a nonce."""
+    """Define one round of labelling: key, setting, queries, and a nonce; messages name it."""
 
     public: PublicKey
     setting: Setting
@@ -59,13 +59,13 @@ class Round:
 
     @cached_property
     def name(self) -> bytes:
-        """SHA-256 of all that the parties must agree on."""
+        """Return the SHA-256 of all that the parties must agree on."""
         agreed = repr((sorted(asdict(self.setting).items()), self.queries)).encode()
         return hashlib.sha256(self.public.fingerprint + self.nonce + agreed).digest()
 
     @property
     def ciphertexts(self) -> int:
-        """How many ciphertexts hold the counters of all queries."""
+        """Return how many ciphertexts hold the counters of all queries."""
         return plaintext_count(self.setting, self.queries)
 
     def size(self, kind: Kind) -> int:
@@ -77,7 +77,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Message:
-    """A message that was read; `plain` (queries, classes) is empty but for votes."""
+    """Hold a message that was read; `plain` (queries, classes) is empty but for votes."""
 
     numbers: tuple[int, ...]
     plain: NDArray[np.int64]

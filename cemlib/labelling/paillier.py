@@ -1,10 +1,8 @@
-"""Paillier's cryptosystem: the public side, which every party may use.
+"""Encrypt and add by Paillier's cryptosystem: the public side, which every party may use.
 
 With n = pq and g = 1 + n a ciphertext of m is (1 + n)^m r^n mod n^2 for a random r, and (1 + n)^m
 = 1 + mn, so only the blinding r^n costs a power (Paillier, EUROCRYPT 1999; g = 1 + n after Damgard
-and Jurik, PKC 2001). Products of ciphertexts are ciphertexts of sums:
-
-    Enc(a) Enc(b) = Enc(a + b mod n)        Enc(a)^s = Enc(s a mod n)
+and Jurik, PKC 2001). Products of ciphertexts hold sums: Enc(a) Enc(b) = Enc(a + b mod n).
 
 Hiding rests on the decisional composite residuosity assumption (DCR): nobody without p and q tells
 n-th powers mod n^2 from other units.
@@ -33,7 +31,7 @@ Blinding = Literal["full", "short"]
 
 @dataclass(frozen=True)
 class PublicKey:
-    """The public key.
+    """Hold the public key.
 
     Attributes:
         n: the modulus, a product of two primes of equal length.
@@ -50,27 +48,27 @@ class PublicKey:
 
     @cached_property
     def n_squared(self) -> int:
-        """The modulus of the ciphertexts."""
+        """Return the modulus of the ciphertexts."""
         return self.n * self.n
 
     @property
     def bits(self) -> int:
-        """The key's length."""
+        """Return the key's length."""
         return self.n.bit_length()
 
     @property
     def ciphertext_bytes(self) -> int:
-        """The length of a ciphertext on the wire."""
+        """Return the length of a ciphertext on the wire."""
         return (self.n_squared.bit_length() + 7) // 8
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """SHA-256 of the key, by which shares and rounds name it."""
+        """Return the SHA-256 of the key, by which shares and rounds name it."""
         return hashlib.sha256(f"paillier {self.n:x} {self.base:x}".encode()).digest()
 
     @cached_property
     def table(self) -> FixedBase:
-        """Powers of `base`, for `short` blindings: some megabytes at 2,048 bits, made once."""
+        """Return powers of `base` for `short` blindings: megabytes at 2,048 bits, made once."""
         return FixedBase(self.base, (self.bits + 1) // 2, self.n_squared)
 
 
@@ -80,12 +78,6 @@ def check_ciphertext(key: PublicKey, ciphertext: int, what: str = "ciphertext") 
         raise MessageError(f"{what}: not in [1, n^2)")
     if not coprime(ciphertext, key.n):
         raise MessageError(f"{what}: shares a factor with n, so it is no ciphertext")
-
-
-def check_plaintext(key: PublicKey, plaintext: int) -> None:
-    """Raise LabellingError unless the number is in [0, n)."""
-    if not 0 <= plaintext < key.n:
-        raise LabellingError(f"plaintext: must be in [0, n), n of {key.bits} bits")
 
 
 def draw_blinding(key: PublicKey, kind: Blinding = "short") -> int:
@@ -106,7 +98,8 @@ def encrypt(key: PublicKey, plaintext: int, blinding: int | None = None) -> int:
         plaintext: the number.
         blinding: from `draw_blinding`, used for this ciphertext and never again; None draws one.
     """
-    check_plaintext(key, plaintext)
+    if not 0 <= plaintext < key.n:
+        raise LabellingError(f"plaintext: must be in [0, n), n of {key.bits} bits")
     blinding = draw_blinding(key) if blinding is None else blinding
     return product((1 + plaintext * key.n, blinding), key.n_squared)
 
@@ -116,12 +109,3 @@ def add(key: PublicKey, ciphertexts: list[int]) -> int:
     for ciphertext in ciphertexts:
         check_ciphertext(key, ciphertext)
     return product(ciphertexts, key.n_squared)
-
-
-def scale(key: PublicKey, ciphertext: int, factor: int) -> int:
-    """Return a ciphertext of factor times the plaintext mod n; the factor may be negative.
-
-    The result is not blinded anew: whoever knows the ciphertext can find a small factor by trial.
-    """
-    check_ciphertext(key, ciphertext)
-    return powmod(ciphertext, factor % key.n, key.n_squared)

@@ -1,4 +1,4 @@
-"""The participants of one repeat: their networks, their images, and what they learn from them.
+"""Deal images to the participants of one repeat, train their networks, and let them vote.
 
 In every repeat the training images are dealt anew: first those that are asked about, then each
 participant's own, so that no image is in two sets. The sets of fewer images are parts of those of
@@ -19,9 +19,8 @@ from cemlib.config.labelling import LabellingStudy, NetworkConfig
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.data.splits import shuffled
-from cemlib.labelling.learning import Lesson, classify, learn
+from cemlib.labelling.learning import Lesson, Weights, classify, learn, stack, start
 from cemlib.labelling.loss import answered, certainty, labels
-from cemlib.labelling.networks import Weights, stack, start
 from cemlib.seeds import generator
 
 Weighting = Literal["capc", "iel", "constant"]
@@ -31,7 +30,7 @@ TENTHS = 10  # of the training, whose mean losses are kept
 
 @dataclass(frozen=True)
 class Learned:
-    """What M trained participants do.
+    """Hold what M trained participants do.
 
     Attributes:
         votes: (M, Q) class that each gives each image asked about.
@@ -46,14 +45,14 @@ class Learned:
 
 @dataclass(frozen=True)
 class Participants:
-    """All participants of one repeat."""
+    """Hold all participants of one repeat."""
 
     study: LabellingStudy
     repeat: int
     data: Prepared
 
     def __post_init__(self) -> None:
-        """Refuse sets that are not there."""
+        """Refuse a study that needs more images than there are."""
         needed = self.study.queries + self.study.participants * max(self.study.images)
         found = len(self.data.train)
         if needed > found:
@@ -65,17 +64,17 @@ class Participants:
 
     @cached_property
     def queries(self) -> Tensor:
-        """(Q,) positions of the images that are asked about."""
+        """Return positions (Q,) of the images that are asked about."""
         return self._dealt[: self.study.queries]
 
     def own(self, participant: int, images: int) -> Lesson:
-        """A participant's labelled images, each of weight 1."""
+        """Return a participant's labelled images, each of weight 1."""
         begin = self.study.queries + participant * max(self.study.images)
         positions = self._dealt[begin : begin + images]
         return Lesson(positions, self.data.train.labels[positions], torch.ones(images))
 
     def taught(self, own: Lesson, counts: Tensor, weighting: Weighting) -> Lesson:
-        """Own images and the answered ones; a query without an answer is left out.
+        """Join own images and the answered ones; a query without an answer is left out.
 
         Args:
             own: what the requester has.
@@ -102,13 +101,13 @@ class Participants:
         return Learned(votes, accuracy, losses.T)
 
     def network(self, participant: int) -> NetworkConfig:
-        """The network of a participant."""
+        """Return the network of a participant."""
         return self.study.networks[participant % len(self.study.networks)]
 
     def _learn(
         self, network: NetworkConfig, lessons: Sequence[tuple[int, Lesson]]
     ) -> tuple[Tensor, ...]:
-        """Votes, accuracies and losses, each with one row for each lesson."""
+        """Return votes, accuracies and losses, each with one row for each lesson."""
         who = [participant for participant, _ in lessons]
         if not who:
             return (torch.empty(0),) * 3
@@ -131,7 +130,7 @@ class Participants:
         return start(self.network(participant), shape, classes, stream)
 
     def _chances(self, participant: int) -> Tensor:
-        """(steps, batch) uniform in [0, 1)."""
+        """Draw (steps, batch) numbers uniform in [0, 1)."""
         size = (self.study.train.steps, self.study.train.batch_size)
         return torch.rand(size, generator=self._stream("batches", participant))
 
@@ -158,7 +157,7 @@ class Participants:
 
 
 def _weights(counts: Tensor, weighting: Weighting) -> Tensor:
-    """What answered images weigh: 1, their certainty, or its mean in all of them."""
+    """Return the weight of answered images: 1, their certainty, or its mean over all."""
     found = certainty(counts).float()
     if weighting == "capc":
         return torch.ones_like(found)

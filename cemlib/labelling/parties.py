@@ -1,7 +1,7 @@
-"""The parties of a round, and what each of them sees.
+"""Play the parties of a round, and record what each of them sees.
 
-A party is fed bytes and gives bytes; who carries them (a function call or a socket) is no concern
-of its own. Each holds a view, a frozen record of all that it has seen, and nothing else.
+A party takes bytes and returns bytes, whether a function call or a socket carries them. Each holds
+a view, a frozen record of all that it has seen, and nothing else.
 """
 
 from dataclasses import dataclass, field, replace
@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError, ShareError
-from cemlib.labelling.masks import draw_masks, draw_noise
 from cemlib.labelling.messages import AGGREGATOR, Kind, Round, decode, encode
-from cemlib.labelling.packing import pack, unpack
+from cemlib.labelling.packing import draw_masks, draw_noise, pack, unpack
 from cemlib.labelling.paillier import add, draw_blinding, encrypt
 from cemlib.labelling.sharing import KeyShare, combine, partial_decryption
 
@@ -21,7 +20,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ParticipantView:
-    """All that participant i sees: its own secrets, what it sent, and the sums it helped decrypt.
+    """Record all that participant i sees: its secrets, what it sent, what it helped decrypt.
 
     Attributes:
         round: the public parameters.
@@ -44,7 +43,7 @@ class ParticipantView:
 
 @dataclass(frozen=True)
 class AggregatorView:
-    """All that the aggregator sees.
+    """Record all that the aggregator sees.
 
     Attributes:
         round: the public parameters.
@@ -64,7 +63,7 @@ class AggregatorView:
 
 
 class Participant:
-    """One participant in one round: it votes once, and decrypts its part of one sum once."""
+    """Vote once in a round, and decrypt one part of one sum once."""
 
     def __init__(
         self, round_: Round, share: KeyShare, votes: Integers, noise_seed: int | None = None
@@ -129,7 +128,7 @@ class Participant:
 
 
 class Aggregator:
-    """The aggregator in one round: collects votes, asks to decrypt sums, reads tallies."""
+    """Collect the votes of a round, ask to decrypt their sums, and read the tallies."""
 
     def __init__(self, round_: Round) -> None:
         self.view = AggregatorView(round_)

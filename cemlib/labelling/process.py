@@ -1,4 +1,4 @@
-"""One party as a process, `python -m cemlib.labelling.process`: its standard input says which.
+"""Be one party of a round, as `python -m cemlib.labelling.process`; its input says which.
 
 The description is one JSON object; secrets come that way because a command line is seen by every
 user of the machine. On its standard output a party says, a JSON object to a line, what it has done.

@@ -1,4 +1,4 @@
-"""One round of collaborative labelling, all parties in this process.
+"""Carry out one round of collaborative labelling, with all parties in this process.
 
     participant i:  Enc(x_i + v_i)  and  v_i + e_i,  e_i ~ N(0, sigma^2 / N)
     aggregator:     c = prod_i Enc(x_i + v_i),   t = sum_i (v_i + e_i)
@@ -7,10 +7,19 @@
 
 The messages are the bytes that `cemlib.labelling.sockets` sends; here they are handed over. Votes,
 not features, are what is protected: see docs/labelling_protocol.md for what is not.
+
+When a participant is gone, the round is void and those left begin anew (`restart`). Without its
+share the old ciphertexts can never be opened, so the void round has released nothing: not even its
+sums. Those left are dealt a new key, draw new masks and new noise (sigma^2 is shared among fewer),
+and vote in a new round, whose name differs, so that late messages of the old one are refused. The
+old shares are to be destroyed: should the lost one turn up, the old sums could still be opened, and
+the same votes would be released twice, with two draws of noise, which the privacy accounting has
+not counted.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +35,15 @@ __all__ = ["Cost", "Keys", "Setting", "Tally", "aggregate", "deal", "noise_seeds
 
 @dataclass(frozen=True)
 class Cost:
-    """What a round took, all participants together, in CPU seconds of this process and bytes.
+    """Hold what a round took, all participants together: CPU seconds of this process, and bytes.
 
     Attributes:
-        queries: images labelled. encrypt_seconds: drawing masks and noise, blinding and encryption,
-        of all participants. decrypt_seconds: the aggregator's products, all partial decryptions,
-        and reading the tallies. bytes_up: from all participants to the aggregator: votes and
-        partial decryptions. ciphertexts: that one participant sent.
+        encrypt_seconds: drawing masks and noise, blinding and encryption.
+        decrypt_seconds: the aggregator's products, partial decryptions, and reading the tallies.
+        bytes_up: votes and partial decryptions, from all participants to the aggregator.
+        ciphertexts: that one participant sent.
     """
 
-    queries: int
     encrypt_seconds: float
     decrypt_seconds: float
     bytes_up: int
@@ -44,7 +52,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Tally:
-    """The result of a round.
+    """Hold the result of a round.
 
     Attributes:
         counts: sum of votes + N(0, sigma^2), (queries, classes).
@@ -99,9 +107,8 @@ def aggregate(
         votes: class indices (queries, participants).
         setting: the round's setting.
         keys: from `deal`, to be used over many rounds; None deals new ones.
-        noise: generator of the noise, for a study that is to be repeated: the same generator state
-            gives the same tallies. None takes the system's randomness. Masks and blindings always
-            do.
+        noise: generator of the noise, for a study that is to be repeated: the same state gives the
+            same tallies. None takes the system's randomness, as masks and blindings always do.
 
     Raises:
         LabellingError: votes, keys and setting do not fit together.
@@ -122,7 +129,7 @@ def aggregate(
     seconds = encrypted - start, time.process_time() - encrypted
     bytes_up = sum(map(len, sent + parts))
     assert aggregator.view.counts is not None
-    cost = Cost(len(votes), *seconds, bytes_up, round_.ciphertexts)
+    cost = Cost(*seconds, bytes_up, round_.ciphertexts)
     return Tally(aggregator.view.counts, cost)
 
 
@@ -144,3 +151,38 @@ def open_sums(
         aggregator.receive_partial(index, message)
     aggregator.counts()
     return parts
+
+
+def remaining(setting: Setting, gone: Iterable[int]) -> tuple[Setting, Keys, list[int]]:
+    """Return the setting and new keys of those left, and which participants they are, in order.
+
+    Raises:
+        LabellingError: an index is none of a participant, or fewer than two are left.
+    """
+    lost = set(gone)
+    if not lost or not lost <= set(range(setting.participants)):
+        raise LabellingError(
+            f"gone: {sorted(lost)}, of participants 0 to {setting.participants - 1}"
+        )
+    left = [index for index in range(setting.participants) if index not in lost]
+    smaller = replace(setting, participants=len(left))
+    return smaller, deal(smaller), left
+
+
+def restart(
+    votes: NDArray[np.int64],
+    setting: Setting,
+    gone: Iterable[int],
+    noise: np.random.Generator | None = None,
+) -> Tally:
+    """Return the tallies of a new round among those left, with a new key, masks and noise.
+
+    Args:
+        votes: those of the void round (queries, participants); columns of who is gone are not read.
+        setting: that of the void round.
+        gone: `DroppedOutError.gone`.
+        noise: as for `aggregate`.
+    """
+    check_votes(votes, setting)
+    smaller, keys, left = remaining(setting, gone)
+    return aggregate(votes[:, left], smaller, keys, noise)

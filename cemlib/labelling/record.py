@@ -1,6 +1,5 @@
-"""The files of one repeat with one number of images: scores, every answer, what decided them."""
+"""Write the files of one repeat with one number of images: scores, answers, provenance."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -9,13 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cemlib.config.labelling import LabellingStudy
+from cemlib.data.prepared import checksum
 from cemlib.files import write_bytes, write_json, write_jsonl
-from cemlib.labelling.experiment import COST, Experiment, noise_std, variants
+from cemlib.labelling.accounting import noise_std
+from cemlib.labelling.experiment import COST, Experiment, variants
 from cemlib.labelling.loss import answered, certainty, labels
 from cemlib.labelling.participants import METHODS, TENTHS
-from cemlib.labelling.plan import LabellingPlan, RepeatFolder
-from cemlib.provenance import device_name, peak_memory_mb, provenance
+from cemlib.layout import RepeatFolder
 from cemlib.seal import write_sealed
+from cemlib.study.job import Job
 
 INIT = "init"  # before anybody asked
 QUALITY = ("label_accuracy", "refused", "mean_weight")
@@ -28,21 +30,19 @@ STORY = (
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Which repeat is recorded."""
+class Record:
+    """One repeat with one number of images."""
 
-    plan: LabellingPlan
-    repeat: int
+    job: Job[LabellingStudy]
     images: int
-    data_sha256: str
 
     @property
     def folder(self) -> RepeatFolder:
-        """Where its files go."""
-        return self.plan.folder(self.images, self.repeat)
+        """Return the folder of its files."""
+        return self.job.plan.layout.repeat(self.images, self.job.of["repeat"])
 
 
-def write_found(origin: Origin, experiment: Experiment, seconds: float) -> dict[str, Any]:
+def write_found(record: Record, experiment: Experiment, seconds: float) -> dict[str, Any]:
     """Write a finished repeat; its metrics come last, and are returned."""
     study = experiment.study
     answers = experiment.answers(study.privacy.epsilon)
@@ -54,51 +54,43 @@ def write_found(origin: Origin, experiment: Experiment, seconds: float) -> dict[
         "sweep": [_swept(experiment, epsilon) for epsilon in study.epsilons()],
         "encryption": dict(zip(COST, answers["cost"].tolist(), strict=True)),
     }
-    write_jsonl(origin.folder.history, _history(experiment))
-    _write_per_image(origin.folder, experiment, answers["counts"])
-    return _write(origin, None, found, seconds)
+    write_jsonl(record.folder.history, _history(experiment))
+    _write_per_image(record.folder, experiment, answers["counts"])
+    return _write(record, None, found, seconds)
 
 
-def write_failed(origin: Origin, reason: str, seconds: float) -> dict[str, Any]:
+def write_failed(record: Record, reason: str, seconds: float) -> dict[str, Any]:
     """Write a repeat in which a training diverged: without scores."""
-    write_jsonl(origin.folder.history, [])
-    write_bytes(origin.folder.per_image, b"")
+    write_jsonl(record.folder.history, [])
+    write_bytes(record.folder.per_image, b"")
     nothing: dict[str, Any] = {**dict.fromkeys(SCORES), "participants": [], "sweep": []}
-    return _write(origin, reason, nothing, seconds)
+    return _write(record, reason, nothing, seconds)
 
 
 def _write(
-    origin: Origin, reason: str | None, found: Mapping[str, Any], seconds: float
+    record: Record, reason: str | None, found: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
-    plan = origin.plan
-    settings = plan.study.repeat_slice()
-    place = shlex.quote(str(plan.layout.config))
-    again = f"cemlib pctc --config {place} --only repeat --repeat {origin.repeat}"
+    job, images, folder = record.job, record.images, record.folder
+    study, repeat = job.plan.study, job.of["repeat"]
     metrics = {
         "kind": "run",
-        "status": "ok" if reason is None else "failed",
-        "reason": reason,
-        "experiment": plan.study.experiment,
-        "defence": f"images{origin.images}",
-        "seed": origin.repeat,
-        "images": origin.images,
+        "defence": f"images{images}",
+        "seed": repeat,
+        "images": images,
         **found,
-        "config": settings,
-        "command": again,
-        "story": STORY.format(plan.study.participants, origin.images, plan.study.queries),
-        "data_sha256": origin.data_sha256,
-        "provenance": provenance(plan.repeat_sources(), device_name("cpu"), plan.study.threads),
-        "peak_memory_mb": peak_memory_mb(),
+        "command": job.command,
+        "story": STORY.format(study.participants, images, study.queries),
+        "data_sha256": checksum(job.plan.layout.data),
         "wall_seconds": seconds,
+        **job.record(reason),
     }
-    write_json(origin.folder.config, settings | {"images": origin.images, "seed": origin.repeat})
-    others = [file for file in origin.folder.files() if file != origin.folder.metrics]
-    write_sealed(origin.folder.metrics, metrics, others)
+    write_json(folder.config, job.settings | {"images": images, "seed": repeat})
+    write_sealed(folder.metrics, metrics, [f for f in folder.files() if f != folder.metrics])
     return metrics
 
 
 def _accuracies(experiment: Experiment, epsilon: float | None) -> dict[str, Tensor]:
-    """Accuracy (N,) before anybody asked, and after it by each method at an epsilon."""
+    """Return accuracy (N,) before anybody asked, and after it by each method at an epsilon."""
     rows = zip(variants(experiment.study), experiment.again()["accuracy"], strict=True)
     found = {INIT: experiment.first()["accuracy"]}
     for variant, row in rows:
@@ -108,7 +100,7 @@ def _accuracies(experiment: Experiment, epsilon: float | None) -> dict[str, Tens
 
 
 def _participants(experiment: Experiment, accuracy: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """Network and accuracies of each participant as the requester."""
+    """Return network and accuracies of each participant as the requester."""
     networks = map(experiment.participants.network, range(experiment.study.participants))
     return [
         {"network": f"{network.kind}{network.width}"}
@@ -125,7 +117,7 @@ def _swept(experiment: Experiment, epsilon: float | None) -> dict[str, Any]:
 
 
 def _quality(experiment: Experiment, counts: Tensor) -> dict[str, float | None]:
-    """Share of the answers that are right, of the queries that are refused, and the mean weight."""
+    """Return the shares of right answers and of refused queries, and the mean weight."""
     kept = answered(counts)
     right = labels(counts)[kept] == _truth(experiment)[kept]
     some = len(right) > 0
@@ -137,13 +129,13 @@ def _quality(experiment: Experiment, counts: Tensor) -> dict[str, float | None]:
 
 
 def _truth(experiment: Experiment) -> Tensor:
-    """(Q,) true labels of the images asked about, for scores alone: no participant has them."""
+    """Return the true labels (Q,) of the queries, for scores alone: no participant has them."""
     participants = experiment.participants
     return participants.data.train.labels[participants.queries]
 
 
 def _history(experiment: Experiment) -> list[dict[str, Any]]:
-    """Mean losses over the participants, in tenths of the training."""
+    """Return mean losses over the participants, in tenths of the training."""
     epsilon = experiment.study.privacy.epsilon
     columns = {INIT: experiment.first()["losses"].mean(1)}
     for place, variant in enumerate(variants(experiment.study)):
@@ -156,7 +148,7 @@ def _history(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def _write_per_image(folder: RepeatFolder, experiment: Experiment, counts: Tensor) -> None:
-    """One row per query: the released counts, what follows from them, and what was right."""
+    """Write a row per query: the released counts, what follows from them, and what was right."""
     import pandas as pd
 
     kept = answered(counts)

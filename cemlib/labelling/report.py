@@ -1,45 +1,140 @@
-"""Writing the tables and figures of a labelling study."""
+"""Write the tables and figures of a labelling study."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from cemlib.files import write_text
-from cemlib.labelling.collect import collect, read_cost
-from cemlib.labelling.figures import figures
-from cemlib.labelling.plan import LabellingPlan
-from cemlib.labelling.privacy import privacy_table
-from cemlib.labelling.tables import accuracy_table, cost_table, differences_table, epsilon_table
-from cemlib.labelling.texts import texts
+from cemlib.config.labelling import SECURE_KEY_BITS, LabellingStudy
+from cemlib.labelling import figures
+from cemlib.labelling.tables import TABLES, collect
+from cemlib.report.cells import DIFFERENCES, finished, mean, number
 from cemlib.report.style import save
+from cemlib.report.writer import Column, Layout, Row, write_table
+from cemlib.study.job import Job
+from cemlib.study.labelling import FIGURES
 
 
-def write_tables(plan: LabellingPlan) -> Iterator[Path]:
+def _way(row: Row) -> str:
+    """Say who encrypts, and how; a row that is not ours has no more to say."""
+    if row["source"] != "ours":
+        return str(row["source"])
+    beforehand = ", blindings made before" if row["precomputed"] else ""
+    return f"ours: packing {row['packing']}, blinding {row['blinding']}{beforehand}"
+
+
+_ACCURACIES: tuple[Column, ...] = (
+    ("CaPC-style [%] ↑", mean("capc_top1", 2, 100)),
+    ("IEL [%] ↑", mean("iel_top1", 2, 100)),
+)
+_QUALITY: tuple[Column, ...] = (
+    ("right labels [%]", mean("label_accuracy", 2, 100)),
+    ("refused [%]", mean("refused", 2, 100)),
+    ("mean weight [%]", mean("mean_weight", 2, 100)),
+)
+_TOTALS: tuple[Column, ...] = (
+    ("ε, one query", number("epsilon_query_exact")),
+    ("all: basic", number("epsilon_total_basic")),
+    ("all: strong", number("epsilon_total_strong")),
+    ("all: zCDP", number("epsilon_total_zcdp")),
+    ("all: Renyi", number("epsilon_total_renyi")),
+    ("all: exact", number("epsilon_total_exact")),
+    ("δ, all", number("delta_total")),
+)
+_STATED: tuple[Column, ...] = (
+    ("ε by the formula", number("epsilon_query")),
+    ("σ", number("sigma", 4)),
+    ("all: published", number("epsilon_total_published")),
+)
+_IMAGES: Column = ("images", number("images"))
+LAYOUTS: dict[str, Layout] = {
+    "accuracy": (
+        "Accuracy before and after labelling",
+        (
+            _IMAGES,
+            ("repeats", finished("n_repeats")),
+            ("before [%] ↑", mean("init_top1", 2, 100)),
+            *_ACCURACIES,
+            ("constant weight [%] ↑", mean("constant_top1", 2, 100)),
+            *_QUALITY,
+            *_STATED,
+            *_TOTALS,
+        ),
+    ),
+    "differences": (
+        "Paired differences in accuracy, points",
+        (_IMAGES, ("pair", lambda row: f"{row['first']} - {row['second']}"), *DIFFERENCES),
+    ),
+    "epsilon": (
+        "Accuracy against epsilon",
+        (_IMAGES, *_STATED[:2], *_ACCURACIES, *_QUALITY, *_TOTALS),
+    ),
+    "privacy": (
+        "Privacy of a vote",
+        (
+            ("observer", number("observer")),
+            ("neighbours", number("neighbours")),
+            ("sensitivity", number("sensitivity")),
+            ("σ unknown to it", number("sigma", 4)),
+            *_TOTALS,
+        ),
+    ),
+    "cost": (
+        "Cost of one image, all participants together",
+        (
+            ("way", _way),
+            ("key bits", number("key_bits", 4)),
+            ("encryption [s]", number("encrypt_seconds")),
+            ("before the votes [s]", number("offline_seconds")),
+            ("decryption [s]", number("decrypt_seconds")),
+            ("peer's encryption / this", number("peer_ratio")),
+            ("exponent, encryption", number("encrypt_exponent")),
+            ("exponent, decryption", number("decrypt_exponent")),
+            ("bytes", number("bytes", 6)),
+            ("ciphertexts of one", number("ciphertexts")),
+        ),
+    ),
+}
+"""Caption and columns of each table."""
+
+
+def notes(study: LabellingStudy) -> list[str]:
+    """Return what a reader of any of the tables has to know."""
+    settings, n = study.privacy, study.participants
+    bits = study.encryption.key_bits
+    key = " It is for testing: it protects nothing." if bits < SECURE_KEY_BITS else ""
+    return [
+        f"{n} participants vote on {study.queries} images, each participant in turn is the"
+        f" requester; accuracies are means over the participants. Mean over the repeats ± half"
+        " width of the 95 % Student-t interval; repeats deal the same images anew, so intervals"
+        " are of training again on images like these.",
+        "Noise: N(0, σ²) in every count, σ² in total over the participants; σ = sensitivity"
+        f" sqrt(2 ln(1.25/δ)) / ε with δ = {settings.delta:g} and sensitivity"
+        f" {settings.sensitivity:.4g}. The formula's proof needs ε < 1; `ε, one query` is exact.",
+        "`all: published` is strong composition of the formula's ε; the other totals are of the"
+        " exact one. All have the same δ. A dash under Renyi: opacus is not installed.",
+        "A refused query has no positive count: it is left out of the training, and counted in"
+        " every total.",
+        f"Votes were encrypted with a key of {bits} bits.{key}",
+    ]
+
+
+def write_tables(job: Job[LabellingStudy]) -> Iterator[Path]:
     """Write every table in every format; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    study, results = plan.study, collect(plan)
-    frames = {
-        "accuracy": accuracy_table(results, study),
-        "differences": differences_table(results, study),
-        "epsilon": epsilon_table(results, study),
-        "privacy": privacy_table(study),
-        "cost": cost_table(read_cost(plan.cost), study.participants),
-    }
-    for name, frame in frames.items():
-        for ending, text in texts(name, frame, study).items():
-            path = plan.layout.tables / f"{name}.{ending}"
-            write_text(path, text)
-            yield path
+    results, study = collect(job), job.plan.study
+    for name, layout in LAYOUTS.items():
+        frame = TABLES[name](results, study)
+        yield from write_table(job.plan.layout.tables, name, frame, layout, notes(study))
 
 
-def write_figures(plan: LabellingPlan) -> Iterator[Path]:
+def write_figures(job: Job[LabellingStudy]) -> Iterator[Path]:
     """Write every figure as PNG and SVG; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    drawings = figures(collect(plan), read_cost(plan.cost), plan.study)
-    for name, draw in drawings.items():
-        yield from save(draw(), plan.layout.figures, name)
+    results, plan = collect(job), job.plan
+    for name in FIGURES:
+        yield from save(getattr(figures, name)(results, plan.study), plan.layout.figures, name)

@@ -1,4 +1,4 @@
-"""The setting of a round: how many take part, how much noise, which key, how wide the masks."""
+"""Set a round: how many take part, how much noise, which key, how wide the masks."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ WIDEST = 62
 
 @dataclass(frozen=True)
 class Setting:
-    """A round's public parameters.
+    """Hold a round's public parameters.
 
     Attributes:
         participants: N, at least 2.
@@ -70,26 +70,26 @@ class Setting:
 
     @property
     def scale(self) -> int:
-        """How many steps of the grid make a vote."""
+        """Return how many steps of the grid make a vote."""
         return 1 << FRACTION_BITS
 
     @property
     def share_std(self) -> float:
-        """The standard deviation of one participant's noise, sigma / sqrt(N), in votes."""
+        """Return the standard deviation of a participant's noise, sigma / sqrt(N), in votes."""
         return self.noise_std / math.sqrt(self.participants)
 
     @property
     def largest(self) -> int:
-        """The largest sum a counter can hold, in steps: N votes of 1 and N masks of the largest."""
+        """Return the largest sum of a counter, in steps: N votes of 1 and N largest masks."""
         return self.participants * (self.scale + (self.scale << self.mask_bits) - 1)
 
     @property
     def slot_bits(self) -> int:
-        """The bits of a counter, so that no sum ever carries into the next."""
+        """Return the bits of a counter, so that no sum ever carries into the next."""
         return self.largest.bit_length()
 
     @property
     def slots(self) -> int:
-        """The counters in one plaintext: at most so many that it is below 2^(bits - 1) <= n."""
+        """Return how many counters fit into a plaintext below 2^(bits - 1) <= n."""
         room = (self.key_bits - 1) // self.slot_bits
         return {"none": 1, "label": min(room, self.classes), "images": room}[self.packing]

@@ -1,7 +1,7 @@
-"""One round with every party a process of its own, over TLS on loopback.
+"""Carry out one round with every party as a process of its own, over TLS on loopback.
 
-The same parties and bytes as `protocol.aggregate`, with the same tallies at the same seeds; what is
-added is that each process has only its own secrets. This process is the dealer and knows all: it
+Parties, bytes and, at the same seeds, tallies are those of `protocol.aggregate`; what is added is
+that each process has only its own secrets. This process is the dealer and knows all: it
 stands for the N machines that a deployment would have.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cemlib.labelling import certificates
+from cemlib.labelling.channels import make_certificates
 from cemlib.labelling.errors import DroppedOutError, LabellingError
 from cemlib.labelling.messages import Round
 from cemlib.labelling.process import describe
@@ -114,7 +114,7 @@ def aggregate_over_sockets(
         seconds: from the start of the processes, after which who is silent is taken for gone.
 
     Raises:
-        DroppedOutError: a participant is gone; see `cemlib.labelling.recovery`.
+        DroppedOutError: a participant is gone; see `cemlib.labelling.protocol`.
         LabellingError: votes, keys, setting or a message do not fit.
     """
     check_votes(votes, setting)
@@ -124,7 +124,7 @@ def aggregate_over_sockets(
     processes: list[Process] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        certificates.make(folder, setting.participants)
+        make_certificates(folder, setting.participants)
         try:
             aggregator, port = start_aggregator(round_, folder, seconds)
             processes.append(aggregator)

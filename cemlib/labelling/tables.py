@@ -1,24 +1,82 @@
-"""The tables of a labelling study, as numbers."""
+"""Collect the records of a labelling study, and make its tables as numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.labelling.collect import QUALITY, SCORES, Results
-from cemlib.labelling.cost import growth_exponent
-from cemlib.labelling.privacy import stated
+from cemlib.labelling.accounting import privacy_rows, stated
 from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
+from cemlib.seal import read_sealed
+from cemlib.study.job import Job
 
+KEYS = ("status", "images", "seed", "participants", "sweep")
+
+SCORES = ("init_top1", "capc_top1", "iel_top1")
+QUALITY = ("label_accuracy", "refused", "mean_weight")
 PAIRS = (("capc", "init"), ("iel", "init"), ("iel", "capc"), ("iel", "constant"))
 SECONDS = ("encrypt_seconds", "decrypt_seconds")
 # Of one image and 15 participants at 2,048 bits, by the published text: not ours, for comparison.
 PUBLISHED = {"key_bits": 2048, "encrypt_seconds": 1.20, "decrypt_seconds": 0.49}
 
 
+@dataclass(frozen=True)
+class Results:
+    """Hold what all repeats found; a failed one has no numbers, but counts.
+
+    Attributes:
+        repeats: one row for each number of images and repeat, with the scores of its record.
+        participants: one row for each of its participants as the requester.
+        sweep: one row for each of its epsilons, `inf` for no noise.
+        rounds: timed rounds, one row for each key length, packing and blinding.
+        peer: phe's encryption at each key length; empty where it is not installed.
+    """
+
+    repeats: pd.DataFrame
+    participants: pd.DataFrame
+    sweep: pd.DataFrame
+    rounds: pd.DataFrame
+    peer: pd.DataFrame
+
+
+def collect(job: Job[LabellingStudy]) -> Results:
+    """Read every record of a study.
+
+    Raises:
+        FileError: if a record is missing or damaged.
+    """
+    records = [read_sealed(path, KEYS) for path in job.inputs["metrics"]]
+    repeats = [{k: v for k, v in r.items() if not isinstance(v, dict | list)} for r in records]
+    participants = [
+        _key(record) | {"participant": who} | row
+        for record in records
+        for who, row in enumerate(record["participants"], start=1)
+    ]
+    sweep = [
+        _key(record) | row | {"epsilon": float("inf") if row["epsilon"] is None else row["epsilon"]}
+        for record in records
+        for row in record["sweep"]
+    ]
+    cost = read_sealed(job.plan.layout.cost, ("rounds", "peer"))
+    swept = ["images", "seed", "epsilon", "sigma", *SCORES, *QUALITY]
+    return Results(
+        repeats=pd.DataFrame(repeats),
+        participants=pd.DataFrame(participants),
+        sweep=pd.DataFrame(sweep, columns=swept),
+        rounds=pd.DataFrame(cost["rounds"]),
+        peer=pd.DataFrame(cost["peer"]),
+    )
+
+
+def _key(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: record[name] for name in ("images", "seed")}
+
+
 def accuracy_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
-    """Accuracy before and after, label quality, and the whole privacy, by number of images."""
+    """Return accuracy, label quality, and the whole privacy, by number of images."""
     privacy = stated(study, study.privacy.epsilon)
     rows = [
         {"images": images, **_means(group, (*SCORES, "constant_top1", *QUALITY)), **privacy}
@@ -28,7 +86,7 @@ def accuracy_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
 
 
 def differences_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
-    """Paired differences over the repeats; Holm's correction is over all rows."""
+    """Return paired differences over the repeats; Holm's correction is over all rows."""
     rows = [
         {"images": images, "first": first, "second": second, **_difference(group, first, second)}
         for images, group in _groups(results.repeats, study)
@@ -40,7 +98,7 @@ def differences_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
 
 
 def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
-    """Accuracy and label quality against the epsilon of one query; the last has no noise."""
+    """Return accuracy and label quality by epsilon of one query; the last has no noise."""
     rows = []
     for images, group in _groups(results.sweep, study):
         for epsilon, part in group.groupby("epsilon"):
@@ -49,20 +107,21 @@ def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def cost_table(parts: dict[str, pd.DataFrame], participants: int) -> pd.DataFrame:
-    """Seconds and bytes of an image against key length, with the exponent of their growth.
+def cost_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
+    """Return seconds and bytes of an image by key length, with the exponent of their growth.
 
     The rows of `source` `published` are the figures of the published text, `peer` those of phe,
     whose scalar encryption in the same job is `peer_ratio` times as slow as a row of ours.
     """
-    rounds = parts["rounds"].assign(source="ours", participants=participants)
-    rounds["peer_ratio"] = _peer_seconds(rounds, parts["peer"]) / rounds["encrypt_seconds"]
+    participants, peer = study.participants, results.peer
+    rounds = results.rounds.assign(source="ours", participants=participants)
+    rounds["peer_ratio"] = _peer_seconds(rounds, peer) / rounds["encrypt_seconds"]
     way = ["packing", "blinding", "precomputed"]
     for name in SECONDS:
         rounds[f"{name[:7]}_exponent"] = 0.0
         for _, group in rounds.groupby(way, sort=False):
-            rounds.loc[group.index, f"{name[:7]}_exponent"] = _exponent(group, name)
-    peer = parts["peer"].assign(source="peer (phe)", participants=participants)
+            rounds.loc[group.index, f"{name[:7]}_exponent"] = growth_exponent(group, name)
+    peer = peer.assign(source="peer (phe)", participants=participants)
     published = pd.DataFrame([PUBLISHED | {"source": "published", "participants": 15}])
     table = pd.concat([part for part in (rounds, peer, published) if len(part)], ignore_index=True)
     first = ["source", "participants", "key_bits", *way]
@@ -70,25 +129,32 @@ def cost_table(parts: dict[str, pd.DataFrame], participants: int) -> pd.DataFram
 
 
 def _peer_seconds(rounds: pd.DataFrame, peer: pd.DataFrame) -> "pd.Series[float]":
-    """The peer's seconds at each row's key length; NaN where it is not installed."""
+    """Return the peer's seconds at each row's key length; NaN where it is not installed."""
     seconds = dict(zip(peer["key_bits"], peer["encrypt_seconds"], strict=True)) if len(peer) else {}
     return rounds["key_bits"].map(seconds).astype(float)
 
 
-def _exponent(group: pd.DataFrame, name: str) -> float:
-    """Of the growth with the key length; NaN of one length, or where less than the clock shows."""
-    if len(group) < 2 or (group[name] <= 0).any():
+def growth_exponent(rows: pd.DataFrame, name: str) -> float:
+    """Return a of seconds = c * key_bits^a, by least squares on logarithms.
+
+    NaN for a single key length, or where the clock showed no time.
+
+    >>> rows = pd.DataFrame({"key_bits": [256, 512, 1024], "s": [1.0, 8.0, 64.0]})
+    >>> round(growth_exponent(rows, "s"), 6)
+    3.0
+    """
+    if len(rows) < 2 or (rows[name] <= 0).any():
         return float("nan")
-    return growth_exponent(group["key_bits"].tolist(), group[name].tolist())
+    return float(np.polyfit(np.log(rows["key_bits"]), np.log(rows[name]), 1)[0])
 
 
 def _groups(frame: pd.DataFrame, study: LabellingStudy) -> Iterator[tuple[int, pd.DataFrame]]:
-    """The rows of each number of images, in the order of the configuration."""
+    """Return the rows of each number of images, in the order of the configuration."""
     return ((images, frame[frame["images"] == images]) for images in study.images)
 
 
 def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Mean and Student-t interval of each score over the repeats that have it."""
+    """Return mean and Student-t interval of each score over the repeats that have it."""
     row: dict[str, Any] = {"n_repeats": len(group)}
     if "status" in group:
         row["n_failed"] = int((group["status"] == "failed").sum())
@@ -101,3 +167,13 @@ def _difference(group: pd.DataFrame, first: str, second: str) -> dict[str, Any]:
     finished = group[group["status"] == "ok"].sort_values("seed")
     ours, theirs = (finished[f"{name}_top1"].astype(float).tolist() for name in (first, second))
     return difference_columns(paired_difference(ours, theirs))
+
+
+TABLES: dict[str, Callable[[Results, LabellingStudy], pd.DataFrame]] = {
+    "accuracy": accuracy_table,
+    "differences": differences_table,
+    "epsilon": epsilon_table,
+    "privacy": lambda _, study: pd.DataFrame(privacy_rows(study)),
+    "cost": cost_table,
+}
+"""Tables by name."""

@@ -47,7 +47,7 @@ class Part(nn.Module):
                 _share(source, self, target)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images to features, or features to logits, as the network itself does it."""
+        """Turn images into features, or features into logits, as the network itself does it."""
         apart = x.clone(memory_format=torch.contiguous_format)
         result: Tensor = fx.Interpreter(self, graph=self._graphs[self.training]).run(apart)
         return result
@@ -76,7 +76,7 @@ def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
 
 
 def possible_cuts(module: nn.Module) -> list[str]:
-    """Names of the submodules behind which a network can be divided, in its own order."""
+    """List the submodules behind which a network can be divided, in its own order."""
     return list(_cuts(module, module, ""))
 
 

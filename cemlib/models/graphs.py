@@ -49,7 +49,7 @@ class _Tracer(fx.Tracer):
 
 
 def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
-    """The graph of a forward pass in one of both modes, coarser away from the cut.
+    """Trace a forward pass in one of both modes, coarser away from the cut.
 
     Args:
         module: The network. Its modules' modes are changed, and constants in its forward become
@@ -76,7 +76,7 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """The graphs before and behind the one call of the submodule `cut`.
+    """Divide a graph before and behind the one call of the submodule `cut`.
 
     Raises:
         CutError: it is not called once, or something leads around it.
@@ -93,13 +93,13 @@ def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
 
 
 def _modes() -> tuple[bool, ...]:
-    """Modes that decide what an operation does, and that code can change around it."""
+    """Return the modes that decide what an operation does, and that code can change around it."""
     autocast = (torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
     return torch.is_grad_enabled(), *autocast
 
 
 def _defaults(module: nn.Module) -> dict[str, Any]:
-    """Values of the arguments behind the first."""
+    """Return the values of the arguments behind the first."""
     first, *others = inspect.signature(module.forward).parameters.values()
     missing = [each.name for each in others if each.default is each.empty]
     if missing or first.kind in (first.VAR_POSITIONAL, first.VAR_KEYWORD):
@@ -128,7 +128,7 @@ def _result(graph: fx.Graph) -> fx.Node:
 
 
 def _upstream(node: fx.Node, end: fx.Node | None = None) -> set[fx.Node]:
-    """A node and all that it is computed from, as far as `end`."""
+    """Return a node and all that it is computed from, as far as `end`."""
     seen, waiting = set[fx.Node](), [node]
     while waiting:
         each = waiting.pop()
@@ -165,7 +165,7 @@ def _named(node: fx.Node) -> str:
 def _part(
     graph: fx.Graph, kept: Iterable[fx.Node], result: fx.Node, start: fx.Node | None = None
 ) -> fx.Graph:
-    """Some nodes in their order, from the network's own input or from the value of `start`."""
+    """Copy some nodes in their order, from the network's own input or the value of `start`."""
     part, chosen = fx.Graph(), set(kept)
     copies = {start: part.placeholder("features")} if start is not None else {}
     for node in graph.nodes:

@@ -21,7 +21,7 @@ class Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) in [0, 1] to the same shape, normalised."""
+        """Normalise images (B, C, H, W) in [0, 1]."""
         return (images - self.mean) / self.std
 
 
@@ -40,7 +40,7 @@ class SparseCoding(nn.Module):
         self.weight = nn.Parameter(F.normalize(torch.randn(dim, dim), dim=1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, ...) with D elements per sample, to the same shape."""
+        """Code features (B, ...) of D elements per sample, in the same shape."""
         codes = F.softshrink(F.linear(features.flatten(1), self.weight), self.threshold)
         return (codes @ self.weight).view_as(features)
 
@@ -60,14 +60,14 @@ class ConvStack(nn.Sequential):
         super().__init__(*layers)
 
     def blocks(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-        """Every convolution with the batch normalisation behind it, in order."""
+        """Return every convolution with the batch normalisation behind it, in order."""
         convolutions = [layer for layer in self if isinstance(layer, nn.Conv2d)]
         norms = [layer for layer in self if isinstance(layer, nn.BatchNorm2d)]
         return list(zip(convolutions, norms, strict=True))
 
 
 def xavier(module: nn.Module) -> None:
-    """Xavier-uniform weights and zero biases for every convolution and linear layer inside."""
+    """Draw Xavier-uniform weights, with zero biases, for every convolution and linear layer."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.xavier_uniform_(layer.weight)

@@ -44,14 +44,14 @@ class BasicBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in_channels, H, W) to (B, out_channels, H / stride, W / stride)."""
+        """Map (B, in_channels, H, W) to (B, out_channels, H / stride, W / stride)."""
         thinned = x[:, :, :: self.stride, :: self.stride]
         shortcut = F.pad(thinned, (0, 0, 0, 0, 0, self.added))
         return F.relu(self.body(x) + shortcut)
 
 
 def resnet20(shape: Shape) -> SplitModel:
-    """ResNet-20 for images whose side is a multiple of 4.
+    """Build a ResNet-20 for images whose side is a multiple of 4.
 
     `cut` counts the stem (1) and the blocks (2 to 10). Behind cut 1 to 4 the features have the
     side of the images, behind cut 5 to 7 half of it, behind 8 and 9 a quarter: 64x64 images give

@@ -9,7 +9,7 @@ ENTRIES: tuple[Entry, ...] = (16, "M", 32, "M", 64, "M")
 
 
 def small(shape: Shape) -> SplitModel:
-    """Three convolution blocks for images whose side is a multiple of 8.
+    """Build three convolution blocks for images whose side is a multiple of 8.
 
     At 16x16 the features are 8x8x8 (cut 3) or 8x4x4 (cut 4).
     """

@@ -99,7 +99,7 @@ class SplitModel(nn.Module):
 
     @property
     def feature_shape(self) -> Dimensions:
-        """(c, h, w) of the features at the cut.
+        """Return (c, h, w) of the features at the cut.
 
         Raises:
             ValueError: it is not known yet.
@@ -109,7 +109,7 @@ class SplitModel(nn.Module):
         return self._feature_shape
 
     def measured(self, image_shape: Dimensions) -> "SplitModel":
-        """The same network, its weights shared, with known features: itself where they are known.
+        """Return the network with known features, its weights shared: itself where they are known.
 
         Features that are vectors (B, D) are released as maps (B, D, 1, 1).
 
@@ -135,7 +135,7 @@ class SplitModel(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits (B, classes) without any release noise."""
+        """Return logits (B, classes) without any release noise."""
         logits: Tensor = self.head(self.encoder(images))
         return logits
 
@@ -177,7 +177,7 @@ def check_fits(shape: Shape, entries: int, halvings: int) -> None:
 
 
 def client_encoder(body: nn.Module, width: int, shape: Shape, halvings: int) -> nn.Sequential:
-    """Normalisation, `body`, bottleneck, optional sparse coding and sigmoid, Xavier-uniform.
+    """Build normalisation, `body`, bottleneck, optional sparse coding and sigmoid, Xavier-uniform.
 
     Args:
         body: Maps images (B, C, H, W) to (B, width, H / 2**halvings, W / 2**halvings).
@@ -196,12 +196,12 @@ def client_encoder(body: nn.Module, width: int, shape: Shape, halvings: int) -> 
 
 
 def back_convolution(width: int, channels: int = BOTTLENECK) -> nn.Conv2d:
-    """The server's first layer, from the features (B, channels, h, w) to the cut's width."""
+    """Make the server's first layer, from features (B, channels, h, w) to the cut's width."""
     return nn.Conv2d(channels, width, 3, padding=1)
 
 
 def _narrowed_to(channels: int, model: SplitModel, sparse_coding: bool) -> SplitModel:
-    """A measured model with the published bottleneck between its halves, Xavier-uniform."""
+    """Put the published bottleneck between the halves of a measured model, Xavier-uniform."""
     width, height, breadth = model.feature_shape
     layers: list[nn.Module] = [nn.Conv2d(width, channels, 3, padding=1)]
     if sparse_coding:
@@ -246,7 +246,7 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
 
 
 def feature_shape(shape: Shape, halvings: int) -> tuple[int, int, int]:
-    """(channels, height, width) at the cut of a client that halves images `halvings` times."""
+    """Return (channels, height, width) at the cut of a client that halves images so often."""
     side = shape.image_size // 2**halvings
     return BOTTLENECK, side, side
 

@@ -14,7 +14,7 @@ ENTRIES: tuple[Entry, ...] = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 5
 
 
 def vgg11(shape: Shape) -> SplitModel:
-    """VGG11-BN for images whose side is a multiple of 32 (averaged to 1x1 before the classifier).
+    """Build VGG11-BN for images whose side is a multiple of 32; it averages them to 1x1.
 
     At 32x32, 3 channels, 10 classes and cut 4: client 85,256 parameters (347,400 with sparse
     coding), server 9,689,738, features 8x8x8.

@@ -16,6 +16,7 @@ from cemlib.report.consistency import (
     check_queries,
     check_unique,
 )
+from cemlib.scores import impossible
 from cemlib.seal import FILES, check_files, check_record
 
 Reader = Callable[[Path, Row, str], Any]
@@ -219,13 +220,15 @@ def _row(path: Path, kind: str, columns: Sequence[str]) -> Row:
         raise _bad(path, f"this is not the metrics file of a result of kind {kind!r}")
     check_record(path, found)
     check_files(path, found, map(path.with_name, _READ_BESIDE))
+    for fault in impossible(found):
+        raise _bad(path, fault)
     row = {column: _READERS.get(column, _number)(path, found, column) for column in columns}
     return row | {WEIGHTS: _weights(found)}
 
 
 def _weights(found: Row) -> str | None:
     """Return the checksum of the weights that a run left or an attack attacked."""
-    weights: str | None = found.get(FILES, {}).get("model.safetensors", found.get("model_sha256"))
+    weights: str | None = found[FILES].get("model.safetensors", found.get("model_sha256"))
     return weights
 
 

@@ -3,18 +3,21 @@
 The tables of all three systems and those of the results page are written here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup
 
+from cemlib.files import write_text
 from cemlib.marks import MARK, NOTE
 
 Row: TypeAlias = Mapping[str, Any]
 Column: TypeAlias = tuple[str, Callable[[Row], str]]
+Layout: TypeAlias = tuple[str, Sequence[Column]]  # caption and columns of a table
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -114,10 +117,17 @@ def laid_out(caption: str, frame: pd.DataFrame, columns: Sequence[Column]) -> Ta
     return Table(caption, [title for title, _ in columns], rows)
 
 
-def formats(frame: pd.DataFrame, document: Document) -> dict[str, str]:
-    """Return the numbers as CSV and the document in each of its formats, by the files' endings."""
+def write_table(
+    folder: Path, name: str, frame: pd.DataFrame, layout: Layout, notes: Sequence[str]
+) -> Iterator[Path]:
+    """Write one table of a further system in every format; yield the files."""
+    caption, columns = layout
+    document = Document(caption, notes, [laid_out(caption, frame, columns)])
     texts = {"md": markdown(document), "tex": latex(document), "html": html(document)}
-    return {"csv": csv(frame)} | texts
+    for ending, text in ({"csv": csv(frame)} | texts).items():
+        path = folder / f"{name}.{ending}"
+        write_text(path, text)
+        yield path
 
 
 def csv(frame: pd.DataFrame) -> str:

@@ -18,15 +18,15 @@ from cemlib.config.sweeps import PLACES, SweepConfig
 from cemlib.data.prepared import checksum
 from cemlib.errors import nearest
 from cemlib.files import read_json
-from cemlib.plan import Plan
 from cemlib.provenance import device_name, provenance, source_files
 from cemlib.seal import write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
 from cemlib.search.study import Plain, folder, is_possible, prepare, search_plan, section_of
 from cemlib.search.trials import Score, Trials
 from cemlib.study.crew import Crew
+from cemlib.study.job import find_device
 from cemlib.study.lock import locked
-from cemlib.study.process import find_device
+from cemlib.study.plan import Plan
 
 # A larger value of these protects less; of all others it protects more.
 RISING = ("epsilon", "topk_keep", "var_threshold", "gamma")
@@ -158,12 +158,12 @@ def _sweep(section: Plain, over: Mapping[str, list[Value]]) -> SweepConfig:
     return SweepConfig.model_validate_json(json.dumps(section | {"over": over}))
 
 
-def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> Plan:
+def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> Plan[Study]:
     sweep = {wanted.defence: section | {"over": {wanted.key: values}}}
     return search_plan(study, wanted.name, epochs=wanted.epochs, seeds=wanted.seeds, sweeps=sweep)
 
 
-def _member(plan: Plan, wanted: Wanted, value: Value) -> str:
+def _member(plan: Plan[Study], wanted: Wanted, value: Value) -> str:
     """Name of the defence with a strength."""
     members = plan.study.families()[wanted.defence]
     return next(name for name, settings in members.items() if settings[wanted.key] == value)
@@ -176,12 +176,12 @@ def _section(section: Plain, wanted: Wanted, value: Value) -> Plain:
     return {"defences": {f"{wanted.defence}_at_{at}": differing(plain, "defence")}}
 
 
-def _images(plan: Plan) -> int:
+def _images(plan: Plan[Study]) -> int:
     return int(read_json(plan.layout.prepared_facts)["counts"]["val"])
 
 
 def _write(
-    matched: Matched, study: Study, wanted: Wanted, plan: Plan, kind: str, seconds: float
+    matched: Matched, study: Study, wanted: Wanted, plan: Plan[Study], kind: str, seconds: float
 ) -> None:
     tried = [
         {"value": value, "accuracy": score.accuracy, "standard_error": score.standard_error}

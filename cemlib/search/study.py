@@ -6,6 +6,7 @@ made on the study's test images: they are not there.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,10 @@ from cemlib.config.defences import DefenceConfig
 from cemlib.config.study import TrainConfig
 from cemlib.errors import nearest
 from cemlib.layout import Layout
-from cemlib.plan import Plan
 from cemlib.seal import read_sealed
-from cemlib.study.base import prepare as prepare_data
-from cemlib.study.finished import finished
+from cemlib.study.finished import finished, run_job
+from cemlib.study.job import prepare_job
+from cemlib.study.plan import Plan
 
 SEARCH = "search"  # folder in the study's
 STAND_IN = "test_images"  # key of what the prepared data say about themselves
@@ -40,7 +41,7 @@ def search_plan(
     epochs: int,
     seeds: Iterable[int],
     sweeps: Mapping[str, Plain],
-) -> Plan:
+) -> Plan[Study]:
     """The plan of a search's study: the base's data, network and training, and sweeps of its own.
 
     Args:
@@ -113,15 +114,15 @@ def is_possible(section: Plain) -> bool:
     return True
 
 
-def prepare(base: Study, plan: Plan) -> None:
+def prepare(base: Study, plan: Plan[Study]) -> None:
     """Prepare the study's data if need be, and lay them without test images beside the search.
 
     The studies of all searches share one copy.
     """
     origin = Plan(base)
-    if not finished(origin.prepare_job()):
-        for _ in prepare_data(origin):
-            pass
+    job = prepare_job(origin)
+    if not finished(job):
+        deque(run_job(job), maxlen=0)
     _link(plan.layout)
     checksum = read_sealed(origin.layout.prepared_facts)["sha256"]
     mark = f"the validation images; prepared data without test images, of {checksum}"
@@ -146,9 +147,9 @@ def _lay(source: Path, target: Path, mark: str) -> None:
     )
 
 
-def _are_laid(plan: Plan, mark: str) -> bool:
+def _are_laid(plan: Plan[Study], mark: str) -> bool:
     """Whether the data without test images are there, whole, and of the study's present data."""
-    if not finished(plan.prepare_job()):
+    if not finished(prepare_job(plan)):
         return False
     facts = read_sealed(plan.layout.prepared_facts, ("source",))
     return bool(facts["source"].get(STAND_IN) == mark)

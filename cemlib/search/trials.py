@@ -5,22 +5,19 @@ checkpoint. So a search that was killed and is called again comes to the same en
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from statistics import fmean, stdev
 
-from cemlib.plan import Plan
+from cemlib.config.study import Study
 from cemlib.seal import read_sealed
-from cemlib.search.validation import is_measured, measure, record_path
-from cemlib.split import training
+from cemlib.search.validation import measure_job
 from cemlib.study.crew import Crew
-from cemlib.study.finished import finished
-from cemlib.study.job import Job
-from cemlib.study.process import find_device
+from cemlib.study.job import Job, prepare_job
+from cemlib.study.plan import Plan
 from cemlib.study.schedule import Schedule, StudyError, carry_out
+from cemlib.study.split import train_job
 
 
 @dataclass(frozen=True)
@@ -70,46 +67,29 @@ class Trials:
     device: str
     say: Callable[[str], None]
 
-    def scores(self, plan: Plan, defences: Sequence[str]) -> dict[str, Score]:
+    def scores(self, plan: Plan[Study], defences: Sequence[str]) -> dict[str, Score]:
         """Train and measure some defences of a search's study with all its seeds.
 
         Raises:
             StudyError: if a job failed; a training that diverged did not, its score says so.
         """
         plan.write_config()
-        runs = product(defences, plan.study.seeds)
-        left = [run for run in runs if not _is_done(plan, *run)]
-        schedule = Schedule([_job(plan, *run, self.device) for run in left])
+        seeds = plan.study.seeds
+        measured = {run: measure_job(plan, *run, self.device) for run in product(defences, seeds)}
+        trained = [train_job(plan, *run, self.device) for run in measured]
+        pairs = zip(trained, measured.values(), strict=True)
+        schedule = Schedule([prepare_job(plan), *(job for pair in pairs for job in pair)])
         for line in carry_out(schedule, self.crew, plan.layout):
             self.say(f"{plan.study.experiment} {line}")
         if schedule.failed:
             raise StudyError(f"{plan.layout.root}: {schedule.fault()}")
-        return {defence: _score(plan, defence) for defence in defences}
+        return {name: _score([measured[name, seed] for seed in seeds]) for name in defences}
 
 
-def attempt(plan: Plan, defence: str, seed: int, device: str) -> Iterator[Path | str]:
-    """Train a run, unless it is finished, and measure it."""
-    job = training(plan, defence, seed, device)
-    if not finished(job):
-        yield from job.call()
-    yield measure(plan, defence, seed, find_device(device))
-
-
-def _is_done(plan: Plan, defence: str, seed: int) -> bool:
-    return finished(training(plan, defence, seed)) and is_measured(plan, defence, seed)
-
-
-def _job(plan: Plan, defence: str, seed: int, device: str) -> Job:
-    """Return the job of a run and its score; it leaves nothing by which it could be finished."""
-    call = partial(attempt, plan, defence, seed, device)
-    job = training(plan, defence, seed, device)
-    return replace(job, needs=frozenset(), outputs=(), call=call)
-
-
-def _score(plan: Plan, defence: str) -> Score:
+def _score(jobs: Sequence[Job[Study]]) -> Score:
+    """Return what the records of one setting say, with each of the seeds."""
     keys = ("status", "reason", "val_top1", "val_mse", "wall_seconds")
-    seeds = plan.study.seeds
-    found = [read_sealed(record_path(plan, defence, seed), keys) for seed in seeds]
+    found = [read_sealed(record, keys) for job in jobs for record in job.records]
     ended = [one for one in found if one["status"] == "ok"]
     return Score(
         accuracies=tuple(100 * one["val_top1"] for one in ended),

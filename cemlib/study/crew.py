@@ -15,7 +15,7 @@ from typing import Self
 
 from cemlib.environment import set_for_jobs
 from cemlib.provenance import PACKAGE, fingerprint
-from cemlib.study.job import Job
+from cemlib.study.job import AnyJob
 from cemlib.study.process import Outcome, carry_out
 
 
@@ -23,7 +23,7 @@ from cemlib.study.process import Outcome, carry_out
 class Ended:
     """A job that has ended, after so many seconds."""
 
-    job: Job
+    job: AnyJob
     seconds: float
     outcome: Outcome
 
@@ -40,7 +40,7 @@ class Crew:
         set_for_jobs(threads)
         self._slots = [_Slot() for _ in range(slots)]
         self._idle = list(self._slots)
-        self._busy: dict[Future[Outcome], tuple[Job, _Slot, float]] = {}
+        self._busy: dict[Future[Outcome], tuple[AnyJob, _Slot, float]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +70,7 @@ class Crew:
         """Whether a job is running."""
         return bool(self._busy)
 
-    def start(self, job: Job, log: Path) -> None:
+    def start(self, job: AnyJob, log: Path) -> None:
         """Begin with a job in a free slot; `log` is the file of what it prints."""
         slot = self._idle.pop()
         self._busy[slot.submit(job, log)] = (job, slot, time.perf_counter())
@@ -94,7 +94,7 @@ class _Slot:
         self._code = ""
         self._pool: ProcessPoolExecutor | None = None
 
-    def submit(self, job: Job, log: Path) -> Future[Outcome]:
+    def submit(self, job: AnyJob, log: Path) -> Future[Outcome]:
         code = fingerprint(PACKAGE.rglob("*.py"))
         if self._pool is None or code != self._code:
             self.close()

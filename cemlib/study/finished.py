@@ -9,18 +9,19 @@ numbers.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from cemlib.files import FileError, sha256
 from cemlib.layout import TENSORS
-from cemlib.provenance import fingerprint
 from cemlib.seal import FILES, read_sealed
-from cemlib.study.job import DATA, Job
+from cemlib.study.job import DATA, AnyJob
+from cemlib.study.standing import failure
 
 
-def finished(job: Job) -> bool:
+def finished(job: AnyJob) -> bool:
     """Return whether a job need not run; what it needs must be finished."""
     if not job.outputs or not _are_there(job.outputs):
         return False
@@ -29,22 +30,34 @@ def finished(job: Job) -> bool:
     return _came_after(job.outputs, [*_all(job.inputs.values()), *job.sources])
 
 
-def stale(job: Job) -> list[Path]:
+def stale(job: AnyJob) -> list[Path]:
     """Return the records of a job that are missing, damaged, or of what it would not do now."""
     if job.parts:
         return [record for part in job.parts for record in stale(part)]
-    made_by = {"settings": job.settings, "fingerprint": fingerprint(job.sources)}
+    made_by = job.made_by()
     return [record for record in job.records if not _is_current(job, record, made_by)]
 
 
-def run_job(job: Job) -> Iterator[Path | str]:
-    """Carry out a job, after deleting the records that would say that it is finished."""
+def run_job(job: AnyJob) -> Iterator[Path | str]:
+    """Carry out what is not finished of a job; yields what `carry_out` does.
+
+    Records that would say that it is finished are deleted first.
+    """
     for record in stale(job):
         record.unlink(missing_ok=True)
-    yield from job.call()
+    left = tuple(part for part in job.parts if stale(part))
+    if left or not job.parts:
+        yield from carry_out(replace(job, parts=left))
 
 
-def _is_current(job: Job, path: Path, made_by: dict[str, Any]) -> bool:
+def carry_out(job: AnyJob) -> Iterator[Path | str]:
+    """Carry out a job, finished or not; yields its files, and a line for each failed result."""
+    for written in job.call(job):
+        yield from failure(job.plan.layout.root, written)
+        yield written
+
+
+def _is_current(job: AnyJob, path: Path, made_by: dict[str, Any]) -> bool:
     try:
         record = read_sealed(path)
     except FileError:
@@ -72,7 +85,7 @@ def _checksums(record: dict[str, Any]) -> dict[str, str]:
     return {**record.get(FILES, {}), **prepared}
 
 
-def _has_read(job: Job, path: Path, record: dict[str, Any]) -> bool:
+def _has_read(job: AnyJob, path: Path, record: dict[str, Any]) -> bool:
     """Return whether a result came of a job's inputs as they are now.
 
     A record that names none of them by checksum is compared by its time, but for the data: what it

@@ -1,76 +1,253 @@
-"""One job of a study, whatever its system."""
+"""One job of a study, whatever its system: what it reads, leaves and depends on."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
+from cemlib.config.errors import ConfigError
 from cemlib.layout import DESCRIPTION
+from cemlib.provenance import (
+    device_name,
+    fingerprint,
+    library_versions,
+    peak_memory_mb,
+    provenance,
+    source_files,
+)
 from cemlib.seal import RECORD
+from cemlib.study.plan import AnyStudy, Plan, StudyT
 
-Call = Callable[[], Iterator[Path | str]]
+if TYPE_CHECKING:
+    import torch
+
+Call: TypeAlias = "Callable[[Job[Any]], Iterable[Path | str]]"
 DATA = "data"  # name of the prepared data among a job's inputs
+CONFIG = "config"  # name of the written configuration among them
+CPU = "cpu"
 
 
 @dataclass(frozen=True)
-class Job:
+class Entry:
+    """The function that carries out a job, imported only then: planning needs no torch."""
+
+    module: str
+    function: str = "run"
+
+    def __call__(self, job: "Job[Any]") -> Iterable[Path | str]:
+        """Carry out a job; returns the files it wrote, or a line to print."""
+        found: Call = getattr(import_module(self.module), self.function)
+        return found(job)
+
+
+@dataclass(frozen=True)
+class Job(Generic[StudyT]):
     """One job.
 
+    Jobs that differ in some names alone are of one kind: `pattern` and `leaves` hold these in
+    braces, as Snakemake's rules do, and `of` has them.
+
     Attributes:
-        name: The place of its log, without the ending.
+        plan: The study.
+        pattern: The name with braces, such as `train/{defence}/seed{seed}`.
+        of: What stands in the braces, and whatever else tells what the job is about.
         needs: Names of the jobs whose files it reads.
         inputs: Files that it reads, by what they are. Where a record has `<name>_sha256`, that is
             the checksum of the first of them.
-        outputs: Files that it leaves; a job without any is never finished.
+        leaves: Files that it leaves, with braces; a job without any is never finished.
         settings: What of the configuration it depends on.
         sources: Source files that decide what it leaves.
-        call: Carries it out; yields the files it wrote, and a line for each failed result.
+        call: Carries it out; gives the files it wrote, or lines to print.
+        device: Where it computes: `auto`, `cpu` or `cuda`.
         parts: Jobs that it carries out together, each with settings and sources of its own.
     """
 
-    name: str
+    plan: Plan[StudyT]
+    pattern: str
+    of: Mapping[str, Any]
     needs: frozenset[str]
     inputs: Mapping[str, Sequence[Path]]
-    outputs: Sequence[Path]
+    leaves: Sequence[Path]
     settings: Any
     sources: Sequence[Path]
     call: Call
-    parts: tuple["Job", ...] = ()
+    device: str = CPU
+    parts: tuple["Job[StudyT]", ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return what jobs that differ in names alone have in common, such as `train`."""
+        return "_".join(part for part in self.pattern.split("/") if "{" not in part)
+
+    @property
+    def name(self) -> str:
+        """Return the place of its log, without the ending."""
+        return self.pattern.format(**self.of)
+
+    @property
+    def title(self) -> str:
+        """Return the name as progress shows it."""
+        return self.name.replace("/", " ")
+
+    @cached_property
+    def outputs(self) -> list[Path]:
+        """Return the files that it leaves."""
+        return [Path(str(file).format(**self.of)) for file in self.leaves]
 
     @property
     def records(self) -> list[Path]:
         """Return those of its outputs that say what made the others, written last."""
         return [file for file in self.outputs if file.name in (RECORD, DESCRIPTION)]
 
+    @property
+    def folder(self) -> Path:
+        """Return the folder of its (first) record."""
+        return self.records[0].parent
 
-def together(name: str, parts: Sequence[Job], call: Call) -> Job:
+    @property
+    def command(self) -> str:
+        """Return what carries it out again."""
+        return f"cemlib run --config {self.plan.layout.config} --only {self.name}"
+
+    def made_by(self) -> dict[str, Any]:
+        """Return what decides its files, as their record has it."""
+        return {"settings": self.settings, "fingerprint": fingerprint(self.sources)}
+
+    def checkpoint(self, *origin: str) -> Path:
+        """Return the folder of its checkpoint: for its settings, code and libraries.
+
+        Args:
+            origin: Of what the job is computed, and how: checksums of the data, the device.
+        """
+        parts = [self.name, self.made_by(), *origin, library_versions()]
+        text = json.dumps(parts, sort_keys=True)
+        return self.plan.layout.checkpoint(hashlib.sha256(text.encode()).hexdigest()[:20])
+
+    def processor(self) -> "torch.device":
+        """Return the device that it computes on."""
+        return find_device(self.device)
+
+    def record(self, reason: str | None) -> dict[str, Any]:
+        """Return what every record says: how the job ended, and what decided it.
+
+        Args:
+            reason: Why it failed; None if it did not.
+        """
+        study, device = self.plan.study, device_name(self.processor().type)
+        return {
+            "status": "ok" if reason is None else "failed",
+            "reason": reason,
+            "experiment": study.experiment,
+            "config": self.settings,
+            "provenance": provenance(self.sources, device, study.threads),
+            "peak_memory_mb": peak_memory_mb(),
+        }
+
+
+AnyJob: TypeAlias = Job[Any]
+
+
+def together(pattern: str, parts: Sequence[Job[StudyT]]) -> Job[StudyT]:
     """Return the job that carries out some jobs at once, which read the same files."""
+    first = parts[0]
+    common = {
+        key: value
+        for key, value in first.of.items()
+        if all(part.of[key] == value for part in parts)
+    }
     return Job(
-        name,
+        first.plan,
+        pattern,
+        common,
         frozenset[str]().union(*(part.needs for part in parts)),
-        parts[0].inputs,
-        [file for part in parts for file in part.outputs],
+        first.inputs,
+        [file for part in parts for file in part.leaves],
         [part.settings for part in parts],
         sorted({file for part in parts for file in part.sources}),
-        call,
+        first.call,
+        first.device,
         tuple(parts),
     )
 
 
-def records_below(folder: Path, jobs: Iterable[Job]) -> list[Path]:
+def prepare_job(plan: Plan[StudyT]) -> Job[StudyT]:
+    """Return the job that prepares a study's images; where these lie is not what they are."""
+    images = {key: value for key, value in plan.study.data_slice().items() if key != "root"}
+    return Job(
+        plan,
+        "prepare",
+        of={},
+        needs=frozenset(),
+        inputs={},
+        leaves=(plan.layout.prepared, plan.layout.prepared_facts),
+        settings=images,
+        sources=source_files("cemlib.data.prepare", data=plan.study.data.source),
+        call=prepare,
+    )
+
+
+def prepare(job: Job[AnyStudy]) -> Iterable[Path]:
+    """Read, check, split and store the images; the description says by which settings and code."""
+    from cemlib.data.prepare import prepare
+    from cemlib.data.prepared import save
+
+    prepared = prepare(job.plan.study.data)
+    origin = prepared.provenance | {"preparation": job.made_by()}
+    return save(replace(prepared, provenance=origin), job.plan.layout.data)
+
+
+def report_job(
+    plan: Plan[StudyT],
+    pattern: str,
+    read: Iterable[Job[StudyT]],
+    inputs: Mapping[str, Sequence[Path]],
+    leaves: Sequence[Path],
+    sources: Sequence[Path],
+    call: Call,
+) -> Job[StudyT]:
+    """Return a job that writes tables or figures from what some jobs left."""
+    return Job(
+        plan,
+        pattern,
+        of={},
+        needs=frozenset(job.name for job in read),
+        inputs={**inputs, CONFIG: [plan.layout.config]},
+        leaves=leaves,
+        settings=plan.study.report_slice(),
+        sources=sources,
+        call=call,
+    )
+
+
+def records_below(folder: Path, jobs: Iterable[AnyJob]) -> list[Path]:
     """Return the records of some jobs that lie in a folder or deeper."""
     found = (record for job in jobs for record in job.records)
     return [record for record in found if record.is_relative_to(folder)]
 
 
-def report_files(jobs: Iterable[Job]) -> list[Path]:
+def report_files(jobs: Iterable[AnyJob]) -> list[Path]:
     """Return what the jobs without a record leave: tables, figures, pages."""
     return [file for job in jobs if not job.records for file in job.outputs]
 
 
-def with_needs(jobs: Sequence[Job], chosen: Iterable[Job]) -> list[Job]:
-    """Return some of all jobs and those that they need, in the order of all."""
-    wanted = {job.name for job in chosen}
-    for job in reversed(jobs):  # each comes after those it needs
-        wanted |= job.needs if job.name in wanted else set()
-    return [job for job in jobs if job.name in wanted]
+def named(folder: Path, names: Sequence[str], endings: Sequence[str]) -> list[Path]:
+    """Return the files of some names, with every ending."""
+    return [folder / f"{name}.{ending}" for name in names for ending in endings]
+
+
+def find_device(name: str) -> "torch.device":
+    """Return the device `cpu` or `cuda`; `auto` is the graphics card where there is one.
+
+    Raises:
+        ConfigError: if it is `cuda` and there is none.
+    """
+    import torch
+
+    usable = torch.cuda.is_available()
+    if name == "cuda" and not usable:
+        raise ConfigError("--device cuda: torch finds no usable CUDA device; use --device cpu")
+    return torch.device("cuda" if usable and name != CPU else CPU)

@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from cemlib.config.errors import ConfigError
 from cemlib.files import FileError
 from cemlib.interrupt import exit_code, farewell, sigterm_raises
 from cemlib.study.finished import run_job
-from cemlib.study.job import Job
-
-if TYPE_CHECKING:
-    import torch
+from cemlib.study.job import AnyJob
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Outcome:
     error: str | None = None
 
 
-def carry_out(job: Job, log: Path) -> Outcome:
+def carry_out(job: AnyJob, log: Path) -> Outcome:
     """Do a job in this process, which SIGTERM ends; whatever it prints goes to its log."""
     try:
         with _printing_to(log), sigterm_raises():
@@ -43,7 +40,7 @@ def carry_out(job: Job, log: Path) -> Outcome:
     return outcome
 
 
-def _interruptible(job: Job) -> Outcome:
+def _interruptible(job: AnyJob) -> Outcome:
     try:
         return _outcome(job)
     except KeyboardInterrupt as interruption:
@@ -51,7 +48,7 @@ def _interruptible(job: Job) -> Outcome:
         raise
 
 
-def _outcome(job: Job) -> Outcome:
+def _outcome(job: AnyJob) -> Outcome:
     notes = []
     try:
         for written in run_job(job):
@@ -93,20 +90,6 @@ def _return_memory() -> None:
 
         gc.collect()
         torch.cuda.empty_cache()
-
-
-def find_device(name: str) -> "torch.device":
-    """Return the device `cpu` or `cuda`; `auto` is the graphics card where there is one.
-
-    Raises:
-        ConfigError: if it is `cuda` and there is none.
-    """
-    import torch
-
-    usable = torch.cuda.is_available()
-    if name == "cuda" and not usable:
-        raise ConfigError("--device cuda: torch finds no usable CUDA device; use --device cpu")
-    return torch.device("cuda" if usable and name != "cpu" else "cpu")
 
 
 def user_errors() -> tuple[type[Exception], ...]:

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.layout import Layout
-from cemlib.study.base import StudyPlan
 from cemlib.study.crew import Crew, Ended
 from cemlib.study.finished import finished
-from cemlib.study.job import Job
+from cemlib.study.job import AnyJob
 from cemlib.study.lock import locked
+from cemlib.study.plan import Plan
 
 
 class StudyError(RuntimeError):
     """Some jobs failed; the message names them, and those that were left out for it."""
 
 
-def run_study(plan: StudyPlan[Any], jobs: Sequence[Job], slots: int) -> Iterator[str]:
+def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[str]:
     """Carry out those of a study's jobs that are not finished, and say which have ended.
 
     Args:
@@ -42,14 +42,14 @@ def run_study(plan: StudyPlan[Any], jobs: Sequence[Job], slots: int) -> Iterator
 class Schedule:
     """The jobs that wait, and what became of the others."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[AnyJob]) -> None:
         self._waiting = list(jobs)
         self._total = len(jobs)
         self._done = set[str]()
         self._carried_out = 0
         self.failed: list[str] = []
 
-    def take(self) -> Job | None:
+    def take(self) -> AnyJob | None:
         """Take the first job that is to be done and waits for no other, if there is one.
 
         Only when all that a job needs is finished can its files be compared with what they read.

@@ -6,7 +6,7 @@ from typing import Any
 
 from cemlib.files import FileError
 from cemlib.seal import RECORD, read_sealed
-from cemlib.study.job import Job
+from cemlib.study.job import AnyJob
 
 FINISHED, FAILED, DAMAGED, ABSENT = "finished", "failed", "damaged", "absent"
 
@@ -28,7 +28,16 @@ def read_standing(record: Path) -> tuple[str, str, dict[str, Any]]:
     return FAILED, str(found["reason"]), found
 
 
-def failed_results(root: Path, jobs: Sequence[Job]) -> Iterator[str]:
+def failure(root: Path, written: Path | str) -> Iterator[str]:
+    """Yield a line if what a job of a study in `root` has written is the record of a failure."""
+    if not isinstance(written, Path) or written.name != RECORD:
+        return
+    status, reason, found = read_standing(written)
+    if status == FAILED:
+        yield f"failed: {_title(written.relative_to(root), found)}: {reason}"
+
+
+def failed_results(root: Path, jobs: Sequence[AnyJob]) -> Iterator[str]:
     """Yield a line for each failed result of a study in `root`, of those that are there.
 
     Jobs that need a failed one are left out: they fail with it.
@@ -39,11 +48,11 @@ def failed_results(root: Path, jobs: Sequence[Job]) -> Iterator[str]:
     failed = set[str]()
     for job in jobs:
         for record in (path for path in job.records if path.name == RECORD):
-            status, reason, found = read_standing(record)
+            status, reason, _ = read_standing(record)
             if status == DAMAGED:
                 raise FileError(reason)
-            if status == FAILED and not job.needs & failed:
-                yield f"failed: {_title(record.relative_to(root), found)}: {reason}"
+            if not job.needs & failed:
+                yield from failure(root, record)
             failed |= {job.name} if status == FAILED else set()
 
 

@@ -4,10 +4,10 @@ To add one: a file here with the formula, its source and how it fails, a class d
 `Surrogate`, a line in `SURROGATES`, and its options in `cemlib.config.surrogates`.
 """
 
-import inspect
 from typing import Any
 
-from cemlib.errors import nearest
+from cemlib.config.defences import DefenceConfig
+from cemlib.config.load import validated
 from cemlib.surrogates.base import Surrogate
 from cemlib.surrogates.clustering import Clustering
 from cemlib.surrogates.fusion import ParallelFusion, ShortcutFusion
@@ -44,11 +44,11 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
         dim: number of feature dimensions D.
         num_classes: number of classes C.
         noise_std: standard deviation sigma of the released noise.
-        options: the surrogate's own options, see its class.
+        options: those of its section of the configuration, and for `clustering` and `gmm`
+            `num_train`, the number of training images, where it does not come from a fit.
 
     Raises:
-        ValueError: no surrogate has the name, or an option's value is out of range.
-        TypeError: the surrogate has no such option.
+        ConfigError: no surrogate has the name or the option, or an option's value is out of range.
 
     Example:
         >>> import torch
@@ -59,28 +59,9 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
         >>> bool(value > 0), z.grad.shape
         (True, torch.Size([4, 4]))
     """
-    if name not in SURROGATES:
-        raise ValueError(f"no surrogate is called {name!r}{_hint(name, list(SURROGATES))}")
-    surrogate = SURROGATES[name]
-    known = _options(surrogate)
-    for option in options:
-        if option not in known:
-            raise TypeError(f"surrogate {name!r} has no option {option!r}{_hint(option, known)}")
-    return surrogate(dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
-
-
-def _options(surrogate: type[Surrogate]) -> list[str]:
-    """Options of its constructor and, where that passes others on, of those before it."""
-    known: list[str] = []
-    for kind in surrogate.__mro__:
-        if "__init__" not in vars(kind):
-            continue
-        parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
-        known += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-        if all(each.kind is not each.VAR_KEYWORD for each in parameters):
-            break
-    return [option for option in known if option not in ("dim", "num_classes", "noise_std")]
-
-
-def _hint(word: str, known: list[str]) -> str:
-    return f"{nearest(word, known)}; known: {', '.join(known)}"
+    sizes: dict[str, Any] = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
+    if options.get("num_train") is not None:
+        sizes["num_train"] = options["num_train"]
+    section = {"name": name} | {key: options[key] for key in options.keys() - {"num_train"}}
+    defence = validated(DefenceConfig, {"surrogate": section, "noise_std": noise_std})
+    return SURROGATES[name](defence.surrogate, **sizes)

@@ -1,12 +1,31 @@
-"""What every surrogate of conditional entropy has in common."""
+"""What every surrogate of conditional entropy has in common, and those with fitted statistics.
 
-from collections.abc import Iterable
-from typing import ClassVar
+A fitted surrogate keeps means, weights and variances of K clusters of each of C classes. In a batch
+the variance of a cluster with n members there and stored weight pi is the blend
+
+    v = a v_batch + (1 - a) v_stored,   a = 10 n / (pi N / C), or 0.99 where that is >= 1
+
+with N training images, so that few samples of a batch count as many of the fit.
+"""
+
+from typing import ClassVar, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 
+from cemlib.config.surrogates import Clustering, Gmm, SurrogateConfig
 from cemlib.sums import Sums
+
+BLEND = 10.0  # a batch member counts as this many of the stored statistics' members
+LARGEST_BLEND = 0.99
+
+
+class Sizes(TypedDict):
+    """What every surrogate must fit: D dimensions, C classes, and the released noise's sigma."""
+
+    dim: int
+    num_classes: int
+    noise_std: float
 
 
 class Surrogate(nn.Module):
@@ -15,14 +34,12 @@ class Surrogate(nn.Module):
     All surrogates are minimised: they fall when features of a class move together.
 
     Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise.
-        var_threshold: rho; the hinges penalise variance above about rho sigma^2.
-
-    Raises:
-        ValueError: a number is out of its range.
+        settings: its section of the configuration, which says what each option means; None for a
+            surrogate that no configuration names.
+        sizes: `dim`, `num_classes` and `noise_std`, by name.
     """
+
+    settings: SurrogateConfig | None
 
     start_epoch: ClassVar[int] = 1
     """First epoch, counted from 1, at which the penalty is active."""
@@ -36,23 +53,15 @@ class Surrogate(nn.Module):
     metric_samples: int = 0
     """At how many training images."""
 
-    def __init__(
-        self, *, dim: int, num_classes: int, noise_std: float, var_threshold: float = 0.125
-    ) -> None:
+    def __init__(self, settings: SurrogateConfig | None = None, **sizes: Unpack[Sizes]) -> None:
         super().__init__()
-        at_least("dim", dim, 1)
-        at_least("num_classes", num_classes, 1)
-        at_least("noise_std", noise_std, 0)
-        above_zero("var_threshold", var_threshold)
-        self.dim = dim
-        self.num_classes = num_classes
-        self.noise_std = noise_std
-        self.var_threshold = var_threshold
+        self.settings, self.dim = settings, sizes["dim"]
+        self.num_classes, self.noise_std = sizes["num_classes"], sizes["noise_std"]
         self._last: dict[str, Tensor] = {}
         self._sums = Sums()
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
-        """Penalty of a batch, a scalar; 0 and attached to the graph of z where nothing applies.
+        """Return the penalty of a batch, 0 and attached to the graph of z where nothing applies.
 
         Args:
             z: clean features, (B, D); half precision is computed in float32, autocast or not.
@@ -70,7 +79,7 @@ class Surrogate(nn.Module):
         return value
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar penalty and detached scalars worth logging; each surrogate defines it.
+        """Return the scalar penalty and detached scalars worth logging; each surrogate defines it.
 
         Among the scalars are `classes`, how many classes of the batch the penalty is computed
         from, and `active`, the share of its hinges that are active (1 for one without hinges).
@@ -78,37 +87,27 @@ class Surrogate(nn.Module):
         raise NotImplementedError
 
     def fit(self, z: Tensor, y: Tensor) -> None:
-        """Take the statistics of a whole training set at the end of an epoch, where any are used.
-
-        Args:
-            z: clean features, (N, D).
-            y: labels, (N,).
-        """
+        """Take the features (N, D) and labels (N,) of the training set, at the end of an epoch."""
 
     def learn(self, metric: Tensor) -> None:
-        """Take the metric that `metric` names, at the start of an epoch, where one is asked for.
-
-        Args:
-            metric: (D, D). `task`: mean of J^T J, with J = d logits / d z centred over the classes.
-                `image`: W W^T / P, W the weights of a linear reconstruction of P pixels.
-        """
+        """Take the metric (D, D) that `metric` names, at the start of an epoch."""
 
     def reseed(self, seed: int) -> None:
         """Start the surrogate's own random stream anew; called at the start of every epoch."""
 
     def statistics(self) -> dict[str, Tensor]:
-        """The statistics that the penalty uses now, by name; empty where there are none."""
+        """Return the statistics that the penalty uses now, by name; empty where there are none."""
         return {}
 
     def log(self) -> dict[str, float]:
-        """Numbers of the last batch, read from the device here and not during the step."""
+        """Return the last batch's numbers, read from the device here and not during the step."""
         if not self._last:
             return {}
         numbers = torch.stack([note.to(torch.float64) for note in self._last.values()])
         return dict(zip(self._last, numbers.tolist(), strict=True))
 
     def drain(self) -> dict[str, float]:
-        """Means over the batches since the last call, with three counters; empty without a batch.
+        """Return means over the batches since the last call and three counters; {} without any.
 
         `steps` is the number of batches, `idle_steps` of those to which the surrogate did not
         apply, and `active_steps` the share of those with an active hinge.
@@ -128,7 +127,7 @@ class Surrogate(nn.Module):
         """Count a call that was replayed, of which no Python code ran."""
 
     def generators(self) -> list[torch.Generator]:
-        """The random generators that the penalty draws from."""
+        """Return the random generators that the penalty draws from."""
         return []
 
     def _note(self, notes: dict[str, Tensor]) -> None:
@@ -148,27 +147,114 @@ class Surrogate(nn.Module):
                 f"expected one label for each of the {len(z)} rows of z, and at least one"
             )
 
-    def _check_metric(self, metric: Tensor) -> None:
-        if metric.shape != (self.dim, self.dim):
+
+class Fitted(Surrogate):
+    """A surrogate with statistics of a whole training set.
+
+    The statistics are buffers, so a restored state continues bit for bit. Before the first `fit`
+    all weights are 0 and so is the penalty.
+
+    Args:
+        settings: its section of the configuration.
+        num_train: number of training images N; None takes it from each `fit`.
+        spread: shape of a cluster's stored variances.
+        dtype: floating type of the statistics.
+        sizes: those of `Surrogate`.
+    """
+
+    settings: Clustering | Gmm
+    start_epoch: ClassVar[int] = 2
+    fits = True
+    means: Tensor
+    weights: Tensor
+    variances: Tensor
+    num_train: Tensor
+
+    def __init__(
+        self,
+        settings: Clustering | Gmm,
+        *,
+        num_train: int | None = None,
+        spread: tuple[int, ...] = (),
+        dtype: torch.dtype = torch.float32,
+        **sizes: Unpack[Sizes],
+    ) -> None:
+        super().__init__(settings, **sizes)
+        self.clusters, self._seed = settings.clusters, 0
+        self._takes_num_train = num_train is None
+        rows = torch.zeros(self.num_classes, self.clusters, dtype=dtype)
+        self.register_buffer("means", rows.new_zeros(*rows.shape, self.dim))
+        self.register_buffer("weights", rows)
+        self.register_buffer("variances", rows.new_zeros(*rows.shape, *spread))
+        self.register_buffer("num_train", torch.tensor(num_train or 0))
+
+    def blend(self, members: Tensor, weights: Tensor) -> Tensor:
+        """Return the weight `a` of the batch's variance against the stored one.
+
+        Args:
+            members: batch members n of each cluster.
+            weights: stored weight pi of each cluster, same shape.
+        """
+        class_size = self.num_train.to(torch.float64) / self.num_classes
+        wanted, stored = BLEND * members, weights * class_size
+        return torch.where(wanted < stored, wanted / stored, LARGEST_BLEND)
+
+    def fit(self, z: Tensor, y: Tensor) -> None:
+        """Take the statistics of features (N, D) with labels (N,)."""
+        self._check(z, y)
+        generator = torch.Generator().manual_seed(self._seed)
+        device = self.means.device
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            self._fit(z.to(device), y.to(device), generator)
+        if self._takes_num_train:
+            self.num_train.fill_(len(y))
+
+    def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        """Fit the buffers; each surrogate defines it."""
+        raise NotImplementedError
+
+    def reseed(self, seed: int) -> None:
+        """Choose the k-means++ draws of classes that have no clusters yet."""
+        self._seed = seed
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Return copies of means (C, K, D), weights and mean variances (C, K); 0 before a fit."""
+        spread = self.variances if self.variances.ndim == 2 else self.variances.mean(-1)
+        found = {"means": self.means, "weights": self.weights, "variances": spread}
+        return {name: values.detach().float().clone() for name, values in found.items()}
+
+    def _check_loaded(
+        self, means: Tensor, weights: Tensor, variances: Tensor, *further: torch.Size
+    ) -> None:
+        """Refuse other shapes than those of the buffers; variances have (C, K), (C, K, D) too."""
+        full, short = self.means.shape, self.weights.shape
+        allowed = {"means": [full], "weights": [short], "variances": [short, full, *further]}
+        given = {"means": means, "weights": weights, "variances": variances}
+        for name, values in given.items():
+            if values.shape not in allowed[name]:
+                shapes = " or ".join(str(tuple(shape)) for shape in allowed[name])
+                raise ValueError(
+                    f"{type(self).__name__}: {name} has shape {tuple(values.shape)}, "
+                    f"expected {shapes} for its classes, clusters and dimensions"
+                )
+
+    def _check_size(self) -> None:
+        if not self.num_train:
             raise ValueError(
-                f"{type(self).__name__}: metric has shape {tuple(metric.shape)}, "
-                f"expected ({self.dim}, {self.dim})"
+                f"{type(self).__name__}: num_train is unknown; give it when building or fit first"
             )
 
-
-def at_least(option: str, value: float, lowest: float) -> None:
-    """Refuse a number below its range, naming the option."""
-    if not value >= lowest:
-        raise ValueError(f"{option} is {value}; it must be at least {lowest}")
-
-
-def above_zero(option: str, value: float) -> None:
-    """Refuse a number that is not positive, naming the option."""
-    if not value > 0:
-        raise ValueError(f"{option} is {value}; it must be positive")
+    def _store(self, **statistics: Tensor) -> None:
+        """Copy values into buffers of their names."""
+        with torch.no_grad():
+            for name, values in statistics.items():
+                getattr(self, name).copy_(values)
 
 
-def one_of(option: str, value: str, known: Iterable[str]) -> None:
-    """Refuse a word that is not among the known ones, naming the option."""
-    if value not in known:
-        raise ValueError(f"{option} is {value!r}; it must be one of {', '.join(known)}")
+def needs_noise(name: str, noise_std: float) -> None:
+    """Refuse a release without noise, where the bound of a surrogate is infinite."""
+    if noise_std == 0:
+        raise ValueError(
+            f"noise_std is 0; {name} needs it above 0: without noise its bound is infinite, "
+            "so give the defence noise"
+        )

@@ -34,36 +34,34 @@ hinge is active long after the variance per dimension has fallen below the ceili
 """
 
 import math
-from typing import Literal, get_args
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.base import above_zero, one_of
-from cemlib.surrogates.fitted import Fitted, blend
+from cemlib.config import surrogates as config
+from cemlib.surrogates.base import Fitted, Sizes
 from cemlib.surrogates.kmeans import fit_clusters
-from cemlib.surrogates.moments import Gate, Groups, count, group
+from cemlib.surrogates.moments import Groups, count, group
 
 LINEAR_OFFSET = 0.001
 BATCH_OFFSET = 1e-6
-Variance = Literal["scalar", "diagonal"]
-Form = Literal["blended", "batch"]
 
 
 def nearest_own(z: Tensor, y: Tensor, means: Tensor) -> Tensor:
-    """Index of the nearest centroid of the sample's own class: (B, D), (B,), (C, K, D) to (B,)."""
+    """Return the nearest centroid of each sample's own class: (B, D), (B,), (C, K, D) to (B,)."""
     with torch.no_grad():
         return (z.unsqueeze(1) - means[y]).square().sum(-1).argmin(1)
 
 
 def reference_rows(y: Tensor, num_classes: int) -> Tensor:
-    """For each class in the batch the class whose row the public code reads: (B,) to (C,)."""
+    """Return whose row the public code reads for each class in the batch: (B,) to (C,)."""
     rank = (count(y, num_classes) > 0).cumsum(0) - 1
     return y.sort().values[rank.clamp_min(0)]
 
 
 def log_hinge(v: Tensor, offset: float, threshold: float) -> Tensor:
-    """`relu(log(v + offset) - log(threshold + offset))`, same shape."""
+    """Return `relu(log(v + offset) - log(threshold + offset))`, same shape."""
     return ((v + offset).log() - math.log(threshold + offset)).relu()
 
 
@@ -71,66 +69,33 @@ class Clustering(Fitted):
     """The CEM baseline; see the module's text for the formula.
 
     Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise.
-        clusters: clusters per class K.
+        settings: its section of the configuration.
         num_train: number of training images N; None takes it from each `fit`.
-        gate: form of the hinge.
-        gamma: offset inside the logarithms of the blended form.
-        variance: one variance per cluster, or one per cluster and dimension.
-        form: batch variances blended with stored ones, or squared norms of the batch alone.
-        reference_indexing: read weights and variances from the row that the public code reads.
-        var_threshold: rho.
-
-    Raises:
-        ValueError: a value is out of its range, or two options do not go together.
+        sizes: those of `Surrogate`.
     """
+
+    settings: config.Clustering
 
     def __init__(
         self,
+        settings: config.Clustering,
         *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        clusters: int = 5,
         num_train: int | None = None,
-        gate: Gate = "log",
-        gamma: float = 0.01,
-        variance: Variance = "scalar",
-        form: Form = "blended",
-        reference_indexing: bool = False,
-        var_threshold: float = 0.125,
+        **sizes: Unpack[Sizes],
     ) -> None:
-        one_of("gate", gate, get_args(Gate))
-        one_of("variance", variance, get_args(Variance))
-        one_of("form", form, get_args(Form))
-        above_zero("gamma", gamma)
-        if form == "batch":
-            _refuse("variance", variance, "scalar")
-            _refuse("reference_indexing", reference_indexing, False)
-        per_dimension = (dim,) if variance == "diagonal" else ()
-        super().__init__(
-            dim=dim,
-            num_classes=num_classes,
-            noise_std=noise_std,
-            clusters=clusters,
-            num_train=num_train,
-            var_threshold=var_threshold,
-            variances=(num_classes, clusters, *per_dimension),
-        )
-        self.gate, self.gamma, self.variance = gate, gamma, variance
-        self.form, self.reference_indexing = form, reference_indexing
+        spread = (sizes["dim"],) if settings.variance == "diagonal" else ()
+        super().__init__(settings, num_train=num_train, spread=spread, **sizes)
+        self.ceiling = settings.var_threshold * self.noise_std**2
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the mean variance v and the share of empty clusters."""
+        """Return the penalty; logs the mean variance v and the share of empty clusters."""
         nearest = nearest_own(z, y, self.means)
         cells = group(y * self.clusters + nearest, self.weights.numel(), smallest=1, dtype=z.dtype)
         rows = self._rows(y, cells.labels)
         weights = self.weights.flatten()[rows] * cells.valid
         squares = (z - self.means[y, nearest]).square()
         owner = self._owner(cells).to(z)
-        if self.form == "batch":
+        if self.settings.form == "batch":
             value, notes = self._batch_form(squares, weights, cells, owner)
         else:
             value, notes = self._blended_form(squares, weights, cells, rows)
@@ -141,14 +106,14 @@ class Clustering(Fitted):
         }
 
     def _rows(self, y: Tensor, cells: Tensor) -> Tensor:
-        """Clusters whose statistics are read for the given clusters, both counted over classes."""
-        if not self.reference_indexing:
+        """Return the clusters whose statistics are read for the given ones."""
+        if not self.settings.reference_indexing:
             return cells
         classes = reference_rows(y, self.num_classes)[cells // self.clusters]
         return classes * self.clusters + cells % self.clusters
 
     def _owner(self, cells: Groups) -> Tensor:
-        """Whether a row in use is a cluster of the class, (C, R)."""
+        """Tell whether a row in use is a cluster of the class, (C, R)."""
         classes = torch.arange(self.num_classes, device=cells.labels.device)
         own = classes.unsqueeze(1) == cells.labels // self.clusters
         return own & (cells.sizes > 0)
@@ -156,12 +121,12 @@ class Clustering(Fitted):
     def _blended_form(
         self, squares: Tensor, weights: Tensor, cells: Groups, rows: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Sum of l over the clusters in the batch, from the squared deviations (B, D)."""
-        if self.variance == "scalar":
+        """Sum l over the clusters in the batch, from the squared deviations (B, D)."""
+        if self.settings.variance == "scalar":
             squares = squares.mean(1, keepdim=True)
         stored = self.variances.flatten(0, 1)[rows].view(len(rows), -1)
         members = cells.sizes.unsqueeze(1)
-        a = blend(members, weights.unsqueeze(1), self.class_size)
+        a = self.blend(members, weights.unsqueeze(1))
         v = a * cells.total(squares) / members.clamp_min(1) + (1 - a) * stored
         each = weights.unsqueeze(1) * self._hinge(v)
         return each.mean(1).sum(), {
@@ -170,18 +135,18 @@ class Clustering(Fitted):
         }
 
     def _hinge(self, v: Tensor) -> Tensor:
-        if self.gate == "linear":
+        if self.settings.gate == "linear":
             return v + LINEAR_OFFSET
-        return log_hinge(v, self.gamma, self.var_threshold * self.noise_std**2)
+        return log_hinge(v, self.settings.gamma, self.ceiling)
 
     def _batch_form(
         self, squares: Tensor, weights: Tensor, cells: Groups, owner: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The penalty from the squared deviations (B, D) alone."""
+        """Return the penalty from the squared deviations (B, D) alone."""
         v = cells.total(squares.sum(1)) / cells.sizes.clamp_min(1)
         each = owner @ (weights * v)
-        if self.gate == "log":
-            each = log_hinge(each, BATCH_OFFSET, self.var_threshold * self.noise_std**2)
+        if self.settings.gate == "log":
+            each = log_hinge(each, BATCH_OFFSET, self.ceiling)
         shares = owner @ cells.sizes / len(squares)
         return (shares * each).sum(), {
             "variance": cells.mean(v.detach()),
@@ -190,7 +155,9 @@ class Clustering(Fitted):
 
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
         new = fit_clusters(z.to(self.means), y, self.means, self.weights, generator)
-        variances = new.variances if self.variance == "diagonal" else new.variances.mean(-1)
+        variances = (
+            new.variances if self.settings.variance == "diagonal" else new.variances.mean(-1)
+        )
         self._store(means=new.means, weights=new.weights, variances=variances)
 
     def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
@@ -205,18 +172,11 @@ class Clustering(Fitted):
         Raises:
             ValueError: a shape does not fit, or `num_train` is needed and unknown.
         """
-        full, short = self.means.shape, self.weights.shape
-        self._check_statistics("clustering", means, weights, variances, short, full)
-        if self.form == "blended":
-            self._check_size("clustering")
-        if self.variance == "scalar" and variances.ndim == 3:
+        self._check_loaded(means, weights, variances)
+        if self.settings.form == "blended":
+            self._check_size()
+        if self.settings.variance == "scalar" and variances.ndim == 3:
             variances = variances.mean(-1)
-        elif self.variance == "diagonal" and variances.ndim == 2:
-            variances = variances.unsqueeze(-1).expand(full)
+        elif self.settings.variance == "diagonal" and variances.ndim == 2:
+            variances = variances.unsqueeze(-1).expand(self.means.shape)
         self._store(means=means, weights=weights, variances=variances)
-
-
-def _refuse(option: str, value: object, needed: object) -> None:
-    """Refuse an option that has no meaning with `form: batch`."""
-    if value != needed:
-        raise ValueError(f"{option} is {value!r}; form 'batch' allows only {needed!r}")

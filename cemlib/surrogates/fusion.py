@@ -24,76 +24,38 @@ gradient is left: watch `strength`. With raw moments the slots' variance is stil
 scale, of order 1 a dimension, and can outweigh the released scale's.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cemlib.surrogates.base import Surrogate, above_zero
-from cemlib.surrogates.gated import GatedAttention, Moments, SurrogateGrad, Variance
-from cemlib.surrogates.moments import Gate
+from cemlib.config import surrogates as config
+from cemlib.surrogates.base import Sizes, Surrogate
+from cemlib.surrogates.gated import GatedAttention
 from cemlib.surrogates.slot import SlotAttention
 
 
-class _Fusion(Surrogate):
+class Fusion(Surrogate):
     """The two branches; `slot` is None where it is switched off.
 
     Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise.
-        moments: features whose moments the gated branch takes; raw is the released scale.
-        variance: in the gated branch, one variance per dimension, or the squared norm.
-        gate: form of the gated branch's hinge.
-        scale: constant factor s of the gated branch's hinge.
-        hidden: width h of the gated attention; None is min(512, max(64, D // 4)).
-        surrogate_grad: how the gated attention trains: with, without or against the penalty.
-        slots: slots per class S.
-        iterations: rounds of slot attention T.
-        heads: heads of the cross-attention; divides D.
-        use_slots: False leaves the gated branch alone.
-        var_threshold: rho.
-
-    Raises:
-        ValueError: an option is out of its range.
+        settings: the fusion's section of the configuration.
+        slot_scale: constant factor s of the slot branch.
+        sizes: those of `Surrogate`.
     """
 
     start_epoch: ClassVar[int] = GatedAttention.start_epoch
 
     def __init__(
-        self,
-        *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        moments: Moments = "layernorm",
-        variance: Variance = "diagonal",
-        gate: Gate = "log",
-        scale: float = 0.1,
-        hidden: int | None = None,
-        surrogate_grad: SurrogateGrad = "descend",
-        slots: int = 8,
-        iterations: int = 3,
-        heads: int = 4,
-        use_slots: bool = True,
-        var_threshold: float = 0.125,
+        self, settings: config.Fusion, *, slot_scale: float = 0.25, **sizes: Unpack[Sizes]
     ) -> None:
-        common: dict[str, Any] = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
-        common["var_threshold"] = var_threshold
-        super().__init__(**common)
-        self.gated = GatedAttention(
-            moments=moments,
-            variance=variance,
-            gate=gate,
-            scale=scale,
-            hidden=hidden,
-            surrogate_grad=surrogate_grad,
-            **common,
-        )
+        super().__init__(settings, **sizes)
+        self.gated = GatedAttention(settings, **sizes)
         self.slot: SlotAttention | None = None
-        if use_slots:
-            self.slot = SlotAttention(slots=slots, iterations=iterations, heads=heads, **common)
+        if settings.use_slots:
+            shared = settings.model_dump(include=set(config.Slots.model_fields))
+            self.slot = SlotAttention(config.Slot(**shared, scale=slot_scale), **sizes)
 
     def reseed(self, seed: int) -> None:
         """Start the noise of the slots anew."""
@@ -101,27 +63,20 @@ class _Fusion(Surrogate):
             self.slot.reseed(seed)
 
     def generators(self) -> list[torch.Generator]:
-        """Of the slots' noise."""
+        """Return the generator of the slots' noise."""
         return [] if self.slot is None else self.slot.generators()
 
 
-class ParallelFusion(_Fusion):
-    """Both penalties, mixed by learned weights; see the module's text for the formula.
+class ParallelFusion(Fusion):
+    """Both penalties, mixed by learned weights; see the module's text for the formula."""
 
-    Args:
-        slot_scale: constant factor s of the slot branch.
-        options: as for every fusion, see the base class.
-    """
-
-    def __init__(self, *, slot_scale: float = 0.25, **options: Any) -> None:
-        super().__init__(**options)
-        above_zero("slot_scale", slot_scale)
+    def __init__(self, settings: config.Parallel, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(settings, slot_scale=settings.slot_scale, **sizes)
         if self.slot is not None:
-            self.slot.scale = slot_scale
             self.logits = nn.Parameter(torch.zeros(2))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs both penalties, what they log, and the share m_2 of the slots'.
+        """Return the penalty; logs both penalties, what they log, and the share m_2 of the slots'.
 
         `classes` are the gated branch's, which include the slots'; `active` is mixed like R.
         """
@@ -141,21 +96,16 @@ class ParallelFusion(_Fusion):
         }
 
 
-class ShortcutFusion(_Fusion):
-    """Slot variances as a residual of the gated ones; see the module's text for the formula.
+class ShortcutFusion(Fusion):
+    """Slot variances as a residual of the gated ones; see the module's text for the formula."""
 
-    Args:
-        residual: start value of a.
-        options: as for every fusion, see the base class.
-    """
-
-    def __init__(self, *, residual: float = 0.1, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, settings: config.Shortcut, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(settings, **sizes)
         if self.slot is not None:
-            self.a = nn.Parameter(torch.tensor(float(residual)))
+            self.a = nn.Parameter(torch.tensor(settings.residual))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs what both spreads log, and the strength tanh(a)."""
+        """Return the penalty; logs what both spreads log, and the strength tanh(a)."""
         groups = self.gated.rows(z, y)
         v, notes = self.gated.spread(z, groups)
         if self.slot is not None:
@@ -169,7 +119,7 @@ class ShortcutFusion(_Fusion):
     def _residual(
         self, slot: SlotAttention, z: Tensor, y: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """`tanh(a) sum_k w_k v_k` of the classes with slots, (R, D), 0 in unused rows."""
+        """Return `tanh(a) sum_k w_k v_k` of the classes with slots, (R, D), 0 in unused rows."""
         found, notes = slot.spread(z, slot.rows(z, y))
         strength = self.a.tanh()
         pooled = torch.einsum("rs,rsd->rd", found.weights, found.variance)

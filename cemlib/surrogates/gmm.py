@@ -34,17 +34,15 @@ features. Means are an epoch old, so S also grows with the way that a class has 
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.base import one_of
-from cemlib.surrogates.fitted import Fitted, blend
+from cemlib.config import surrogates as config
+from cemlib.surrogates.base import Fitted, Sizes, needs_noise
 from cemlib.surrogates.mixture import RIDGE, Mixtures, fit_mixtures
-from cemlib.surrogates.tiles import Tiles, tile
-
-Covariance = Literal["diagonal", "full"]
+from cemlib.surrogates.tiles import own_product, tile
 
 
 @dataclass(frozen=True)
@@ -57,72 +55,42 @@ class Shares:
     stored: Tensor  # (C, K) 1 - a
 
     def blended(self, squares: Tensor, variances: Tensor) -> Tensor:
-        """Variances of the batch with those of the fit: (B, K, S) and (C, K, S) to (C, K, S)."""
+        """Blend variances of the batch with the fit's: (B, K, S) and (C, K, S) to (C, K, S)."""
         weighted = (self.batch.unsqueeze(-1) * squares).flatten(1)
         return (self.member.T @ weighted).view_as(variances) + self.stored.unsqueeze(-1) * variances
-
-
-def turn(rows: Tensor, axes: Tensor, tiles: Tiles) -> Tensor:
-    """Coordinates of each row along its own component's axes: (R, D) and (A, D, D) to (R, D)."""
-    first, rest = tiles.arrange(rows)
-    places = torch.cat([first @ axes, rest @ axes[tiles.owners]])
-    return places.flatten(0, 1)[tiles.place]
 
 
 class GaussianMixture(Fitted):
     """The bound of a Gaussian mixture; see the module's text for the formula.
 
     Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise, above 0.
-        clusters: components per class K.
+        settings: its section of the configuration.
         num_train: number of training images N of the blend; None takes it from each `fit`.
-        covariance: whether components have a variance per dimension or a full covariance.
-        var_threshold: without influence, because nothing here is a hinge.
+        sizes: those of `Surrogate`; the noise above 0.
 
     Raises:
-        ValueError: a value is out of its range.
+        ValueError: there is no noise.
     """
 
+    settings: config.Gmm
     axes: Tensor
     class_shares: Tensor
 
     def __init__(
-        self,
-        *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        clusters: int = 5,
-        num_train: int | None = None,
-        covariance: Covariance = "diagonal",
-        var_threshold: float = 0.125,
+        self, settings: config.Gmm, *, num_train: int | None = None, **sizes: Unpack[Sizes]
     ) -> None:
-        super().__init__(
-            dim=dim,
-            num_classes=num_classes,
-            noise_std=noise_std,
-            clusters=clusters,
-            num_train=num_train,
-            var_threshold=var_threshold,
-            variances=(num_classes, clusters, dim),
-            dtype=torch.float64,
-        )
-        one_of("covariance", covariance, get_args(Covariance))
-        if noise_std == 0:
-            raise ValueError(
-                "noise_std is 0; gmm needs it above 0: without noise its bound is infinite, "
-                "so give the defence noise"
-            )
-        self.covariance = covariance
-        self.register_buffer("class_shares", torch.full_like(self.weights[:, 0], 1 / num_classes))
-        if covariance == "full":
-            square = (num_classes, clusters, dim, dim)
-            self.register_buffer("axes", torch.eye(dim).expand(square).clone())
+        needs_noise("gmm", sizes["noise_std"])
+        spread = (sizes["dim"],)
+        super().__init__(settings, num_train=num_train, spread=spread, dtype=torch.float64, **sizes)
+        self.covariance = settings.covariance
+        shares = torch.full_like(self.weights[:, 0], 1 / self.num_classes)
+        self.register_buffer("class_shares", shares)
+        if self.covariance == "full":
+            unit = torch.eye(self.dim)
+            self.register_buffer("axes", unit.expand(*self.weights.shape, *unit.shape).clone())
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the share of components reached, and their variance."""
+        """Return the penalty; logs the share of components reached, and their variance."""
         places = self._places(z.to(self.means), y)
         squares = places.square()
         shares = self._shares(squares.detach(), y)
@@ -137,21 +105,22 @@ class GaussianMixture(Fitted):
 
     @property
     def replayable(self) -> bool:
-        """With full covariances every step factorises, by a library that waits for the device."""
+        """Tell that steps with full covariances wait: they factorise by a library that does."""
         return self.covariance == "diagonal"
 
-    def _places(self, rows: Tensor, y: Tensor) -> Tensor:
-        """Where the samples are along the axes of their class's components, (B, K, D)."""
-        apart = rows.unsqueeze(1) - self.means[y]
+    def _places(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return places of the samples along the axes of their class's components, (B, K, D)."""
+        apart = z.unsqueeze(1) - self.means[y]
         if self.covariance == "diagonal":
             return apart
         components = y.unsqueeze(1) * self.clusters + torch.arange(self.clusters, device=y.device)
         tiles = tile(components.flatten(), self.weights.numel(), self.axes.dtype)
-        turned = turn(apart.to(self.axes).flatten(0, 1), self.axes.flatten(0, 1), tiles)
+        rows = apart.to(self.axes).flatten(0, 1)
+        turned = own_product(rows, self.axes.flatten(0, 1), tiles)
         return turned.view_as(apart).to(apart)
 
     def _shares(self, squares: Tensor, y: Tensor) -> Shares:
-        """Responsibilities and blend of a batch, from squared places (B, K, D)."""
+        """Return responsibilities and blend of a batch, from squared places (B, K, D)."""
         member = (y.unsqueeze(1) == torch.arange(self.num_classes, device=y.device)).to(squares)
         variances = self.variances.clamp_min(RIDGE)
         distances = (squares / variances[y]).sum(-1)
@@ -160,12 +129,12 @@ class GaussianMixture(Fitted):
         logs = (logs[y] - distances / 2).clamp_min(torch.finfo(logs.dtype).min)
         responsibilities = logs.softmax(-1) * (self.weights > 0)[y]
         masses = member.T @ responsibilities
-        a = blend(masses, self.weights, self.class_size)
+        a = self.blend(masses, self.weights)
         each = torch.where(masses > 0, a / masses, 0.0)
         return Shares(member, masses, each[y] * responsibilities, 1 - a)
 
     def _full(self, places: Tensor, shares: Shares, y: Tensor) -> Tensor:
-        """Half the log determinants of I + S / sigma^2, (C, K)."""
+        """Return half the log determinants of I + S / sigma^2, (C, K)."""
         variance = self.noise_std**2
         stored = 1 + shares.stored.unsqueeze(-1) * self.variances / variance
         scale = shares.batch.unsqueeze(-1) / (variance * stored[y])
@@ -198,7 +167,7 @@ class GaussianMixture(Fitted):
         self._store_covariances(new.covariances)
 
     def _covariances(self) -> Tensor:
-        """Stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
+        """Return stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
         variances = self.variances.clamp_min(RIDGE)
         if self.covariance == "diagonal":
             return variances
@@ -227,11 +196,10 @@ class GaussianMixture(Fitted):
         Raises:
             ValueError: a shape does not fit, or `num_train` is unknown.
         """
-        full, short = self.means.shape, self.weights.shape
+        full = self.means.shape
         square = [torch.Size([*full, self.dim])] if self.covariance == "full" else []
-        owner = f"gmm with covariance {self.covariance!r}"
-        self._check_statistics(owner, means, weights, variances, short, full, *square)
-        self._check_size("gmm")
+        self._check_loaded(means, weights, variances, *square)
+        self._check_size()
         if variances.ndim == 2:
             variances = variances.unsqueeze(-1).expand(full)
         if square and variances.ndim == 3:

@@ -31,12 +31,13 @@ attack. Between renewals the encoder can turn detail into directions that W does
 samples against features, W is the ridge's as much as the data's.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.base import at_least
+from cemlib.config import surrogates as config
+from cemlib.surrogates.base import Sizes
 from cemlib.surrogates.logdet import LogDet, trace_of_product
 from cemlib.surrogates.tiles import Tiles
 
@@ -46,37 +47,22 @@ NO_SPREAD = 1e-9  # along G, as a fraction of what the noise has there
 class ImageAware(LogDet):
     """Gaussian bound whose pull goes where the image shows; see the module's text.
 
-    Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise, above 0.
-        share: a, of the pull, in [0, 1]; 0 is `logdet`.
-        samples: training images at which G is taken for every epoch.
-        options: those of `LogDet`.
-
     G is no part of a checkpoint: `learn` comes anew with every epoch.
+
+    Args:
+        settings: its section of the configuration.
+        sizes: those of `Surrogate`; the noise above 0.
     """
 
+    settings: config.ImageAware
     metric: ClassVar[str | None] = "image"
     shown: Tensor
     image_rank: Tensor
 
-    def __init__(
-        self,
-        *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        share: float = 0.67,
-        samples: int = 2048,
-        **options: Any,
-    ) -> None:
-        super().__init__(dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
-        if not 0 <= share <= 1:
-            raise ValueError(f"share is {share}; it must be in [0, 1]")
-        at_least("samples", samples, 2)
-        self.share, self.metric_samples = share, samples
-        nought = torch.zeros(dim, dim, dtype=torch.float64)
+    def __init__(self, settings: config.ImageAware, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(settings, **sizes)
+        self.metric_samples = settings.samples
+        nought = torch.zeros(self.dim, self.dim, dtype=torch.float64)
         self.register_buffer("shown", nought, persistent=False)
         self.register_buffer("image_rank", nought[0, 0].clone(), persistent=False)
 
@@ -94,7 +80,7 @@ class ImageAware(LogDet):
         along = trace_of_product(self.shown.expand_as(self.covariances), self.covariances)
         # A class without rows yet, or with spread by rounding alone, keeps the pull of `logdet`.
         spread = along > NO_SPREAD * self.noise_std**2 * self.shown.trace()
-        share = self.share * spread.to(along)
+        share = self.settings.share * spread.to(along)
         scale = share * self.traces / torch.where(spread, along, 1.0)
         self.precisions.mul_((1 - share)[:, None, None])
         self.precisions.add_(scale[:, None, None] * self.shown)

@@ -20,8 +20,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.moments import padded_index
-
 BLOCK = 2**22
 MAX_STEPS = 50
 
@@ -71,18 +69,18 @@ def fit_clusters(
 
 
 def _draws(samples: int, clusters: int, generator: torch.Generator) -> Tensor:
-    """Exponential numbers, (N, K): argmax of weight / draw picks in proportion to weight."""
+    """Draw exponential numbers (N, K): argmax of weight / draw picks in proportion to weight."""
     draws = torch.empty(samples, clusters).exponential_(generator=generator)
     return draws.clamp_min_(torch.finfo(draws.dtype).tiny)
 
 
 def largest(sizes: Tensor) -> int:
-    """Width of the rectangle that classes of these sizes need, at least 1."""
+    """Return the width of the rectangle that classes of these sizes need, at least 1."""
     return max(1, int(sizes.max()))
 
 
 def class_blocks(values: Tensor, block: int) -> list[Tensor]:
-    """Ids of classes in blocks, from large to small.
+    """Divide the ids of classes into blocks, from large to small.
 
     Args:
         values: how many values the rectangle of each class alone has, (C,).
@@ -125,7 +123,7 @@ def _fit_block(
 
 
 def _start(x: Tensor, mask: Tensor, warm: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
-    """First centroids, (c, K, D): the given ones, or drawn where a class has no weights."""
+    """Return first centroids (c, K, D): the given ones, or drawn where a class has no weights."""
     known = weights.sum(1) > 0
     if bool(known.all()):
         return warm
@@ -133,7 +131,7 @@ def _start(x: Tensor, mask: Tensor, warm: Tensor, weights: Tensor, draws: Tensor
 
 
 def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
-    """K-means++: each next centroid is a member drawn in proportion to its squared distance."""
+    """Draw each next centroid among the members in proportion to their squared distances."""
     classes = torch.arange(len(x), device=x.device)
     norms = torch.linalg.vector_norm(x, dim=-1).square()
     chosen = []
@@ -148,7 +146,7 @@ def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
 
 
 def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
-    """1 where a sample's nearest centroid is k, else 0, (c, M, K); rows of padding are 0."""
+    """Return 1 where a sample's nearest centroid is k, else 0, (c, M, K); 0 for padding."""
     norms = means.square().sum(-1).unsqueeze(1)
     nearest = torch.baddbmm(norms, x, means.mT, alpha=-2).argmin(-1, keepdim=True)
     joined = x.new_zeros(*x.shape[:2], means.shape[1])
@@ -156,7 +154,7 @@ def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
 
 
 def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
-    """Lloyd steps until no sample changes its cluster; empty clusters stay where they are."""
+    """Take Lloyd steps until no sample changes its cluster; empty clusters stay where they are."""
     last = None
     for _ in range(max_steps):
         joined = joining(x, mask, means)
@@ -166,3 +164,24 @@ def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
         means = torch.where(members > 0, (joined.mT @ x) / members.clamp_min(1), means)
         last = joined
     return means
+
+
+def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Return the places of the samples of each class, as a rectangle.
+
+    Args:
+        y: labels in [0, num_classes), (N,).
+        num_classes: number of classes C.
+
+    Returns:
+        Positions in `y`, (C, M) with M the size of the largest class, in their original order and
+        filled up with 0, and the sizes of the classes, (C,).
+    """
+    order = y.argsort(stable=True)
+    sizes = torch.bincount(y, minlength=num_classes)
+    labels = y[order]
+    first = sizes.cumsum(0) - sizes
+    place = torch.arange(len(y), device=y.device) - first[labels]
+    index = torch.zeros(num_classes, int(sizes.max()), dtype=torch.long, device=y.device)
+    index[labels, place] = order
+    return index, sizes

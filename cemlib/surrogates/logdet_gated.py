@@ -18,95 +18,44 @@ How it fails: as each of the two does. The pulls can be of very different size, 
 lambda say nothing about it: compare `logdet_value` and `gated_value` with what they are alone.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
-import torch
 from torch import Tensor
 
-from cemlib.surrogates.base import Surrogate, at_least
-from cemlib.surrogates.gated import GatedAttention, Moments, SurrogateGrad, Variance
+from cemlib.config import surrogates as config
+from cemlib.optim import scaled_gradient
+from cemlib.surrogates.base import Sizes, Surrogate
+from cemlib.surrogates.gated import GatedAttention
 from cemlib.surrogates.logdet import LogDet
-from cemlib.surrogates.moments import Gate
-
-
-class _Weigh(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, weight: float) -> Tensor:
-        ctx.weight = weight
-        return z.view_as(z)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.weight * gradients[0], None
 
 
 class LogDetGated(Surrogate):
     """Sum of the Gaussian bound and gated attention; see the module's text for the formula.
 
     Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise, above 0.
-        gated_weight: w.
-        momentum: of `logdet`: share that running moments keep from batch to batch; None averages
-            about 4 D samples.
-        refresh: of `logdet`: steps from one factorisation to the next.
-        shrinkage: of `logdet`: share of each covariance that is spread over all directions.
-        moments: of `gated`: features whose moments are taken; raw is the released scale.
-        variance: of `gated`: one variance per dimension, or the squared norm.
-        gate: of `gated`: form of the hinge.
-        scale: of `gated`: constant factor s.
-        hidden: of `gated`: width h of the attention; None is min(512, max(64, D // 4)).
-        surrogate_grad: of `gated`: how the attention trains.
-        var_threshold: of `gated`: rho.
+        settings: its section of the configuration.
+        sizes: those of `Surrogate`; the noise above 0.
     """
 
+    settings: config.LogDetGated
     start_epoch: ClassVar[int] = GatedAttention.start_epoch
 
-    def __init__(
-        self,
-        *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        gated_weight: float = 1.0,
-        momentum: float | None = None,
-        refresh: int = 50,
-        shrinkage: float = 0.0,
-        moments: Moments = "layernorm",
-        variance: Variance = "diagonal",
-        gate: Gate = "log",
-        scale: float = 0.1,
-        hidden: int | None = None,
-        surrogate_grad: SurrogateGrad = "descend",
-        var_threshold: float = 0.125,
-    ) -> None:
-        common: dict[str, Any] = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
-        common["var_threshold"] = var_threshold
-        super().__init__(**common)
-        at_least("gated_weight", gated_weight, 0)
-        self.gated_weight = gated_weight
-        self.logdet = LogDet(momentum=momentum, refresh=refresh, shrinkage=shrinkage, **common)
-        self.gated = GatedAttention(
-            moments=moments,
-            variance=variance,
-            gate=gate,
-            scale=scale,
-            hidden=hidden,
-            surrogate_grad=surrogate_grad,
-            **common,
-        )
+    def __init__(self, settings: config.LogDetGated, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(settings, **sizes)
+        self.logdet = LogDet(settings, **sizes)
+        self.gated = GatedAttention(settings, **sizes)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs both penalties, and what they log.
+        """Return the penalty; logs both penalties, and what they log.
 
         `classes` are those of `logdet`, which include the other's; `active` is the share of the
         hinges of `gated`, the only ones there are.
         """
+        weight = self.settings.gated_weight
         bound, bound_notes = self.logdet.penalty(z, y)
-        spread, spread_notes = self.gated.penalty(_Weigh.apply(z, self.gated_weight), y)
+        spread, spread_notes = self.gated.penalty(scaled_gradient(z, weight), y)
         # The gradient has the weight already: its value is put in beside it.
-        value = bound + self.gated_weight * spread.detach() + (spread - spread.detach())
+        value = bound + weight * spread.detach() + (spread - spread.detach())
         return value, {
             **spread_notes,
             **bound_notes,
@@ -121,7 +70,7 @@ class LogDetGated(Surrogate):
 
     @property
     def replayable(self) -> bool:
-        """As `logdet`."""
+        """Tell what `logdet` tells."""
         return self.logdet.replayable
 
     def replayed(self) -> None:

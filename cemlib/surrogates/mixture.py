@@ -29,8 +29,14 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.kmeans import centre_, class_blocks, fit_clusters, joining, largest
-from cemlib.surrogates.moments import padded_index
+from cemlib.surrogates.kmeans import (
+    centre_,
+    class_blocks,
+    fit_clusters,
+    joining,
+    largest,
+    padded_index,
+)
 
 BLOCK = 2**22
 MAX_STEPS = 20
@@ -51,11 +57,11 @@ class Mixtures:
         return Mixtures(*(values[ids] for values in self.tensors()))
 
     def tensors(self) -> list[Tensor]:
-        """Means, weights and covariances."""
+        """Return means, weights and covariances."""
         return [getattr(self, field.name) for field in fields(self)]
 
     def where(self, chosen: Tensor, other: "Mixtures") -> "Mixtures":
-        """These for the chosen classes (C,), or components (C, K), and the other's for the rest."""
+        """Take these for chosen classes (C,), or components (C, K), the other's for the rest."""
         pairs = zip(self.tensors(), other.tensors(), strict=True)
         return Mixtures(*(torch.where(_like(chosen, new), new, old) for new, old in pairs))
 
@@ -103,7 +109,7 @@ def fit_mixtures(
 def _starts(
     z: Tensor, y: Tensor, previous: Mixtures, fresh: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """First means: the previous ones, or centroids where a class is fresh."""
+    """Return first means: the previous ones, or centroids where a class is fresh."""
     if not bool(fresh[y].any()):
         return previous.means
     found = fit_clusters(z, y, previous.means.to(z), previous.weights.to(z), generator)
@@ -129,7 +135,7 @@ class DiagonalSamples:
         self.x, self.squares = x, x.square()
 
     def distances(self, mixture: Mixtures) -> tuple[Tensor, Tensor]:
-        """Squared Mahalanobis distances (c, M, K) and log determinants (c, K)."""
+        """Return squared Mahalanobis distances (c, M, K) and log determinants (c, K)."""
         precisions = mixture.covariances.reciprocal()
         scaled = mixture.means * precisions
         products = self.squares @ precisions.mT - 2 * (self.x @ scaled.mT)
@@ -137,7 +143,7 @@ class DiagonalSamples:
         return products + offsets, mixture.covariances.log().sum(-1)
 
     def covariances(self, shares: Tensor, means: Tensor, size: Tensor) -> Tensor:
-        """Weighted covariances about the means, for responsibilities of sums size (c, K, 1)."""
+        """Return covariances about the means, weighted by shares of sums size (c, K, 1)."""
         variances = shares.mT @ self.squares / size - means.square()
         return variances.clamp_min(0) + RIDGE
 
@@ -149,7 +155,7 @@ class FullSamples:
         self.x = x
 
     def distances(self, mixture: Mixtures) -> tuple[Tensor, Tensor]:
-        """Squared Mahalanobis distances (c, M, K) and log determinants (c, K)."""
+        """Return squared Mahalanobis distances (c, M, K) and log determinants (c, K)."""
         factors = torch.linalg.cholesky_ex(mixture.covariances).L
         distances = []
         for mean, factor in zip(mixture.means.unbind(1), factors.unbind(1), strict=True):
@@ -159,7 +165,7 @@ class FullSamples:
         return torch.stack(distances, -1), 2 * factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def covariances(self, shares: Tensor, means: Tensor, size: Tensor) -> Tensor:
-        """Weighted covariances about the means, for responsibilities of sums size (c, K, 1)."""
+        """Return covariances about the means, weighted by shares of sums size (c, K, 1)."""
         found = []
         for mean, share in zip(means.unbind(1), shares.unbind(-1), strict=True):
             rows = (self.x - mean.unsqueeze(1)).mul_(share.sqrt().unsqueeze(-1))
@@ -173,7 +179,7 @@ Samples = DiagonalSamples | FullSamples
 
 
 def _climb(samples: Samples, mask: Tensor, mixture: Mixtures, max_steps: int) -> Mixtures:
-    """EM steps; a class that has stopped waits for the others of its block."""
+    """Take EM steps; a class that has stopped waits for the others of its block."""
     last = mask.new_full((len(mask),), -torch.inf)
     moving = torch.ones_like(last, dtype=torch.bool)
     for _ in range(max_steps):
@@ -189,7 +195,7 @@ def _climb(samples: Samples, mask: Tensor, mixture: Mixtures, max_steps: int) ->
 
 
 def expect(samples: Samples, mask: Tensor, mixture: Mixtures) -> tuple[Tensor, Tensor]:
-    """Responsibilities (c, M, K), 0 where mask (c, M) is, and mean log-likelihoods (c,)."""
+    """Return responsibilities (c, M, K), 0 where mask (c, M) is, and log-likelihoods (c,)."""
     distances, log_dets = samples.distances(mixture)
     constant = samples.x.shape[-1] * math.log(2 * math.pi)
     logs = mixture.weights.log() - (log_dets + constant) / 2
@@ -201,7 +207,7 @@ def expect(samples: Samples, mask: Tensor, mixture: Mixtures) -> tuple[Tensor, T
 
 
 def _maximise(samples: Samples, shares: Tensor, old: Mixtures) -> Mixtures:
-    """Mixture of given responsibilities (c, M, K); empty components keep their old place."""
+    """Return the mixture of responsibilities (c, M, K); empty components keep their place."""
     mass = shares.sum(1)
     size = mass.clamp_min(SMALLEST_MASS).unsqueeze(-1)
     means = shares.mT @ samples.x / size

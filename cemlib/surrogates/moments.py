@@ -7,13 +7,11 @@ backwards, which atomic scatter additions on a GPU do not give.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 VARIANCE_FLOOR = 1e-6
-Gate = Literal["log", "linear"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Groups:
 
     @property
     def valid(self) -> Tensor:
-        """Rows in use, (R,) of 0 and 1."""
+        """Tell which rows are in use, (R,) of 0 and 1."""
         return (self.sizes > 0).to(self.sizes)
 
     def total(self, values: Tensor) -> Tensor:
@@ -41,11 +39,11 @@ class Groups:
         return summed
 
     def own(self, dense: Tensor) -> Tensor:
-        """Of values for every row, those of the sample's own row: (B, R, S) to (B, S)."""
+        """Choose, of values for every row, those of the sample's own: (B, R, S) to (B, S)."""
         return (dense * self.member.unsqueeze(-1)).sum(1)
 
     def softmax(self, scores: Tensor) -> Tensor:
-        """Softmax over the members of each row: (B, S) to (B, S), 0 for samples without a row."""
+        """Take the softmax over the members of each row: (B, S) to (B, S), 0 without a row."""
         spread = scores.detach().unsqueeze(1)
         others = (self.member == 0).unsqueeze(-1)
         largest = spread.masked_fill(others, -torch.inf).amax(0)  # (R, S)
@@ -55,16 +53,16 @@ class Groups:
         return raised / self.total(raised).clamp_min(1.0)[self.row]
 
     def mean(self, values: Tensor) -> Tensor:
-        """Plain mean over the rows in use: (R,) to a scalar, 0 where there is none."""
+        """Average over the rows in use: (R,) to a scalar, 0 where there is none."""
         return (values * self.valid).sum() / self.valid.sum().clamp_min(1.0)
 
     def weighted_mean(self, values: Tensor) -> Tensor:
-        """`sum_c p_c L_c / sum_c p_c` with p_c = m_c / B: (R,) to a scalar, 0 without a row."""
+        """Return `sum_c p_c L_c / sum_c p_c`, p_c = m_c / B: (R,) to a scalar, 0 without a row."""
         return (values * self.sizes).sum() / self.sizes.sum().clamp_min(1.0)
 
 
 def count(y: Tensor, num_labels: int) -> Tensor:
-    """Number of samples of each label: (B,) to (num_labels,), without a host synchronisation."""
+    """Count the samples of each label, (B,) to (num_labels,), without a host synchronisation."""
     return (y.unsqueeze(1) == torch.arange(num_labels, device=y.device)).sum(0)
 
 
@@ -92,13 +90,13 @@ def group(y: Tensor, num_labels: int, *, smallest: int, dtype: torch.dtype) -> G
 
 
 def weighted_sum(values: Tensor, weights: Tensor, groups: Groups) -> Tensor:
-    """Weighted sum over the members of each row: (B, D) with weights (B, S) to (R, S, D)."""
+    """Sum over the members of each row: (B, D) with weights (B, S) to (R, S, D)."""
     spread = groups.member.unsqueeze(-1) * weights.unsqueeze(1)  # (B, R, S)
     return torch.einsum("brs,bd->rsd", spread, values)
 
 
 def weighted_moments(values: Tensor, weights: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
-    """Weighted mean and variance of each row, for S weightings at once.
+    """Return the weighted mean and variance of each row, for S weightings at once.
 
     Args:
         values: features, (B, D).
@@ -116,31 +114,10 @@ def weighted_moments(values: Tensor, weights: Tensor, groups: Groups) -> tuple[T
 
 
 def ceiling(noise_std: float, var_threshold: float) -> float:
-    """The variance `tau = max(rho sigma^2, 1e-8) + 1e-6` above which a hinge penalises."""
+    """Return tau = max(rho sigma^2, 1e-8) + 1e-6, the variance above which a hinge penalises."""
     return max(var_threshold * noise_std**2, 1e-8) + VARIANCE_FLOOR
 
 
 def attention_width(dim: int) -> int:
-    """Hidden width used with D features: `min(512, max(64, D // 4))`."""
+    """Return the hidden width used with D features, min(512, max(64, D // 4))."""
     return min(512, max(64, dim // 4))
-
-
-def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Where the samples of each class are, as a rectangle.
-
-    Args:
-        y: labels in [0, num_classes), (N,).
-        num_classes: number of classes C.
-
-    Returns:
-        Positions in `y`, (C, M) with M the size of the largest class, in their original order and
-        filled up with 0, and the sizes of the classes, (C,).
-    """
-    order = y.argsort(stable=True)
-    sizes = torch.bincount(y, minlength=num_classes)
-    labels = y[order]
-    first = sizes.cumsum(0) - sizes
-    place = torch.arange(len(y), device=y.device) - first[labels]
-    index = torch.zeros(num_classes, int(sizes.max()), dtype=torch.long, device=y.device)
-    index[labels, place] = order
-    return index, sizes

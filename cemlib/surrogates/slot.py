@@ -23,13 +23,14 @@ features moving: watch `gate` and `class_gate`. R is noisy, because the slots st
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cemlib.surrogates.base import Surrogate, above_zero, at_least
+from cemlib.config import surrogates as config
+from cemlib.surrogates.base import Sizes, Surrogate
 from cemlib.surrogates.moments import VARIANCE_FLOOR, Groups, ceiling, group, weighted_moments
 from cemlib.surrogates.slot_attention import (
     CrossRefinement,
@@ -65,7 +66,7 @@ class DispersionGate(nn.Module):
             self.t_snr = nn.Parameter(torch.tensor(float(snr_threshold)))
 
     def forward(self, mean: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gate `g g_snr`, hinge h, and excess `log v - log tau - m0`, each (R, S, D)."""
+        """Return gate `g g_snr`, hinge h, and excess `log v - log tau - m0`, each (R, S, D)."""
         gate = self.network(self.norm(v.log())).sigmoid()
         if self.snr_gated:
             snr = v / (mean.square() + EPS)
@@ -88,64 +89,30 @@ class SlotAttention(Surrogate):
     """Slot surrogate; see the module's text for the formula.
 
     Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise.
-        slots: slots per class S.
-        iterations: rounds of slot attention T.
-        heads: heads of the cross-attention; divides D.
-        scale: constant factor s.
-        beta: inverse temperature of the samples' shares of the slots, at the start.
-        sharpening: power p of the slots' masses; 1 is proportional, more favours large slots.
-        snr_gate: False leaves g_snr out.
-        refinement: start value of a1 and a2; 0 starts with T~ = x.
-        margin: start value of m0, in nats of variance above tau.
-        snr_threshold: start value of t_snr.
-        var_threshold: rho.
+        settings: its section of the configuration.
+        sizes: those of `Surrogate`.
 
     The slots' start noise comes from a generator of its own, started by `reseed`: it neither
     disturbs nor depends on the global one.
 
     Raises:
-        ValueError: a number is out of its range, or heads does not divide D.
+        ValueError: heads does not divide D.
     """
 
+    settings: config.Slot
     start_epoch: ClassVar[int] = 4
 
-    def __init__(
-        self,
-        *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        slots: int = 8,
-        iterations: int = 3,
-        heads: int = 4,
-        scale: float = 0.25,
-        beta: float = 10.0,
-        sharpening: float = 2.5,
-        snr_gate: bool = True,
-        refinement: float = 0.1,
-        margin: float = 0.0,
-        snr_threshold: float = 1.0,
-        var_threshold: float = 0.125,
-    ) -> None:
-        super().__init__(
-            dim=dim, num_classes=num_classes, noise_std=noise_std, var_threshold=var_threshold
-        )
-        for option, value in (("slots", slots), ("iterations", iterations), ("heads", heads)):
-            at_least(option, value, 1)
-        above_zero("scale", scale)
-        above_zero("beta", beta)
-        above_zero("sharpening", sharpening)
+    def __init__(self, settings: config.Slot, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(settings, **sizes)
+        dim, heads = self.dim, settings.heads
         if dim % heads:
             raise ValueError(f"heads is {heads}; it must divide the {dim} feature dimensions")
-        self.slots, self.scale, self.sharpening = slots, scale, sharpening
-        self.rounds = SlotRounds(dim, iterations)
-        self.refine = CrossRefinement(dim, heads, refinement)
-        threshold = snr_threshold if snr_gate else None
-        self.gate = DispersionGate(dim, ceiling(noise_std, var_threshold), margin, threshold)
-        self.beta = nn.Parameter(torch.tensor(float(beta)))
+        self.rounds = SlotRounds(dim, settings.iterations)
+        self.refine = CrossRefinement(dim, heads, settings.refinement)
+        threshold = settings.snr_threshold if settings.snr_gate else None
+        tau = ceiling(self.noise_std, settings.var_threshold)
+        self.gate = DispersionGate(dim, tau, settings.margin, threshold)
+        self.beta = nn.Parameter(torch.tensor(settings.beta))
         self.a_c = nn.Parameter(torch.tensor(10.0))
         self.b_c = nn.Parameter(torch.tensor(0.0))
         self._generator: torch.Generator | None = None
@@ -158,11 +125,11 @@ class SlotAttention(Surrogate):
             self._generator.manual_seed(seed)
 
     def generators(self) -> list[torch.Generator]:
-        """Of the slots' noise, once any was drawn."""
+        """Return the generator of the slots' noise, once any was drawn."""
         return [] if self._generator is None else [self._generator]
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class; logs the mean gates and what `spread` logs.
+        """Return the penalty; logs the mean gates and what `spread` logs.
 
         The hinge is smooth and never quite off: `active` is the share of variances above tau e^m0.
         """
@@ -171,7 +138,7 @@ class SlotAttention(Surrogate):
         gate, hinge, excess = self.gate(found.mean, found.variance.clamp_min(VARIANCE_FLOOR))
         each = (found.weights.unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
         class_gate = (self.a_c * (groups.sizes / len(y) - self.b_c)).sigmoid()
-        value = self.scale * groups.weighted_mean(class_gate * each)
+        value = self.settings.scale * groups.weighted_mean(class_gate * each)
         return value, notes | {
             "classes": groups.valid.sum(),
             "active": groups.mean((excess > 0).to(z).mean((1, 2))),
@@ -180,11 +147,11 @@ class SlotAttention(Surrogate):
         }
 
     def rows(self, z: Tensor, y: Tensor) -> Groups:
-        """The classes with enough samples, larger ones first."""
+        """Group the classes with enough samples, larger ones first."""
         return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
 
     def spread(self, z: Tensor, groups: Groups) -> tuple[SlotSpread, dict[str, Tensor]]:
-        """How the samples of each row lie around its slots; draws the next noise.
+        """Measure how the samples of each row lie around its slots; draws the next noise.
 
         Logs the entropy of the slots' masses, mean over classes.
         """
@@ -195,17 +162,17 @@ class SlotAttention(Surrogate):
         tokens = self.refine(x, found, groups)
         mean, v = weighted_moments(tokens, groups.softmax(affinity), groups)
         entropy = torch.special.entr(masses.detach()).sum(-1)
-        return SlotSpread(slot_weights(masses, self.sharpening), mean, v), {
+        return SlotSpread(slot_weights(masses, self.settings.sharpening), mean, v), {
             "slot_entropy": groups.mean(entropy)
         }
 
     def _noise(self, rows: int, like: Tensor) -> Tensor:
-        """Standard normal numbers (R, S, D), made on the device of the features."""
+        """Draw standard normal numbers (R, S, D) on the device of the features."""
         if self._generator is None or self._generator.device != like.device:
             self._generator = torch.Generator(like.device).manual_seed(self._seed)
         return torch.randn(
             rows,
-            self.slots,
+            self.settings.slots,
             self.dim,
             generator=self._generator,
             dtype=like.dtype,
@@ -214,6 +181,6 @@ class SlotAttention(Surrogate):
 
 
 def slot_weights(masses: Tensor, power: float) -> Tensor:
-    """Weights proportional to (m_k / M)^p, summing to 1 over the slots: (R, S) to (R, S)."""
+    """Return weights proportional to (m_k / M)^p, of sum 1 over the slots: (R, S) to (R, S)."""
     powers = masses.pow(power)
     return powers / powers.sum(-1, keepdim=True).clamp_min(torch.finfo(powers.dtype).tiny)

@@ -15,7 +15,7 @@ from cemlib.surrogates.moments import Groups, attention_width, weighted_sum
 
 
 def residual_network(dim: int) -> nn.Sequential:
-    """Two linear layers with a ReLU between them, D - h - D."""
+    """Make two linear layers with a ReLU between them, D - h - D."""
     width = attention_width(dim)
     return nn.Sequential(nn.Linear(dim, width), nn.ReLU(), nn.Linear(width, dim))
 
@@ -44,7 +44,7 @@ class SlotRounds(nn.Module):
         self.norm_residual = nn.LayerNorm(dim)
 
     def forward(self, tokens: Tensor, noise: Tensor, groups: Groups) -> Tensor:
-        """Slots (R, S, D) of tokens (B, D), started from standard normal noise (R, S, D)."""
+        """Return slots (R, S, D) of tokens (B, D), started from standard normal noise (R, S, D)."""
         key, value = self.key(tokens), self.value(tokens)
         slots = self.mean + self.log_std.exp() * noise
         for _ in range(self.iterations):
@@ -80,7 +80,7 @@ class CrossRefinement(nn.Module):
         self.a2 = nn.Parameter(torch.tensor(float(strength)))
 
     def forward(self, tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
-        """Refined tokens (B, D); those without a row query all slots and are used nowhere."""
+        """Refine tokens (B, D); those without a row query all slots and are used nowhere."""
         foreign = (groups.member == 0) & groups.inside.unsqueeze(1)  # (B, R)
         foreign = foreign.repeat_interleave(slots.shape[1], dim=1)  # (B, R S)
         known = slots.flatten(0, 1).unsqueeze(0)
@@ -93,10 +93,10 @@ class CrossRefinement(nn.Module):
 
 
 def own_products(tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
-    """Scalar products of each token with the slots of its class: (B, D), (R, S, D) to (B, S)."""
+    """Multiply each token with the slots of its class: (B, D), (R, S, D) to (B, S)."""
     return groups.own(torch.einsum("bd,rsd->brs", tokens, slots))
 
 
 def own_cosines(tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
-    """Cosines of each token with the slots of its class: (B, D), (R, S, D) to (B, S)."""
+    """Return the cosines of each token with its class's slots: (B, D), (R, S, D) to (B, S)."""
     return own_products(F.normalize(tokens, dim=-1), F.normalize(slots, dim=-1), groups)

@@ -43,12 +43,13 @@ pull, is mixed with a narrow one. A server that uses all directions alike gives 
 want fewer samples.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.base import above_zero, at_least
+from cemlib.config import surrogates as config
+from cemlib.surrogates.base import Sizes
 from cemlib.surrogates.logdet import LogDet, trace_of_product
 from cemlib.surrogates.tiles import Tiles
 
@@ -56,41 +57,26 @@ from cemlib.surrogates.tiles import Tiles
 class TaskAware(LogDet):
     """Class-conditional Gaussian bound that spares what the server uses; see the module's text.
 
-    Args:
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise, above 0.
-        kappa: what counts as used: a direction of this sensitivity, where the mean of all is 1, has
-            half of its pull. Infinite is `logdet`.
-        samples: training images at which the sensitivity F is taken for every epoch.
-        options: those of `LogDet`.
-
     The metric is no part of a checkpoint: `learn` comes anew with every epoch.
+
+    Args:
+        settings: its section of the configuration.
+        sizes: those of `Surrogate`; the noise above 0.
     """
 
+    settings: config.TaskAware
     metric: ClassVar[str | None] = "task"
     root: Tensor
     spared: Tensor
     effective_rank: Tensor
 
-    def __init__(
-        self,
-        *,
-        dim: int,
-        num_classes: int,
-        noise_std: float,
-        kappa: float = 0.3,
-        samples: int = 512,
-        **options: Any,
-    ) -> None:
-        super().__init__(dim=dim, num_classes=num_classes, noise_std=noise_std, **options)
-        above_zero("kappa", kappa)
-        at_least("samples", samples, 1)
-        self.kappa, self.metric_samples = kappa, samples
-        unit, nought = torch.eye(dim, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    def __init__(self, settings: config.TaskAware, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(settings, **sizes)
+        self.metric_samples = settings.samples
+        unit = torch.eye(self.dim, dtype=torch.float64)
         self.register_buffer("root", unit, persistent=False)
-        self.register_buffer("spared", nought, persistent=False)
-        self.register_buffer("effective_rank", nought.clone(), persistent=False)
+        self.register_buffer("spared", unit.new_zeros(()), persistent=False)
+        self.register_buffer("effective_rank", unit.new_zeros(()), persistent=False)
 
     def learn(self, metric: Tensor) -> None:
         """Take F, of any scale, (D, D); it acts from the next factorisation on."""
@@ -99,7 +85,7 @@ class TaskAware(LogDet):
         strengths = strengths.clamp_min(0)
         total = strengths.sum()
         scaled = strengths * torch.where(total > 0, self.dim / total, 0.0)
-        kept = 1 / (1 + scaled / self.kappa)
+        kept = 1 / (1 + scaled / self.settings.kappa)
         self.root.copy_((directions * kept.sqrt()) @ directions.mT)
         self.spared.copy_(1 - kept.mean())
         self.effective_rank.copy_(torch.where(total > 0, total / strengths[-1], 0.0))

@@ -28,7 +28,7 @@ class Tiles:
     depth: int  # rows of a tile
 
     def arrange(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (B, D) as the tiles of the classes (C, depth, D) and those after, (E, depth, D)."""
+        """Arrange rows (B, D) as tiles of the classes (C, depth, D) and those after, (E, ...)."""
         num_classes = len(self.sizes)
         places = (num_classes + len(self.owners)) * self.depth
         filled = rows.new_zeros(places, rows.shape[1]).index_copy_(0, self.place, rows)
@@ -37,7 +37,7 @@ class Tiles:
 
 
 def tile(y: Tensor, num_classes: int, dtype: torch.dtype) -> Tiles:
-    """Tiles of a batch with labels y in [0, num_classes), (B,)."""
+    """Tile a batch with labels y in [0, num_classes), (B,)."""
     depth = min(len(y), TILE * math.ceil(len(y) / num_classes))
     of_class = y.unsqueeze(1) == torch.arange(num_classes, device=y.device)
     counted = of_class.cumsum(0)
@@ -58,10 +58,9 @@ def tile(y: Tensor, num_classes: int, dtype: torch.dtype) -> Tiles:
 
 
 def own_product(rows: Tensor, matrices: Tensor, tiles: Tiles) -> Tensor:
-    """Each row times its own class's symmetric matrix: (B, D) and (C, D, D) to (B, D)."""
+    """Return each row times its own class's matrix: (B, D) and (C, D, D) to (B, D)."""
     first, rest = tiles.arrange(rows)
-    # Transposed, which changes nothing but is read faster.
-    products = torch.cat([first @ matrices.mT, rest @ matrices[tiles.owners].mT])
+    products = torch.cat([first @ matrices, rest @ matrices[tiles.owners]])
     return products.flatten(0, 1)[tiles.place]
 
 

@@ -96,7 +96,7 @@ def _attack_story(names: Mapping[str, str]) -> str:
 
 
 def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
-    """The main scores, with the side that is better for the defender."""
+    """Return the main scores, with the side that is better for the defender."""
     found = [
         f"| {title} | {marked(_number(source.get(key), scale, unit), _is_late(source, key))} |"
         for source, rows in ((run, RUN_ROWS), (attack, ATTACK_ROWS))
@@ -107,7 +107,7 @@ def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
 
 
 def _is_late(metrics: Mapping[str, Any], key: str) -> bool:
-    """Whether this is a score of an attack that had not converged."""
+    """Return whether this is a score of an attack that had not converged."""
     return metrics.get("converged") is False and key != "n_images"
 
 
@@ -116,7 +116,7 @@ def _number(value: float | None, scale: float, unit: str) -> str:
 
 
 def _again(metrics: Mapping[str, Any], names: Mapping[str, str], root: Path) -> str:
-    """How to make the result again: the commit, the command, and where its files are."""
+    """Return how to make the result again: the commit, the command, and where its files are."""
     chosen = f"--defence {names['defence']} --seed {names['seed']}"
     chosen += f" --attack {names['attack']}" if names["kind"] == "attack" else ""
     command = "attack" if names["kind"] == "attack" else "train"

@@ -44,7 +44,7 @@ def scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Every epoch's numbers as `curve/<name>`, so that they stay apart from the final scores."""
+    """Return every epoch's numbers as `curve/<name>`, so that they stay apart from final scores."""
     found, seconds = [], 0.0
     for row in rows:
         seconds += row.get("seconds", 0.0)
@@ -54,11 +54,11 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _metric(key: str) -> str:
-    """MLflow takes letters, digits and `_-. :/` only; a surrogate may name its figures freely."""
+    """Return a name of letters, digits and `_-. :/`, which MLflow takes."""
     return "curve/" + re.sub(r"[^\w\-. :/]", "_", key)
 
 
 def _is_number(value: Any) -> bool:
-    """MLflow would keep infinity as the largest float there is."""
+    """Return whether MLflow keeps a value as it is; infinity would be the largest float."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and math.isfinite(value)

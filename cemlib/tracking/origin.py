@@ -26,7 +26,7 @@ class Dataset:
 
 
 def victim(metrics: Path, attack: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics of the run that an attack was made on; empty where that run is gone or another one.
+    """Return the metrics of the attacked run; empty where that run is gone or another one.
 
     Args:
         metrics: `metrics.json` of the attack.
@@ -42,13 +42,13 @@ def victim(metrics: Path, attack: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def data_name(config: Mapping[str, Any], experiment: str) -> str:
-    """Name of the images: their source, or of somebody's own folder the experiment's."""
+    """Return the name of the images: their source, or the experiment's for a user's own folder."""
     source = str(config.get("data", {}).get("source", "unknown"))
     return experiment if source == "folder" else source
 
 
 def dataset(root: Path, run: Mapping[str, Any], kind: str) -> Dataset | None:
-    """The prepared images of a run; None where the attacked run is gone.
+    """Return the prepared images of a run, or None where the attacked run is gone.
 
     Args:
         root: Folder of the experiment.

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cemlib.files import FileError
+from cemlib.scores import impossible
 from cemlib.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Row, curves, flatten, scores
@@ -115,7 +116,7 @@ def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | 
 
 
 def identity(place: Path) -> dict[str, str]:
-    """Kind, defence, seed, and for an attack its name and knowledge, of a result folder."""
+    """Return kind, defence, seed, and for an attack its name and knowledge, of a result folder."""
     if place.parent.name != "attacks":
         seed = place.name.removeprefix("seed")
         return {"kind": "run", "defence": place.parent.name, "seed": seed}
@@ -150,7 +151,7 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
 def _attacked(
     names: Mapping[str, str], metrics: Mapping[str, Any], run: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Accuracy and leakage bound of the attacked run; a failed attack has none of its own."""
+    """Return accuracy and leakage bound of the attacked run; nothing for a failed attack."""
     if names["kind"] != "attack" or metrics["status"] != "ok":
         return {}
     found = dict(scores(run))
@@ -158,13 +159,15 @@ def _attacked(
 
 
 def _record(path: Path, found: Mapping[str, _File]) -> dict[str, Any]:
-    """The metrics, after comparing everything that was read with their checksums."""
+    """Return the metrics, after comparing everything that was read with their checksums."""
     metrics = _parse(path, found[path.name].content)
     if not isinstance(metrics, dict):
         raise FileError(f"{path}: not a JSON object; delete it and rerun its job")
     if absent := [key for key in NEEDED if key not in metrics]:
         raise FileError(f"{path}: no {', '.join(absent)} in it; delete it and rerun its job")
     check_record(path, metrics)
+    for fault in impossible(metrics):
+        raise FileError(f"{path}: {fault}; delete it and rerun its job")
     sums = {name: hashlib.sha256(file.content).hexdigest() for name, file in found.items()}
     check_sums(path, metrics, sums)
     return metrics
@@ -187,7 +190,7 @@ def _under_way(root: Path, place: Path, history: _File) -> Result:
 
 
 def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Where a result comes from, and why a score is missing from it."""
+    """Return where a result comes from, and why a score is missing from it."""
     source = metrics["provenance"]
     tags = {"status": metrics["status"], **_settings(metrics)}
     tags |= {name: source[name] for name in ("commit", "fingerprint", "device")}
@@ -205,7 +208,7 @@ def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """What a reader filters and groups by: images, network, and the parts of the defence."""
+    """Return what a reader filters and groups by: images, network, and the parts of the defence."""
     config = metrics["config"]
     defence = config.get("defence", {})
     tags = {"data": data_name(config, str(metrics.get("experiment")))}
@@ -216,7 +219,7 @@ def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Settings; an attack's are its own alone, the others stand with its run."""
+    """Return the settings; an attack's are its own alone, the others stand with its run."""
     chosen = {key: value for key, value in names.items() if key != "kind"}
     config = metrics["config"]
     if names["kind"] == "attack":
@@ -225,7 +228,7 @@ def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, s
 
 
 def _name(names: Mapping[str, str]) -> str:
-    """An attack's begins with its run's: charts of attacks on several runs name nothing else."""
+    """Return a run's name; an attack's begins with its run's, since charts show nothing else."""
     run = f"{names['defence']} seed{names['seed']}"
     return run if names["kind"] == "run" else f"{run} {names['attack']} {names['knowledge']}"
 
@@ -235,12 +238,12 @@ def _folder(root: Path, path: Path) -> str:
 
 
 def _siblings(metrics: Path) -> Iterator[Path]:
-    """The metrics first: a job writes them last, so where they exist the rest is whole."""
+    """Yield the metrics first: a job writes them last, so where they exist the rest is whole."""
     return (metrics.with_name(name) for name in (metrics.name, *ARTIFACTS))
 
 
 def _read(path: Path) -> _File | None:
-    """A file as it is now; None where there is none: jobs write, and rerun, while this reads."""
+    """Read a file as it is now; None where there is none: jobs write, and rerun, meanwhile."""
     try:
         with path.open("rb") as handle:
             return _File(handle.read(), os.fstat(handle.fileno()).st_mtime_ns // 10**6)

@@ -98,7 +98,7 @@ def _prepare_mlflow() -> None:
 
 
 def database_of(uri: str) -> Path | None:
-    """Absolute path of a SQLite store, None for a server.
+    """Return the absolute path of a SQLite store, or None for a server.
 
     Raises:
         TrackingError: if it is the address of neither.
@@ -191,5 +191,5 @@ def _reason(error: Exception) -> str:
 
 
 def without_password(text: str) -> str:
-    """The text with every address as it is without its user and password."""
+    """Return a text with every address as it is without its user and password."""
     return re.sub(r"//[^/\s]*@", "//", text)

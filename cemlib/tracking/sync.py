@@ -30,7 +30,7 @@ class Summary:
     unfinished: int
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         counts = f"{self.uploaded} uploaded, {self.unchanged} unchanged"
         rest = f", {self.unfinished} not finished" if self.unfinished else ""
         return f"experiment {self.experiment!r}: {counts}{rest}; store {self.store}"
@@ -91,13 +91,13 @@ class Study:
             )
 
     def watch(self, uri: str, interval: float = 5.0) -> Summary:
-        """Track live every `interval` seconds until all has finished; returns the last summary."""
+        """Upload every `interval` seconds until all has finished, and return the last summary."""
         while (summary := self.track(uri, live=True)).unfinished:
             time.sleep(interval)
         return summary
 
     def _results(self) -> Iterator[Result | None]:
-        """Runs, then the attacks on them, then the report; None for what is not there yet."""
+        """Yield runs, then the attacks on them, then the report; None for what is not there yet."""
         for metrics in (*self.run_metrics, *self.attack_metrics):
             yield read_result(self.root, metrics)
         report = read_report(self.root, self.experiment, self.report_files)

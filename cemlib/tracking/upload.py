@@ -62,7 +62,7 @@ class Known:
         return int(self.shown.partition(":")[0] or 0)
 
     def is_begun(self, curves: Sequence[Row]) -> bool:
-        """Whether this is a job under way whose uploaded epochs are the first of these."""
+        """Return whether this is a job under way whose uploaded epochs are the first of these."""
         return self.shown != "" and self.shown == _shown(curves[: self.epochs])
 
 
@@ -212,7 +212,7 @@ def _batches(curves: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _shown(curves: Sequence[Row]) -> str:
-    """Number and digest of epochs, without their seconds: a resumed job takes other times."""
+    """Return number and digest of epochs without their seconds: a resumed job takes other times."""
     rows = [
         [row.step, {k: v for k, v in row.values.items() if k != "curve/seconds"}] for row in curves
     ]

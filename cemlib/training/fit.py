@@ -6,11 +6,10 @@ from typing import Any
 import torch
 
 from cemlib.config import ConfigError, Study
-from cemlib.config.study import JUDGE
+from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepared import Prepared
 from cemlib.defences.deployed import Deployed
 from cemlib.device import set_up
-from cemlib.plan import JUDGE_SEED
 from cemlib.progress import progress
 from cemlib.training.own import OwnSurrogate
 from cemlib.training.scores import scores, shown
@@ -59,7 +58,7 @@ def fit(
         study: The settings, from `cemlib.config.parse`.
         defence: One of its defences, or `judge`, the undefended classifier by which attacks are
             scored.
-        data: From `cemlib.data.tensors.from_tensors`, or another preparation; the training is
+        data: From `cemlib.data.prepare.from_tensors`, or another preparation; the training is
             computed where it lies (`data.to("cuda")`).
         network: Makes the split network; called once, with torch's random state set from the seed.
             It should make a new one each time: a network made before would be trained on.
@@ -74,8 +73,7 @@ def fit(
         raise ConfigError(f"no defence {defence!r} in this study (it has {list(study.defences)})")
     set_up(data.train.images.device, study.threads)
     seed = _default_seed(study, defence) if seed is None else seed
-    own = None if surrogate is None else (surrogate.surrogate, surrogate.weight)
-    trainer = Setup(study, defence, seed).begin(data, network, own)
+    trainer = Setup(study, defence, seed).begin(data, network, surrogate)
     _check_logits(trainer)
     with progress(f"train {defence} seed{seed}", trainer.settings.epochs) as report:
         for row in trainer.remaining():
@@ -89,7 +87,7 @@ def _default_seed(study: Study, defence: str) -> int:
 
 
 def _check_logits(trainer: Trainer) -> None:
-    """A network from elsewhere may have been made for other classes; it draws nothing here."""
+    """Check a network from elsewhere, perhaps made for other classes; it draws nothing here."""
     data, deployed = trainer.data, trainer.deployed
     features = deployed.features(data.train.images[:1])
     logits = deployed.logits(features, torch.Generator(trainer.device))

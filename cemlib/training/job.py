@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from cemlib.checkpoint import (
     training_state,
     unpack,
 )
-from cemlib.config.study import JUDGE
+from cemlib.config.study import Study
 from cemlib.data.prepared import checksum, load
 from cemlib.defences.pruning import client_cost
 from cemlib.device import set_up
@@ -26,74 +25,54 @@ from cemlib.errors import DivergedError
 from cemlib.files import save_tensors, write_json, write_jsonl
 from cemlib.layout import RunFolder
 from cemlib.models import build
-from cemlib.plan import Plan
 from cemlib.precision import resolve
 from cemlib.progress import progress
-from cemlib.provenance import device_name, peak_memory_mb, provenance
 from cemlib.seal import write_sealed
+from cemlib.study.job import Job
 from cemlib.training.scores import SCORES, scores, shown
 from cemlib.training.setup import Setup
 from cemlib.training.trainer import Best, Trainer
 
 
-@dataclass(frozen=True)
-class TrainJob:
-    """One (defence, seed) of a study, on a device."""
-
-    plan: Plan
-    defence: str
-    seed: int
-    device: torch.device
-
-    @property
-    def folder(self) -> RunFolder:
-        """Where the run's files go."""
-        return self.plan.folder(self.defence, self.seed)
-
-    @property
-    def name(self) -> str:
-        """What it trains, for people."""
-        return self.defence if self.defence == JUDGE else f"{self.defence} seed{self.seed}"
-
-
-def run(job: TrainJob) -> dict[str, Any]:
-    """Train, deploy and score one run; write its folder and return its metrics.
+def run(job: Job[Study]) -> list[Path]:
+    """Train, deploy and score one run; write its folder and return its record's path.
 
     A run that diverges is finished too: its status is `failed`, its scores are null.
     """
-    start = time.perf_counter()
-    set_up(job.device, job.plan.study.threads)
+    start, study = time.perf_counter(), job.plan.study
+    device, folder = job.processor(), RunFolder(job.folder)
+    set_up(device, study.threads)
     data = load(job.plan.layout.data)
-    setup = Setup(job.plan.study, job.defence, job.seed)
+    setup = Setup(study, job.of["defence"], job.of["seed"])
     network = setup.network(data)
-    trainer = setup.trainer(data.to(job.device), network)
+    trainer = setup.trainer(data.to(device), network)
     checkpoint = Checkpoint(checkpoint_place(job))
     spent = _resume(trainer, checkpoint)
-    for before in (job.folder.metrics, job.folder.clusters):  # of an older run of this name
+    for before in (folder.metrics, folder.clusters):  # of an older run of this name
         before.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
         reason = _train(job, trainer, checkpoint, start - spent)
         metrics = _metrics(job, trainer, reason) | _pruned(trainer, network)
         metrics["wall_seconds"] = time.perf_counter() - start + spent
-        _write(job, trainer, network, metrics)
+        _write(folder, trainer, network, metrics)
     checkpoint.remove()
-    return metrics
+    return [folder.metrics]
 
 
-def checkpoint_place(job: TrainJob) -> Path:
-    """Where the job keeps its state: for these settings, code, data, device and arithmetic."""
-    precision = resolve(job.plan.study.training(job.defence).precision, job.device)
-    origin = f"{checksum(job.plan.layout.data)}/{job.device.type}/{precision}"
-    return job.plan.train_checkpoint(job.defence, job.seed, origin)
+def checkpoint_place(job: Job[Study]) -> Path:
+    """Return where the job keeps its state: also for these data, device and arithmetic."""
+    device = job.processor()
+    precision = resolve(job.plan.study.training(job.of["defence"]).precision, device)
+    return job.checkpoint(checksum(job.plan.layout.data), device.type, precision)
 
 
-def _train(job: TrainJob, trainer: Trainer, checkpoint: Checkpoint, start: float) -> str | None:
+def _train(job: Job[Study], trainer: Trainer, checkpoint: Checkpoint, start: float) -> str | None:
     """Run the epochs that are left; return why the run failed, or None."""
     epochs, done = trainer.settings.epochs, len(trainer.history)
-    with progress(f"train {job.name}", epochs, done) as report:
+    with progress(job.title, epochs, done) as report:
         try:
             for row in trainer.remaining():
-                write_jsonl(job.folder.history, trainer.history)
+                write_jsonl(RunFolder(job.folder).history, trainer.history)
                 checkpoint.keep(_state(trainer, time.perf_counter() - start))
                 report(row["epoch"], shown(row))
         except DivergedError as error:
@@ -150,29 +129,23 @@ def _unstacked(stacked: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     return [{name: rows[epoch] for name, rows in stacked.items()} for epoch in range(epochs)]
 
 
-def _metrics(job: TrainJob, trainer: Trainer, reason: str | None) -> dict[str, Any]:
-    study, model = job.plan.study, trainer.deployed.model
+def _metrics(job: Job[Study], trainer: Trainer, reason: str | None) -> dict[str, Any]:
+    model = trainer.deployed.model
     # What a failed run leaves is no classifier: no epoch of it is deployed.
     selected = trainer.deploy() if reason is None else None
     found = scores(trainer) if reason is None else dict.fromkeys(SCORES)
-    files = job.plan.train_sources(job.defence)
     return {
         "kind": "run",
-        "status": "ok" if reason is None else "failed",
-        "reason": reason,
-        "experiment": study.experiment,
-        "defence": job.defence,
-        "seed": job.seed,
+        "defence": job.of["defence"],
+        "seed": job.of["seed"],
         **found,
-        "epochs": study.train.epochs,
+        "epochs": trainer.settings.epochs,
         "selected_epoch": selected,
         "selected_on": trainer.settings.select,
         "precision": trainer.step.precision,
         "parameters": {"client": _count(model.encoder), "server": _count(model.head)},
-        "config": study.train_slice(job.defence),
         "data_sha256": checksum(job.plan.layout.data),
-        "provenance": provenance(files, device_name(job.device.type), study.threads),
-        "peak_memory_mb": peak_memory_mb(),
+        **job.record(reason),
     }
 
 
@@ -186,19 +159,19 @@ def _pruned(trainer: Trainer, network: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(
-    job: TrainJob, trainer: Trainer, network: dict[str, Any], metrics: dict[str, Any]
+    folder: RunFolder, trainer: Trainer, network: dict[str, Any], metrics: dict[str, Any]
 ) -> None:
     """Write the run's files, its metrics last: a folder with metrics is a whole run."""
-    write_jsonl(job.folder.history, trainer.history)
+    write_jsonl(folder.history, trainer.history)
     network = network | {"client_widths": trainer.client_widths}
-    origin = {"network": network, "seed": job.seed, "data_sha256": metrics["data_sha256"]}
-    write_json(job.folder.config, origin | metrics["config"])
-    save_tensors(job.folder.model, trainer.deployed.model.state_dict())
+    origin = {"network": network, "seed": metrics["seed"], "data_sha256": metrics["data_sha256"]}
+    write_json(folder.config, origin | metrics["config"])
+    save_tensors(folder.model, trainer.deployed.model.state_dict())
     if trainer.fits:
         epochs = torch.arange(1, len(trainer.fits) + 1)
-        save_tensors(job.folder.clusters, {"epochs": epochs} | _stacked(trainer.fits))
-    others = {*job.folder.files(), job.folder.clusters} - {job.folder.metrics}
-    write_sealed(job.folder.metrics, metrics, sorted(file for file in others if file.is_file()))
+        save_tensors(folder.clusters, {"epochs": epochs} | _stacked(trainer.fits))
+    others = {*folder.files(), folder.clusters} - {folder.metrics}
+    write_sealed(folder.metrics, metrics, sorted(file for file in others if file.is_file()))
 
 
 def _count(module: torch.nn.Module) -> int:

@@ -1,14 +1,12 @@
-"""A surrogate of the user's own in a training in memory."""
+"""A surrogate of the user's own in a training in memory, to try one before adding it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from cemlib.config.defences import DefenceConfig
-from cemlib.defences.channels.base import Channel
 from cemlib.surrogates.base import Surrogate
-from cemlib.surrogates.own import Own
 
 
 @dataclass(frozen=True)
@@ -24,15 +22,43 @@ class OwnSurrogate:
     build: Callable[..., nn.Module]
     weight: float = 16.0
 
-    def surrogate(
-        self,
-        defence: DefenceConfig,  # noqa: ARG002 - called as the one that is configured
-        channel: Channel,
-        dim: int,
-        num_classes: int,
-    ) -> Surrogate:
-        """The surrogate for features of `dim` dimensions behind a channel."""
-        module = self.build(dim=dim, num_classes=num_classes, noise_std=channel.std)
+    def surrogate(self, *, dim: int, num_classes: int, noise_std: float) -> Surrogate:
+        """Return the surrogate for features of `dim` dimensions."""
+        module = self.build(dim=dim, num_classes=num_classes, noise_std=noise_std)
         if isinstance(module, Surrogate):
             return module
-        return Own(module, dim=dim, num_classes=num_classes, noise_std=channel.std)
+        return Own(module, dim=dim, num_classes=num_classes, noise_std=noise_std)
+
+
+class Own(Surrogate):
+    """Any module `(z, y) -> penalty` behind the surrogates' interface.
+
+    Nothing is fitted, no random stream is its own, and it counts as active in every batch.
+
+    Args:
+        module: gets clean features (B, D) in float32 and labels (B,), and returns a scalar that is
+            differentiable in the features; its parameters are trained with the network's.
+        dim: number of feature dimensions D.
+        num_classes: number of classes C.
+        noise_std: standard deviation of the released noise.
+    """
+
+    def __init__(self, module: nn.Module, *, dim: int, num_classes: int, noise_std: float) -> None:
+        super().__init__(dim=dim, num_classes=num_classes, noise_std=noise_std)
+        self.module = module
+
+    def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the module's own scalar.
+
+        Raises:
+            ValueError: it is no scalar, or does not depend on the features.
+        """
+        value: Tensor = self.module(z, y)
+        if value.ndim != 0 or (torch.is_grad_enabled() and not value.requires_grad):
+            raise ValueError(
+                f"{type(self.module).__name__}: must return a scalar tensor attached to z, found"
+                f" shape {tuple(value.shape)}"
+            )
+        classes = torch.arange(self.num_classes, device=y.device)
+        present = (y.unsqueeze(1) == classes).any(0).sum()
+        return value, {"classes": present, "active": z.new_ones(())}

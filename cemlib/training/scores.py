@@ -5,7 +5,8 @@ from torch import Tensor
 
 from cemlib.progress import Numbers
 from cemlib.seeds import generator
-from cemlib.training.trainer import Row, Trainer
+from cemlib.training.step import Row
+from cemlib.training.trainer import Trainer
 
 SCORES = ("top1", "test_loss", "val_top1", "leakage_nats", "leakage_images")
 MOST = (
@@ -52,5 +53,5 @@ def _filled_up(trainer: Trainer, features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def shown(row: Row) -> Numbers:
-    """Of an epoch's row of the history, what the progress shows."""
+    """Return what the progress shows of an epoch's row."""
     return {"loss": row["train_loss"], "val_top1": row["val_top1"]}

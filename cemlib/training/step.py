@@ -1,26 +1,38 @@
-"""One update of a defended classifier, on one batch: the only thing that is done often.
+"""The steps of an epoch, from the loop over its batches to the update of the weights.
 
-Nothing in it waits for the device, loops over samples or classes, or moves what it keeps to another
-place, so that on a GPU it is replayed as one graph.
+For a batch of images x with labels y, a surrogate R and a training penalty P,
+
+    z = encoder(x),   z~ = channel(z),   loss = CE(head(z~), y) + R(shape(z), y) + P(x, z, z~)
+
+is minimised, where `shape` is what the channel does without chance. The gradient of R reaches the
+features times lambda_eff, and the parameters of R itself times 1.
+
+Nothing in a step waits for the device, loops over samples or classes, or moves what it keeps to
+another place, so that on a GPU it is replayed as one graph.
 """
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cemlib.config.defences import PruningConfig
 from cemlib.config.study import TrainConfig
 from cemlib.data.batches import Batches
-from cemlib.optim import SGD, Rate
+from cemlib.defences.deployed import Deployed
+from cemlib.defences.penalties.base import Penalty
+from cemlib.optim import SGD, Rate, one_cycle
 from cemlib.precision import autocast, resolve
 from cemlib.replay import Replay
+from cemlib.seeds import derive, generator
+from cemlib.sums import Monitor
 from cemlib.surrogates.base import Surrogate
-from cemlib.training.defended import Defended
-from cemlib.training.monitor import Monitor
-from cemlib.training.objective import fork
 
+Row = dict[str, Any]
+LAST_PHASE_LR = 4.1e-4  # below this rate the surrogate acts with its full weight
 WATCHED = (
     "a feature",
     "train_ce",
@@ -34,6 +46,34 @@ WATCHED = (
 
 
 @dataclass(frozen=True)
+class Defended:
+    """A split model behind its channel, with all that defends it in training.
+
+    Attributes:
+        deployed: The split model and its release channel.
+        surrogate: The conditional-entropy penalty, or None.
+        weight: lambda of the surrogate.
+        lr_scaling: Whether lambda_eff follows the learning rate (see `strength`).
+        penalty: Another training penalty, or None.
+        pruning: When and how much of the client is pruned, or None.
+    """
+
+    deployed: Deployed
+    surrogate: Surrogate | None = None
+    weight: float = 0.0
+    lr_scaling: bool = True
+    penalty: Penalty | None = None
+    pruning: PruningConfig | None = None
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Return everything with weights, by name."""
+        optional = {"surrogate": self.surrogate, "penalty": self.penalty}
+        present = {name: module for name, module in optional.items() if module is not None}
+        return {"model": self.deployed.model, **present}
+
+
+@dataclass(frozen=True)
 class Pace:
     """Learning rate of a step, and the weight of the surrogate; tensors where it is replayed."""
 
@@ -42,12 +82,13 @@ class Pace:
 
 
 class Step:
-    """Trains on the next batch of an epoch.
+    """Trains on the next batch of an epoch, or on all of them.
 
     Args:
         defended: What is trained.
         batches: Where the batches come from; on their device everything is computed.
-        settings: Arithmetic, momentum and weight decay.
+        settings: Schedule, arithmetic, momentum and weight decay.
+        seed: Seed of the run, from which every random stream is derived.
 
     Attributes:
         optimiser: SGD over the model and the surrogate; a penalty trains what it has by itself.
@@ -57,9 +98,11 @@ class Step:
             where `fit_features` asks for those of the training pass.
     """
 
-    def __init__(self, defended: Defended, batches: Batches, settings: TrainConfig) -> None:
-        self.defended, self.batches = defended, batches
-        self.device = batches.split.labels.device
+    def __init__(
+        self, defended: Defended, batches: Batches, settings: TrainConfig, seed: int
+    ) -> None:
+        self.defended, self.batches, self.settings = defended, batches, settings
+        self.seed, self.device = seed, batches.split.labels.device
         self.precision = resolve(settings.precision, self.device)
         trained = (defended.deployed.model, defended.surrogate)
         self.optimiser = SGD(
@@ -70,8 +113,48 @@ class Step:
         )
         self.noise = torch.Generator(self.device)
         self.monitor = Monitor(WATCHED, self.device)
-        self.seen = self._room() if settings.fit_features == "training_pass" else None
-        self._replay = Replay(self.device, self._generators)
+        self.seen: tuple[Tensor, Tensor] | None = None
+        surrogate = defended.surrogate
+        if settings.fit_features == "training_pass" and surrogate is not None and surrogate.fits:
+            labels = torch.zeros(sum(batches.sizes), dtype=torch.long, device=self.device)
+            self.seen = torch.zeros(len(labels), surrogate.dim, device=self.device), labels
+        drawing = surrogate.generators if surrogate is not None else list[torch.Generator]
+        self._replay = Replay(self.device, lambda: [self.noise, *drawing()])
+
+    def pass_over(self, number: int) -> Row:
+        """Train on all batches of a 1-based epoch; return its rates and means.
+
+        Raises:
+            DivergedError: if the loss of some batch is not finite.
+        """
+        self._begin(number)
+        for size, pace in zip(self.batches.sizes, self.paces(number), strict=True):
+            self(size, pace)
+        means = self.monitor.means(number)
+        row: Row = {"epoch": number, "lr": pace.lr, "lambda_eff": pace.lambda_eff}
+        row |= {name: means[name] for name in ("train_ce", "surrogate", "train_top1")}
+        row["train_loss"] = means["train_ce"] + means["weighted surrogate"]
+        if self.defended.penalty is not None:
+            row["penalty"] = means["penalty"]
+            row["train_loss"] += means["penalty"]
+        if (surrogate := self.defended.surrogate) is not None:
+            task, pull = means["gradient of the task"], means["gradient of the surrogate"]
+            row["surrogate/gradient_ratio"] = pull / task if task > 0 else None
+            row |= {f"surrogate/{name}": value for name, value in surrogate.drain().items()}
+        return row
+
+    def paces(self, number: int) -> list[Pace]:
+        """Return the learning rate and lambda_eff of every step of a 1-based epoch."""
+        steps, defended = len(self.batches.sizes), self.defended
+        rates = [learning_rate(self.settings, number, step / steps) for step in range(steps)]
+        if defended.surrogate is None or number < defended.surrogate.start_epoch:
+            return [Pace(lr, 0.0) for lr in rates]
+        return [Pace(lr, strength(defended.weight, lr, defended.lr_scaling)) for lr in rates]
+
+    def shuffle(self, number: int) -> None:
+        """Begin an epoch's augmented batches; begun again, they are the same ones."""
+        order, draws = (generator(self.seed, name, number) for name in ("order", "augment"))
+        self.batches.begin(order, draws)
 
     def __call__(self, size: int, pace: Pace) -> None:
         """Train on a batch of that size."""
@@ -85,61 +168,97 @@ class Step:
             acting.replayed()
 
     def _update(self, size: int, pace: Pace, acting: Surrogate | None) -> None:
-        """Forwards, backwards, and the weights."""
+        """Take the next batch forwards and backwards, and update the weights."""
+        model, channel = self.defended.deployed.model, self.defended.deployed.channel
+        penalty = self.defended.penalty
         places, images, labels = self.batches.take(size)
         images = images.contiguous(memory_format=torch.channels_last)
-        deployed = self.defended.deployed
         with autocast(self.precision, self.device):
-            features = deployed.model.encoder(images)
-        features = features.float()
-        self._keep(places, features, labels)
-        clean, spread, norms = self._surrogate(features, labels, acting, pace.lambda_eff)
-        released = deployed.channel(clean, self.noise)
-        with autocast(self.precision, self.device):
-            logits = deployed.model.head(released)
-        ce = F.cross_entropy(logits.float(), labels)
-        penalty = self._penalty(images, features, released)
-        self.optimiser.zero_grad()
-        (ce + spread + penalty).backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step(pace.lr)
-        if self.defended.penalty is not None:
-            self.defended.penalty.step()
-        top1 = (logits.argmax(1) == labels).float().mean()
-        weighted = pace.lambda_eff * spread.detach().double()
-        values = (features.abs().amax(), ce, spread, weighted, penalty, top1, *norms.unbind())
-        self.monitor.add(dict(zip(WATCHED, values, strict=True)), size)
-
-    def _surrogate(
-        self, features: Tensor, labels: Tensor, acting: Surrogate | None, weight: Rate
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The task's branch of the features, the penalty, and the norms of both gradients."""
-        if acting is None:
-            return features, features.new_zeros(()), features.new_zeros(2)
-        clean, branch, norms = fork(features, weight)
-        spread = acting(self.defended.deployed.channel.shape(branch), labels)
-        return clean, spread, norms
-
-    def _penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:
-        if self.defended.penalty is None:
-            return features.new_zeros(())
-        loss: Tensor = self.defended.penalty(images, features, released)
-        return loss
-
-    def _room(self) -> tuple[Tensor, Tensor] | None:
-        """Places for the features of an epoch and their labels, if there is what is fitted."""
-        surrogate = self.defended.surrogate
-        if surrogate is None or not surrogate.fits:
-            return None
-        count = sum(self.batches.sizes)
-        features = torch.zeros(count, surrogate.dim, device=self.device)
-        return features, torch.zeros(count, dtype=torch.long, device=self.device)
-
-    def _keep(self, places: Tensor, features: Tensor, labels: Tensor) -> None:
+            z = model.encoder(images)
+        z = z.float()
         if self.seen is not None:
-            shaped = self.defended.deployed.channel.shape(features.detach().flatten(1))
-            self.seen[0].index_copy_(0, places, shaped)
+            self.seen[0].index_copy_(0, places, channel.shape(z.detach().flatten(1)))
             self.seen[1].index_copy_(0, places, labels)
 
-    def _generators(self) -> list[torch.Generator]:
-        surrogate = self.defended.surrogate
-        return [self.noise, *(surrogate.generators() if surrogate else [])]
+        clean, spread, adversary, norms = z, z.new_zeros(()), z.new_zeros(()), z.new_zeros(2)
+        if acting is not None:
+            clean, branch, norms = fork(z, pace.lambda_eff)
+            spread = acting(channel.shape(branch), labels)
+        released = channel(clean, self.noise)
+        with autocast(self.precision, self.device):
+            logits = model.head(released)
+        ce = F.cross_entropy(logits.float(), labels)
+        if penalty is not None:
+            adversary = penalty(images, z, released)
+
+        self.optimiser.zero_grad()
+        (ce + spread + adversary).backward()
+        self.optimiser.step(pace.lr)
+        if penalty is not None:
+            penalty.step()
+
+        top1 = (logits.argmax(1) == labels).float().mean()
+        weighted = pace.lambda_eff * spread.detach().double()
+        values = (z.abs().amax(), ce, spread, weighted, adversary, top1, *norms.unbind())
+        self.monitor.add(dict(zip(WATCHED, values, strict=True)), size)
+
+    def _begin(self, number: int) -> None:
+        """Start every random stream of an epoch: dropout draws from torch's global state."""
+        torch.manual_seed(derive(self.seed, "dropout", number))
+        self.noise.manual_seed(derive(self.seed, "noise", number))
+        if self.defended.surrogate is not None:
+            self.defended.surrogate.reseed(derive(self.seed, "surrogate", number))
+        self.shuffle(number)
+        self.monitor.begin()
+        self.defended.deployed.model.train()
+
+
+class _Fork(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, factor: Rate, norms: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.factor, ctx.norms = factor, norms
+        return z.view_as(z), z.flatten(1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        task, penalty = gradients[0], ctx.factor * gradients[1].view_as(gradients[0])
+        torch.stack([task.norm(), penalty.norm()], out=ctx.norms)
+        return task + penalty, None, None
+
+
+def fork(z: Tensor, factor: Rate) -> tuple[Tensor, Tensor, Tensor]:
+    """Hand features to the task and to a surrogate that pulls on them `factor` times.
+
+    One backward pass of the sum then computes what the published order does in two: surrogate
+    first, cache the encoder's gradients, zero, task, add.
+
+    Returns:
+        Features (B, ...) for the task; features (B, D) for the surrogate; and a tensor of two that
+        the backward pass fills with the norms of the gradients at z, the task's and `factor` times
+        the surrogate's.
+    """
+    norms = torch.zeros(2, dtype=z.dtype, device=z.device)
+    task, penalty = _Fork.apply(z, factor, norms)
+    return task, penalty, norms
+
+
+def learning_rate(settings: TrainConfig, epoch: int, done: float = 0.0) -> float:
+    """Return the rate at a place in a 1-based epoch, of which a share `done` is over.
+
+    With `milestones` it is `lr` times `decay` for every milestone passed; else that of `one_cycle`.
+    """
+    if settings.schedule == "one_cycle":
+        share = (epoch - 1 + done) / settings.epochs
+        return one_cycle(share, settings.lr, settings.warm_up)
+    return settings.lr * settings.decay ** sum(epoch > passed for passed in settings.milestones)
+
+
+def strength(weight: float, lr: float, scaled: bool = True) -> float:
+    """Return lambda_eff = lambda * 0.001 / lr, and lambda itself in the last phase (lr < 4.1e-4).
+
+    Not `scaled` it is lambda at every rate.
+
+    >>> [round(strength(16, lr), 2) for lr in (0.05, 0.01, 0.002, 0.0004)]
+    [0.32, 1.6, 8.0, 16]
+    """
+    return weight if lr < LAST_PHASE_LR or not scaled else weight * 0.001 / lr

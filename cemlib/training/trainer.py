@@ -1,9 +1,8 @@
 """One training run: epochs of SGD on the defended objective, resumable after any of them."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,22 +11,14 @@ from cemlib.config.study import TrainConfig
 from cemlib.data.augment import Augment
 from cemlib.data.batches import Batches
 from cemlib.data.prepared import Prepared
-from cemlib.defences.deployed import Deployed
 from cemlib.defences.pruning import prune
 from cemlib.errors import check_finite
 from cemlib.optim import SGD
 from cemlib.precision import autocast
-from cemlib.seeds import derive, generator
+from cemlib.seeds import generator
 from cemlib.surrogates.base import Surrogate
-from cemlib.training.defended import Defended
-from cemlib.training.image_metric import image_metric
-from cemlib.training.schedule import learning_rate, strength
-from cemlib.training.step import Pace, Step
-from cemlib.training.task_metric import task_metric
-
-Row = dict[str, Any]
-Metric = Callable[[Deployed, Tensor, torch.Generator], Tensor]
-METRICS: Mapping[str, Metric] = {"task": task_metric, "image": image_metric}
+from cemlib.training.metrics import METRICS
+from cemlib.training.step import Defended, Row, Step
 
 
 @dataclass
@@ -57,14 +48,14 @@ class Trainer:
         self.device = data.train.images.device
         self.client_widths: tuple[int, ...] | None = None
         self.batches = Batches(data.train, settings.batch_size, Augment(settings.augment))
-        self.step = Step(defended, self.batches, settings)
+        self.step = Step(defended, self.batches, settings, seed)
         self.history: list[Row] = []
         self.fits: list[dict[str, Tensor]] = []
         self.best = Best()
 
     @property
     def optimiser(self) -> SGD:
-        """Of the model and the surrogate."""
+        """Return the optimiser of the model and the surrogate."""
         return self.step.optimiser
 
     def remaining(self) -> Iterator[Row]:
@@ -93,30 +84,15 @@ class Trainer:
         return row
 
     def pass_over(self, number: int) -> Row:
-        """The training steps of an epoch alone; their statistics are read at its end.
+        """Take the training steps of an epoch alone; their statistics are read at its end.
 
         Raises:
             DivergedError: if the loss of some batch is not finite.
         """
         self.prune_before(number)
-        paces = self._paces(number)
-        if self.surrogate is not None and paces[0].lambda_eff > 0:
+        if self.surrogate is not None and self.step.paces(number)[0].lambda_eff > 0:
             self._teach(self.surrogate, number)
-        self._begin(number)
-        for size, pace in zip(self.batches.sizes, paces, strict=True):
-            self.step(size, pace)
-        means = self.step.monitor.means(number)
-        row: Row = {"epoch": number, "lr": pace.lr, "lambda_eff": pace.lambda_eff}
-        row |= {name: means[name] for name in ("train_ce", "surrogate", "train_top1")}
-        row["train_loss"] = means["train_ce"] + means["weighted surrogate"]
-        if self.defended.penalty is not None:
-            row["penalty"] = means["penalty"]
-            row["train_loss"] += means["penalty"]
-        if self.surrogate is not None:
-            task, penalty = means["gradient of the task"], means["gradient of the surrogate"]
-            row["surrogate/gradient_ratio"] = penalty / task if task > 0 else None
-            row |= {f"surrogate/{name}": value for name, value in self.surrogate.drain().items()}
-        return row
+        return self.step.pass_over(number)
 
     def prune_before(self, number: int) -> None:
         """Prune the client if that is due before an epoch, or was before an earlier one.
@@ -126,31 +102,13 @@ class Trainer:
         pruning = self.defended.pruning
         if pruning is not None and self.client_widths is None and number > pruning.epoch:
             self.client_widths = prune(self.deployed.model, pruning.ratio)
-            self.step = Step(self.defended, self.batches, self.settings)
-
-    def _paces(self, number: int) -> list[Pace]:
-        """Return the learning rate and lambda_eff of every step of a 1-based epoch."""
-        steps = len(self.batches.sizes)
-        rates = [learning_rate(self.settings, number, step / steps) for step in range(steps)]
-        active = self.surrogate is not None and number >= self.surrogate.start_epoch
-        weight, scaled = self.defended.weight, self.defended.lr_scaling
-        return [Pace(lr, strength(weight, lr, scaled) if active else 0.0) for lr in rates]
+            self.step = Step(self.defended, self.batches, self.settings, self.seed)
 
     def _deployable(self, number: int) -> bool:
-        """Whether an epoch's model has its whole defence: the surrogate acts, pruning is done."""
+        """Tell whether an epoch has its whole defence: the surrogate acts, pruning is done."""
         pruning = self.defended.pruning
         acts = self.surrogate is None or number >= self.surrogate.start_epoch
         return acts and (pruning is None or number > pruning.epoch)
-
-    def _begin(self, number: int) -> None:
-        """Start every random stream of an epoch: dropout draws from torch's global state."""
-        torch.manual_seed(derive(self.seed, "dropout", number))
-        self.step.noise.manual_seed(derive(self.seed, "noise", number))
-        if self.surrogate is not None:
-            self.surrogate.reseed(derive(self.seed, "surrogate", number))
-        self._shuffle(number)
-        self.step.monitor.begin()
-        self.deployed.model.train()
 
     def _teach(self, surrogate: Surrogate, number: int) -> None:
         """Show a surrogate the metric that it asks for, of the classifier as the epoch begins.
@@ -170,26 +128,18 @@ class Trainer:
         check_finite(number, **{f"{surrogate.metric}_metric": float(metric.trace())})
         surrogate.learn(metric)
 
-    def _shuffle(self, number: int) -> None:
-        """Begin an epoch's augmented batches; begun again, they are the same ones."""
-        order, draws = (
-            generator(self.seed, "order", number),
-            generator(self.seed, "augment", number),
-        )
-        self.batches.begin(order, draws)
-
     def _fit(self, surrogate: Surrogate, number: int) -> None:
-        """Epoch-end statistics of what is released but for chance, of augmented images."""
+        """Fit the surrogate to what is released but for chance, of augmented images."""
         features, labels = self.step.seen or self._second_pass(number)
         surrogate.fit(features, labels)
         if statistics := surrogate.statistics():
             self.fits.append({name: t.cpu().clone() for name, t in statistics.items()})
 
     def _second_pass(self, number: int) -> tuple[Tensor, Tensor]:
-        """Features of the epoch's batches by the encoder as it is now, in eval mode."""
+        """Return features of the epoch's batches by the encoder as it is now, in eval mode."""
         encoder, shape = self.deployed.model.encoder.eval(), self.deployed.channel.shape
         features, labels = [], []
-        self._shuffle(number)
+        self.step.shuffle(number)
         with torch.no_grad(), autocast(self.step.precision, self.device):
             for size in self.batches.sizes:
                 _, images, batch_labels = self.batches.take(size)
@@ -199,7 +149,7 @@ class Trainer:
         return torch.cat(features), torch.cat(labels)
 
     def _validate(self, number: int) -> Row:
-        """Scores on held-out images, and the bound estimated from their features alone."""
+        """Score held-out images, and estimate the bound from their features alone."""
         val, deployed = self.data.val, self.deployed
         features = deployed.features(val.images)
         noise = generator(self.seed, "val_noise", number, self.device)

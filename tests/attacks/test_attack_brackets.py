@@ -4,19 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_study import CPU
 
 from cemlib.config import parse
-from cemlib.config.study import JUDGE
+from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import load, save
-from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import load_tensors, read_json, save_tensors
 from cemlib.layout import RunFolder
-from cemlib.plan import JUDGE_SEED, Plan
-from cemlib.seal import OWN, write_sealed
-from cemlib.training.job import TrainJob, run
+from cemlib.seal import write_sealed
+from cemlib.study.plan import Plan
+from cemlib.study.split import attack_job, train_job
+from cemlib.training.job import run
 
 DECODER = {"epochs": 6, "batch_size": 32, "lr": 0.02, "blocks": 1, "width": 16}
 # A third of all the time, for what the decoder shows as well.
@@ -48,7 +47,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     plan = Plan(parse(RAW | {"results": str(tmp_path_factory.mktemp("brackets"))}))
     save(prepare(plan.study.data), plan.layout.data)
     for defence, seed in (("none", 0), ("constant", 0), (JUDGE, JUDGE_SEED)):
-        run(TrainJob(plan, defence, seed, CPU))
+        run(train_job(plan, defence, seed, "cpu"))
     blind(plan.layout.run("constant", 0))
     return plan
 
@@ -58,7 +57,7 @@ def blind(folder: RunFolder) -> None:
     weights = load_tensors(folder.model)
     bottleneck = {name for name in weights if name.startswith("encoder.2.")}
     save_tensors(folder.model, weights | {name: 0 * weights[name] for name in bottleneck})
-    record = {key: value for key, value in read_json(folder.metrics).items() if key != OWN}
+    record = read_json(folder.metrics)
     write_sealed(folder.metrics, record, [folder.model])
 
 
@@ -67,7 +66,7 @@ def error(plan: Plan, defence: str, attack_name: str) -> float:
     if attack_name == "refinement":
         error(plan, defence, "decoder")  # from which it starts
     if not metrics.is_file():
-        list(attack(AttackJob(plan, defence, 0, [attack_name], CPU)))
+        list(attack(attack_job(plan, defence, 0, [attack_name], "cpu")))
     return float(read_json(metrics)["mse"])
 
 

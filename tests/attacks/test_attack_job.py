@@ -10,15 +10,16 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from tiny_study import CPU, blob_data, judged, tiny_plan, trained
+from tiny_study import blob_data, judged, tiny_plan, trained
 
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Task
-from cemlib.evaluation.job import AttackJob, run
+from cemlib.evaluation.job import run
 from cemlib.evaluation.scene import first_target
 from cemlib.evaluation.scores import MEASURES
 from cemlib.files import FileError, load_tensors, read_json, read_jsonl
-from cemlib.layout import RunFolder
+from cemlib.layout import AttackFolder, RunFolder
+from cemlib.study.split import attack_job
 
 KNOWLEDGES = ("train_data", "public_data")
 FIRST = {"train_data": 0, "public_data": 54}  # of 60 test images
@@ -29,7 +30,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One trained run, attacked by everything."""
     place = tmp_path_factory.mktemp("attacked")
     trained(place, "noise")
-    job = AttackJob(judged(place), "noise", 0, ["decoder", "linear", "mean_image"], CPU)
+    job = attack_job(judged(place), "noise", 0, ["decoder", "linear", "mean_image"], "cpu")
     assert len(list(run(job))) == 6
     return place
 
@@ -52,7 +53,7 @@ def tasks(study: Path) -> dict[str, Task]:
     ATTACKS["mean_image"] = look
     try:
         trained(study / "looked_at", "noise", epochs=1)
-        job = AttackJob(judged(study / "looked_at", epochs=1), "noise", 0, ["mean_image"], CPU)
+        job = attack_job(judged(study / "looked_at", epochs=1), "noise", 0, ["mean_image"], "cpu")
         list(run(job))
     finally:
         ATTACKS["mean_image"] = genuine
@@ -193,8 +194,8 @@ def test_a_diverging_attack_is_finished_and_failed(tmp_path: Path) -> None:
     wild = plan.study.attacks["decoder"].model_copy(update={"lr": 1e30})
     attacks = plan.study.attacks | {"decoder": wild}
     plan = dataclasses.replace(plan, study=plan.study.model_copy(update={"attacks": attacks}))
-    for place in run(AttackJob(plan, "noise", 0, ["decoder"], CPU)):
-        metrics = read_json(place.metrics)
+    for path in run(attack_job(plan, "noise", 0, ["decoder"], "cpu")):
+        metrics, place = read_json(path), AttackFolder(path.parent)
         assert metrics["status"] == "failed"
         assert "_mse is" in metrics["reason"]
         assert {metrics[name] for name in (*MEASURES, "psnr_of_mean_mse")} == {None}
@@ -210,7 +211,7 @@ def test_a_diverging_attack_is_finished_and_failed(tmp_path: Path) -> None:
 
 
 def test_an_attack_needs_its_run(tmp_path: Path) -> None:
-    job = AttackJob(tiny_plan(tmp_path), "noise", 0, ["linear"], CPU)
+    job = attack_job(tiny_plan(tmp_path), "noise", 0, ["linear"], "cpu")
     with pytest.raises(FileError, match=r"metrics\.json: no such file; rerun the job"):
         list(run(job))
 
@@ -218,4 +219,4 @@ def test_an_attack_needs_its_run(tmp_path: Path) -> None:
 def test_a_run_of_other_settings_is_refused(study: Path) -> None:
     plan = tiny_plan(study, weight_decay=0.1)
     with pytest.raises(FileError, match=r"metrics\.json: trained with other settings"):
-        list(run(AttackJob(plan, "noise", 0, ["linear"], CPU)))
+        list(run(attack_job(plan, "noise", 0, ["linear"], "cpu")))

@@ -1,6 +1,5 @@
 """What an attack job says beside the errors: recognition, extremes, queries, and its beginnings."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,13 @@ from tiny_study import CPU, RAW, blob_data, judged, tiny_plan, trained
 
 from cemlib.config import ConfigError, parse
 from cemlib.defences.deployed import load_deployed
-from cemlib.evaluation.job import AttackJob, run
+from cemlib.evaluation.job import run
 from cemlib.evaluation.pictures import extremes
 from cemlib.files import FileError, load_tensors, read_json
-from cemlib.plan import Plan
-from cemlib.seal import OWN, write_sealed
+from cemlib.seal import write_sealed
 from cemlib.seeds import generator
+from cemlib.study.plan import Plan
+from cemlib.study.split import attack_job
 
 ATTACKS: dict[str, Any] = {
     "linear": {},
@@ -43,7 +43,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         trained(place, defence, **settings)
     plan = replanned(judged(place, **settings), ATTACKS)
     for defence in ("none", "noise"):
-        assert len(list(run(AttackJob(plan, defence, 0, list(ATTACKS), CPU)))) == 6
+        assert len(list(run(attack_job(plan, defence, 0, list(ATTACKS), "cpu")))) == 6
     return plan
 
 
@@ -132,7 +132,7 @@ def test_few_images_are_shown_once() -> None:
 
 def test_an_attack_needs_the_judge(tmp_path: Path) -> None:
     trained(tmp_path, "noise", epochs=1)
-    job = AttackJob(tiny_plan(tmp_path, epochs=1), "noise", 0, ["linear"], CPU)
+    job = attack_job(tiny_plan(tmp_path, epochs=1), "noise", 0, ["linear"], "cpu")
     with pytest.raises(FileError, match=r"judge/metrics\.json: no such file"):
         list(run(job))
 
@@ -141,10 +141,9 @@ def test_a_judge_that_diverged_is_refused(tmp_path: Path) -> None:
     trained(tmp_path, "noise", epochs=1)
     plan = judged(tmp_path, epochs=1)
     metrics = read_json(plan.layout.judge.metrics) | {"status": "failed", "reason": "too fast"}
-    del metrics[OWN]
     write_sealed(plan.layout.judge.metrics, metrics)
     with pytest.raises(FileError, match=r"judge diverged \(too fast\)"):
-        list(run(AttackJob(plan, "noise", 0, ["linear"], CPU)))
+        list(run(attack_job(plan, "noise", 0, ["linear"], "cpu")))
 
 
 @pytest.mark.parametrize(
@@ -175,10 +174,10 @@ def test_an_attack_starts_from_the_decoder_it_names(tmp_path: Path) -> None:
     attacks["optimisation"]["iterations"] = 1
     trained(tmp_path, "noise", epochs=1)
     plan = replanned(judged(tmp_path, epochs=1), attacks)
-    job = AttackJob(plan, "noise", 0, ["optimisation"], CPU)
+    job = attack_job(plan, "noise", 0, ["optimisation"], "cpu")
     with pytest.raises(FileError, match=r"mine-train_data/metrics\.json: no such file"):
         list(run(job))
-    list(run(dataclasses.replace(job, attacks=["mine", "optimisation"])))
+    list(run(attack_job(plan, "noise", 0, ["mine", "optimisation"], "cpu")))
     found = {
         name: read_json(plan.layout.run("noise", 0).attack(name, "train_data").metrics)["mse"]
         for name in attacks
@@ -190,8 +189,8 @@ def test_an_attack_whose_start_failed_fails_for_that_reason(tmp_path: Path) -> N
     attacks = {"decoder": SHORT | {"lr": 1e30}, "gan": {"epochs": 1}}
     trained(tmp_path, "noise", epochs=1)
     plan = replanned(judged(tmp_path, epochs=1), attacks)
-    *_, last = run(AttackJob(plan, "noise", 0, ["decoder", "gan"], CPU))
-    metrics = read_json(last.metrics)
+    *_, last = run(attack_job(plan, "noise", 0, ["decoder", "gan"], "cpu"))
+    metrics = read_json(last)
     assert metrics["status"] == "failed"
     assert "the attack it starts from failed: decoder: epoch" in metrics["reason"]
     assert metrics["recon_top1"] is None

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from killed_job import first_epoch_shown, kill_after
-from tiny_study import CPU, TIMES, judged, tiny_plan, trained
+from tiny_study import TIMES, judged, tiny_plan, trained
 
-from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import read_json, read_jsonl
 from cemlib.layout import AttackFolder
+from cemlib.study.split import attack_job
 
 Course = dict[str, Any]
 
@@ -33,10 +33,10 @@ def test_a_killed_decoder_ends_with_the_same_bits(
     judged(results[0], epochs=1, select="last")
     shutil.copytree(*results)
     plans = [tiny_plan(place, epochs=1, select="last") for place in results]
-    jobs = [AttackJob(plan, "noise", 0, ["decoder"], CPU) for plan in plans]
+    jobs = [attack_job(plan, "noise", 0, ["decoder"], "cpu") for plan in plans]
     alone = list(attack(jobs[0]))
     kill_after(5, "attack", str(results[1]), "noise", "1", "last")
-    assert not jobs[1].run.attack("decoder", "train_data").metrics.exists()
+    assert not jobs[1].outputs[2].exists()
     capsys.readouterr()
     resumed = list(attack(jobs[1]))
     assert first_epoch_shown(capsys.readouterr().err) > 5

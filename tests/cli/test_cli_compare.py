@@ -11,10 +11,11 @@ from finished_study import Finished
 from scipy.stats import ttest_rel
 
 from cemlib.cli import main
-from cemlib.cli.compared import as_text
-from cemlib.files import read_json, write_json
+from cemlib.cli.compare import as_text
+from cemlib.files import read_json
 from cemlib.report.paired import compare, read_side
 from cemlib.report.statistics import holm
+from cemlib.seal import write_sealed
 
 
 def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[tuple[str, ...], Any]:
@@ -24,10 +25,9 @@ def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[tuple[s
 
 
 def forge(run: Path, seed: int, **scores: Any) -> None:
-    """The record of a run with other scores and without its checksums."""
-    record = read_json(run / "metrics.json")
-    kept = {key: value for key, value in record.items() if key not in ("files", "record_sha256")}
-    write_json(run.with_name(f"seed{seed}") / "metrics.json", kept | {"seed": seed} | scores)
+    """Write the record of a run with other scores."""
+    record = read_json(run / "metrics.json") | {"seed": seed} | scores
+    write_sealed(run.with_name(f"seed{seed}") / "metrics.json", record)
 
 
 def test_differences_are_those_of_comparisons_csv(

@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import shtab
 
 from cemlib.cli import exits
-from cemlib.cli.completion import SHELLS, subcommands
-from cemlib.cli.examples import EXAMPLES
+from cemlib.cli.commands import COMMANDS
 from cemlib.cli.options import DEFAULT_STORE
 from cemlib.cli.pages import commands_page
 from cemlib.cli.parser import build_parser
@@ -55,21 +53,6 @@ def test_bash_completes_files_of_a_configuration(tmp_path: Path) -> None:
     assert pressed(["run", "--config", "my"], tmp_path) == ["my_study.yaml"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shell in shtab.SUPPORTED_SHELLS
-    with pytest.raises(SystemExit, match="0"):
-        build_parser().parse_args(["--print-completion", shell])
-    script = capsys.readouterr().out
-    assert all(name in script for name in subcommands(build_parser()))
-
-
-def test_another_shell_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        build_parser().parse_args(["--print-completion", "ksh"])
-    assert "'bash', 'zsh', 'tcsh'" in capsys.readouterr().err
-
-
 def test_the_committed_page_is_the_parsers(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make reference` writes it anew."""
     committed = (ROOT / "docs/commands.md").read_text()
@@ -79,26 +62,31 @@ def test_the_committed_page_is_the_parsers(monkeypatch: pytest.MonkeyPatch) -> N
     assert committed == commands_page()
 
 
-def test_every_option_is_explained() -> None:
-    for name, parser in subcommands(build_parser()).items():
-        for action in parser._actions:
-            assert action.help, f"{name}: {action.dest} has no help"
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        build_parser().parse_args([name, "--help"])
+    told = capsys.readouterr().out
+    assert told.startswith(f"usage: cemlib {name}")
+    assert all(option.settings["help"] for option in COMMANDS[name].options)
+    assert "\n".join(f"  {example}" for example in COMMANDS[name].examples) in told
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_calls_that_the_parser_takes(name: str) -> None:
-    parser = build_parser()
-    for example in EXAMPLES[name]:
-        assert f"  {example}\n" in subcommands(parser)[name].format_help()
+    for example in COMMANDS[name].examples:
         program, *words = example.split()
-        options = parser.parse_args(words)
+        options = build_parser().parse_args(words)
         assert (program, words[0]) == ("cemlib", name)
+        assert options.command is COMMANDS[name].run
         files = [value for value in vars(options).values() if isinstance(value, Path)]
         assert all((ROOT / file).is_file() for file in files)
 
 
-def test_every_command_has_examples() -> None:
-    assert set(EXAMPLES) == set(subcommands(build_parser()))
+def test_help_names_every_command() -> None:
+    told = " ".join(build_parser().format_help().split())
+    for name, command in COMMANDS.items():
+        assert f" {name} {command.phrase}" in told
 
 
 def test_help_and_page_have_every_exit_code() -> None:

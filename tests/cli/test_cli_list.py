@@ -10,14 +10,15 @@ import pytest
 from finished_study import Finished
 
 from cemlib import attacks, data, models, surrogates
-from cemlib.catalogue import KINDS as CATALOGUE
-from cemlib.catalogue import entries
 from cemlib.cli import main
 from cemlib.cli.columns import aligned
-from cemlib.cli.look import KINDS
+from cemlib.cli.listing import KINDS
 from cemlib.defences import channels, penalties
-from cemlib.files import read_json, write_json
+from cemlib.files import read_json
 from cemlib.provenance import PACKAGE
+from cemlib.seal import write_sealed
+from cemlib.study.catalogue import KINDS as CATALOGUE
+from cemlib.study.catalogue import entries
 
 ROOT = Path(__file__).parents[2]
 ROOMS: dict[str, dict[str, Any]] = {
@@ -88,8 +89,7 @@ def test_a_record_without_accuracy_does_not_hide_the_other_runs(
     spoilt: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metrics = spoilt.run("noise/seed0") / "metrics.json"
-    left_out = ("top1", "files", "record_sha256")
-    write_json(metrics, {k: v for k, v in read_json(metrics).items() if k not in left_out})
+    write_sealed(metrics, {k: v for k, v in read_json(metrics).items() if k != "top1"})
     assert main(["list", "runs", "--config", spoilt.config]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
     assert rows[0][:4] == ["noise/seed0", "finished", "2", "-"]

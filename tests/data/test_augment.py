@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy import ndimage
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as reference
 
@@ -55,29 +54,10 @@ def test_rotation_equals_torchvisions_one_by_one(shape: tuple[int, int]) -> None
         assert (result - expected).abs().max() < 2e-5
 
 
-def test_rotation_equals_spline_interpolation_of_order_one() -> None:
-    image = batch(1, 1, 21, 21).double()
-    found = rotate(image, torch.tensor([12.0]))[0, 0].numpy()
-    expected = ndimage.rotate(
-        image[0, 0].numpy(), 12.0, reshape=False, order=1, mode="grid-constant"
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
 def test_a_quarter_turn_moves_whole_pixels_counter_clockwise() -> None:
     images = batch(1, 1, 8, 8)
     found = rotate(images, torch.tensor([90.0]))
     np.testing.assert_allclose(found[0, 0], np.rot90(images[0, 0].numpy()), atol=1e-5)
-
-
-def test_crop_and_flip_alone_only_move_pixels() -> None:
-    images = batch(64, 3, 16, 16)
-    found = augmented(AugmentConfig(crop_padding=2, flip=True), images, seeded())
-    for image, result in zip(images, found, strict=True):
-        padded = np.pad(image.numpy(), ((0, 0), (2, 2), (2, 2)))
-        windows = [padded[:, t : t + 16, f : f + 16] for t in range(5) for f in range(5)]
-        candidates = [*windows, *(window[..., ::-1] for window in windows)]
-        assert sum(np.array_equal(result.numpy(), one) for one in candidates) == 1
 
 
 def test_the_whole_protocol_equals_torchvisions_steps_with_the_same_draws() -> None:
@@ -137,13 +117,9 @@ def test_the_generator_alone_decides_and_the_input_stays() -> None:
     assert torch.equal(images, kept)
 
 
-def test_values_stay_in_range() -> None:
-    found = augmented(PUBLISHED, batch(), seeded())
-    assert found.min() >= 0
-    assert found.max() <= 1 + 1e-6
-
-
 def test_bytes_are_changed_as_fractions_are() -> None:
     images = torch.randint(256, (6, 3, 32, 32), dtype=torch.uint8)
     found = augmented(PUBLISHED, images, seeded())
+    assert found.min() >= 0
+    assert found.max() <= 1 + 1e-6
     assert torch.equal(found, augmented(PUBLISHED, images.float() / 255, seeded()))

@@ -13,7 +13,7 @@ from cemlib.data.errors import DataError
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import Prepared, load, save
 from cemlib.files import load_tensors, save_tensors, sha256
-from cemlib.seal import OWN, write_sealed
+from cemlib.seal import write_sealed
 
 
 @pytest.fixture(scope="module")
@@ -63,25 +63,11 @@ def test_moving_keeps_everything(prepared: Prepared) -> None:
     assert moved.mean == prepared.mean
 
 
-@pytest.mark.parametrize("position", [0.001, 0.3, 0.999])
-def test_a_flipped_bit_is_noticed(saved: Path, position: float) -> None:
-    path = saved / "prepared.safetensors"
-    content = bytearray(path.read_bytes())
-    content[int(position * len(content))] ^= 1
-    path.write_bytes(bytes(content))
-    with pytest.raises(DataError, match=r"prepared\.safetensors"):
-        load(saved)
-
-
 @pytest.mark.parametrize("name", ["prepared.safetensors", "data.json"])
-@pytest.mark.parametrize("damage", ["missing", "empty", "half"])
-def test_missing_and_cut_files_are_noticed(saved: Path, name: str, damage: str) -> None:
-    path = saved / name
-    content = path.read_bytes()
-    path.unlink()
-    if damage != "missing":
-        path.write_bytes(b"" if damage == "empty" else content[: len(content) // 2])
-    with pytest.raises(DataError, match=name):
+def test_a_missing_file_is_noticed(saved: Path, name: str) -> None:
+    """Damaged ones are `faults/test_damaged_results.py`'s."""
+    (saved / name).unlink()
+    with pytest.raises(DataError, match=f"{name}: no such file"):
         load(saved)
 
 
@@ -89,7 +75,6 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the description, and write it as one that fits its checksum."""
     facts = json.loads((folder / "data.json").read_text())
     change(facts)
-    del facts[OWN]
     write_sealed(folder / "data.json", facts)
 
 

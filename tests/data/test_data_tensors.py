@@ -6,8 +6,7 @@ import torch
 from cemlib.config.data import DataConfig
 from cemlib.data.digits import digits
 from cemlib.data.errors import DataError
-from cemlib.data.prepare import prepare
-from cemlib.data.tensors import from_tensors
+from cemlib.data.prepare import from_tensors, prepare
 
 
 def test_a_sources_images_give_the_sources_splits() -> None:

@@ -46,6 +46,7 @@ def closed_form(channel: Channel, name: str, options: dict[str, Any]) -> tuple[T
 def test_mean_and_variance_by_closed_forms(
     name: str, options: dict[str, Any], noise_std: float, queries: int
 ) -> None:
+    """Of many releases, and as the channel states them."""
     channel = build(name, noise_std=noise_std, **options)
     released = channel(Z.expand(RELEASES, 6), generator(0, "noise"), queries=queries).double()
     mean, variance = closed_form(channel, name, options)
@@ -55,6 +56,15 @@ def test_mean_and_variance_by_closed_forms(
     error = (fourth - found**2).clamp(min=0).sqrt() / math.sqrt(RELEASES)
     assert ((released.mean(0) - mean).abs() <= 5 * (variance / RELEASES).sqrt() + 1e-6).all()
     assert ((found - variance).abs() <= 5 * error + 1e-6).all()
+    stated = channel.moments(Z[None], queries)
+    torch.testing.assert_close(stated, (mean[None], variance), rtol=1e-5, atol=1e-7)
+
+
+def test_a_channels_variance_is_averaged_over_the_samples() -> None:
+    """A mask varies with the feature; one release is the default."""
+    mean, variance = build("dropout", noise_std=0.5, rate=0.3).moments(torch.stack([Z, 2 * Z]))
+    torch.testing.assert_close(mean, 0.7 * torch.stack([Z, 2 * Z]))
+    torch.testing.assert_close(variance, 0.3 * 0.7 * 2.5 * Z.square() + 0.25)
 
 
 @every

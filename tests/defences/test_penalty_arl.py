@@ -77,40 +77,19 @@ def separately(penalty: AdversarialDecoder, outer: nn.Module) -> tuple[list[Tens
     return list(for_encoder), list(for_decoder)
 
 
+@pytest.mark.parametrize("factor", [1.0, 4.0])
 @pytest.mark.parametrize("threshold", [-1.0, 0.999])
-def test_one_backward_equals_two_passes(threshold: float) -> None:
+def test_one_backward_equals_two_passes(threshold: float, factor: float) -> None:
+    """A factor on the whole loss reaches encoder and decoder alike."""
     start = trained(adversary(threshold), encoder()(images()).detach(), steps=5)
     expected = separately(copy.deepcopy(start), copy.deepcopy(outer := encoder()))
     features = outer(images())
     penalty = start(images(), features, features + 0.01)
-    ((features - 0.2).square().sum() + penalty).backward()
+    (factor * ((features - 0.2).square().sum() + penalty)).backward()
     for module, wanted in zip((outer, start.decoder), expected, strict=True):
         for one, other in zip(gradients(module), wanted, strict=True):
-            assert torch.allclose(one, other, rtol=1e-9, atol=1e-14)
+            assert torch.allclose(one, factor * other, rtol=1e-9, atol=1e-14)
     assert max(each.abs().max().item() for each in expected[1]) > 1e-4
-
-
-def test_the_gradient_at_the_release_is_that_of_the_penalty() -> None:
-    penalty = adversary()
-    released = encoder()(images()).detach().requires_grad_()
-    (expected,) = torch.autograd.grad(SCALE * similarity(penalty, released), released)
-    penalty(images(), released.detach(), released).backward()
-    assert released.grad is not None
-    assert torch.allclose(released.grad, expected, rtol=1e-9, atol=1e-15)
-    assert expected.abs().max() > 1e-6
-
-
-def test_a_larger_factor_on_the_sum_scales_both() -> None:
-    penalty, released = adversary(), encoder()(images()).detach().requires_grad_()
-    found = []
-    for factor in (1.0, 4.0):
-        released.grad = None
-        penalty.optimiser.zero_grad()
-        (factor * penalty(images(), released, released)).backward()
-        assert released.grad is not None
-        found.append([released.grad.clone(), *gradients(penalty.decoder)])
-    for one, four in zip(*found, strict=True):
-        assert torch.allclose(4 * one, four, rtol=1e-9, atol=1e-15)
 
 
 def test_with_a_frozen_encoder_the_decoder_gains() -> None:
@@ -141,14 +120,6 @@ def test_with_a_frozen_decoder_the_encoder_hides_above_the_threshold() -> None:
     assert values[-1] < values[0] - 0.02
 
 
-def test_below_the_threshold_the_encoder_does_not_move() -> None:
-    outer = encoder()
-    penalty = trained(adversary(0.999), outer(images()).detach(), steps=5)
-    before = weights(outer)
-    descended(penalty, outer, lr=1.0)
-    assert all(map(torch.equal, before, weights(outer)))
-
-
 def test_a_step_is_one_of_adam_with_the_attacks_decay() -> None:
     penalty, released = adversary(lr=3e-3), encoder()(images()).detach()
     other = copy.deepcopy(penalty)
@@ -171,18 +142,6 @@ def test_a_step_passes_the_decoder_once_and_in_train_mode() -> None:
     ]
     assert counts
     assert set(counts) == {3}
-
-
-def test_a_decoder_taken_up_again_continues_alike() -> None:
-    released = encoder()(images()).detach()
-    first = trained(adversary(), released, steps=3)
-    state, kept = copy.deepcopy(first.state_dict()), copy.deepcopy(first.optimiser.state_dict())
-    trained(first, released, steps=3)
-    second = adversary()
-    second.load_state_dict(state)
-    second.optimiser.load_state_dict(kept)
-    trained(second, released, steps=3)
-    assert all(map(torch.equal, weights(first), weights(second)))
 
 
 @pytest.mark.parametrize(

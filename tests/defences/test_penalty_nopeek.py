@@ -68,12 +68,6 @@ def test_single_precision_is_right_to_1e_5(n: int, dim: int, width: int, spread:
     assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=1e-5)
 
 
-def test_single_precision_keeps_the_digits_of_tight_classes() -> None:
-    centres = 3 * samples(4, 16).repeat(8, 1)
-    x, y = samples(32, 10, 1).float(), (centres + 1e-4 * samples(32, 16, 2)).float()
-    assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=1e-5)
-
-
 def test_gradients_in_single_precision() -> None:
     x, y = pairs(40, 100, 16)
     x, y = x.float(), y.float()
@@ -92,13 +86,6 @@ def test_a_linear_function_of_one_dimension_has_correlation_one(slope: float) ->
     assert float(distance_correlation(x, 2 + slope * x)) == pytest.approx(1, abs=1e-12)
 
 
-def test_it_sees_dependence_that_is_not_linear() -> None:
-    x = torch.linspace(-1, 1, 201, dtype=torch.float64)[:, None]
-    y = x.square()
-    assert abs(float((x * (y - y.mean())).mean())) < 1e-12
-    assert float(distance_correlation(x, y)) > 0.4
-
-
 def test_independent_samples_approach_zero_as_their_number_grows() -> None:
     sizes = (25, 100, 400, 1600)
     values = [float(distance_correlation(samples(n, 2), samples(n, 2, 1))) for n in sizes]
@@ -111,16 +98,6 @@ def test_few_independent_samples_of_many_dimensions_look_dependent() -> None:
     assert float(distance_correlation(samples(8, 500), samples(8, 500, 1))) > 0.9
 
 
-def test_shifts_rotations_and_scaling_change_nothing() -> None:
-    x, y = pairs(20, 5, 4)
-    turn = torch.linalg.qr(samples(4, 4, 3))[0]
-    expected = float(distance_correlation(x, y))
-    for factor in (1e-9, 7.0, 1e9):
-        moved = 4 + factor * (y @ turn)
-        tolerance = 1e-12 if factor > 1 else 1e-5  # the shift takes digits of the small one
-        assert float(distance_correlation(x, moved)) == pytest.approx(expected, rel=tolerance)
-
-
 @pytest.mark.parametrize("factor", [1e-12, 1e12])
 def test_neither_tiny_nor_huge_samples_leave_the_range_of_single_precision(factor: float) -> None:
     x, y = (each.float() for each in pairs(20, 5, 4))
@@ -128,11 +105,6 @@ def test_neither_tiny_nor_huge_samples_leave_the_range_of_single_precision(facto
     assert float(found) == pytest.approx(plain(factor * x, factor * y), rel=1e-5)
     pull = gradient(factor * x, factor * y)
     assert torch.allclose(pull * factor, gradient(x, y), rtol=1e-3, atol=1e-6)
-
-
-def test_it_is_symmetric() -> None:
-    x, y = pairs(20, 5, 4)
-    assert torch.allclose(distance_correlation(x, y), distance_correlation(y, x), rtol=1e-14)
 
 
 def test_a_batch_of_two_has_correlation_one_and_no_pull() -> None:
@@ -190,15 +162,3 @@ def test_the_penalty_weighs_the_correlation_of_images_and_clean_features() -> No
     assert features.grad is not None
     pull = gradient(images.flatten(1), features.detach().flatten(1))
     assert torch.allclose(features.grad.flatten(1), 2.5 * pull, rtol=1e-10)
-
-
-def test_descent_turns_the_features_away_from_the_images() -> None:
-    """Features mix an image's number with an unrelated one; the mixture is what is trained."""
-    x, unrelated = samples(60, 1), samples(60, 1, 1)
-    angle = torch.tensor(0.3, dtype=torch.float64)
-    for _ in range(60):
-        angle = angle.detach().requires_grad_()
-        value = distance_correlation(x, angle.cos() * x + angle.sin() * unrelated)
-        angle = angle - 0.1 * torch.autograd.grad(value, angle)[0]
-    assert angle.item() == pytest.approx(math.pi / 2, abs=0.2)
-    assert value.item() < 0.4

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,22 @@ def small_study(root: Path, study: dict[str, Any], interval: float = 0.0) -> Che
 
 
 def start(place: Checkout, *words: str, module: str = "cemlib") -> "subprocess.Popen[str]":
-    """A command as a user starts it, in a process group of its own, as in a terminal."""
+    """Start a command of a checkout (see `start_in`)."""
+    environment = place.environment() | {"OMP_NUM_THREADS": "1"}
+    return start_in(place.root, *words, module=module, environment=environment)
+
+
+def start_in(
+    folder: Path,
+    *words: str,
+    module: str = "cemlib",
+    environment: Mapping[str, str] = os.environ | {"PYTHONPATH": str(TESTS.parent)},
+) -> "subprocess.Popen[str]":
+    """Start a command as a user does, in a process group of its own, as in a terminal."""
     return subprocess.Popen(
         [sys.executable, "-m", module, *words],
-        cwd=place.root,
-        env=place.environment() | {"OMP_NUM_THREADS": "1"},
+        cwd=folder,
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -34,17 +34,17 @@ def derive(seed: int, stream: str, step: int = 0) -> int:
 
 cemlib.seeds.derive = derive
 
-from tiny_study import CPU, RAW, blob_data, outcome  # noqa: E402 - the package comes after the spy
+from tiny_study import RAW, blob_data, outcome  # noqa: E402 - the package comes after the spy
 
 from cemlib.config import parse  # noqa: E402
-from cemlib.config.study import JUDGE  # noqa: E402
+from cemlib.config.study import JUDGE, JUDGE_SEED  # noqa: E402
 from cemlib.data.prepare import prepare  # noqa: E402
 from cemlib.data.prepared import save  # noqa: E402
-from cemlib.evaluation.job import AttackJob  # noqa: E402
 from cemlib.evaluation.job import run as attack  # noqa: E402
 from cemlib.files import load_tensors, read_json, read_jsonl  # noqa: E402
-from cemlib.plan import JUDGE_SEED, Plan  # noqa: E402
-from cemlib.training.job import TrainJob, run  # noqa: E402
+from cemlib.study.plan import Plan  # noqa: E402
+from cemlib.study.split import attack_job, train_job  # noqa: E402
+from cemlib.training.job import run  # noqa: E402
 
 DEFENCE = {"surrogate": "slot", "channel": "dropout", "penalty": {"name": "arl", "width": 8}}
 ATTACKS = {
@@ -66,9 +66,9 @@ def results(place: Path, seed: int) -> dict[str, str]:
     plan = Plan(parse(json.loads(json.dumps(STUDY | {"results": str(place)}))))
     splits = prepare(plan.study.data).indices
     save(blob_data(), plan.layout.data)
-    run(TrainJob(plan, JUDGE, JUDGE_SEED, CPU))
-    run(TrainJob(plan, "defended", seed, CPU))
-    list(attack(AttackJob(plan, "defended", seed, tuple(ATTACKS), CPU)))
+    run(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
+    run(train_job(plan, "defended", seed, "cpu"))
+    list(attack(attack_job(plan, "defended", seed, tuple(ATTACKS), "cpu")))
     folder = plan.layout.run("defended", seed)
     parts: dict[str, Any] = {"splits": {name: rows.tolist() for name, rows in splits.items()}}
     parts |= {f"run {name}": found for name, found in outcome(folder).items()}

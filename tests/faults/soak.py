@@ -9,12 +9,12 @@ import torch
 from short_study import STUDY
 
 from cemlib.config import parse
-from cemlib.config.study import JUDGE
-from cemlib.evaluation.job import AttackJob
+from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.evaluation.job import run as attack
-from cemlib.plan import JUDGE_SEED, Plan
-from cemlib.study.base import prepare
-from cemlib.training.job import TrainJob
+from cemlib.study.finished import carry_out
+from cemlib.study.job import prepare_job
+from cemlib.study.plan import Plan
+from cemlib.study.split import attack_job, train_job
 from cemlib.training.job import run as train
 
 CPU = torch.device("cpu")
@@ -31,17 +31,17 @@ def resident() -> int:
 
 
 def once(plan: Plan, attacks: Sequence[str]) -> None:
-    train(TrainJob(plan, "clustering", 0, CPU))
+    train(train_job(plan, "clustering", 0, "cpu"))
     gc.collect()  # as the runner does after each job
-    assert len(list(attack(AttackJob(plan, "clustering", 0, attacks, CPU)))) == 2 * len(attacks)
+    assert len(list(attack(attack_job(plan, "clustering", 0, attacks, "cpu")))) == 2 * len(attacks)
     gc.collect()
 
 
 def growth(results: str, warm: int, more: int, attacks: Sequence[str]) -> int:
     """Bytes that so many runs add after some have warmed up what is made once."""
     plan = Plan(parse(STUDY | {"results": results}))
-    list(prepare(plan))
-    train(TrainJob(plan, JUDGE, JUDGE_SEED, CPU))
+    list(carry_out(prepare_job(plan)))
+    train(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
     for _ in range(warm):
         once(plan, attacks)
     before = resident()

@@ -1,4 +1,4 @@
-"""Several at once: a second on the same results is refused; beside others the bits are the same."""
+"""Several at once: one at a time on the same results; beside others the bits are the same."""
 
 import os
 import subprocess
@@ -11,13 +11,14 @@ import pytest
 import yaml
 from checkout import Checkout
 from killing import STUDY, TESTS, bits, finish, small_study, start, wait_for_line
-from tiny_study import CPU, judged, outcome, trained
+from mlflow.tracking import MlflowClient
+from tiny_study import judged, outcome, trained
 
 from cemlib.cli import main
-from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import FileError
 from cemlib.study.lock import locked
+from cemlib.study.split import attack_job
 
 RUN = ("run", "--config", "study.yaml", "--slots", "2")
 SHORT: dict[str, Any] = STUDY | {
@@ -54,8 +55,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 def tiny_results(place: Path) -> list[Any]:
     """Bits of a training and of an attack on it."""
     run = trained(place, "gated", epochs=7)
-    job = AttackJob(judged(place, epochs=7), "gated", 0, ["decoder", "linear"], CPU)
-    return [outcome(run), [bits(folder.root) for folder in attack(job)]]
+    job = attack_job(judged(place, epochs=7), "gated", 0, ["decoder", "linear"], "cpu")
+    return [outcome(run), [bits(path.parent) for path in attack(job)]]
 
 
 def test_beside_busy_processes_the_bits_are_the_same(
@@ -125,3 +126,56 @@ def test_of_two_runners_one_works(base: Checkout, fresh: Checkout) -> None:
     assert ended(first)[0] == 0
     assert bits(fresh.results) == bits(base.results)
     assert "0 jobs carried out" in finish(fresh, *RUN)
+
+
+def snakemake(place: Checkout, study: str, cores: int) -> "subprocess.Popen[str]":
+    words = ("--cores", str(cores), "--configfile", study, "--quiet", "host")
+    return start(place, *words, module="snakemake")
+
+
+@pytest.mark.slow
+def test_more_cores_than_there_are_give_the_same_bits(base: Checkout, fresh: Checkout) -> None:
+    code, said = ended(snakemake(fresh, "study.yaml", 8))
+    assert code == 0, said
+    assert bits(fresh.results) == bits(base.results)
+
+
+@pytest.mark.slow
+def test_a_second_snakemake_is_told_of_the_first_and_harms_nothing(
+    base: Checkout, fresh: Checkout
+) -> None:
+    first = snakemake(fresh, "study.yaml", 1)
+    wait_for_line(first, "rule prepare")
+    code, said = ended(snakemake(fresh, "study.yaml", 1))
+    assert code == 1
+    assert "Directory cannot be locked" in said
+    assert "Traceback" not in said
+    assert first.poll() is None, "it had ended before the second could meet it"
+    assert ended(first)[0] == 0
+    assert bits(fresh.results) == bits(base.results)
+
+
+@pytest.mark.slow
+def test_two_users_with_results_of_their_own_share_a_checkout_and_a_store(
+    base: Checkout, fresh: Checkout
+) -> None:
+    users = ("ada", "ben")
+    for user in users:
+        fresh.configure(SHORT | {"results": user, "experiment": f"of_{user}"}, f"{user}.yaml")
+    for process in [snakemake(fresh, f"{user}.yaml", 1) for user in users]:
+        code, said = ended(process)
+        assert code == 0, said
+    for user in users:
+        found, expected = bits(fresh.root / user / f"of_{user}"), bits(base.results)
+        learned = [name for name in expected if name.endswith(".safetensors")]
+        assert len(learned) > 5
+        assert {name: found[name] for name in learned} == {n: expected[n] for n in learned}
+    runs = 2 * (1 + 3 * 2) + 1  # two classifiers with three attacks of two knowledges; the report
+    assert tracked(fresh) == {"of_ada": runs, "of_ben": runs}
+
+
+def tracked(place: Checkout) -> dict[str, int]:
+    """Runs of each experiment in the checkout's store."""
+    client = MlflowClient(f"sqlite:///{place.root}/mlflow.db")
+    found = {e.name: e.experiment_id for e in client.search_experiments() if e.name != "Default"}
+    return {name: len(client.search_runs([number])) for name, number in found.items()}

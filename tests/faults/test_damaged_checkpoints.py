@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from damaging import cut, flipped
 from killed_job import first_epoch_shown, kill_after
-from tiny_study import CPU, outcome, tiny_plan, trained
+from tiny_study import outcome, tiny_plan, trained
 
 from cemlib.checkpoint import Checkpoint
 from cemlib.layout import RunFolder
-from cemlib.training.job import TrainJob, run
+from cemlib.study.split import train_job
+from cemlib.training.job import run
 
 SETTINGS = {"epochs": 9, "select": "best_val"}
 DEFENCE = "clustering"
@@ -89,7 +90,7 @@ def test_a_job_with_a_damaged_checkpoint_begins_again(
     checkpoint = only_checkpoint(results)
     checkpoint.path.write_bytes(damage(checkpoint.path.read_bytes(), random.Random(1)))
     plan = tiny_plan(results, **SETTINGS)
-    run(TrainJob(plan, DEFENCE, 0, CPU))
+    run(train_job(plan, DEFENCE, 0, "cpu"))
     said = capsys.readouterr().err
     assert said.startswith(f"{checkpoint.path}: damaged")
     assert first_epoch_shown(said) == 1
@@ -102,7 +103,7 @@ def test_half_a_write_is_no_checkpoint(results: Path, alone: RunFolder) -> None:
     half = checkpoint.path.with_name(".state.1.abc.checkpoint")
     half.write_bytes(checkpoint.path.read_bytes()[:1000])
     plan = tiny_plan(results, **SETTINGS)
-    run(TrainJob(plan, DEFENCE, 0, CPU))
+    run(train_job(plan, DEFENCE, 0, "cpu"))
     assert outcome(plan.layout.run(DEFENCE, 0)) == outcome(alone)
     assert not list((results / ".checkpoints").iterdir())
 
@@ -121,7 +122,7 @@ def test_a_checkpoint_under_another_jobs_name_is_not_used(
     assert said.startswith(f"{moved.path}: of another job (.checkpoints/{other.folder.name})")
     shutil.move(moved.path, other.path)
     assert other.load() is not None
-    run(TrainJob(plan, DEFENCE, 0, CPU))
+    run(train_job(plan, DEFENCE, 0, "cpu"))
     assert outcome(plan.layout.run(DEFENCE, 0)) == outcome(alone)
 
 

@@ -19,18 +19,18 @@ import yaml
 from damaging import cut, flipped
 from short_study import SMALL
 
-from cemlib import split
 from cemlib.cli import main
 from cemlib.config import load as load_config
 from cemlib.data.errors import DataError
 from cemlib.data.prepared import load as load_prepared
-from cemlib.evaluation.stage import AttackJob, Stage, check_same_study, load_judge
+from cemlib.evaluation.stage import Stage, check_same_study, load_judge
 from cemlib.files import FileError, read_json, sha256, write_json
-from cemlib.plan import Plan
 from cemlib.report.build import write_figures
 from cemlib.report.collect import collect
 from cemlib.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.study.finished import finished
+from cemlib.study.plan import Plan
+from cemlib.study.split import attack_job, jobs, train_job
 from cemlib.tracking.results import read_result
 
 CPU = torch.device("cpu")
@@ -94,7 +94,7 @@ class Readers:
     def attacked(self) -> Any:
         """What an attack takes from a run."""
         metrics = check_same_study(self.plan, self.plan.layout.run("clustering", 0), "clustering")
-        job = AttackJob(self.plan, "clustering", 0, ["refinement"], CPU)
+        job = attack_job(self.plan, "clustering", 0, ["refinement"], "cpu")
         stage = Stage(job, load_prepared(self.plan.layout.data))
         return metrics, _content(stage.victim), _content(stage.judge), stage.weights
 
@@ -103,7 +103,7 @@ class Readers:
 
     def begun_with(self) -> Callable[[], Any]:
         """An attack that begins with the decoder, on a stage that is set once."""
-        job = AttackJob(self.plan, "clustering", 0, ["refinement"], CPU)
+        job = attack_job(self.plan, "clustering", 0, ["refinement"], "cpu")
         stage = Stage(job, load_prepared(self.plan.layout.data))
 
         def attempt() -> Any:
@@ -129,8 +129,8 @@ class Readers:
         return found.status, found.tags, found.params, found.scores, found.curves, files
 
     def _metrics(self) -> tuple[list[Path], list[Path]]:
-        runs = [run.metrics for run in self.plan.runs()]
-        return runs, [attack.metrics for attack in self.plan.attacks()]
+        found = jobs(self.plan)[-1].inputs
+        return list(found["runs"]), list(found["attacks"])
 
 
 def _content(deployed: Any) -> Any:
@@ -252,8 +252,8 @@ def test_the_runner_makes_again_what_is_spoilt(
     plan = study.plan
     run = plan.layout.run("clustering", 0)
     attacked = run.attack("decoder", "public_data")
-    trained = split.training(plan, "clustering", 0)
-    decoded = split.attack(plan, "clustering", 0, "decoder")
+    trained = train_job(plan, "clustering", 0)
+    decoded = attack_job(plan, "clustering", 0, ["decoder"])
     assert finished(trained)
     assert finished(decoded)
     for file in (*run.files(), run.clusters, *attacked.files()):
@@ -270,29 +270,32 @@ def test_the_runner_makes_again_what_is_spoilt(
 
 
 def test_an_attack_says_which_weights_it_attacked(study: Readers) -> None:
-    for attack in study.plan.attacks():
-        found = read_json(attack.metrics)
+    for attack in jobs(study.plan)[-1].inputs["attacks"]:
+        found = read_json(attack)
         assert found["model_sha256"] == sha256(study.root / RUN / "model.safetensors")
         assert found["judge_sha256"] == sha256(study.root / "judge/model.safetensors")
 
 
 def test_an_attack_on_weights_that_are_no_more_is_no_result(study: Readers) -> None:
-    folder = next(iter(study.plan.attacks()))
-    found = read_json(folder.metrics) | {"model_sha256": "0" * 64}
-    found = {key: value for key, value in found.items() if key not in (FILES, OWN)}
-    write_sealed(folder.metrics, found)
+    metrics = jobs(study.plan)[-1].inputs["attacks"][0]
+    write_sealed(metrics, read_json(metrics) | {"model_sha256": "0" * 64})
     with pytest.raises(FileError, match=r"decoder-train_data: attacked other weights"):
         study.tables()
 
 
-def test_records_from_before_there_were_checksums_are_read(study: Readers) -> None:
-    """A record with one of the two keys is none of them: a flip has spoilt the other's name."""
+@pytest.mark.parametrize("gone", [(FILES, OWN), (FILES,), (OWN,)])
+def test_a_record_without_its_checksums_is_refused(study: Readers, gone: tuple[str, ...]) -> None:
     metrics = study.root / RUN / "metrics.json"
-    whole = read_json(metrics)
-    older = {key: value for key, value in whole.items() if key not in (FILES, OWN)}
-    write_json(metrics, older)
-    assert read_sealed(metrics) == older
-    for key in (FILES, OWN):
-        write_json(metrics, {name: value for name, value in whole.items() if name != key})
-        with pytest.raises(FileError, match="checksum differs"):
-            read_sealed(metrics)
+    write_json(metrics, {k: v for k, v in read_json(metrics).items() if k not in gone})
+    with pytest.raises(FileError, match="damaged or changed after it was written"):
+        read_sealed(metrics)
+
+
+@pytest.mark.parametrize("value", [-5, 96.5])
+def test_a_score_that_cannot_be_is_refused(study: Readers, value: float) -> None:
+    """Also where the record says that it was written so: per cent for a share, say."""
+    metrics = study.root / RUN / "metrics.json"
+    write_sealed(metrics, read_json(metrics) | {"top1": value})
+    for read in (study.tables, lambda: study.uploaded(RUN)):
+        with pytest.raises(FileError, match=rf"top1 is {value}, not between 0 and 1"):
+            read()

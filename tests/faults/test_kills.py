@@ -32,15 +32,15 @@ from killing import (
     wait_for_line,
     wait_for_write,
 )
-from tiny_study import CPU, outcome, tiny_plan, trained
+from tiny_study import outcome, tiny_plan, trained
 
 from cemlib.layout import KNOWLEDGES
-from cemlib.training.job import TrainJob
+from cemlib.study.split import train_job
 from cemlib.training.job import run as train
 
 CONFIG = ("--config", "study.yaml")
 CHOSEN = (*CONFIG, "--defence", "clustering", "--seed", "0")
-SNAKEMAKE = ("--cores", "2", "--configfile", "study.yaml")
+SNAKEMAKE = ("--cores", "2", "--configfile", "study.yaml", "--quiet", "host")
 RUN = "runs/clustering/seed0"
 
 
@@ -59,7 +59,7 @@ def test_a_training_killed_three_times_ends_with_the_same_bits(tmp_path: Path) -
         time.sleep(0.0 if write else draws.uniform(0.0, 0.05))
         kill(victim)
     assert not plan.layout.run("clustering", 0).metrics.exists()
-    train(TrainJob(plan, "clustering", 0, CPU))
+    train(train_job(plan, "clustering", 0, "cpu"))
     assert outcome(plan.layout.run("clustering", 0)) == outcome(alone)
     assert not list((results / ".checkpoints").iterdir())
 

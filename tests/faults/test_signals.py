@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from checkout import Checkout
-from killing import STUDY, TESTS, bits, small_study, stamps, wait_for_line
-from killing import start as start_in
+from killing import STUDY, bits, small_study, stamps, start, start_in, wait_for_line
 
 from cemlib.checkpoint import Checkpoint
 from cemlib.cli import main
@@ -27,7 +25,7 @@ TRAIN = ("train", *CONFIG, "--defence", "clustering", "--seed", "0")
 RUN = ("run", *CONFIG, "--slots", "2")
 NAMES = {signal.SIGTERM: "terminated", signal.SIGINT: "interrupted"}
 TARGET = "results/tiny/runs/clustering/seed0/metrics.json"
-SNAKEMAKE = (TARGET, "--cores", "2", "--configfile", "study.yaml")
+SNAKEMAKE = (TARGET, "--cores", "2", "--configfile", "study.yaml", "--quiet", "host")
 LOG = "results/tiny/logs/train/clustering/seed0.log"
 LATER = pytest.mark.slow
 SHORT: dict[str, Any] = STUDY | {
@@ -66,19 +64,6 @@ def folder(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
-    """A command as a user starts it, in a process group of its own, as in a terminal."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "cemlib", *words],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(TESTS.parent)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def check_ended(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
     """The process must end as the signal has it, and say so in its last line."""
     out, _ = process.communicate(timeout=120)
@@ -115,7 +100,7 @@ def first_epoch(said: str) -> int:
 def test_a_training_keeps_its_last_finished_epoch(
     base: Path, folder: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    training = start(folder, *TRAIN)
+    training = start_in(folder, *TRAIN)
     wait_for_line(training, " epoch 5/")
     time.sleep(0.03)  # into the middle of an epoch, whose steps must leave no trace
     training.send_signal(number)
@@ -147,7 +132,7 @@ def test_an_attack_keeps_what_is_finished(
     folder = Path(shutil.copytree(attacked, tmp_path / "copy"))
     monkeypatch.chdir(folder)
     command = ("attack", *CONFIG, "--attack", name)
-    attack = start(folder, *command)
+    attack = start_in(folder, *command)
     wait_for_line(attack, line)
     attack.send_signal(signal.SIGTERM)
     check_ended(attack, signal.SIGTERM)
@@ -176,7 +161,7 @@ def test_the_runner_ends_its_workers_likewise(
 ) -> None:
     """Sent to the group, as by a terminal or a scheduler, a signal reaches the workers as well."""
     (folder / "results/tiny/runs/clustering/seed0/metrics.json").unlink()
-    log, runner = folder / LOG, start(folder, *RUN)
+    log, runner = folder / LOG, start_in(folder, *RUN)
     wait_for_epoch(log, runner)
     (os.killpg if group else os.kill)(runner.pid, number)
     check_ended(runner, number)
@@ -193,7 +178,7 @@ def test_the_runner_ends_its_workers_likewise(
 
 def started_snakemake(place: Checkout) -> "subprocess.Popen[str]":
     """Snakemake, when its training is in the fifth epoch."""
-    workflow = start_in(place, *SNAKEMAKE, module="snakemake")
+    workflow = start(place, *SNAKEMAKE, module="snakemake")
     wait_for_epoch(place.root / LOG, workflow)
     return workflow
 

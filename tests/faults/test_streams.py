@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from killing import TESTS
 
-from cemlib.plan import JUDGE_SEED
+from cemlib.config.study import JUDGE_SEED
 from cemlib.seeds import derive
 
 OF_DATA = {"data/test", "data/val"}  # splits; which images of a part, and in which order

@@ -7,9 +7,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.federated.client import Masking, columns_of, gradients, perturbed_gradients
+from cemlib.federated.client import Masking, gradients, masked_gradients, step_mask
 from cemlib.federated.inversion.gradients import Shared, true_gradients
 from cemlib.federated.inversion.variants import Scene
+from cemlib.federated.mask import draw_columns
 from cemlib.federated.network import FederatedNet, build, weights_of
 
 SHAPE = (1, 8, 8)
@@ -87,9 +88,9 @@ def observe(
     """What the server sees of a client's step on images (B, C, H, W) with labels (B,)."""
     if how is None:
         return Observed(_detached(gradients(net, weights_of(net), x, y)[0]), None)
-    columns = columns_of(net, how, draws).to(x)
-    found, _, kept = perturbed_gradients(net, weights_of(net), x, y, how, columns)
-    return Observed(_detached(found), kept.detach())
+    weights, columns = weights_of(net), draw_columns(how.beta, net.classifier.out_features, draws)
+    found, _ = masked_gradients(net, weights, x, y, columns.to(x), how)
+    return Observed(_detached(found), step_mask(net, weights, x, how).detach())
 
 
 def _detached(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

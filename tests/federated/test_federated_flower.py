@@ -18,8 +18,8 @@ from tiny_federation import tiny
 
 from cemlib.cli import main
 from cemlib.config.federated import load
-from cemlib.federated.plan import FederatedPlan
 from cemlib.files import load_tensors, read_jsonl
+from cemlib.study.plan import Plan
 
 pytest.importorskip("flwr", reason="in a lock of its own: requirements-flower.lock")
 APP = Path(__file__).parents[2] / "workflow/flower"
@@ -66,9 +66,9 @@ def test_processes_agree_with_one_process(tmp_path: Path) -> None:
     config = tmp_path / "tiny.yaml"
     changes = {"clients": {"number": 2, "participation": 1.0}, "train": {"rounds": 2}}
     config.write_text(yaml.safe_dump(tiny(results=str(tmp_path / "results"), **changes)))
-    for only in (("prepare",), ("pseudo",), ("train", "--variant", "both")):
-        assert main(["federated", "--config", str(config), "--only", *only]) == 0
-    plan = FederatedPlan(load(config))
+    for only in ("prepare", "pseudo", "train/both"):
+        assert main(["run", "--config", str(config), "--only", only]) == 0
+    plan = Plan(load(config))
     home, port = tmp_path / "home", free_port()
     home.mkdir()
     address = f"127.0.0.1:{port}"
@@ -89,11 +89,11 @@ def test_processes_agree_with_one_process(tmp_path: Path) -> None:
         wait_for(out / "seed0.safetensors")
     found, expected = (
         load_tensors(out / "seed0.safetensors"),
-        load_tensors(plan.run("both", 0).model),
+        load_tensors(plan.layout.run("both", 0).model),
     )
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-6)
-    rows, others = read_jsonl(out / "seed0.jsonl"), read_jsonl(plan.run("both", 0).history)
+    rows, others = read_jsonl(out / "seed0.jsonl"), read_jsonl(plan.layout.run("both", 0).history)
     for row, other in zip(rows, others, strict=True):
         assert {k: row[k] for k in ("asked", "dropped", "excluded", "bytes_up")} == {
             k: other[k] for k in ("asked", "dropped", "excluded", "bytes_up")

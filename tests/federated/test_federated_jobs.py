@@ -16,10 +16,11 @@ from tiny_federation import tiny
 from cemlib.cli import main
 from cemlib.config import ConfigError
 from cemlib.config.federated import load, parse
-from cemlib.federated.jobs import jobs
-from cemlib.federated.plan import FederatedPlan
 from cemlib.files import read_jsonl, sha256
+from cemlib.study.federated import attack_folder, jobs
 from cemlib.study.finished import finished
+from cemlib.study.job import records_below, report_files
+from cemlib.study.plan import Plan
 
 LONG = {
     "train": {"rounds": 12, "local_steps": 12, "batch_size": 8},
@@ -34,12 +35,12 @@ def written(folder: Path, **changes: Any) -> Path:
 
 
 def run(config: Path, *arguments: str) -> int:
-    return main(["federated", "--config", str(config), *arguments])
+    return main(["run", "--config", str(config), *arguments])
 
 
 def killed(config: Path, history: Path, lines: int, *arguments: str) -> int:
     """Start a job in a process of its own, and kill it once its history has so many lines."""
-    command = [sys.executable, "-m", "cemlib", "federated", "--config", str(config), *arguments]
+    command = [sys.executable, "-m", "cemlib", "run", "--config", str(config), *arguments]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while process.poll() is None:
         if history.is_file() and len(history.read_text().splitlines()) >= lines:
@@ -60,18 +61,18 @@ def test_a_killed_training_and_killed_gans_end_with_the_same_bits(tmp_path):
     whole, cut = (written(tmp_path / name, **LONG) for name in ("whole", "cut"))
     for only in ("prepare", "pseudo"):
         assert run(whole, "--only", only) == 0
-    assert run(whole, "--only", "train", "--variant", "both") == 0
-    there, here = (FederatedPlan(load(path)) for path in (whole, cut))
+    assert run(whole, "--only", "train/both") == 0
+    there, here = (Plan(load(path)) for path in (whole, cut))
     assert run(cut, "--only", "prepare") == 0
-    assert killed(cut, here.pseudo(0).history, 2, "--only", "pseudo") < 12
+    assert killed(cut, here.layout.pseudo(0).history, 2, "--only", "pseudo") < 12
     assert run(cut, "--only", "pseudo") == 0
-    assert sha256(here.pseudo(0).generators) == sha256(there.pseudo(0).generators)
-    assert sha256(here.pseudo(0).course) == sha256(there.pseudo(0).course)
-    arguments = ("--only", "train", "--variant", "both")
-    assert killed(cut, here.run("both", 0).history, 3, *arguments) < 12
+    assert sha256(here.layout.pseudo(0).generators) == sha256(there.layout.pseudo(0).generators)
+    assert sha256(here.layout.pseudo(0).course) == sha256(there.layout.pseudo(0).course)
+    arguments = ("--only", "train/both")
+    assert killed(cut, here.layout.run("both", 0).history, 3, *arguments) < 12
     assert list((tmp_path / "cut/results/.checkpoints").iterdir())
     assert run(cut, *arguments) == 0
-    ours, theirs = here.run("both", 0), there.run("both", 0)
+    ours, theirs = here.layout.run("both", 0), there.layout.run("both", 0)
     assert sha256(ours.model) == sha256(theirs.model)
     assert without_seconds(ours.history) == without_seconds(theirs.history)
     assert not list((tmp_path / "cut/results/.checkpoints").iterdir())
@@ -79,17 +80,17 @@ def test_a_killed_training_and_killed_gans_end_with_the_same_bits(tmp_path):
 
 def test_a_whole_study_runs_once_and_leaves_records_tables_and_figures(config, capsys):
     assert run(config) == 0
-    plan = FederatedPlan(load(config))
-    for path in (*plan.metrics(), *plan.attack_metrics(), *plan.pseudo_metrics()):
+    plan = Plan(load(config))
+    found = jobs(plan)
+    for path in records_below(plan.layout.root / "runs", found):
         record = json.loads(path.read_text())
         assert record["status"] == "ok"
         assert set(record["provenance"]) >= {"fingerprint", "commit", "versions", "device"}
-        assert record["command"].startswith("cemlib federated --config ")
-    for path in (*plan.tables(), *plan.figures()):
+        assert record["command"].startswith("cemlib run --config ")
+    for path in report_files(found):
         assert path.stat().st_size > 100
     capsys.readouterr()
     assert run(config) == 0
-    assert main(["run", "--config", str(config)]) == 0
     told = capsys.readouterr().out
     assert "metrics.json" not in told
     assert told.startswith("0 jobs carried out, ")
@@ -100,11 +101,11 @@ def test_a_diverged_training_is_a_failed_result_and_shown_as_one(tmp_path, capsy
     config = written(tmp_path, train={"lr": 1e30}, variants={"none": {}})
     assert run(config) == 3
     assert "failed: none seed0: round" in capsys.readouterr().out
-    plan = FederatedPlan(load(config))
-    record = json.loads(plan.run("none", 0).metrics.read_text())
+    plan = Plan(load(config))
+    record = json.loads(plan.layout.run("none", 0).metrics.read_text())
     assert record["status"] == "failed"
     assert record["top1"] is None
-    attacked = json.loads(plan.attack("none", 0, "idlg").metrics.read_text())
+    attacked = json.loads(attack_folder(plan, "none", 0, "idlg").metrics.read_text())
     assert attacked["status"] == "failed"
     assert "the training failed" in attacked["reason"]
     assert "failed" in (plan.layout.tables / "accuracy.md").read_text()
@@ -116,8 +117,8 @@ def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, ca
     config = written(tmp_path, gan={"lr": 1e30}, variants=variants)
     assert run(config) == 3
     assert "failed: both seed0: the clients' GANs failed: epoch 1" in capsys.readouterr().out
-    plan = FederatedPlan(load(config))
-    records = {name: json.loads(plan.run(name, 0).metrics.read_text()) for name in variants}
+    plan = Plan(load(config))
+    records = {name: json.loads(plan.layout.run(name, 0).metrics.read_text()) for name in variants}
     assert {name: found["status"] for name, found in records.items()} == {
         "none": "ok",
         "both": "failed",
@@ -134,19 +135,19 @@ def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, ca
 def test_a_damaged_generator_is_refused_by_name(config, capsys):
     for only in ("prepare", "pseudo"):
         assert run(config, "--only", only) == 0
-    plan = FederatedPlan(load(config))
-    content = bytearray(plan.pseudo(0).generators.read_bytes())
+    plan = Plan(load(config))
+    content = bytearray(plan.layout.pseudo(0).generators.read_bytes())
     content[-1] ^= 1
-    plan.pseudo(0).generators.write_bytes(content)
-    assert run(config, "--only", "train", "--variant", "both") == 2
+    plan.layout.pseudo(0).generators.write_bytes(content)
+    assert run(config, "--only", "train/both") == 2
     assert "generators.safetensors: damaged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--only", "train", "--variant", "bot"), "no variant 'bot'"),
-        (("--only", "attack", "--seed", "7"), "no seed 7 in this study"),
+        (("--only", "train/bot"), "train/both"),
+        (("--only", "attack/none/seed7"), "no such job"),
         (("--only", "train"), "data.json: no such file"),
         (("--only", "report"), "metrics.json: no such file"),
     ],
@@ -185,26 +186,26 @@ def test_a_faulty_configuration_names_the_key(changes, message):
 def test_too_many_clients_are_refused_before_training(tmp_path, capsys):
     config = written(tmp_path, clients={"number": 90})
     assert run(config, "--only", "prepare") == 0
-    assert run(config, "--only", "train", "--variant", "none") == 2
+    assert run(config, "--only", "train/none") == 2
     assert "training images for 90 clients" in capsys.readouterr().err
 
 
 def test_a_mask_of_more_outputs_than_classes_is_refused(tmp_path, capsys):
     config = written(tmp_path, variants={"none": {"mask": {"beta": 11}}})
     assert run(config, "--only", "prepare") == 0
-    assert run(config, "--only", "train", "--variant", "none") == 2
+    assert run(config, "--only", "train/none") == 2
     assert "variants.none.mask.beta: 11 outputs, the data have 10" in capsys.readouterr().err
 
 
 def test_more_images_to_attack_than_there_are_is_refused(tmp_path, capsys):
     config = written(tmp_path, inversion={"images": 61, "attacks": {"mean_image": {}}})
     assert run(config, "--only", "prepare") == 0
-    assert run(config, "--only", "train", "--variant", "none") == 0
-    assert run(config, "--only", "attack", "--variant", "none") == 2
+    assert run(config, "--only", "train/none") == 0
+    assert run(config, "--only", "attack/none") == 2
     assert "inversion.images: 61 wanted, the test split has 60" in capsys.readouterr().err
 
 
-def is_finished(plan: FederatedPlan, name: str) -> bool:
+def is_finished(plan: Plan, name: str) -> bool:
     (job,) = (job for job in jobs(plan) if job.name == name)
     return finished(job)
 
@@ -213,7 +214,7 @@ def test_other_generators_are_trained_on_anew(config, monkeypatch):
     """Their own code is none of the training's."""
     for only in (("prepare",), ("pseudo",), ("train",)):
         assert run(config, "--only", *only) == 0
-    plan = FederatedPlan(load(config))
+    plan = Plan(load(config))
     assert is_finished(plan, "train/both/seed0")
     monkeypatch.setattr("cemlib.federated.pseudo.EXTRACTOR_STEPS", 1)
     assert run(config, "--only", "pseudo") == 0
@@ -223,11 +224,11 @@ def test_other_generators_are_trained_on_anew(config, monkeypatch):
 
 
 def test_the_jobs_rerun_when_what_decides_them_changes(config):
-    for only in (("prepare",), ("train", "--variant", "none")):
+    for only in (("prepare",), ("train/none",)):
         assert run(config, "--only", *only) == 0
-    plan = FederatedPlan(load(config))
+    plan = Plan(load(config))
     assert is_finished(plan, "train/none/seed0")
-    other = FederatedPlan(parse({**yaml.safe_load(config.read_text()), "train": {"rounds": 4}}))
+    other = Plan(parse({**yaml.safe_load(config.read_text()), "train": {"rounds": 4}}))
     assert not is_finished(other, "train/none/seed0")
     unread = plan.study.train_slice("none")
     changed = parse({**yaml.safe_load(config.read_text()), "gan": {"epochs": 9}})

@@ -11,13 +11,11 @@ from cemlib.config.federated_attacks import DpSgd
 from cemlib.data.prepared import Prepared
 from cemlib.errors import DivergedError
 from cemlib.federated import drawing
-from cemlib.federated.aggregate import aggregate, finite
-from cemlib.federated.client import Masking
+from cemlib.federated.client import Masking, Work, stack, step_of, train_at_once
 from cemlib.federated.gan import Generator
-from cemlib.federated.local import Work, stack, step_of, train_at_once
 from cemlib.federated.network import build, weights_of
 from cemlib.federated.private import draw_noise
-from cemlib.federated.rounds import Federation, Pseudo
+from cemlib.federated.rounds import Federation, Pseudo, aggregate, finite
 from cemlib.federated.training import _epsilon
 
 

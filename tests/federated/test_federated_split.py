@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cemlib.data.errors import DataError
-from cemlib.federated.split import dirichlet, iid
+from cemlib.federated.setting import dirichlet, iid
 
 LABELS = torch.arange(10).repeat_interleave(60)
 

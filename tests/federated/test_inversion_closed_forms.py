@@ -13,10 +13,12 @@ from inversion_scenes import (
 )
 
 from cemlib.federated.client import Masking
-from cemlib.federated.inversion.entries import estimated_mask, trusted_entries
-from cemlib.federated.inversion.features import recovered_features
+from cemlib.federated.inversion.closed_form import (
+    estimated_mask,
+    inferred_labels,
+    recovered_features,
+)
 from cemlib.federated.inversion.gradients import Gradients, Shared
-from cemlib.federated.inversion.labels import inferred_labels
 from cemlib.federated.inversion.variants import Variant, shared_gradients
 from cemlib.federated.network import BIAS, WEIGHT
 
@@ -114,9 +116,3 @@ def last_layer(bias: list[float], features: list[float], mask: torch.Tensor) -> 
     """The last layer's gradient of one image, pruned."""
     outer = torch.tensor(bias)[:, None] * torch.tensor(features)
     return {BIAS: torch.tensor([bias]), WEIGHT: (outer * mask)[None]}
-
-
-def test_what_an_attacker_relies_on_is_as_configured() -> None:
-    shared = shared_gradients(network(), scene(2), Variant(masking=Masking(0.5, 0.5)), 1, seed=0)
-    assert trusted_entries(shared, "ignored") is None
-    assert trusted_entries(shared, "known") is shared.mask

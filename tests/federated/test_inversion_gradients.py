@@ -1,25 +1,30 @@
-"""The stacked gradients and their distances, against plain autograd and numbers by hand."""
+"""Shared gradients, private ones and their distances, against autograd, Opacus and by hand."""
 
 import math
 
 import pytest
 import torch
 from inversion_scenes import digits, network, observe, scene, undefended
+from scipy.stats import norm
+from torch import Tensor
 from torch.nn import functional as F
 
-from cemlib.config.federated_attacks import Cosine, Features
+from cemlib.config.federated_attacks import Combined, Cosine, DpSgd, Features
 from cemlib.federated.client import Masking
 from cemlib.federated.inversion.cosine import cosine_objective
 from cemlib.federated.inversion.dlg import matching_objective
-from cemlib.federated.inversion.features import feature_objective
-from cemlib.federated.inversion.gradients import stacked, true_gradients
-from cemlib.federated.inversion.lbfgs import Objective
-from cemlib.federated.inversion.matching import (
+from cemlib.federated.inversion.features import combined_objective, feature_objective
+from cemlib.federated.inversion.gradients import (
+    Gradients,
     absolute_variation,
     cosine_distance,
     squared_distance,
+    stacked,
+    true_gradients,
 )
-from cemlib.federated.inversion.variants import Variant, shared_gradients
+from cemlib.federated.inversion.lbfgs import Objective
+from cemlib.federated.inversion.variants import Variant, dp_sgd_gradients, shared_gradients
+from cemlib.federated.private import epsilon
 from cemlib.seeds import generator
 
 
@@ -61,6 +66,8 @@ def test_distances_by_hand() -> None:
     theirs = {"a": torch.tensor([[0.0, 4.0], [2.0, 2.0]]), "b": torch.tensor([[0.0], [2.0]])}
     assert squared_distance(ours, theirs).tolist() == [25, 3]
     assert cosine_distance(ours, theirs).tolist() == pytest.approx([1, 0], abs=1e-6)
+    image = torch.tensor([[0.0, 1.0], [0.0, 3.0]]).view(1, 1, 1, 2, 2)
+    assert absolute_variation(image).tolist() == [(0 + 2) / 2 + (1 + 3) / 2]
 
 
 def test_the_angle_is_that_of_gradients_of_any_length() -> None:
@@ -71,24 +78,18 @@ def test_the_angle_is_that_of_gradients_of_any_length() -> None:
         assert cosine_distance(*scaled).item() == pytest.approx(1 - math.sqrt(0.5), rel=1e-4)
 
 
-def test_total_variation_by_hand() -> None:
-    image = torch.tensor([[0.0, 1.0], [0.0, 3.0]]).view(1, 1, 1, 2, 2)
-    assert absolute_variation(image).tolist() == [(0 + 2) / 2 + (1 + 3) / 2]
-
-
-def test_slope_of_the_matching_loss_against_finite_differences() -> None:
+@pytest.mark.parametrize("kind", ["matching", "features", "combined"])
+def test_slopes_of_the_losses_against_finite_differences(kind: str) -> None:
     net, (images, labels) = network(torch.float64), digits(2, torch.float64)
     shared = undefended(net, images, labels)
     targets = torch.eye(10, dtype=torch.float64)[labels][:, None]
-    objective = matching_objective(
-        net, shared, "ignored", lambda points: (points.view(-1, 1, 1, 8, 8), targets)
-    )
-    _assert_slope(objective, torch.rand(2, 64, dtype=torch.float64))
-
-
-def test_slope_of_the_feature_loss_against_finite_differences() -> None:
-    net, (images, labels) = network(torch.float64), digits(2, torch.float64)
-    objective = feature_objective(net, undefended(net, images, labels), Features(prior_weight=0.1))
+    objective = {
+        "matching": lambda: matching_objective(
+            net, shared, "ignored", lambda points: (points.view(-1, 1, 1, 8, 8), targets)
+        ),
+        "features": lambda: feature_objective(net, shared, Features(prior_weight=0.1)),
+        "combined": lambda: combined_objective(net, shared, Combined(prior_weight=0.1)),
+    }[kind]()
     _assert_slope(objective, torch.rand(2, 64, dtype=torch.float64))
 
 
@@ -98,14 +99,6 @@ def test_slope_of_the_cosine_loss_against_finite_differences() -> None:
     loss = cosine_objective(net, undefended(net, images, labels), settings, labels[:, None])
     start = torch.rand(2, 1, 1, 8, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss, (start,), eps=1e-6, atol=1e-5)
-
-
-def test_the_true_image_has_no_distance() -> None:
-    net, (images, labels) = network(torch.float64), digits(3, torch.float64)
-    loss = cosine_objective(
-        net, undefended(net, images, labels), Cosine(tv_weight=0.0), labels[:, None]
-    )
-    assert loss(images[:, None]).abs().max() < 1e-12
 
 
 def test_stacking_keeps_each_part_as_it_was() -> None:
@@ -139,3 +132,65 @@ def _assert_slope(objective: Objective, points: torch.Tensor) -> None:
         above, below = objective(points + step * way)[0], objective(points - step * way)[0]
         numeric = (above - below) / (2 * step)
         torch.testing.assert_close((slope * way).sum(1), numeric, rtol=1e-5, atol=1e-9)
+
+
+def flat(gradients: Gradients) -> Tensor:
+    return torch.cat([value.flatten(1) for value in gradients.values()], dim=1)
+
+
+def test_noise_has_its_standard_deviation_and_is_of_each_problem() -> None:
+    images, labels = digits(1)
+    settings = DpSgd(clip=2.0, noise_multiplier=0.5)
+    net = network()
+    problems = 40
+    draws = [torch.Generator().manual_seed(i) for i in range(problems)]
+    many = images.expand(problems, 1, 1, 8, 8), labels.expand(problems, 1)
+    noisy = dp_sgd_gradients(net, *many, settings, draws)
+    plain = dp_sgd_gradients(net, *many, DpSgd(clip=2.0, noise_multiplier=0.0), draws)
+    noise = flat(noisy) - flat(plain)
+    assert noise.std().item() == pytest.approx(1.0, rel=0.01)
+    assert noise.corrcoef().fill_diagonal_(0).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_the_step_is_that_of_opacus(noise: float) -> None:
+    optimizers = pytest.importorskip("opacus.optimizers")
+    grad_sample = pytest.importorskip("opacus.grad_sample")
+    images, labels = digits(4, torch.float32)
+    settings = DpSgd(clip=0.8, noise_multiplier=noise)
+    net = network()
+    draws = [torch.Generator().manual_seed(5)]
+    ours = dp_sgd_gradients(net, images[None], labels[None], settings, draws)
+
+    wrapped = grad_sample.GradSampleModule(network())
+    optimiser = optimizers.DPOptimizer(
+        torch.optim.SGD(wrapped.parameters(), lr=1.0),
+        noise_multiplier=noise,
+        max_grad_norm=0.8,
+        expected_batch_size=4,
+        generator=torch.Generator().manual_seed(5),
+    )
+    seen = images.clone().requires_grad_()  # its hooks warn of inputs without a slope
+    F.cross_entropy(wrapped(seen), labels).backward()
+    optimiser.pre_step()
+    for name, weights in wrapped.named_parameters():
+        theirs = weights.grad
+        torch.testing.assert_close(
+            ours[name.removeprefix("_module.")][0], theirs, rtol=1e-3, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.5, 1.0, 5.0])
+def test_epsilon_lies_between_the_exact_one_and_a_simple_bound(noise: float) -> None:
+    """Of one step: the Gaussian mechanism's exact delta, and the textbook conversion."""
+    pytest.importorskip("opacus")
+    found = epsilon(DpSgd(noise_multiplier=noise, delta=1e-5))
+    assert found is not None
+    below, above = 0.5 / noise - found * noise, -0.5 / noise - found * noise
+    exact = norm.cdf(below) - math.exp(found + norm.logcdf(above))
+    assert exact <= 1e-5
+    assert found <= 0.5 / noise**2 + math.sqrt(2 * math.log(1e5)) / noise + 1e-2
+
+
+def test_without_noise_there_is_no_epsilon() -> None:
+    assert epsilon(DpSgd(noise_multiplier=0.0)) == math.inf

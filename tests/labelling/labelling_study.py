@@ -6,30 +6,26 @@ from typing import Any
 import yaml
 
 from cemlib.config.labelling import LabellingStudy, parse
-from cemlib.data.prepare import prepare
-from cemlib.data.prepared import Prepared
-from cemlib.labelling.plan import LabellingPlan
+from cemlib.study.plan import Plan
 
 FILE = Path(__file__).parents[1] / "configs/tiny_pctc.yaml"
 TINY: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
-def tiny(**sections: Any) -> LabellingStudy:
-    """The study with some keys replaced, `__` for a dot."""
+def changed(**paths: Any) -> dict[str, Any]:
+    """The study as plain dicts with some keys replaced, `__` for a dot."""
     raw: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in TINY.items()}
-    for path, value in sections.items():
+    for path, value in paths.items():
         section, _, key = path.partition("__")
-        if key:
-            raw[section][key] = value
-        else:
-            raw[section] = value
-    return parse(raw)
+        (raw[section] if key else raw)[key or section] = value
+    return raw
 
 
-def plan_in(folder: Path, **sections: Any) -> LabellingPlan:
+def tiny(**paths: Any) -> LabellingStudy:
+    """The same, checked."""
+    return parse(changed(**paths))
+
+
+def plan_in(folder: Path, **sections: Any) -> Plan:
     """The study with its results in a folder."""
-    return LabellingPlan(tiny(results=str(folder), **sections))
-
-
-def tiny_data() -> Prepared:
-    return prepare(tiny().data)
+    return Plan(tiny(results=str(folder), **sections))

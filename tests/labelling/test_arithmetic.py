@@ -54,11 +54,6 @@ def test_a_table_refuses_exponents_it_does_not_hold(exponent: int) -> None:
         FixedBase(3, 100, 1001).power(exponent)
 
 
-@given(factors=st.lists(st.integers(0, 2**100), max_size=6), modulus=odd)
-def test_products(factors: list[int], modulus: int) -> None:
-    assert arithmetic.product(factors, modulus) == math.prod(factors) % modulus
-
-
 @pytest.mark.usefixtures("backend")
 def test_primes_are_those_of_the_sieve() -> None:
     sieve = [n for n in range(5000) if n > 1 and all(n % d for d in range(2, math.isqrt(n) + 1))]
@@ -80,14 +75,8 @@ CARMICHAEL = [
 def test_composites_that_fool_weaker_tests_are_found_out() -> None:
     assert CARMICHAEL
     assert not any(is_probable_prime(n) for n in [*CARMICHAEL, 3215031751])
-    assert all(pow(2, n - 1, n) == 1 for n in CARMICHAEL)
-
-
-@pytest.mark.usefixtures("backend")
-def test_large_primes_are_recognised() -> None:
-    assert is_probable_prime(2**127 - 1)
     assert is_probable_prime(2**521 - 1)
-    assert not is_probable_prime((2**127 - 1) * (2**89 - 1))
+    assert all(pow(2, n - 1, n) == 1 for n in CARMICHAEL)
 
 
 @pytest.mark.usefixtures("backend")

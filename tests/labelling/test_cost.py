@@ -1,20 +1,14 @@
 """The cost of a round: what can be counted by hand is, and no time is claimed."""
 
 import importlib.util
+import math
 from collections import Counter
-from dataclasses import asdict, replace
 
+import pandas as pd
 import pytest
 
-from cemlib.labelling.cost import (
-    CostRow,
-    growth,
-    growth_exponent,
-    main,
-    measure,
-    measure_peer,
-    measure_setup,
-)
+from cemlib.labelling.cost import CostRow, main, measure, measured
+from cemlib.labelling.tables import growth_exponent
 
 
 @pytest.fixture(scope="module")
@@ -49,38 +43,21 @@ def test_what_is_made_beforehand_is_not_paid_twice(rows: list[CostRow]) -> None:
         assert online.decrypt_seconds == offline.decrypt_seconds
 
 
-def test_what_is_paid_once_for_a_key() -> None:
-    (row,) = measure_setup([256], participants=3)
-    assert row.key_bits == 256
-    assert all(seconds > 0 for name, seconds in asdict(row).items() if name.endswith("seconds"))
+def test_what_is_paid_once_for_a_key_and_phes_encryption_where_it_is() -> None:
+    found = measured([256], participants=3, classes=4, images=1)
+    (once,), peers = found["setup"], found["peer"]
+    assert once["key_bits"] == 256
+    assert all(seconds > 0 for name, seconds in once.items() if name.endswith("seconds"))
+    assert len(peers) == (importlib.util.find_spec("phe") is not None)
+    assert all(peer["encrypt_seconds"] > 0 for peer in peers)
 
 
 @pytest.mark.parametrize("exponent", [1.0, 2.58, 3.0])
 def test_the_exponent_of_a_power_law_is_found(exponent: float) -> None:
-    bits = [256, 512, 1024, 2048]
-    assert growth_exponent(bits, [1e-9 * b**exponent for b in bits]) == pytest.approx(exponent)
-
-
-def test_growth_is_that_of_the_rows_without_precomputation() -> None:
-    def row(bits: int, precomputed: bool) -> CostRow:
-        encrypt = 1.0 if precomputed else bits**2.0
-        return CostRow(bits, "label", "full", precomputed, 0.0, encrypt, bits**3.0, 1.0, 1.0)
-
-    def others(bits: int) -> list[CostRow]:
-        kinds = [(p, b) for p in ("none", "label", "images") for b in ("full", "short")]
-        return [replace(row(bits, False), packing=p, blinding=b) for p, b in kinds]
-
-    rows = [r for bits in (256, 512, 1024) for r in (row(bits, True), *others(bits))]
-    for found in growth(rows):
-        assert (found.encrypt_exponent, found.decrypt_exponent) == pytest.approx((2, 3))
-
-
-def test_the_peer_is_measured_where_it_is() -> None:
-    rows = measure_peer([256], participants=3, classes=4)
-    if importlib.util.find_spec("phe") is None:
-        assert rows == []
-    else:
-        assert rows[0].encrypt_seconds > 0
+    rows = pd.DataFrame({"key_bits": [256, 512, 1024]})
+    rows["seconds"] = 1e-9 * rows["key_bits"] ** exponent
+    assert growth_exponent(rows, "seconds") == pytest.approx(exponent)
+    assert math.isnan(growth_exponent(rows[:1], "seconds"))
 
 
 def test_the_tables_are_printed(

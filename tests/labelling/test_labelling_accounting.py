@@ -2,6 +2,7 @@
 
 import math
 
+import pandas as pd
 import pytest
 from labelling_study import tiny
 from scipy.integrate import quad
@@ -13,12 +14,13 @@ from cemlib.labelling.accounting import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
+    privacy_rows,
     renyi_epsilon,
+    stated,
     strong_composition,
     total_delta,
     zcdp_epsilon,
 )
-from cemlib.labelling.privacy import privacy_table, stated
 
 SETTINGS = [(4.0, 1.0), (0.8, 1.0), (4.0, CHANGED_VOTE), (16.0, 1.0)]
 
@@ -112,7 +114,7 @@ def test_noise_that_hardly_hides_has_an_account_all_the_same(epsilon: float) -> 
 
 
 def test_a_participant_knows_its_own_noise() -> None:
-    table = privacy_table(tiny()).set_index(["observer", "sensitivity"])
+    table = pd.DataFrame(privacy_rows(tiny())).set_index(["observer", "sensitivity"])
     seen = table.xs(1.0, level="sensitivity")["sigma"]
     assert seen.iloc[1] / seen.iloc[0] == pytest.approx(math.sqrt(3 / 4))  # of four participants
     for _, rows in table.groupby("observer"):

@@ -4,20 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelling_study import TINY, tiny
+from labelling_study import changed, tiny
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import load, parse
 
 ROOT = Path(__file__).parents[2]
-
-
-def changed(**paths: Any) -> dict[str, Any]:
-    raw: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in TINY.items()}
-    for path, value in paths.items():
-        section, _, key = path.partition("__")
-        (raw[section] if key else raw)[key or section] = value
-    return raw
 
 
 def test_the_committed_studies_are_the_published_setting() -> None:
@@ -38,7 +30,7 @@ def test_the_committed_studies_are_the_published_setting() -> None:
     [
         (changed(participant=3), ["participant", "unknown key", "did you mean 'participants'"]),
         (changed(privacy__epsilo=1), ["privacy.epsilo", "did you mean 'epsilon'"]),
-        (changed(system="federated"), ["system: this is a study of federated", "cemlib federated"]),
+        (changed(system="federated"), ["system: this is a study of federated", "cemlib run"]),
         (changed(system="other"), ["system", "'other' is not one of pctc"]),
         (changed(images=[20, 20]), ["images: [20, 20] names a value twice"]),
         (changed(privacy__sweep=[1.2]), ["privacy.sweep", "always there; remove it"]),

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +13,41 @@ from scipy.stats import ttest_rel
 
 from cemlib.cli import exits, main
 from cemlib.files import FileError, write_json
-from cemlib.labelling import experiment, jobs
-from cemlib.labelling.plan import LabellingPlan
+from cemlib.labelling import experiment
 from cemlib.seal import check_files, read_sealed
-from cemlib.study.base import prepare
-from cemlib.study.finished import finished
+from cemlib.study.finished import carry_out, finished
+from cemlib.study.job import prepare_job
+from cemlib.study.labelling import jobs, repeat_job
+from cemlib.study.plan import Plan
 
 CHANGES = ("wall_seconds", "peak_memory_mb", "encryption", "record_sha256")
 
 
-def carried_out(plan: LabellingPlan) -> LabellingPlan:
+def carried_out(plan: Plan) -> Plan:
     """A study after all its jobs."""
     plan.write_config()
-    steps: list[Iterator[Any]] = [prepare(plan)]
-    steps += [jobs.repeat(plan, number) for number in plan.repeats()]
-    steps += [jobs.cost(plan), jobs.tables(plan), jobs.figures(plan)]
-    for step in steps:
-        assert all(Path(written).is_file() for written in step)
+    for job in jobs(plan):
+        assert all(Path(written).is_file() for written in carry_out(job))
     return plan
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> LabellingPlan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     return carried_out(plan_in(tmp_path_factory.mktemp("study")))
 
 
-def table(plan: LabellingPlan, name: str) -> pd.DataFrame:
+def table(plan: Plan, name: str) -> pd.DataFrame:
     return pd.read_csv(plan.layout.tables / f"{name}.csv")
 
 
-def test_a_study_leaves_what_its_plan_says(plan: LabellingPlan) -> None:
-    files = [*plan.tables(), *plan.figures(), plan.cost, plan.layout.config]
-    files += [file for number in plan.repeats() for file in plan.repeat_files(number)]
+def test_a_study_leaves_what_its_plan_says(plan: Plan) -> None:
+    files = [plan.layout.config, *(file for job in jobs(plan) for file in job.outputs)]
     assert all(file.stat().st_size > 0 for file in files)
     assert not list(plan.layout.root.parent.glob(".checkpoints/*"))
 
 
-def test_a_record_is_whole_and_sealed(plan: LabellingPlan) -> None:
-    folder = plan.folder(20, 1)
+def test_a_record_is_whole_and_sealed(plan: Plan) -> None:
+    folder = plan.layout.repeat(20, 1)
     record = read_sealed(folder.metrics)
     check_files(folder.metrics, record, [folder.history, folder.per_image, folder.config])
     assert (record["status"], record["seed"], record["images"]) == ("ok", 1, 20)
@@ -66,17 +62,17 @@ def test_a_record_is_whole_and_sealed(plan: LabellingPlan) -> None:
     folder.per_image.write_bytes(folder.per_image.read_bytes()[:-1])
 
 
-def test_answers_are_kept_as_the_requester_sees_them(plan: LabellingPlan) -> None:
-    rows = pd.read_parquet(plan.folder(30, 0).per_image)
+def test_answers_are_kept_as_the_requester_sees_them(plan: Plan) -> None:
+    rows = pd.read_parquet(plan.layout.repeat(30, 0).per_image)
     counts = rows[[f"count_{k}" for k in range(10)]]
     assert len(rows) == 12
     assert (rows["answer"] == counts.to_numpy().argmax(1)).all()
     assert (counts.to_numpy() % 1 != 0).any()  # noisy: nobody's votes can be read off
     right = (rows["answer"] == rows["label"])[rows["answered"]].mean()
-    assert read_sealed(plan.folder(30, 0).metrics)["label_accuracy"] == pytest.approx(right)
+    assert read_sealed(plan.layout.repeat(30, 0).metrics)["label_accuracy"] == pytest.approx(right)
 
 
-def test_every_table_has_the_whole_epsilon(plan: LabellingPlan) -> None:
+def test_every_table_has_the_whole_epsilon(plan: Plan) -> None:
     for name in ("accuracy", "epsilon", "privacy"):
         found = table(plan, name)
         assert {"sigma", "sensitivity", "delta_total", "epsilon_total_exact"} <= set(found)
@@ -89,8 +85,8 @@ def test_every_table_has_the_whole_epsilon(plan: LabellingPlan) -> None:
         assert "σ² in total" in (plan.layout.tables / f"{name}.md").read_text()
 
 
-def test_means_intervals_and_tests_are_scipys(plan: LabellingPlan) -> None:
-    records = [read_sealed(plan.folder(20, number).metrics) for number in plan.repeats()]
+def test_means_intervals_and_tests_are_scipys(plan: Plan) -> None:
+    records = [read_sealed(plan.layout.repeat(20, number).metrics) for number in plan.repeats()]
     iel, init = ([record[f"{name}_top1"] for record in records] for name in ("iel", "init"))
     row = table(plan, "accuracy").set_index("images").loc[20]
     half = student_t.ppf(0.975, 1) * pd.Series(iel).std() / math.sqrt(2)
@@ -104,7 +100,7 @@ def test_means_intervals_and_tests_are_scipys(plan: LabellingPlan) -> None:
     assert (pairs["p_holm"].dropna() >= pairs["p"].dropna() - 1e-12).all()
 
 
-def test_costs_have_our_rows_and_the_published_ones(plan: LabellingPlan) -> None:
+def test_costs_have_our_rows_and_the_published_ones(plan: Plan) -> None:
     found = table(plan, "cost")
     published = found[found["source"] == "published"].iloc[0]
     assert published[["key_bits", "encrypt_seconds", "decrypt_seconds"]].tolist() == [
@@ -118,11 +114,11 @@ def test_costs_have_our_rows_and_the_published_ones(plan: LabellingPlan) -> None
 
 
 def test_a_killed_repeat_goes_on_to_the_same_numbers(
-    plan: LabellingPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed as it asks a second time: what it had learned is not learned again."""
     other = plan_in(tmp_path)
-    list(prepare(other))
+    list(carry_out(prepare_job(other)))
     real, calls = experiment.aggregate, []
 
     def killed(*arguments: Any) -> Any:
@@ -133,13 +129,13 @@ def test_a_killed_repeat_goes_on_to_the_same_numbers(
 
     monkeypatch.setattr(experiment, "aggregate", killed)
     with pytest.raises(KeyboardInterrupt):
-        list(jobs.repeat(other, 0))
+        list(carry_out(repeat_job(other, 0)))
     assert list(tmp_path.glob(".checkpoints/*/state.checkpoint"))
-    assert len(list(jobs.repeat(other, 0))) == 2
+    assert len(list(carry_out(repeat_job(other, 0)))) == 2
     assert len(calls) == 2 + 3  # two rounds for each of the two sizes, and the one that was cut off
     assert not list(tmp_path.glob(".checkpoints/*"))
     for images in (20, 30):
-        one, two = (study.folder(images, 0) for study in (plan, other))
+        one, two = (study.layout.repeat(images, 0) for study in (plan, other))
         assert one.history.read_bytes() == two.history.read_bytes()
         assert one.per_image.read_bytes() == two.per_image.read_bytes()
         ours, theirs = (json.loads(f.metrics.read_text()) for f in (one, two))
@@ -147,23 +143,18 @@ def test_a_killed_repeat_goes_on_to_the_same_numbers(
         assert differing <= {*CHANGES, "command", "data_sha256"}
 
 
-def test_a_study_goes_on_where_it_was_left(
-    plan: LabellingPlan, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_goes_on_where_it_was_left(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     config = str(plan.layout.config)
-    assert all(finished(job) for job in jobs.jobs(plan) if job.records)
-    before = plan.folder(20, 0).metrics.stat().st_mtime_ns
-    for command in ("pctc", "run"):
-        assert main([command, "--config", config]) == exits.OK
+    assert all(finished(job) for job in jobs(plan) if job.records)
+    before = plan.layout.repeat(20, 0).metrics.stat().st_mtime_ns
+    assert main(["run", "--config", config]) == exits.OK
     assert "repeat" not in capsys.readouterr().err
-    assert plan.folder(20, 0).metrics.stat().st_mtime_ns == before
+    assert plan.layout.repeat(20, 0).metrics.stat().st_mtime_ns == before
     changed = plan_in(plan.layout.root.parent, train__lr=1e-4)
-    left = {job.name for job in jobs.jobs(changed) if job.records and not finished(job)}
+    left = {job.name for job in jobs(changed) if job.records and not finished(job)}
     assert left == {"repeat/0", "repeat/1"}
-    assert main(["pctc", "--config", config, "--only", "repeat", "--repeat", "7"]) == exits.USAGE
-    assert "no repeat 7 in this study (it has 0 to 1)" in capsys.readouterr().err
-    assert main(["pctc", "--config", config, "--repeat", "1"]) == exits.USAGE
-    assert "--repeat 1: add --only repeat" in capsys.readouterr().err
+    assert main(["run", "--config", config, "--only", "repeat/7"]) == exits.USAGE
+    assert "--only repeat/7: no such job (there are prepare, repeat, " in capsys.readouterr().err
 
 
 def test_a_training_that_diverges_is_a_failed_result(
@@ -172,9 +163,9 @@ def test_a_training_that_diverges_is_a_failed_result(
     plan = plan_in(tmp_path, train__lr=1e30, images=[20], repeats=1)
     plan.write_config()
     write_json(tmp_path / "study.json", json.loads(plan.layout.config.read_text()))
-    assert main(["pctc", "--config", str(tmp_path / "study.json")]) == exits.DIVERGED
-    assert "failed: repeat 0 with 20 images: epoch 20: loss is nan" in capsys.readouterr().out
-    record = read_sealed(plan.folder(20, 0).metrics)
+    assert main(["run", "--config", str(tmp_path / "study.json")]) == exits.DIVERGED
+    assert "failed: images20 seed0: epoch 20: loss is nan" in capsys.readouterr().out
+    record = read_sealed(plan.layout.repeat(20, 0).metrics)
     assert (record["status"], record["iel_top1"]) == ("failed", None)
     row = table(plan, "accuracy").iloc[0]
     assert (row["n_repeats"], row["n_failed"]) == (1, 1)

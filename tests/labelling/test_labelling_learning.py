@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from labelling_study import tiny, tiny_data
+from labelling_study import tiny
 from torch import Tensor, nn
 
 from cemlib.config.errors import ConfigError
@@ -10,11 +10,11 @@ from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.data.prepare import prepare
 from cemlib.errors import DivergedError
 from cemlib.labelling.experiment import Experiment
-from cemlib.labelling.learning import Lesson, classify, learn
-from cemlib.labelling.networks import KINDS, Weights, stack, start
+from cemlib.labelling.learning import KINDS, Lesson, Weights, classify, learn, stack, start
 from cemlib.labelling.participants import Participants
 
 SHAPE, CLASSES, M = (1, 8, 8), 10, 3
+PARTICIPANTS = Participants(tiny(), 0, prepare(tiny().data))
 NETWORKS = [NetworkConfig(kind="mlp", width=6), NetworkConfig(kind="cnn", width=3)]
 
 
@@ -97,34 +97,31 @@ def test_a_training_that_diverges_says_so() -> None:
 
 
 def test_no_image_is_in_two_sets() -> None:
-    participants = Participants(tiny(), 0, tiny_data())
-    sets = [participants.own(who, 30).positions for who in range(4)] + [participants.queries]
+    sets = [PARTICIPANTS.own(who, 30).positions for who in range(4)] + [PARTICIPANTS.queries]
     every = torch.cat(sets)
     assert len(every.unique()) == len(every) == 4 * 30 + 12
-    fewer = participants.own(2, 20).positions
+    fewer = PARTICIPANTS.own(2, 20).positions
     assert torch.equal(fewer, sets[2][:20])
-    other = Participants(tiny(), 1, participants.data)
-    assert not torch.equal(other.queries, participants.queries)
+    other = Participants(tiny(), 1, PARTICIPANTS.data)
+    assert not torch.equal(other.queries, PARTICIPANTS.queries)
 
 
 def test_a_refused_query_is_left_out() -> None:
-    participants = Participants(tiny(), 0, tiny_data())
-    own = participants.own(0, 20)
+    own = PARTICIPANTS.own(0, 20)
     counts = torch.full((12, 10), -1.0).double()
     counts[3, 7] = 2.0
-    taught = participants.taught(own, counts, "iel")
-    assert taught.positions[20:].tolist() == [int(participants.queries[3])]
+    taught = PARTICIPANTS.taught(own, counts, "iel")
+    assert taught.positions[20:].tolist() == [int(PARTICIPANTS.queries[3])]
     assert (taught.labels[20:].tolist(), taught.weights.tolist()) == ([7], [1.0] * 21)
-    nothing = participants.taught(own, counts - 9, "constant")
+    nothing = PARTICIPANTS.taught(own, counts - 9, "constant")
     assert len(nothing.labels) == 20
 
 
 def test_weights_are_one_their_certainty_or_its_mean() -> None:
-    participants = Participants(tiny(), 0, tiny_data())
-    own = participants.own(0, 20)
+    own = PARTICIPANTS.own(0, 20)
     counts = torch.rand(12, 10, generator=torch.Generator().manual_seed(0)).double()
     capc, iel, constant = (
-        participants.taught(own, counts, w).weights[20:] for w in ("capc", "iel", "constant")
+        PARTICIPANTS.taught(own, counts, w).weights[20:] for w in ("capc", "iel", "constant")
     )
     assert (capc == 1).all()
     assert iel.std() > 0
@@ -132,7 +129,7 @@ def test_weights_are_one_their_certainty_or_its_mean() -> None:
 
 
 def test_masks_too_narrow_for_the_noise_are_refused_before_anybody_learns() -> None:
-    participants = Participants(tiny(encryption__mask_bits=8), 0, tiny_data())
+    participants = Participants(tiny(encryption__mask_bits=8), 0, PARTICIPANTS.data)
     with pytest.raises(ConfigError, match=r"do not fit together: noise_std: 4\.03.*mask_bits"):
         Experiment(participants, 20, lambda _name, work: work())
 

@@ -75,11 +75,6 @@ def test_garbage_under_a_right_header_is_refused_or_read_as_it_stands(data: byte
     assert encode(ROUND, Kind.VOTE, 0, read.numbers, read.plain) == message
 
 
-def test_what_is_written_is_read() -> None:
-    read = decode(ROUND, Kind.VOTE, 0, VOTE)
-    assert encode(ROUND, Kind.VOTE, 0, read.numbers, read.plain) == VOTE
-
-
 def test_a_second_vote_is_refused() -> None:
     aggregator, party = Aggregator(ROUND), participant(0)
     vote = party.vote()
@@ -96,11 +91,17 @@ def test_a_vote_of_nobody_is_refused(index: int) -> None:
         Aggregator(ROUND).receive_vote(index, VOTE)
 
 
-def test_a_part_sent_twice_is_refused() -> None:
+def voted() -> tuple[Aggregator, list[Participant], bytes]:
+    """The parties when all have voted, and the request."""
     aggregator, everybody = Aggregator(ROUND), [participant(i) for i in range(3)]
     for index, party in enumerate(everybody):
         aggregator.receive_vote(index, party.vote())
-    part = everybody[0].partial(aggregator.request())
+    return aggregator, everybody, aggregator.request()
+
+
+def test_a_part_sent_twice_is_refused() -> None:
+    aggregator, everybody, request = voted()
+    part = everybody[0].partial(request)
     aggregator.receive_partial(0, part)
     with pytest.raises(MessageError, match="before"):
         aggregator.receive_partial(0, part)
@@ -109,10 +110,7 @@ def test_a_part_sent_twice_is_refused() -> None:
 
 
 def test_a_part_of_another_ciphertext_is_found_out() -> None:
-    aggregator, everybody = Aggregator(ROUND), [participant(i) for i in range(3)]
-    for index, party in enumerate(everybody):
-        aggregator.receive_vote(index, party.vote())
-    request = aggregator.request()
+    aggregator, everybody, request = voted()
     for index, party in enumerate(everybody):
         aggregator.receive_partial(index, party.partial(request))
     wrong = aggregator.view.ciphertexts[0]
@@ -124,11 +122,7 @@ def test_a_part_of_another_ciphertext_is_found_out() -> None:
 
 def test_a_participant_decrypts_once_and_only_after_its_vote() -> None:
     # A second request could be for a single participant's ciphertexts.
-    aggregator, everybody = Aggregator(ROUND), [participant(i) for i in range(3)]
-    votes = [party.vote() for party in everybody]
-    for index, vote in enumerate(votes):
-        aggregator.receive_vote(index, vote)
-    request = aggregator.request()
+    _, everybody, request = voted()
     with pytest.raises(LabellingError, match="decrypts once in a round, after its vote"):
         participant(0).partial(request)
     everybody[0].partial(request)

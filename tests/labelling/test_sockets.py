@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -9,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cemlib.labelling.channels import HOST, Deadline, connect, receive, send
-from cemlib.labelling.errors import DroppedOutError, MessageError
+from cemlib.labelling import channels
+from cemlib.labelling.channels import HOST, Deadline, accept_all, connect, receive, send
+from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError
 from cemlib.labelling.messages import Kind, Round
 from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.process import collect
-from cemlib.labelling.protocol import Setting, aggregate, deal
-from cemlib.labelling.recovery import remaining
+from cemlib.labelling.protocol import Setting, aggregate, deal, remaining
 from cemlib.labelling.sockets import (
     aggregate_over_sockets,
     heard,
@@ -26,7 +27,6 @@ from cemlib.labelling.sockets import (
 )
 
 pytest.importorskip("cryptography")
-from cemlib.labelling import certificates
 
 SETTING = Setting(3, 4, noise_std=3.0, key_bits=256, insecure_for_testing=True)
 VOTES = np.array([[0, 1, 1], [3, 2, 3]])
@@ -37,7 +37,7 @@ SECONDS = 30.0
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("parties")
-    certificates.make(made, 3)
+    channels.make_certificates(made, 3)
     return made
 
 
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Certificates with the same names, of another authority."""
     made = tmp_path_factory.mktemp("elsewhere")
-    certificates.make(made, 3)
+    channels.make_certificates(made, 3)
     return made
 
 
@@ -205,7 +205,7 @@ def plain_tcp(running: Running, elsewhere: Path) -> None:  # noqa: ARG001
 
 def client(running: Running, certificate: Path | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(running.folder / certificates.AUTHORITY)
+    context.load_verify_locations(running.folder / channels.AUTHORITY)
     if certificate is not None:
         context.load_cert_chain(certificate)
     return context
@@ -221,17 +221,17 @@ def no_certificate(running: Running, elsewhere: Path) -> None:  # noqa: ARG001
 
 
 def anothers_certificate(running: Running, elsewhere: Path) -> None:
-    context = client(running, certificates.party_file(elsewhere, "participant-1"))
+    context = client(running, channels.party_file(elsewhere, "participant-1"))
     assert is_sent_away(running, context)
 
 
 def the_aggregators_own(running: Running, elsewhere: Path) -> None:  # noqa: ARG001
-    context = client(running, certificates.party_file(running.folder, "aggregator"))
+    context = client(running, channels.party_file(running.folder, "aggregator"))
     assert is_sent_away(running, context)
 
 
 def old_tls(running: Running, elsewhere: Path) -> None:  # noqa: ARG001
-    context = client(running, certificates.party_file(running.folder, "participant-1"))
+    context = client(running, channels.party_file(running.folder, "participant-1"))
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError, match=r"(?i)version"):
         is_sent_away(running, context)
@@ -295,3 +295,65 @@ def test_who_does_not_come_is_gone_at_the_deadline(folder: Path) -> None:
     with made.channel(1), pytest.raises(DroppedOutError, match="participant 0, 2;"):
         made.done.result(SECONDS)
     made.close()
+
+
+def test_a_message_that_is_not_whole_at_the_deadline_is_not_waited_for() -> None:
+    """Or who sends a byte now and then would keep a round open for ever."""
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        send(writer, b"whole", Deadline(SECONDS))  # type: ignore[arg-type]
+        with pytest.raises(TimeoutError, match="0 of 4 bytes by the deadline"):
+            receive(reader, 5, Deadline(-1.0))  # type: ignore[arg-type]
+        assert receive(reader, 5, Deadline(SECONDS)) == b"whole"  # type: ignore[arg-type]
+
+
+def test_who_does_not_read_is_not_waited_for() -> None:
+    reader, writer = socket.socketpair()
+    with reader, writer, pytest.raises(TimeoutError):
+        send(writer, bytes(1 << 24), Deadline(0.1))  # type: ignore[arg-type]
+
+
+def test_a_participant_refuses_a_request_of_another_round(folder: Path) -> None:
+    round_, deadline = Round.start(KEYS.public, SETTING, len(VOTES)), Deadline(SECONDS)
+    with socket.create_server((HOST, 0)) as listener:
+        own = (KEYS.shares[0], VOTES[:, 0], 0, folder, listener.getsockname()[1], SECONDS)
+        party = start_participant(round_, *own)
+        try:
+            (channel,) = accept_all(listener, folder, 1, deadline).values()
+            with channel:
+                receive(channel, round_.size(Kind.VOTE), deadline)
+                wrong = bytes([Kind.REQUEST]) + bytes(round_.size(Kind.REQUEST) - 1)
+                send(channel, wrong, deadline)
+                assert heard(party) == {"done": "voted"}
+                assert "request of the aggregator: " in heard(party)["error"]
+                assert party.wait(SECONDS) == 1
+        finally:
+            stop([party])
+
+
+def test_keys_are_read_by_this_user_alone_and_never_written_over(folder: Path) -> None:
+    names = {"aggregator", "authority", *(f"participant-{i}" for i in range(3))}
+    assert {file.stem for file in folder.iterdir()} == names
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    assert b"PRIVATE" not in (folder / channels.AUTHORITY).read_bytes()
+    with pytest.raises(FileExistsError):
+        channels.make_certificates(folder, 3)
+
+
+def test_a_party_is_no_authority(folder: Path) -> None:
+    x509 = pytest.importorskip("cryptography.x509")
+    found = {}
+    for file in folder.iterdir():
+        certificate = x509.load_pem_x509_certificates(file.read_bytes())[0]
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        found[file.stem] = (names.get_values_for_type(x509.DNSName), basic.ca)
+    assert found == {name: ([name], name == "authority") for name in found}
+
+
+def test_without_cryptography_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
+    with pytest.raises(LabellingError, match=r"pip install 'cemlib\[labelling\]'"):
+        channels.make_certificates(tmp_path, 2)

@@ -9,7 +9,7 @@ from PIL import Image
 from synthetic_study import Study, fill, strip
 
 from cemlib.config import parse
-from cemlib.files import read_json, write_json, write_jsonl
+from cemlib.files import read_json, write_jsonl
 from cemlib.layout import AttackFolder
 from cemlib.report.build import write_tables
 from cemlib.report.page.build import write_page
@@ -55,7 +55,7 @@ def page_study(root: Path) -> Study:
 
 
 def _complete(path: Path) -> None:
-    write_json(path, read_json(path) | {"provenance": PROVENANCE})
+    write_sealed(path, read_json(path) | {"provenance": PROVENANCE})
 
 
 def _score_images(folder: AttackFolder, number: int) -> None:

@@ -11,8 +11,9 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from cemlib.files import save_tensors, write_json, write_jsonl
+from cemlib.files import save_tensors, write_jsonl
 from cemlib.layout import AttackFolder, Layout, RunFolder
+from cemlib.seal import write_sealed
 
 PROVENANCE = {"fingerprint": "abc123", "commit": "0" * 40, "dirty": False, "versions": {}}
 
@@ -47,7 +48,7 @@ class Study:
             "wall_seconds": 1.5,
             "peak_memory_mb": 300.0,
         }
-        write_json(folder.metrics, metrics | changes)
+        write_sealed(folder.metrics, metrics | changes)
         self.runs.append(folder.metrics)
         return folder
 
@@ -78,7 +79,7 @@ class Study:
             "wall_seconds": 2.5,
             "peak_memory_mb": 320.0,
         }
-        write_json(folder.metrics, metrics | changes)
+        write_sealed(folder.metrics, metrics | changes)
         image_scores((metrics | changes)["mse"] or 1.0).to_parquet(folder.per_image)
         self.attacks.append(folder.metrics)
         return folder

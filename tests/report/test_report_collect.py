@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from synthetic_study import Study
 
-from cemlib.files import FileError, read_json, write_json, write_text
+from cemlib.files import FileError, read_json, write_text
 from cemlib.report.collect import ATTACK_COLUMNS, RUN_COLUMNS, collect, collect_runs
+from cemlib.seal import write_sealed
 
 
 def small(study: Study) -> Study:
@@ -19,7 +20,7 @@ def small(study: Study) -> Study:
 
 
 def change(path: Path, **changes: Any) -> None:
-    write_json(path, read_json(path) | changes)
+    write_sealed(path, read_json(path) | changes)
 
 
 def test_every_file_becomes_a_row(study: Study) -> None:
@@ -103,7 +104,7 @@ def test_an_attack_that_saw_other_numbers_of_releases_elsewhere_is_refused(study
 @pytest.mark.parametrize("key", ["top1", "seed", "status", "provenance", "leakage_nats", "epochs"])
 def test_a_missing_key_is_named_with_its_file(study: Study, key: str) -> None:
     path = small(study).runs[1]
-    write_json(path, {k: v for k, v in read_json(path).items() if k != key})
+    write_sealed(path, {k: v for k, v in read_json(path).items() if k != key})
     with pytest.raises(FileError, match=f"seed1.metrics.json: no key '{key}'.*rerun"):
         collect(study.runs, study.attacks)
 

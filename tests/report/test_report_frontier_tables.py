@@ -12,9 +12,7 @@ from reading_figures import labelled, texts
 from scipy import stats
 from synthetic_study import Study
 
-from cemlib import jobs
 from cemlib.config import parse
-from cemlib.plan import Plan
 from cemlib.report.build import figures
 from cemlib.report.collect import collect
 from cemlib.report.contents import figure_entry
@@ -22,6 +20,9 @@ from cemlib.report.frontier_figure import frontier
 from cemlib.report.frontier_tables import frontier_table, targets, tradeoff_table
 from cemlib.report.results import Results
 from cemlib.report.sweeps import Sweeps, sweep_points
+from cemlib.study.finished import carry_out
+from cemlib.study.plan import Plan
+from cemlib.study.split import jobs, jobs_of_one
 
 ROOT = Path(__file__).parents[2]
 FAMILIES: Any = {
@@ -218,14 +219,16 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
             study.add_run(defence, seed, top1=0.99 - 0.01 * place - 0.001 * seed)
             for knowledge in ("train_data", "public_data"):
                 study.add_attack(defence, seed, "linear", knowledge, mse=0.01 * (place + 1))
-    assert set(jobs.report(plan, "tables")) == set(plan.tables())
-    names = [path.name for path in plan.tables()]
-    assert names[-2:] == ["tradeoff.csv", "frontier.csv"]
-    assert "tradeoff.csv" not in [path.name for path in plan.tables("noise_noise_std0p1")]
-    table = pd.read_csv(plan.tables()[-2])
+    found = {job.kind: job for job in jobs(plan)}
+    tables = found["tables"].outputs
+    assert set(carry_out(found["tables"])) == set(tables)
+    assert [path.name for path in tables[-2:]] == ["tradeoff.csv", "frontier.csv"]
+    one, *_ = jobs_of_one(plan, "noise_noise_std0p1")
+    assert {path.name for path in carry_out(one)} == {path.name for path in tables[:-2]}
+    table = pd.read_csv(tables[-2])
     assert set(table["knowledge"]) == {"train_data", "public_data"}
     assert {"lambda_mean", "noise_std_mean"} <= set(table.columns)
-    curves = [path for path in plan.figures() if path.stem.startswith("frontier-")]
+    curves = [path for path in found["figures"].outputs if path.stem.startswith("frontier-")]
     sweeps = Sweeps(plan.study.families())
     runs, attacks = study.runs, study.attacks
     drawn = figures(Results(*collect(runs, attacks), list(plan.study.defences), None, sweeps))

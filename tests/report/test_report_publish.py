@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from cemlib.files import FileError, read_json, write_json
+from cemlib.files import FileError, read_json
 from cemlib.report import TABLES
 from cemlib.report.publish import publish
+from cemlib.seal import write_sealed
 
 
 def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:
@@ -17,7 +18,7 @@ def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:
     for seed, changes in enumerate(({}, provenance)):
         path = root / f"runs/none/seed{seed}/metrics.json"
         job = {"seed": seed, "status": "ok", "wall_seconds": 1.5, "provenance": facts | changes}
-        write_json(path, job)
+        write_sealed(path, job)
         jobs.append(path)
     sources = [root / "tables" / name for name in TABLES]
     sources += [root / "figures" / f"{name}.png" for name in ("privacy", "surrogate_gated")]
@@ -60,6 +61,6 @@ def test_an_unfinished_study_is_refused(tmp_path: Path, missing: str) -> None:
 
 def test_a_result_without_its_origin_is_named(tmp_path: Path) -> None:
     jobs, sources = finished(tmp_path / "study")
-    write_json(jobs[1], {"seed": 1, "status": "ok", "wall_seconds": 1.0})
+    write_sealed(jobs[1], {"seed": 1, "status": "ok", "wall_seconds": 1.0})
     with pytest.raises(FileError, match=r"seed1/metrics\.json: no key 'provenance'; delete it"):
         publish(jobs, sources, tmp_path / "out", "do it")

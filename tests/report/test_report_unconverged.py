@@ -12,8 +12,8 @@ from page_study import DEFENCES as PAGE_DEFENCES
 from page_study import build, page_study
 from synthetic_study import DEFENCES, Study, fill
 
-from cemlib.cli.compared import as_text
-from cemlib.files import read_json, write_json
+from cemlib.cli.compare import as_text
+from cemlib.files import read_json
 from cemlib.marks import MARK, NOTE
 from cemlib.report.build import figures, write_tables
 from cemlib.report.claims import claim
@@ -29,6 +29,7 @@ from cemlib.report.sweeps import Sweeps, sweep_points
 from cemlib.report.tables import records, summary_table
 from cemlib.report.verdicts import unconverged
 from cemlib.report.worst_case import worst_case
+from cemlib.seal import write_sealed
 
 KEYS = ["defence", "knowledge", "metric"]
 PRIVACY = ["mse", "ssim", "psnr", "recon_top1"]
@@ -41,7 +42,7 @@ def interrupt(study: Study, defence: str, seed: int, knowledge: str = "train_dat
         for path in study.attacks
         if f"{defence}/seed{seed}/attacks/decoder-{knowledge}/" in str(path)
     )
-    write_json(path, read_json(path) | {"converged": False})
+    write_sealed(path, read_json(path) | {"converged": False})
 
 
 @pytest.fixture(scope="module")

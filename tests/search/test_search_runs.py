@@ -23,12 +23,12 @@ from cemlib.data.prepared import load as load_data
 from cemlib.data.prepared import save
 from cemlib.defences.deployed import load_deployed
 from cemlib.layout import RunFolder
-from cemlib.plan import Plan
 from cemlib.seal import read_sealed
 from cemlib.search.study import folder, prepare, search_plan, section_of, shortened
 from cemlib.search.trials import Trials
 from cemlib.seeds import derive, generator
 from cemlib.study.crew import Crew
+from cemlib.study.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 STUDY: dict[str, Any] = {
@@ -102,7 +102,7 @@ def test_a_run_is_scored_on_validation_images(place: Path) -> None:
     """Accuracy and ridge error, computed once more from the run's weights and the study's data."""
     data = load_data(place / "results/searched/data")
     run = next((searched(place) / "match_clustering_epochs3/runs").glob("*/seed1"))
-    found = json.loads((run / "validation.json").read_text())
+    found = json.loads((run / "validation/metrics.json").read_text())
     victim = load_deployed(RunFolder(run), torch.device("cpu"))
     score = victim.score(data.val.images, data.val.labels, generator(1, "val_noise"))
     assert found["val_top1"] == score["top1"]
@@ -151,7 +151,7 @@ def test_a_killed_search_goes_on_to_the_same_end(place: Path, tmp_path: Path) ->
         text=True,
     )
     assert process.stderr is not None
-    assert "[1/2] train/clustering_lambda16/seed0" in process.stderr.readline()
+    assert "[2/5] train/clustering_lambda16/seed0" in process.stderr.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()
     done = searched(tmp_path) / "match_clustering_epochs3/runs/clustering_lambda16/seed0"
@@ -169,7 +169,7 @@ def test_a_diverged_run_makes_its_setting_fail(tmp_path: Path) -> None:
     prepare(study, plan)
     with Crew(1, study.threads) as crew:
         trials = Trials(crew, "cpu", lambda _: None)
-        (score,) = trials.scores(plan, plan.defences()).values()
+        (score,) = trials.scores(plan, list(plan.study.defences)).values()
     assert score.failed
     assert math.isnan(score.accuracy)
 

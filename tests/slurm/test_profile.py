@@ -1,10 +1,12 @@
 """What of profiles/slurm can be seen without Slurm."""
 
-import re
 from typing import Any
 
 import yaml
 from checkout import REPOSITORY
+
+from cemlib.study.rules import JobRule, Planned
+from cemlib.study.systems import read_study
 
 
 def read(name: str) -> dict[str, Any]:
@@ -20,10 +22,11 @@ def test_it_says_all_that_the_profile_says_which_it_replaces() -> None:
 
 def test_it_names_every_rule_with_a_card_and_none_that_is_not_there() -> None:
     """A renamed rule would run with the times of a short one, and one forgotten without a card."""
-    files = (REPOSITORY / "workflow/rules").glob("*.smk")
-    parts = re.split(r"^ *rule (\w+):$", "".join(f.read_text() for f in files), flags=re.MULTILINE)
-    rules = dict(zip(parts[1::2], parts[2::2], strict=True))
+    rules: list[JobRule] = []
+    for system, prefix in (("config", ""), ("pctc", "pctc_"), ("federated", "federated_")):
+        file = REPOSITORY / f"config/{system}.yaml"
+        rules += Planned(system, prefix, *read_study(file), file).rules
     asked = read("slurm")["set-resources"]
-    assert set(asked) <= set(rules)
-    cards = {name for name, body in rules.items() if "gpu=" in body}
+    assert set(asked) <= {rule.name for rule in rules}
+    cards = {rule.name for rule in rules if rule.gpu}
     assert {name for name, resources in asked.items() if "gpu" in resources} == cards

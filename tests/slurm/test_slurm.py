@@ -73,6 +73,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 def start(place: Checkout, log: Path, *options: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "snakemake", *PROFILE, "--configfile", "study.yaml", *options]
+    command += ["--quiet", "host"]
     with log.open("wb") as handle:
         return subprocess.Popen(
             command, cwd=place.root, env=place.environment(), stdout=handle, stderr=handle
@@ -101,7 +102,8 @@ def run_with_two_killed(place: Checkout, log: Path) -> tuple[Outcome, dict[str, 
 
 def training(place: Checkout) -> dict[str, str]:
     """Environment variables of the process that trains."""
-    words = ["cemlib", "train", "--config", "results/tiny/config.json", "--defence", "clustering"]
+    words = ["cemlib", "run", "--config", "results/tiny/config.json", "--only"]
+    words += ["train/clustering/seed0"]
     for process in psutil.process_iter(["cmdline"]):
         if process.info["cmdline"][2:8] == words and process.cwd() == str(place.root):
             found: dict[str, str] = process.environ()

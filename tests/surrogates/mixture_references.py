@@ -6,28 +6,20 @@ Written from the mathematics alone and in the plainest form, to compare the batc
 import math
 
 import torch
-from surrogate_batches import assert_near, value_and_gradient
+from surrogate_batches import NOISE_STD, assert_near, built, value_and_gradient
 from surrogate_references import classes_of
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-NOISE_STD = 0.025
 
-
-def loaded(surrogate_type, num_classes, dim, clusters, *, num_train, seed=1, **options):
+def loaded(name, num_classes, dim, clusters, *, num_train, **options):
     """A surrogate with made-up statistics, one cluster of them empty where there are several."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     weights = torch.rand(num_classes, clusters, generator=generator)
     if clusters > 1:
         weights[0, 1] = 0
-    surrogate = surrogate_type(
-        dim=dim,
-        num_classes=num_classes,
-        noise_std=NOISE_STD,
-        clusters=clusters,
-        num_train=num_train,
-        **options,
-    )
+    options = {"clusters": clusters, "num_train": num_train} | options
+    surrogate = built(name, num_classes, dim, **options)
     shape = (num_classes, clusters, dim)
     surrogate.load_statistics(
         torch.rand(shape, generator=generator),
@@ -78,11 +70,8 @@ def share_of_batch(mass: float, weight: float, num_train: int, num_classes: int)
     return 0.99 if wanted >= 1 else wanted
 
 
-def clustering(
-    z, y, means, weights, variances, *, num_train, noise_std, gate, gamma, indexing
-) -> Tensor:
+def clustering(z, y, means, weights, variances, *, num_train, gate, indexing) -> Tensor:
     """Variances (C, K) or (C, K, D); with `indexing` by the public code's rows."""
-    threshold = 0.125 * noise_std**2
     ordered = sorted(y.tolist())
     total = z.sum() * 0
     present = classes_of(y)
@@ -97,7 +86,7 @@ def clustering(
             v = sum((z[i] - means[c, k]) ** 2 for i in members) / len(members)
             v = v if variances.ndim == 3 else v.mean().reshape(1)
             v = a * v + (1 - a) * variances[row, k]
-            terms = [hinge(value, gate, threshold, gamma) for value in v]
+            terms = [hinge(value, gate, 0.125 * NOISE_STD**2, 0.01) for value in v]
             total = total + pi * sum(terms) / len(terms)
     return total / len(present)
 
@@ -135,9 +124,7 @@ def responsibilities(row: Tensor, means: Tensor, weights: Tensor, covariances: T
     return [value / sum(raised) if used else 0.0 for value in raised]
 
 
-def gmm(
-    z, y, means, weights, covariances, *, class_shares, num_train, noise_std, diagonal
-) -> Tensor:
+def gmm(z, y, means, weights, covariances, *, class_shares, num_train, diagonal) -> Tensor:
     """The bound per dimension; covariances (C, K, D, D), diagonal where components are."""
     num_classes, clusters, dim = means.shape
     total = z.sum() * 0
@@ -162,7 +149,7 @@ def gmm(
                 moment = sum(outer) / mass
                 moment = moment.diagonal().diag() if diagonal else moment
                 spread = a * moment + (1 - a) * spread
-            log_det = torch.linalg.slogdet(torch.eye(dim) + spread / noise_std**2).logabsdet
+            log_det = torch.linalg.slogdet(torch.eye(dim) + spread / NOISE_STD**2).logabsdet
             total = total + p * (-math.log(p) + log_det / 2)
     return total / dim
 
@@ -179,6 +166,5 @@ def gmm_by_loops(surrogate, y, covariances, num_train):
         covariances,
         class_shares=surrogate.class_shares,
         num_train=num_train,
-        noise_std=NOISE_STD,
         diagonal=diagonal,
     )

@@ -1,7 +1,11 @@
-"""Batches that cover the shapes and the odd cases, and how results are compared."""
+"""Surrogates, batches that cover the shapes and the odd cases, and how results are compared."""
 
 import torch
 from torch import Tensor
+
+from cemlib.surrogates import Surrogate, build
+
+NOISE_STD = 0.025
 
 # name: (labels, dimensions, classes)
 BATCHES: dict[str, tuple[list[int], int, int]] = {
@@ -50,3 +54,55 @@ def assert_gradients_near(actual: list[Tensor], expected: list[Tensor], rel: flo
     assert_near(actual[0], expected[0], rel)
     together = [torch.cat([part.flatten() for part in parts[1:]]) for parts in (actual, expected)]
     assert_near(*together, 10 * rel)
+
+
+def built(name: str, num_classes: int, dim: int, *, seed: int = 0, **options) -> Surrogate:
+    """A surrogate whose parameters are drawn from a seed; its own stream begins at 11."""
+    torch.manual_seed(seed)
+    sizes = {"dim": dim, "num_classes": num_classes, "noise_std": NOISE_STD}
+    surrogate = build(name, **(sizes | options))
+    surrogate.reseed(11)
+    return surrogate
+
+
+def of_seed(surrogate: Surrogate, z: Tensor, y: Tensor, seed: int = 11) -> Tensor:
+    """The penalty with the same random numbers each time."""
+    surrogate.reseed(seed)
+    return surrogate(z, y)
+
+
+def normalised(z: Tensor) -> Tensor:
+    """Features as LayerNorm leaves them, in float64."""
+    return torch.nn.functional.layer_norm(z.double(), z.shape[-1:])
+
+
+def centres_of(x: Tensor, y: Tensor) -> Tensor:
+    """The mean of each sample's class."""
+    return torch.stack([x[y == label].mean(0) for label in y])
+
+
+def outward(surrogate: Surrogate, x: Tensor, y: Tensor, smallest: int) -> list[float]:
+    """Slope of the penalty along the way out from its centre, for each class of enough samples."""
+    _, (slope,) = value_and_gradient(lambda x: of_seed(surrogate, x, y), x)
+    along = (slope * (x - centres_of(x, y))).sum(1)
+    return [along[y == c].sum().item() for c in y.unique() if (y == c).sum() >= smallest]
+
+
+def start_noise(surrogate: Surrogate, y: Tensor, dtype: torch.dtype) -> Tensor:
+    """The slots' first noise after reseed(11): a row for each class of three or more, if any."""
+    rows = min(surrogate.num_classes, max(1, len(y) // 3))
+    shape = (rows, getattr(surrogate.settings, "slots", 1), surrogate.dim)
+    stream = torch.Generator().manual_seed(11)
+    return torch.randn(shape, generator=stream, dtype=dtype).double()
+
+
+def compare(loops, surrogate: Surrogate, z: Tensor, y: Tensor, rel: float) -> None:
+    """Value and gradients, at z and at every parameter, against the loops in float64."""
+    noise, named = start_noise(surrogate, y, z.dtype), dict(surrogate.named_parameters())
+    value, slopes = value_and_gradient(lambda z: of_seed(surrogate, z, y), z, *named.values())
+    state = {name: p.detach().double().requires_grad_() for name, p in named.items()}
+    expected, exact = value_and_gradient(
+        lambda z: loops(z, y, state, noise, surrogate.settings), z.double(), *state.values()
+    )
+    assert_near(value, expected, rel)
+    assert_gradients_near(slopes, exact, rel)

@@ -1,11 +1,13 @@
 """The surrogates' formulae again, in float64, one class, sample and cluster at a time.
 
-Written from the mathematics alone and in the plainest form, to compare the batched code with.
+Written from the mathematics alone and in the plainest form, to compare the batched code with. Each
+formula is a function of features z, labels y, parameters by name, the slots' noise and the options.
 """
 
 import math
 
 import torch
+from surrogate_batches import NOISE_STD
 from torch import Tensor
 
 FLOOR = 1e-6
@@ -35,50 +37,33 @@ def moments(rows: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor]:
     return mean, sum(w * (row - mean) ** 2 for w, row in zip(weights, rows, strict=True))
 
 
-def ceiling(noise_std: float) -> float:
-    return max(0.125 * noise_std**2, 1e-8) + 1e-6
+TAU = max(0.125 * NOISE_STD**2, 1e-8) + 1e-6
 
 
-def clustering(z, y, means, weights, variances, *, num_train, noise_std, gate, gamma) -> Tensor:
-    num_classes, threshold = len(means), 0.125 * noise_std**2
-    total = z.sum() * 0
-    present = classes_of(y)
-    for positions in present:
-        c = int(y[positions[0]])
-        joined: dict[int, list[int]] = {}
-        for i in positions:
-            distances = [float((z[i].detach() - mu).square().sum()) for mu in means[c]]
-            joined.setdefault(distances.index(min(distances)), []).append(i)
-        for k, members in joined.items():
-            pi = float(weights[c, k])
-            if pi == 0:
-                continue
-            a = 10 * len(members) / (pi * num_train / num_classes)
-            a = 0.99 if a >= 1 else a
-            v = sum(((z[i] - means[c, k]) ** 2).mean() for i in members) / len(members)
-            v = a * v + (1 - a) * variances[c, k]
-            if gate == "linear":
-                total = total + pi * (v + 0.001)
-            elif v > threshold:
-                total = total + pi * ((v + gamma).log() - math.log(threshold + gamma))
-    return total / len(present)
+def attention_variance(state: dict[str, Tensor], rows: list[Tensor]) -> Tensor:
+    V, U, w = (state[f"{name}.weight"] for name in "VUw")
+    scores = [(w[0] * (V @ row).tanh() * (1 / (1 + (-(U @ row)).exp()))).sum() for row in rows]
+    return moments(rows, softmax(scores))[1]
 
 
-def gated(z, y, V, U, w, *, noise_std, normalise, trace, gate, scale) -> Tensor:
-    total, mass, tau = z.sum() * 0, 0.0, ceiling(noise_std)
+def dispersion(v: Tensor, settings) -> Tensor:
+    """Penalty of the variances of a class."""
+    v = v.sum().reshape(1) if settings.variance == "trace" else v
+    each = [value if value > FLOOR else value.detach() * 0 + FLOOR for value in v]
+    if settings.gate == "log":
+        each = [torch.relu((value + 1e-6).log() - math.log(TAU)) for value in each]
+    return sum(each) / len(each)
+
+
+def gated(z, y, state, noise, settings) -> Tensor:  # noqa: ARG001 - it draws nothing
+    total, mass = z.sum() * 0, 0.0
     for positions in classes_of(y, 2):
-        rows = [layer_norm(z[i]) if normalise else z[i] for i in positions]
-        scores = [(w[0] * (V @ row).tanh() * (1 / (1 + (-(U @ row)).exp()))).sum() for row in rows]
-        v = moments(rows, softmax(scores))[1]
-        v = v.sum().reshape(1) if trace else v
-        v = torch.stack([value if value > FLOOR else value.detach() * 0 + FLOOR for value in v])
-        terms = [
-            value if gate == "linear" else torch.relu((value + 1e-6).log() - math.log(tau))
-            for value in v
-        ]
+        plain = settings.moments == "raw"
+        rows = [z[i] if plain else layer_norm(z[i]) for i in positions]
         p = len(positions) / len(y)
-        total, mass = total + p * sum(terms) / len(terms), mass + p
-    return scale * total / mass if mass else total
+        total = total + p * dispersion(attention_variance(state, rows), settings)
+        mass += p
+    return settings.scale * total / mass if mass else total
 
 
 def linear(state: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
@@ -141,40 +126,65 @@ def refined(state, token: Tensor, slots: list[Tensor], heads: int) -> Tensor:
     return token + state["refine.a2"].tanh() * two_layers(state, "refine.network", token)
 
 
-def slot_class(state, tokens, noise, *, noise_std, iterations, heads, sharpening) -> Tensor:
-    slots = slots_of(state, tokens, noise, iterations)
-    outputs = [refined(state, token, slots, heads) for token in tokens]
+def slot_spread(state, tokens, noise, settings) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Weight, mean and variance of the tokens of a class about each of its slots."""
+    slots = slots_of(state, tokens, noise, settings.iterations)
+    outputs = [refined(state, token, slots, settings.heads) for token in tokens]
     cosines = [[token @ s / (token.norm() * s.norm()) for s in slots] for token in tokens]
     r = [softmax([state["beta"] * cosine for cosine in row]) for row in cosines]
     masses = [sum(row[k] for row in r) for k in range(len(slots))]
-    powers = [(mass / len(tokens)) ** sharpening for mass in masses]
-    total = 0
-    for k, mass in enumerate(masses):
-        mean, v = moments(outputs, [row[k] / mass for row in r])
-        v = torch.where(v > FLOOR, v, torch.full_like(v, FLOOR))
-        g = torch.sigmoid(
-            two_layers(state, "gate.network", affine_norm(state, "gate.norm", v.log()))
-        )
-        snr = 1.0
-        if "gate.b_snr" in state:
-            snr = torch.sigmoid(state["gate.b_snr"] * (v / (mean**2 + 1e-6) - state["gate.t_snr"]))
-        b_s = (1 + state["gate.raw_b_s"].exp()).log()
-        excess = v.log() - math.log(ceiling(noise_std)) - state["gate.m0"]
-        h = (1 + (b_s * excess).exp()).log() / (b_s + 1e-6)
-        total = total + powers[k] / sum(powers) * (g * snr * h).mean()
-    return total
+    powers = [(mass / len(tokens)) ** getattr(settings, "sharpening", 2.5) for mass in masses]
+    return [
+        (powers[k] / sum(powers), *moments(outputs, [row[k] / mass for row in r]))
+        for k, mass in enumerate(masses)
+    ]
 
 
-def slot(z, y, state, noise, *, noise_std, iterations, heads, scale, sharpening=2.5) -> Tensor:
+def slot_hinge(state, mean: Tensor, v: Tensor) -> Tensor:
+    v = torch.where(v > FLOOR, v, torch.full_like(v, FLOOR))
+    g = torch.sigmoid(two_layers(state, "gate.network", affine_norm(state, "gate.norm", v.log())))
+    snr = 1.0
+    if "gate.b_snr" in state:
+        snr = torch.sigmoid(state["gate.b_snr"] * (v / (mean**2 + 1e-6) - state["gate.t_snr"]))
+    b_s = (1 + state["gate.raw_b_s"].exp()).log()
+    excess = v.log() - math.log(TAU) - state["gate.m0"]
+    return g * snr * (1 + (b_s * excess).exp()).log() / (b_s + 1e-6)
+
+
+def slot(z, y, state, noise, settings) -> Tensor:
     total, mass = z.sum() * 0, 0.0
     ordered = sorted(classes_of(y, 3), key=len, reverse=True)  # stable: ties in class order
     for positions, start in zip(ordered, noise, strict=False):
         tokens = [layer_norm(z[i]) for i in positions]
-        rounds = {"iterations": iterations, "heads": heads}
-        spread = slot_class(
-            state, tokens, start, noise_std=noise_std, sharpening=sharpening, **rounds
-        )
+        found = slot_spread(state, tokens, start, settings)
+        spread = sum(weight * slot_hinge(state, mean, v).mean() for weight, mean, v in found)
         p = len(positions) / len(y)
         gate = torch.sigmoid(state["a_c"] * (p - state["b_c"]))
         total, mass = total + p * gate * spread, mass + p
-    return scale * total / mass if mass else total
+    return getattr(settings, "slot_scale", settings.scale) * total / mass if mass else total
+
+
+def part(state: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    """A branch's parameters by their names in the branch."""
+    return {key.removeprefix(f"{name}."): p for key, p in state.items() if key.startswith(name)}
+
+
+def parallel(z, y, state, noise, settings) -> Tensor:
+    first = gated(z, y, part(state, "gated"), noise, settings)
+    second = slot(z, y, part(state, "slot"), noise, settings)
+    shares = softmax(list(state["logits"]))
+    return shares[0] * first + shares[1] * second
+
+
+def shortcut(z, y, state, noise, settings) -> Tensor:
+    total, mass, starts = z.sum() * 0, 0.0, iter(noise)
+    for positions in sorted(classes_of(y, 2), key=len, reverse=True):  # stable, as slot's rows
+        tokens = [layer_norm(z[i]) for i in positions]
+        rows = [z[i] for i in positions] if settings.moments == "raw" else tokens
+        v = attention_variance(part(state, "gated"), rows)
+        if len(positions) >= 3:
+            found = slot_spread(part(state, "slot"), tokens, next(starts), settings)
+            v = v + state["a"].tanh() * sum(weight * variance for weight, _, variance in found)
+        p = len(positions) / len(y)
+        total, mass = total + p * dispersion(v, settings), mass + p
+    return settings.scale * total / mass if mass else total

@@ -1,23 +1,31 @@
+import mixture_references as reference
 import pytest
-import surrogate_references as reference
 import torch
-from mixture_references import loaded, stored
-from surrogate_batches import BATCHES, assert_near, batch, value_and_gradient
+from mixture_references import assert_equal_to, loaded, stored
+from surrogate_batches import BATCHES, NOISE_STD, batch, built, value_and_gradient
 
-from cemlib.surrogates.clustering import Clustering
+from cemlib.surrogates.base import Fitted
 
-NOISE_STD = 0.025
+BLENDED = [{}, {"variance": "diagonal"}, {"reference_indexing": True}]
+BLENDED.append(BLENDED[1] | BLENDED[2])
 
 
-def by_loops(surrogate, z, y, num_train):
-    return reference.clustering(
+def holding(*statistics, **options):
+    """A surrogate with given means, weights and variances."""
+    num_classes, clusters, dim = statistics[0].shape
+    surrogate = built("clustering", num_classes, dim, clusters=clusters, **options)
+    surrogate.load_statistics(*statistics)
+    return surrogate
+
+
+def assert_blended_loops(surrogate, z, y, num_train):
+    statistics, settings = stored(surrogate), surrogate.settings
+    options = {"gate": settings.gate, "indexing": settings.reference_indexing}
+    assert_equal_to(
+        lambda z: reference.clustering(z, y, *statistics, num_train=num_train, **options),
+        surrogate,
         z,
         y,
-        *stored(surrogate),
-        num_train=num_train,
-        noise_std=NOISE_STD,
-        gate=surrogate.gate,
-        gamma=surrogate.gamma,
     )
 
 
@@ -25,102 +33,90 @@ def by_loops(surrogate, z, y, num_train):
 @pytest.mark.parametrize("clusters", [1, 3])
 @pytest.mark.parametrize("gate", ["log", "linear"])
 @pytest.mark.parametrize("num_train", [10, 3000])
-def test_value_and_gradient_equal_the_loops(name, clusters, gate, num_train):
+@pytest.mark.parametrize("options", BLENDED)
+def test_the_blended_form_equals_the_loops(name, clusters, gate, num_train, options):
     z, y, num_classes = batch(name)
-    surrogate = loaded(
-        Clustering, num_classes, z.shape[1], clusters, num_train=num_train, gate=gate
-    )
-    value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
-    expected, (slope,) = value_and_gradient(
-        lambda z: by_loops(surrogate, z, y, num_train), z.double()
-    )
-    assert_near(value, expected, 1e-5)
-    assert_near(gradient, slope, 1e-5)
+    options = {"num_train": num_train, "gate": gate} | options
+    surrogate = loaded("clustering", num_classes, z.shape[1], clusters, **options)
+    assert_blended_loops(surrogate, z, y, num_train)
 
 
 def test_equal_features_equal_the_loops():
     y = torch.tensor([0, 0, 1, 1, 2])
-    z = torch.full((5, 8), 0.3)
-    surrogate = loaded(Clustering, 3, 8, 2, num_train=3000)
-    value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
-    expected, (slope,) = value_and_gradient(lambda z: by_loops(surrogate, z, y, 3000), z.double())
-    assert_near(value, expected, 1e-5)
-    assert_near(gradient, slope, 1e-5)
+    surrogate = loaded("clustering", 3, 8, 2, num_train=3000)
+    assert_blended_loops(surrogate, torch.full((5, 8), 0.3), y, 3000)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("clusters", [1, 3])
+@pytest.mark.parametrize("gate", ["log", "linear"])
+@pytest.mark.parametrize("var_threshold", [0.125, 200.0])
+def test_the_batch_form_equals_the_loops(name, clusters, gate, var_threshold):
+    """The larger threshold puts some classes below the ceiling of 0.125, others above."""
+    z, y, num_classes = batch(name)
+    options = {"form": "batch", "gate": gate, "var_threshold": var_threshold, "num_train": None}
+    surrogate = loaded("clustering", num_classes, z.shape[1], clusters, **options)
+    means, weights, _ = stored(surrogate)
+    tau = var_threshold * NOISE_STD**2
+    assert_equal_to(
+        lambda z: reference.clustering_of_batch(z, y, means, weights, tau=tau, gate=gate),
+        surrogate,
+        z,
+        y,
+    )
 
 
 def test_gradient_has_the_closed_form():
     """dR/dz_i = 20 / (L_c D |U|) (z_i - mu) / (v + 0.01) where a < 1 and v is above the ceiling."""
     z, y, num_classes = batch("balanced")
-    dim, num_train, stored = z.shape[1], 4000, 0.02
+    dim, num_train, variance = z.shape[1], 4000, 0.02
     class_size = num_train / num_classes
-    means = torch.full((num_classes, 1, dim), 0.5, dtype=torch.float64)
-    surrogate = Clustering(
-        dim=dim, num_classes=num_classes, noise_std=NOISE_STD, clusters=1, num_train=num_train
-    ).double()
-    surrogate.load_statistics(
-        means, torch.ones(num_classes, 1), torch.full((num_classes, 1), stored)
-    )
+    means, weights = torch.full((num_classes, 1, dim), 0.5), torch.ones(num_classes, 1)
+    surrogate = holding(means, weights, variance * weights, num_train=num_train).double()
+    surrogate.load_statistics(means.double(), weights, variance * weights.double())
     z = z.double()
     _, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
     for i, c in enumerate(y.tolist()):
         members = z[y == c]
         a = 10 * len(members) / class_size
-        v = a * (members - 0.5).square().mean() + (1 - a) * torch.tensor(stored).double()
+        v = a * (members - 0.5).square().mean() + (1 - a) * torch.tensor(variance).double()
         expected = 20 / (class_size * dim * num_classes) * (z[i] - 0.5) / (v + 0.01)
         torch.testing.assert_close(gradient[i], expected, rtol=1e-7, atol=0)
 
 
 def test_one_cluster_by_hand():
     """n = 2 of N / C = 40 images: a = .5, v = .5 * .04 + .5 * .02 = .03."""
-    surrogate = Clustering(dim=2, num_classes=2, noise_std=0.2, clusters=1, num_train=80)
-    surrogate.load_statistics(
-        torch.tensor([[[0.0, 0.0]], [[9.0, 9.0]]]), torch.ones(2, 1), torch.full((2, 1), 0.02)
-    )
+    means = torch.tensor([[[0.0, 0.0]], [[9.0, 9.0]]])
+    variances = torch.full((2, 1), 0.02)
+    surrogate = holding(means, torch.ones(2, 1), variances, noise_std=0.2, num_train=80)
     z, y = torch.tensor([[0.2, 0.2], [-0.2, 0.2]]), torch.tensor([0, 0])
     ceiling = 0.125 * 0.2**2
     expected = torch.tensor((0.03 + 0.01) / (ceiling + 0.01)).log()
     torch.testing.assert_close(surrogate(z, y), expected)
 
 
-@pytest.mark.parametrize("options", [{}, {"variance": "diagonal"}, {"form": "batch"}])
-def test_contracting_features_lowers_the_penalty(options):
-    z, y, num_classes = batch("balanced")
-    surrogate = Clustering(
-        dim=z.shape[1],
-        num_classes=num_classes,
-        noise_std=NOISE_STD,
-        clusters=1,
-        num_train=40,
-        **options,
-    )
-    surrogate.fit(z, y)
-    centres = surrogate.statistics()["means"][y, 0]
-    values = [surrogate(centres + t * (z - centres), y).item() for t in (1.5, 1, 0.5, 0.2)]
-    assert values == sorted(values, reverse=True)
-    assert values[-1] < 0.8 * values[0]
-    _, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
-    assert ((-gradient * (centres - z)).sum(1) > 0).all()
+def test_blend_is_ten_times_the_share_of_the_batch_up_to_its_limit():
+    """Of 100 images a cluster has 50, 2.5 and none; at 10 n >= the share it is .99."""
+    members = torch.tensor([2.0, 5.0, 0.0, 0.25, 0.0, 1.0])
+    weights = torch.tensor([0.5, 0.5, 0.5, 0.025, 0.0, 0.0])
+    expected = torch.tensor([0.4, 0.99, 0.0, 0.99, 0.99, 0.99])
+    surrogate = built("clustering", 3, 2, num_train=300)
+    torch.testing.assert_close(surrogate.blend(members, weights), expected)
 
 
-@pytest.mark.parametrize("options", [{}, {"variance": "diagonal"}, {"form": "batch"}])
-def test_before_the_first_fit_the_penalty_is_zero_and_attached(options):
-    z, y, num_classes = batch("balanced")
-    surrogate = Clustering(dim=z.shape[1], num_classes=num_classes, noise_std=NOISE_STD, **options)
-    z.requires_grad_()
-    value = surrogate(z, y)
-    value.backward()
-    assert value == 0
-    assert torch.equal(z.grad, torch.zeros_like(z))
-    assert (surrogate.log()["classes"], surrogate.log()["active"]) == (0, 0)
+@pytest.mark.parametrize("name", ["clustering", "gmm"])
+def test_the_number_of_training_images_comes_from_the_fit_unless_given(name):
+    z, y = torch.rand(12, 4), torch.arange(12) % 2
+    for number, expected in ((None, 12), (7, 7)):
+        surrogate = built(name, 2, 4, clusters=2, num_train=number)
+        assert isinstance(surrogate, Fitted)
+        surrogate.fit(z, y)
+        assert surrogate.num_train == expected
 
 
 def test_a_cluster_of_weight_zero_contributes_nothing():
-    surrogate = Clustering(dim=2, num_classes=1, noise_std=NOISE_STD, clusters=2, num_train=10)
-    surrogate.load_statistics(
-        torch.tensor([[[0.0, 0.0], [1.0, 1.0]]]),
-        torch.tensor([[1.0, 0.0]]),
-        torch.zeros(1, 2),
-    )
+    means, weights = torch.tensor([[[0.0, 0.0], [1.0, 1.0]]]), torch.tensor([[1.0, 0.0]])
+    surrogate = holding(means, weights, torch.zeros(1, 2), num_train=10)
     z = torch.tensor([[0.9, 0.8], [0.7, 1.0]], requires_grad=True)
     value = surrogate(z, torch.tensor([0, 0]))
     value.backward()
@@ -128,74 +124,119 @@ def test_a_cluster_of_weight_zero_contributes_nothing():
     assert torch.equal(z.grad, torch.zeros(2, 2))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("variance", ["scalar", "diagonal"])
-def test_restored_state_continues_bit_for_bit(dtype, variance):
-    generator = torch.Generator().manual_seed(3)
-    features = [torch.rand(60, 6, generator=generator, dtype=dtype) for _ in range(3)]
-    y = torch.arange(60) % 4
-    first, second = (
-        Clustering(dim=6, num_classes=4, noise_std=NOISE_STD, clusters=3, variance=variance).to(
-            dtype
-        )
-        for _ in range(2)
-    )
-    first.fit(features[0], y)
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(first(features[1], y), second(features[1], y))
-    first.fit(features[2], y)
-    second.fit(features[2], y)
-    assert all(
-        torch.equal(values, second.statistics()[name])
-        for name, values in first.statistics().items()
-    )
-    assert torch.equal(first(features[1], y), second(features[1], y))
-
-
-def test_diagonal_variances_are_averaged():
-    surrogate = Clustering(dim=3, num_classes=1, noise_std=NOISE_STD, clusters=1, num_train=5)
-    surrogate.load_statistics(
-        torch.zeros(1, 1, 3), torch.ones(1, 1), torch.tensor([[[0.1, 0.2, 0.6]]])
-    )
-    torch.testing.assert_close(surrogate.statistics()["variances"], torch.tensor([[0.3]]))
-
-
-def test_statistics_of_a_wrong_shape_are_refused():
-    surrogate = Clustering(dim=3, num_classes=2, noise_std=NOISE_STD, clusters=2, num_train=5)
+def test_loaded_statistics_must_fit():
+    surrogate = built("clustering", 2, 3, clusters=2)
+    means, weights = torch.zeros(2, 2, 3), torch.ones(2, 2)
     with pytest.raises(ValueError, match=r"weights has shape \(2, 3\), expected \(2, 2\)"):
-        surrogate.load_statistics(torch.zeros(2, 2, 3), torch.ones(2, 3), torch.zeros(2, 2))
-
-
-def test_statistics_without_the_number_of_training_images_are_refused():
-    surrogate = Clustering(dim=3, num_classes=2, noise_std=NOISE_STD, clusters=2)
-    with pytest.raises(ValueError, match="num_train"):
-        surrogate.load_statistics(torch.zeros(2, 2, 3), torch.ones(2, 2), torch.zeros(2, 2))
+        surrogate.load_statistics(means, torch.ones(2, 3), torch.zeros(2, 2))
+    with pytest.raises(ValueError, match=r"variances has shape \(2, 3\), expected \(2, 2\)"):
+        surrogate.load_statistics(means, weights, torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="num_train is unknown"):
+        surrogate.load_statistics(means, weights, torch.zeros(2, 2))
 
 
 def test_log_counts_active_hinges_and_empty_clusters():
-    surrogate = Clustering(dim=1, num_classes=2, noise_std=0.4, clusters=2, num_train=2)
-    surrogate.load_statistics(
-        torch.tensor([[[0.0], [5.0]], [[0.0], [5.0]]]),
-        torch.tensor([[0.5, 0.5], [1.0, 0.0]]),
-        torch.zeros(2, 2),
-    )
-    # Ceiling .02: clusters (0, 0) and (1, 0) hold .0099 and .99; only the second is above.
-    value = surrogate(torch.tensor([[0.1], [1.0]]), torch.tensor([0, 1]))
+    """Ceiling .02: clusters (0, 0) and (1, 0) hold .0099 and .99; only the second is above."""
+    means = torch.tensor([[[0.0], [5.0]], [[0.0], [5.0]]])
+    weights = torch.tensor([[0.5, 0.5], [1.0, 0.0]])
+    surrogate = holding(means, weights, torch.zeros(2, 2), noise_std=0.4, num_train=2)
+    surrogate(torch.tensor([[0.1], [1.0]]), torch.tensor([0, 1]))
     notes = surrogate.log()
-    assert notes["value"] == pytest.approx(float(value))
-    assert notes["active"] == 0.5
-    assert notes["empty"] == 0.25
+    assert (notes["active"], notes["empty"], notes["classes"]) == (0.5, 0.25, 2)
     assert notes["variance"] == pytest.approx(0.99 * (0.01 + 1) / 2)
-    assert notes["classes"] == 2
 
 
 def test_classes_count_where_a_cluster_of_the_batch_has_a_weight():
     """Class 1's only sample is nearest to a cluster of weight 0; class 2 is not in the batch."""
-    surrogate = Clustering(dim=1, num_classes=3, noise_std=0.4, clusters=2, num_train=2)
-    surrogate.load_statistics(
-        torch.tensor([[0.0], [5.0]]).expand(3, 2, 1),
-        torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]),
-        torch.zeros(3, 2),
-    )
+    means = torch.tensor([[0.0], [5.0]]).expand(3, 2, 1)
+    weights = torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]])
+    surrogate = holding(means, weights, torch.zeros(3, 2), num_train=2)
     surrogate(torch.tensor([[0.1], [4.0], [5.0]]), torch.tensor([0, 0, 1]))
     assert surrogate.log()["classes"] == 1
+
+
+@pytest.mark.parametrize(("gate", "expected", "active"), [("linear", 0.0125, 1), ("log", 0, 0)])
+def test_the_batch_form_gives_the_worked_example(gate, expected, active):
+    """Three classes of two points whose mean squared norm about the centre is 0.0125."""
+    z = torch.tensor([[0, 0], [0.2, 0.1], [1, 1], [1.2, 1.1], [1, -1], [0.8, -0.9]])
+    y = torch.tensor([0, 0, 1, 1, 2, 2])
+    centres = torch.stack([z[y == c].mean(0) for c in range(3)]).unsqueeze(1)
+    options = {"noise_std": 1.0, "form": "batch", "gate": gate, "var_threshold": 0.05}
+    surrogate = holding(centres, torch.ones(3, 1), torch.zeros(3, 1), **options)
+    assert float(surrogate(z, y)) == pytest.approx(expected, rel=1e-6)
+    assert surrogate.log()["variance"] == pytest.approx(0.0125, rel=1e-6)
+    assert surrogate.log()["active"] == active
+
+
+def test_the_batch_form_acts_on_the_sum_over_a_classs_clusters():
+    """Squared norms .04 and .01 at weights .7 and .3: s = .031, above the ceiling of .02."""
+    means = torch.tensor([[[0.0, 0.0], [1.0, 1.0]], [[5.0, 5.0], [6.0, 6.0]]])
+    weights = torch.tensor([[0.7, 0.3], [0.5, 0.5]])
+    surrogate = holding(means, weights, torch.zeros(2, 2), noise_std=0.4, form="batch")
+    z = torch.tensor([[0.2, 0.0], [1.0, 1.1], [5.0, 5.0]])
+    value = surrogate(z, torch.tensor([0, 0, 1]))
+    hinge = torch.tensor((0.031 + 1e-6) / (0.02 + 1e-6)).log()
+    torch.testing.assert_close(value, 2 / 3 * hinge, rtol=1e-4, atol=0)
+    assert (surrogate.log()["active"], surrogate.log()["classes"]) == (0.5, 2)
+
+
+def test_the_public_codes_row_is_nearly_always_the_first_classs():
+    """Almost only stored variance counts: a is 2e-4 and 1e-4."""
+    means, variances = torch.zeros(4, 1, 1), torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    options = {"num_train": 400_000, "gate": "linear", "reference_indexing": True}
+    surrogate, z = holding(means, torch.ones(4, 1), variances, **options), torch.zeros(3, 1)
+    # Classes 1 and 3, of 2 and 1 samples: in label order both first rows are of class 1, which
+    # holds 2. Classes 1, 2 and 3 with one sample each read their own rows, 2, 3 and 4.
+    for labels, expected in (([3, 1, 1], 2.001), ([2, 3, 1], 3.001)):
+        value = surrogate(z, torch.tensor(labels))
+        assert float(value) == pytest.approx(expected, rel=2e-4)
+
+
+def test_diagonal_penalises_each_dimension():
+    """One dimension under the ceiling, one above: the mean over both hides neither."""
+    options = {"noise_std": 1.0, "num_train": 10, "variance": "diagonal", "var_threshold": 0.1}
+    zeros = torch.zeros(1, 1, 2)
+    surrogate = holding(zeros, torch.ones(1, 1), zeros, **options)
+    value = surrogate(torch.tensor([[0.6, 0.0], [-0.6, 0.0]]), torch.tensor([0, 0]))
+    hinge = torch.tensor((0.99 * 0.36 + 0.01) / 0.11).log()
+    torch.testing.assert_close(value, hinge / 2)
+    assert surrogate.log()["active"] == 0.5
+
+
+def test_diagonal_fits_a_variance_per_dimension():
+    z, y, num_classes = batch("balanced")
+    diagonal, scalar = (
+        built("clustering", num_classes, 8, clusters=2, variance=variance)
+        for variance in ("diagonal", "scalar")
+    )
+    for surrogate in (diagonal, scalar):
+        surrogate.fit(z, y)
+    nearest = torch.cdist(z[y == 1], diagonal.means[1]).argmin(1)
+    for k in range(2):
+        members = z[y == 1][nearest == k]
+        torch.testing.assert_close(diagonal.variances[1, k], members.var(0, correction=0))
+    torch.testing.assert_close(diagonal.statistics()["variances"], scalar.variances)
+
+
+def test_variances_are_spread_or_averaged_over_the_dimensions():
+    means, weights, variances = torch.rand(2, 2, 3), torch.full((2, 2), 0.5), torch.rand(2, 2, 3)
+    scalar = holding(means, weights, variances, num_train=5)
+    torch.testing.assert_close(scalar.statistics()["variances"], variances.mean(-1))
+    options, short = {"num_train": 5, "variance": "diagonal"}, variances[..., 0]
+    one, each = (
+        holding(means, weights, given, **options) for given in (short, torch.stack([short] * 3, -1))
+    )
+    z, y = torch.rand(6, 3), torch.arange(6) % 2
+    assert torch.equal(one(z, y), each(z, y))
+
+
+@pytest.mark.parametrize("option", [{"variance": "diagonal"}, {"reference_indexing": True}])
+def test_options_without_a_meaning_in_the_batch_form_are_refused(option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is .*form 'batch' allows only"):
+        built("clustering", 2, 3, form="batch", **option)
+
+
+def test_the_batch_form_needs_no_number_of_training_images():
+    halves = torch.full((2, 2), 0.5)
+    surrogate = holding(torch.zeros(2, 2, 3), halves, torch.zeros(2, 2), form="batch")
+    assert surrogate(torch.rand(4, 3), torch.tensor([0, 0, 1, 1])) > 0

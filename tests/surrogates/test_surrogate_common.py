@@ -1,10 +1,15 @@
-"""What holds for every surrogate, and the dict they are listed in."""
+"""What holds for every surrogate, whatever its options, and the dict they are listed in."""
+
+import copy
+import re
 
 import pytest
 import torch
+from surrogate_batches import batch, built, centres_of, normalised, of_seed, outward
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cemlib.config import ConfigError
 from cemlib.surrogates import SURROGATES, Surrogate, build
 
 # Operators that wait for the device, because their result or its size is read on the host.
@@ -18,6 +23,20 @@ WAITING = {
     "linalg_cholesky",  # reads whether it succeeded; linalg_cholesky_ex does not
     "linalg_inv",
 }
+VARIANTS = {name: (name, {}) for name in SURROGATES} | {
+    "clustering, diagonal": ("clustering", {"variance": "diagonal"}),
+    "clustering, published rows": (
+        "clustering",
+        {"variance": "diagonal", "reference_indexing": True},
+    ),
+    "clustering, batch": ("clustering", {"form": "batch"}),
+    "clustering, linear": ("clustering", {"gate": "linear"}),
+    "gmm, full": ("gmm", {"covariance": "full"}),
+    "logdet, momentum": ("logdet", {"momentum": 0.9}),
+}
+FITTED = [variant for variant, (name, _) in VARIANTS.items() if SURROGATES[name].fits]
+NORMALISING = ["gated", "slot", "parallel", "shortcut"]
+every = pytest.mark.parametrize("variant", VARIANTS)
 
 
 class Operators(TorchDispatchMode):
@@ -35,65 +54,70 @@ class Operators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def made(name, num_classes=4, dim=8):
-    torch.manual_seed(0)
-    surrogate = build(name, dim=dim, num_classes=num_classes, noise_std=0.025)
+def made(variant, num_classes=4, dim=8, seed=0):
+    """A surrogate that has fitted and learned what it needs."""
+    name, options = VARIANTS[variant]
+    surrogate = built(name, num_classes, dim, seed=seed, **options)
     y = torch.arange(10 * num_classes) % num_classes
-    surrogate.fit(torch.rand(len(y), dim), y)
+    surrogate.fit(torch.rand(len(y), dim, generator=torch.Generator().manual_seed(5)), y)
     surrogate.learn(torch.arange(dim).diag())
     return surrogate
 
 
-def operators(name, labels):
+def operators(variant, labels):
     """Operators of a step on 24 samples of the labels 0 .. labels - 1."""
-    surrogate = made(name, num_classes=labels)
+    surrogate = made(variant, num_classes=labels)
     z, y = torch.rand(24, 8, requires_grad=True), torch.arange(24) % labels
     with Operators() as seen:
         surrogate(z, y).backward()
     return seen.names
 
 
-@pytest.mark.parametrize("name", SURROGATES)
-def test_a_step_never_waits_for_the_device(name):
-    assert not WAITING & set(operators(name, 4))
+@every
+def test_a_step_never_waits_for_the_device_and_loops_over_no_classes(variant):
+    few, many = (operators(variant, labels) for labels in (2, 8))
+    assert not WAITING & set(few)
+    assert len(few) == len(many)
 
 
-@pytest.mark.parametrize("name", SURROGATES)
-def test_a_step_runs_as_many_operators_for_few_classes_as_for_many(name):
-    assert len(operators(name, 2)) == len(operators(name, 8))
-
-
-@pytest.mark.parametrize("name", SURROGATES)
-def test_the_value_is_a_scalar_with_a_gradient(name):
+@every
+def test_the_value_is_a_scalar_with_a_gradient(variant):
     z = torch.rand(16, 8, requires_grad=True)
-    value = made(name)(z, torch.arange(16) % 4)
+    value = made(variant)(z, torch.arange(16) % 4)
     value.backward()
     assert value.shape == ()
     assert value > 0
     assert z.grad.abs().max() > 0
 
 
-@pytest.mark.parametrize("name", SURROGATES)
-def test_autocast_and_half_precision_compute_in_float32(name):
+@every
+def test_autocast_and_half_precision_compute_in_float32(variant):
     z, y = torch.rand(16, 8).bfloat16(), torch.arange(16) % 4
-    surrogate = made(name)
-    surrogate.reseed(1)
-    plain = surrogate(z.float(), y)
-    surrogate.reseed(1)
+    surrogate = made(variant)
+    plain = of_seed(surrogate, z.float(), y)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = surrogate(z, y)
+        cast = of_seed(surrogate, z, y)
     assert cast.dtype == torch.float32
     assert torch.equal(cast, plain)
 
 
-@pytest.mark.parametrize("name", SURROGATES)
-def test_log_is_of_the_last_batch(name):
-    surrogate = made(name)
-    assert surrogate.log() == {}
-    for _ in range(2):
-        value = surrogate(torch.rand(16, 8), torch.arange(16) % 4)
-    assert surrogate.log()["value"] == pytest.approx(float(value.detach()), rel=1e-6)
-    assert all(isinstance(number, float) for number in surrogate.log().values())
+@every
+def test_restored_state_and_a_copy_continue_bit_for_bit(variant):
+    """Between epochs, each of which begins with another metric, and ends with another fit."""
+    z, y, num_classes = batch("unequal")
+    first, second = (made(variant, num_classes, z.shape[1], seed) for seed in (0, 1))
+    first(z, y)
+    second.load_state_dict(first.state_dict())
+    third, outcomes = copy.deepcopy(first), []
+    for surrogate in (first, second, third):
+        values = []
+        for epoch in (1, 2):
+            surrogate.learn(torch.arange(z.shape[1]).add(epoch).diag())
+            surrogate.reseed(epoch)
+            values += [surrogate(z + shift, y).item() for shift in (0, 0.1)]
+            surrogate.fit(z * epoch, y)
+        outcomes.append((values, surrogate.log()))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
 @pytest.mark.parametrize("name", SURROGATES)
@@ -105,46 +129,109 @@ def test_wrong_shapes_are_refused(name):
         surrogate(torch.rand(4, 8), torch.arange(3))
     with pytest.raises(ValueError, match="at least one"):
         surrogate(torch.rand(0, 8), torch.arange(0))
+    if surrogate.metric:
+        with pytest.raises(ValueError, match=r"metric has shape \(3, 3\).*\(8, 8\)"):
+            surrogate.learn(torch.eye(3))
 
 
-@pytest.mark.parametrize("name", SURROGATES)
-def test_the_epochs_numbers_are_means_over_its_batches(name):
-    surrogate = made(name)
-    torch.manual_seed(1)
-    batches = [torch.rand(16, 8) for _ in range(3)]
+@every
+def test_the_log_is_of_the_last_batch_and_the_epochs_numbers_are_means(variant):
+    surrogate, batches = made(variant), torch.rand(3, 16, 8)
+    assert surrogate.log() == {}
     logs = []
     for z in batches:
-        surrogate(z, torch.arange(16) % 4)
+        value = surrogate(z, torch.arange(16) % 4)
         logs.append(surrogate.log())
+        assert logs[-1]["value"] == pytest.approx(value.item(), rel=1e-6)
+        assert all(isinstance(number, float) for number in logs[-1].values())
     drained = surrogate.drain()
     for key in logs[0]:
         assert drained[key] == pytest.approx(sum(log[key] for log in logs) / 3), key
-    assert (drained["steps"], drained["idle_steps"]) == (3, 0)
-    assert drained["classes"] == 4
+    assert (drained["steps"], drained["idle_steps"], drained["classes"]) == (3, 0, 4)
     assert surrogate.drain() == {}
     surrogate(batches[0], torch.arange(16) % 4)
     assert surrogate.drain()["steps"] == 1
 
 
-@pytest.mark.parametrize("name", ["gated", "slot", "parallel", "shortcut"])
+@pytest.mark.parametrize("name", NORMALISING)
 def test_batches_without_a_large_enough_class_are_counted_as_idle(name):
     surrogate = made(name, num_classes=8)
     for y in (torch.arange(8), torch.arange(8) % 2, torch.arange(8)):
-        surrogate(torch.rand(8, 8), y)
+        z = torch.rand(8, 8, requires_grad=True)
+        value = surrogate(z, y)
+        value.backward()
+    assert value == 0
+    assert torch.equal(z.grad, torch.zeros(8, 8))
+    assert surrogate.log()["classes"] == surrogate.log()["active"] == 0
     drained = surrogate.drain()
     assert (drained["steps"], drained["idle_steps"]) == (3, 2)
     assert drained["active_steps"] == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("name", ["clustering", "gmm"])
-def test_before_a_fit_every_batch_is_idle(name):
-    surrogate = build(name, dim=8, num_classes=4, noise_std=0.025)
+@pytest.mark.parametrize("variant", FITTED)
+def test_before_a_fit_every_batch_is_idle(variant):
+    name, options = VARIANTS[variant]
+    surrogate = built(name, 4, 8, **options)
     z = torch.rand(16, 8, requires_grad=True)
     value = surrogate(z, torch.arange(16) % 4)
     value.backward()
     assert value == 0
     assert torch.equal(z.grad, torch.zeros(16, 8))
+    notes = surrogate.log()
+    assert notes["classes"] == notes["active"] == 0
     assert surrogate.drain()["idle_steps"] == 1
+
+
+@pytest.mark.parametrize("variant", FITTED)
+def test_contracting_fitted_features_lowers_the_penalty(variant):
+    """On raw features, and the negative gradient of each sample points to its centre."""
+    name, options = VARIANTS[variant]
+    z, y, num_classes = batch("balanced")
+    surrogate = built(name, num_classes, z.shape[1], **options | {"clusters": 1})
+    surrogate.fit(z, y)
+    centres = surrogate.statistics()["means"][y, 0]
+    values = [surrogate(centres + t * (z - centres), y).item() for t in (1.5, 1, 0.5, 0.2)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.8 * values[0]
+    z.requires_grad_()
+    surrogate(z, y).backward()
+    assert ((z.grad * (z - centres)).sum(1) > 0).all()
+
+
+@pytest.mark.parametrize("name", NORMALISING)
+@pytest.mark.parametrize("shape", ["balanced", "unequal", "wide"])
+def test_normalised_features_are_pulled_to_their_class_centre(name, shape):
+    """At the start: trained attention and gates can undo it."""
+    z, y, num_classes = batch(shape)
+    surrogate, x = built(name, num_classes, z.shape[1]).double(), normalised(z)
+    centres = centres_of(x, y)
+    shares = (1, 0.7, 0.4, 0.1)
+    values = [of_seed(surrogate, centres + t * (x - centres), y).item() for t in shares]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.5 * values[0]
+    assert min(outward(surrogate, x, y, smallest=2 if name == "gated" else 3)) > 0
+
+
+@pytest.mark.parametrize("name", NORMALISING)
+def test_with_layernorm_the_scale_of_features_is_not_seen(name):
+    z, y, num_classes = batch("unequal")
+    z = 1e3 * z.double()  # large beside LayerNorm's eps of 1e-5
+    surrogate = built(name, num_classes, z.shape[1]).double()
+    value = of_seed(surrogate, z, y).item()
+    for scale in (0.1, 10):
+        assert of_seed(surrogate, scale * z, y).item() == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["slot", "parallel", "shortcut"])
+def test_the_slots_noise_is_of_their_own_generator(name):
+    """Fresh in every step, other for other seeds, and no part of the global stream."""
+    z, y, num_classes = batch("balanced")
+    surrogate, before = built(name, num_classes, z.shape[1]), torch.get_rng_state()
+    first, second = of_seed(surrogate, z, y, 5).item(), surrogate(z, y).item()
+    assert len({first, second, of_seed(surrogate, z, y, 6).item()}) == 3
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(99)
+    assert of_seed(surrogate, z, y, 5).item() == first
 
 
 def test_start_epochs():
@@ -155,46 +242,57 @@ def test_start_epochs():
 
 
 def test_statistics_are_kept_by_those_that_cluster():
-    shapes = {
-        name: {key: tuple(value.shape) for key, value in made(name).statistics().items()}
-        for name in SURROGATES
-    }
     kept = {"means": (4, 5, 8), "weights": (4, 5), "variances": (4, 5)}
-    none: dict[str, dict] = {name: {} for name in SURROGATES}
-    assert shapes == none | {"clustering": kept, "gmm": kept}
+    for variant in VARIANTS:
+        found = {key: tuple(value.shape) for key, value in made(variant).statistics().items()}
+        assert found == (kept if variant in FITTED else {})
 
 
-def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(
-        ValueError, match=r"'gate'; did you mean 'gated'.*clustering, gmm, gated, slot"
-    ):
-        build("gate", dim=4, num_classes=2, noise_std=0.1)
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        *(("gated", option, "best") for option in ("moments", "variance", "gate")),
+        *(("gated", "surrogate_grad", "up"), ("gated", "scale", 0.0), ("gated", "hidden", 0)),
+        *(("gated", "var_threshold", -1.0), ("gated", "noise_std", -0.1)),
+        *(("clustering", option, "best") for option in ("variance", "form", "gate")),
+        *(("clustering", "clusters", 0), ("clustering", "gamma", 0), ("gmm", "clusters", 0)),
+        *(("gmm", "covariance", "tied"), ("slot", "beta", 0), ("slot", "sharpening", 0)),
+        *(("slot", option, 0) for option in ("slots", "iterations", "heads")),
+        *(("slot", "scale", -1.0), ("slot", "heads", 3), ("parallel", "heads", 3)),
+        *(("parallel", "slot_scale", -1.0), ("parallel", "scale", 0.0), ("shortcut", "slots", 0)),
+        *(("shortcut", "var_threshold", 0.0), ("logdet", "momentum", 1.0)),
+        *(("logdet", "momentum", -0.1), ("logdet", "shrinkage", 1.0), ("logdet", "refresh", 0)),
+        *(("logdet_gated", "gated_weight", -1), ("task_aware", "kappa", 0.0)),
+        *(("task_aware", "samples", 0), ("image_aware", "share", -0.1)),
+        *(("image_aware", "share", 1.1), ("image_aware", "samples", 1)),
+        *((name, "noise_std", 0) for name in ("gmm", "logdet", "logdet_gated", "task_aware")),
+    ],
+)
+def test_options_out_of_range_are_named(name, option, value):
+    with pytest.raises(ValueError, match=rf"\b{option}\b") as refused:
+        built(name, 2, 8, **{option: value})
+    if (option, value) == ("noise_std", 0):
+        assert re.search("needs it above 0: .*give the defence noise", str(refused.value))
 
 
-def test_an_unknown_option_is_named_with_its_surrogate():
-    with pytest.raises(TypeError, match="'slot' has no option 'slot'; did you mean 'slots'"):
-        build("slot", dim=4, num_classes=2, noise_std=0.1, slot=3)
+def test_an_unknown_name_or_option_gets_the_nearest():
+    sizes = {"dim": 4, "num_classes": 2, "noise_std": 0.1}
+    with pytest.raises(ConfigError, match=r"'gate'; did you mean 'gated'.*clustering, gmm, gated"):
+        build("gate", **sizes)
+    with pytest.raises(ConfigError, match=r"slot: unknown key.*did you mean 'slots'"):
+        build("slot", slot=3, **sizes)
+    with pytest.raises(ConfigError, match="zzz: unknown key"):
+        build("clustering", zzz=3, **sizes)
 
 
-def test_an_option_of_no_likeness_lists_the_known_ones():
-    with pytest.raises(TypeError, match="'zzz'; known: clusters, num_train, gate"):
-        build("clustering", dim=4, num_classes=2, noise_std=0.1, zzz=3)
-
-
-def test_adding_one_takes_a_class_and_a_line(monkeypatch):
+def test_adding_one_takes_a_penalty():
     class Spread(Surrogate):
         """Mean square of the features."""
 
-        def __init__(self, *, power: int = 2, **common):
-            super().__init__(**common)
-            self.power = power
-
         def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             classes = (y.bincount() > 0).sum()
-            notes = {"classes": classes, "active": torch.tensor(1.0)}
-            return z.pow(self.power).mean(), notes
+            return z.square().mean(), {"classes": classes, "active": torch.tensor(1.0)}
 
-    monkeypatch.setitem(SURROGATES, "spread", Spread)
-    surrogate = build("spread", dim=2, num_classes=2, noise_std=0.1, power=4)
-    assert surrogate(torch.full((3, 2), 2.0), torch.zeros(3, dtype=torch.long)) == 16
-    assert surrogate.log() == {"value": 16, "classes": 1, "active": 1}
+    surrogate = Spread(dim=2, num_classes=2, noise_std=0.1)
+    assert surrogate(torch.full((3, 2), 2.0), torch.zeros(3, dtype=torch.long)) == 4
+    assert surrogate.log() == {"value": 4, "classes": 1, "active": 1}

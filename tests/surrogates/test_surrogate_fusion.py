@@ -1,15 +1,20 @@
-import copy
+"""The fusions against loops in float64, and which way they pull, also on what they learn."""
+
 import math
 
-import fusion_references as reference
 import pytest
+import surrogate_references as reference
 import torch
-from fusion_references import NOISE_STD, SMALL, alone, built, of_seed
-from surrogate_batches import BATCHES, assert_gradients_near, assert_near, batch, value_and_gradient
-
-from cemlib.surrogates.fusion import ParallelFusion, ShortcutFusion
-from cemlib.surrogates.gated import GatedAttention
-from cemlib.surrogates.slot import SlotAttention
+from surrogate_batches import (
+    BATCHES,
+    batch,
+    built,
+    compare,
+    normalised,
+    of_seed,
+    outward,
+    value_and_gradient,
+)
 
 ATTENTION = [
     {"moments": "layernorm", "variance": "diagonal", "gate": "log"},
@@ -17,51 +22,31 @@ ATTENTION = [
     {"moments": "layernorm", "variance": "trace", "gate": "log"},
     {"moments": "raw", "variance": "trace", "gate": "linear"},
 ]
-BOTH = pytest.mark.parametrize("kind", [ParallelFusion, ShortcutFusion])
+SMALL = {"slots": 3, "iterations": 2, "heads": 2}
+BOTH = pytest.mark.parametrize("kind", ["parallel", "shortcut"])
 
 
-def start_noise(fusion, y, dtype):
-    """The first noise after reseed(11): a row for each class of three or more, if any."""
-    rows = min(fusion.num_classes, max(1, len(y) // 3))
-    stream = torch.Generator().manual_seed(11)
-    shape = (rows, fusion.slot.slots, fusion.dim)
-    return torch.randn(shape, generator=stream, dtype=dtype).double()
+def small(kind, num_classes, dim, **options):
+    return built(kind, num_classes, dim, **SMALL | {"hidden": 7} | options)
 
 
-def by_loops(fusion, z, y, state, noise):
-    gated = fusion.gated
-    options = {
-        "attention": {
-            "normalise": gated.moments == "layernorm",
-            "trace": gated.variance == "trace",
-            "gate": gated.gate,
-        },
-        "competition": {"iterations": SMALL["iterations"], "heads": SMALL["heads"]},
-        "noise_std": NOISE_STD,
-    }
-    if isinstance(fusion, ParallelFusion):
-        scales = (gated.scale, fusion.slot.scale)
-        return reference.parallel(z, y, state, noise, scales=scales, **options)
-    return reference.shortcut(z, y, state, noise, scale=gated.scale, **options)
+def alone(fusion, kind, **options):
+    """A surrogate of one branch's kind with that branch's parameters."""
+    surrogate = built(kind, fusion.num_classes, fusion.dim, **options)
+    surrogate.load_state_dict((fusion.gated if kind == "gated" else fusion.slot).state_dict())
+    return surrogate
 
 
-def compare(fusion, z, y, rel):
-    """Value and gradients, at z and at every parameter, against the loops in float64."""
-    noise = start_noise(fusion, y, z.dtype)
-    named = dict(fusion.named_parameters())
-    value, slopes = value_and_gradient(lambda z: of_seed(fusion, z, y), z, *named.values())
-    state = {name: p.detach().double().requires_grad_() for name, p in named.items()}
-    expected, exact = value_and_gradient(
-        lambda z: by_loops(fusion, z, y, state, noise), z.double(), *state.values()
-    )
-    assert_near(value, expected, rel)
-    assert_gradients_near(slopes, exact, rel)
+def assert_loops(fusion, z, y):
+    loops = getattr(reference, fusion.settings.name)
+    compare(loops, fusion.double(), z.double(), y, 1e-9)
+    compare(loops, fusion.float(), z, y, 1e-5)
 
 
 def move_off_the_start(fusion):
     """Unequal logits, another strength: at the start a mistake could hide behind symmetry."""
     with torch.no_grad():
-        if isinstance(fusion, ParallelFusion):
+        if hasattr(fusion, "logits"):
             fusion.logits.copy_(torch.tensor([0.3, -0.4]))
         else:
             fusion.a.fill_(0.5)
@@ -71,32 +56,30 @@ def move_off_the_start(fusion):
 @pytest.mark.parametrize("name", BATCHES)
 def test_value_and_gradient_equal_the_loops(kind, name):
     z, y, num_classes = batch(name)
-    fusion = built(kind, num_classes, z.shape[1])
+    fusion = small(kind, num_classes, z.shape[1])
     move_off_the_start(fusion)
-    compare(fusion.double(), z.double(), y, 1e-9)
-    compare(fusion.float(), z, y, 1e-5)
+    assert_loops(fusion, z, y)
 
 
 @BOTH
 @pytest.mark.parametrize("attention", ATTENTION)
 def test_options_of_the_gated_branch_equal_the_loops(kind, attention):
     z, y, num_classes = batch("unequal")
-    fusion = built(kind, num_classes, z.shape[1], **attention)
+    fusion = small(kind, num_classes, z.shape[1], **attention)
     move_off_the_start(fusion)
-    compare(fusion.double(), z.double(), y, 1e-9)
-    compare(fusion.float(), z, y, 1e-5)
+    assert_loops(fusion, z, y)
 
 
 @pytest.mark.parametrize("variance", ["diagonal", "trace"])
 def test_the_floor_acts_on_the_sum_once(variance):
     """Subtracting the slots' variances takes some sums below it, and then all of them."""
     z, y, num_classes = batch("unequal")
-    fusion = built(ShortcutFusion, num_classes, 12, moments="raw", variance=variance, gate="linear")
+    fusion = small("shortcut", num_classes, 12, moments="raw", variance=variance, gate="linear")
     level = z.double()
     level[:, 0] = 0.5  # v_gated is 0 here: a floor of its own would show
-    compare(fusion.double(), level, y, 1e-9)
+    compare(reference.shortcut, fusion.double(), level, y, 1e-9)
     torch.nn.init.constant_(fusion.a, -0.05)
-    compare(fusion, z.double(), y, 1e-9)
+    compare(reference.shortcut, fusion, z.double(), y, 1e-9)
     torch.nn.init.constant_(fusion.a, -3)
     only_large, labels = z[y < 3].double(), y[y < 3]  # a pair has no slots to subtract
     value, slopes = value_and_gradient(
@@ -109,7 +92,7 @@ def test_the_floor_acts_on_the_sum_once(variance):
 def test_the_variances_of_slots_have_no_floor_of_their_own():
     """Twelve floors would add up to more than one."""
     torch.manual_seed(0)
-    fusion = built(ShortcutFusion, 1, 12, variance="trace", gate="linear")
+    fusion = small("shortcut", 1, 12, variance="trace", gate="linear")
     move_off_the_start(fusion)
     value = fusion(torch.rand(12).repeat(3, 1), torch.zeros(3, dtype=torch.long))
     assert value.item() == pytest.approx(0.1 * 1e-6)
@@ -121,8 +104,8 @@ def test_the_variances_of_slots_have_no_floor_of_their_own():
 def test_without_slots_both_are_gated_bit_for_bit(kind, attention, surrogate_grad):
     z, y, num_classes = batch("unequal")
     options = {**attention, "surrogate_grad": surrogate_grad, "hidden": 7}
-    fusion = built(kind, num_classes, z.shape[1], use_slots=False, **options)
-    gated = alone(fusion, GatedAttention, **options)
+    fusion = small(kind, num_classes, z.shape[1], use_slots=False, **options)
+    gated = alone(fusion, "gated", **options)
     results = [
         value_and_gradient(lambda z, s=s: s(z, y), z, *s.parameters()) for s in (fusion, gated)
     ]
@@ -136,21 +119,20 @@ def test_without_slots_both_are_gated_bit_for_bit(kind, attention, surrogate_gra
 @BOTH
 def test_without_slots_only_the_attention_is_made_and_drawn(kind):
     """The same global seed makes the same attention as for `gated`."""
-    fusion = built(kind, 4, 8, seed=3, use_slots=False)
-    torch.manual_seed(3)
-    gated = GatedAttention(dim=8, num_classes=4, noise_std=NOISE_STD, hidden=7)
+    fusion = small(kind, 4, 8, seed=3, use_slots=False)
+    gated = built("gated", 4, 8, seed=3, hidden=7)
     assert list(fusion.state_dict()) == [f"gated.{name}" for name in gated.state_dict()]
     assert torch.equal(fusion.gated.V.weight, gated.V.weight)
-    assert torch.equal(built(kind, 4, 8, seed=3).gated.V.weight, gated.V.weight)
+    assert torch.equal(small(kind, 4, 8, seed=3).gated.V.weight, gated.V.weight)
     fusion.reseed(1)
 
 
 def test_parallel_mixes_what_each_is_alone():
     z, y, num_classes = batch("unequal")
-    fusion = built(ParallelFusion, num_classes, z.shape[1], scale=0.7, slot_scale=0.2)
+    fusion = small("parallel", num_classes, z.shape[1], scale=0.7, slot_scale=0.2)
     move_off_the_start(fusion)
-    gated = alone(fusion, GatedAttention, hidden=7, scale=0.7)
-    slot = alone(fusion, SlotAttention, **SMALL, scale=0.2)
+    gated = alone(fusion, "gated", hidden=7, scale=0.7)
+    slot = alone(fusion, "slot", **SMALL, scale=0.2)
     values = gated(z, y).item(), of_seed(slot, z, y).item()
     share = 1 / (1 + math.exp(0.3 + 0.4))
     first, second = gated.log(), slot.log()
@@ -168,8 +150,8 @@ def test_parallel_mixes_what_each_is_alone():
 
 def test_shortcut_at_strength_zero_and_on_pairs_is_gated():
     z, y, num_classes = batch("unequal")
-    fusion = built(ShortcutFusion, num_classes, z.shape[1])
-    gated = alone(fusion, GatedAttention, hidden=7)
+    fusion = small("shortcut", num_classes, z.shape[1])
+    gated = alone(fusion, "gated", hidden=7)
     pairs = torch.arange(10) // 2
     assert of_seed(fusion, z[:10], pairs) == gated(z[:10], pairs)
     assert of_seed(fusion, z, y) > gated(z, y)
@@ -179,10 +161,10 @@ def test_shortcut_at_strength_zero_and_on_pairs_is_gated():
 
 def test_notes_of_shortcut():
     z, y, num_classes = batch("unequal")
-    fusion = built(ShortcutFusion, num_classes, z.shape[1], gate="linear")
+    fusion = small("shortcut", num_classes, z.shape[1], gate="linear")
     value = of_seed(fusion, z, y).item()
-    gated = alone(fusion, GatedAttention, hidden=7)
-    slot = alone(fusion, SlotAttention, **SMALL)
+    gated = alone(fusion, "gated", hidden=7)
+    slot = alone(fusion, "slot", **SMALL)
     gated(z, y), of_seed(slot, z, y)
     assert fusion.log() == pytest.approx(
         {
@@ -196,47 +178,11 @@ def test_notes_of_shortcut():
     )
 
 
-@BOTH
-def test_no_class_with_two_samples_gives_zero_attached_to_the_graph(kind):
-    z = torch.rand(5, 8, requires_grad=True)
-    fusion = built(kind, 5, 8)
-    value = fusion(z, torch.arange(5))
-    value.backward()
-    assert value == 0
-    assert torch.equal(z.grad, torch.zeros(5, 8))
-    assert fusion.log()["classes"] == fusion.log()["active"] == 0
-
-
-@BOTH
-def test_reseeding_reaches_the_slots_and_leaves_the_global_generator_alone(kind):
-    z, y, num_classes = batch("balanced")
-    fusion = built(kind, num_classes, z.shape[1])
-    before = torch.get_rng_state()
-    first, second = of_seed(fusion, z, y, 5), fusion(z, y)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(of_seed(fusion, z, y, 5), first)
-    assert not torch.equal(first, second)
-    assert not torch.equal(of_seed(fusion, z, y, 6), first)
-
-
-@BOTH
-def test_restored_state_and_a_copy_continue_bit_for_bit(kind):
-    z, y, num_classes = batch("unequal")
-    first, second = (built(kind, num_classes, z.shape[1], seed=seed) for seed in (0, 1))
-    move_off_the_start(first)
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(of_seed(first, z, y, 3), of_seed(second, z, y, 3))
-    third = copy.deepcopy(first)
-    following = first(z, y)
-    assert torch.equal(second(z, y), following)
-    assert torch.equal(third(z, y), following)
-
-
 def test_the_attention_trains_as_asked_and_the_rest_descends():
     z, y, num_classes = batch("unequal")
     slopes = {}
     for mode in ("descend", "ascend", "stop"):
-        fusion = built(ShortcutFusion, num_classes, z.shape[1], surrogate_grad=mode)
+        fusion = small("shortcut", num_classes, z.shape[1], surrogate_grad=mode)
         of_seed(fusion, z, y).backward()
         slopes[mode] = {name: p.grad for name, p in fusion.named_parameters()}
     for name, down in slopes["descend"].items():
@@ -252,28 +198,63 @@ def test_the_attention_trains_as_asked_and_the_rest_descends():
 
 
 def test_published_start_values():
-    common = {"dim": 8, "num_classes": 2, "noise_std": NOISE_STD}
-    parallel, shortcut = ParallelFusion(**common), ShortcutFusion(**common)
+    parallel, shortcut = (built(kind, 2, 8) for kind in ("parallel", "shortcut"))
     assert parallel.logits.tolist() == [0, 0]
     assert shortcut.a.item() == pytest.approx(0.1)
-    assert (parallel.gated.scale, parallel.slot.scale, shortcut.gated.scale) == (0.1, 0.25, 0.1)
-    assert (parallel.start_epoch, shortcut.start_epoch) == (6, 6)
-    assert parallel.slot.slots == 8
+    scales = [each.settings.scale for each in (parallel.gated, parallel.slot, shortcut.gated)]
+    assert scales == [0.1, 0.25, 0.1]
+    assert parallel.slot.settings.slots == 8
     assert parallel.slot.rounds.iterations == 3
 
 
-@pytest.mark.parametrize(
-    ("kind", "option", "value"),
-    [
-        (ParallelFusion, "scale", 0.0),
-        (ParallelFusion, "slot_scale", -1.0),
-        (ParallelFusion, "heads", 3),
-        (ShortcutFusion, "scale", 0.0),
-        (ShortcutFusion, "moments", "batch"),
-        (ShortcutFusion, "slots", 0),
-        (ShortcutFusion, "var_threshold", 0.0),
-    ],
-)
-def test_bad_options_are_named(kind, option, value):
-    with pytest.raises(ValueError, match=rf"^{option} is"):
-        kind(**{"dim": 8, "num_classes": 2, "noise_std": 0.1, option: value})
+def trained(fusion, z, y, parameter, steps):
+    """Notes after gradient descent of one parameter on one batch, the same slots in every step."""
+    for _ in range(steps):
+        _, (_, slope) = value_and_gradient(lambda z: of_seed(fusion, z, y), z, parameter)
+        with torch.no_grad():
+            parameter -= 5 * slope
+    of_seed(fusion, z, y)
+    return fusion.log()
+
+
+@pytest.mark.parametrize(("gated_scale", "slot_scale"), [(1.0, 0.1), (0.1, 1.0)])
+def test_training_moves_the_share_to_the_smaller_penalty(gated_scale, slot_scale):
+    """Whatever it protects: here only the constant factors decide."""
+    z, y, num_classes = batch("unequal")
+    scales = {"scale": gated_scale, "slot_scale": slot_scale}
+    fusion = small("parallel", num_classes, z.shape[1], **scales)
+    notes = trained(fusion, z, y, fusion.logits, 10)
+    slot_is_smaller = notes["slot_value"] < notes["gated_value"]
+    assert slot_is_smaller == (slot_scale < gated_scale)
+    assert notes["slot_share"] > 0.9 if slot_is_smaller else notes["slot_share"] < 0.1
+    assert notes["value"] < 0.5 * (notes["slot_value"] + notes["gated_value"])
+
+
+def test_training_only_lowers_the_strength_and_makes_it_negative():
+    z, y, num_classes = batch("unequal")
+    fusion = small("shortcut", num_classes, z.shape[1])
+    strengths = [trained(fusion, z, y, fusion.a, steps)["strength"] for steps in (0, 1, 2, 4)]
+    assert strengths == sorted(strengths, reverse=True)
+    assert strengths[0] > 0 > strengths[-1]
+
+
+@BOTH
+def test_raw_moments_see_the_scale_but_the_slots_do_not(kind):
+    """Shrinking all features brings `gated` to 0; what the slots add hardly notices."""
+    z, y, num_classes = batch("unequal")
+    fusion = small(kind, num_classes, z.shape[1], moments="raw")
+    gated = alone(fusion, "gated", hidden=7, moments="raw")
+    assert gated(0.02 * z, y) < 0.01 * gated(z, y)
+    assert of_seed(fusion, 0.02 * z, y) > 0.4 * of_seed(fusion, z, y)
+
+
+def test_a_negative_strength_rewards_the_spread_around_slots():
+    """The slots' part then pushes outwards, against the pull of `gated`."""
+    z, y, num_classes = batch("balanced")
+    x = normalised(z)
+    pulls = []
+    for a in (0.1, 0.0, -0.1, -0.3):
+        fusion = small("shortcut", num_classes, z.shape[1], gate="linear").double()
+        torch.nn.init.constant_(fusion.a, a)
+        pulls.append(sum(outward(fusion, x, y, smallest=3)))
+    assert pulls == sorted(pulls, reverse=True)

@@ -1,8 +1,6 @@
-"""Stores that are locked, away, of another version, or lost in the middle of an upload."""
+"""Stores that are locked, away, or of another version."""
 
-import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,11 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from interrupted_upload import Upload, finished, wait_until_some_are_finished
-from mlflow_server import running
-from toy_study import Store, Study, curve, free_port
+from toy_study import Store, Study, free_port
 
-from cemlib.files import write_jsonl
 from cemlib.tracking import TrackingError
 from cemlib.tracking import store as store_module
 
@@ -136,36 +131,3 @@ def test_a_store_whose_version_mlflow_refuses(study: Study, copied: Path) -> Non
     with closing(sqlite3.connect(copied)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", [version])
     assert study.track().unchanged == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGTERM])
-def test_a_server_that_ends_in_the_middle_of_an_upload(
-    study: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal_: int
-) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    for seed in range(8):
-        write_jsonl(study.add_run("none", seed).history, curve(200))
-        study.add_attack("none", seed, "decoder")
-    port = free_port()
-    study.uri, local = f"http://127.0.0.1:{port}", store
-    fault = Upload(study)
-    with running(tmp_path, port) as group:
-        fault.start()
-        wait_until_some_are_finished(local, fault)
-        os.killpg(group, signal_)
-    fault.join(120)
-    assert "the result folder is untouched" in fault.error
-    assert 0 < finished(local) < 16
-    with running(tmp_path, port):
-        summary = study.track()
-        assert summary.uploaded + summary.unchanged == 16
-        assert summary.unchanged > 0
-        runs = local.runs()
-        assert len(runs) == 16
-        for folder, run in runs.items():
-            assert run.info.status == "FINISHED"
-            expected = 1 if "attacks" in folder else 200
-            name = "curve/train_mse" if "attacks" in folder else "curve/train_loss"
-            assert len(local.points(run, name)) == expected
-        assert study.track().unchanged == 16

@@ -1,8 +1,25 @@
-"""Uploads to a real MLflow server on loopback."""
+"""Uploads to a real MLflow server on loopback, which keeps its runs in SQLite or in PostgreSQL."""
 
-from toy_study import Store, Study
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import postgres
+import pytest
+from mlflow_server import running
+from toy_study import Store, Study, curve, free_port
+
+from cemlib.files import write_jsonl
+from cemlib.tracking import TrackingError
 
 ATTACK = "runs/none/seed0/attacks/decoder-train_data"
+SEEDS, POINTS = range(8), 200  # so many that an upload takes a while
+NEEDS_POSTGRES = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing()),
+]
 
 
 def test_a_server_holds_each_result_once(study: Study, server: str) -> None:
@@ -18,3 +35,97 @@ def test_a_server_holds_each_result_once(study: Study, server: str) -> None:
     assert store.points(runs["runs/none/seed0"], "curve/train_loss")[-1] == (3, 2 / 3)
     assert store.files(runs["report"], "figures") == {"figures/privacy.png"}
     assert "reconstructions.png" in store.files(runs[ATTACK])
+
+
+@pytest.fixture(scope="module")
+def in_postgres() -> Iterator[str]:
+    with postgres.running() as address:
+        yield address
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, store: Store) -> str:
+    """Address of the database behind the server."""
+    return request.getfixturevalue("in_postgres") if request.param == "postgres" else store.uri
+
+
+class Upload(threading.Thread):
+    """An upload beside the test, and the error that ends it."""
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(daemon=True)
+        self.study, self.error = study, ""
+
+    def run(self) -> None:
+        try:
+            self.study.track()
+        except TrackingError as error:
+            self.error = str(error)
+
+
+def finished(store: Store) -> int:
+    """Return how many runs are finished; a doubled one would be counted twice."""
+    if store.experiment() is None:
+        return 0
+    found = store.client.search_runs([store.experiment().experiment_id])
+    return sum(run.info.status == "FINISHED" for run in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("database", "ended_by"),
+    [
+        ("sqlite", signal.SIGKILL),
+        ("sqlite", signal.SIGTERM),
+        pytest.param("postgres", signal.SIGKILL, marks=NEEDS_POSTGRES),
+    ],
+    indirect=["database"],
+)
+def test_a_server_that_ends_in_the_middle_has_everything_once_in_the_end(
+    tmp_path: Path, database: str, ended_by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    port = free_port()
+    study, kept = Study(tmp_path / "results/toy", f"http://127.0.0.1:{port}"), Store(database)
+    for seed in SEEDS:
+        write_jsonl(study.add_run("none", seed).history, curve(POINTS))
+        study.add_attack("none", seed, "decoder")
+    study.add_report()
+    results, upload = 2 * len(SEEDS) + 1, Upload(study)
+    with running(tmp_path, port, database) as group:
+        upload.start()
+        while finished(kept) < 3:
+            assert upload.is_alive(), upload.error
+        os.killpg(group, ended_by)
+    upload.join(120)
+    assert "the result folder is untouched" in upload.error
+    assert 0 < finished(kept) < results
+    with running(tmp_path, port, database):
+        summary = study.track()
+        assert summary.uploaded + summary.unchanged == results
+        assert summary.unchanged > 0
+        _has_everything_once(Store(study.uri), kept, results)
+        assert study.track().unchanged == results
+        _has_everything_once(Store(study.uri), kept, results)
+
+
+def _has_everything_once(served: Store, kept: Store, results: int) -> None:
+    """Look by way of the server, which hands out the files, and in the database itself."""
+    runs = kept.runs()
+    assert len(runs) == results
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    for seed in SEEDS:
+        points = kept.points(runs[f"runs/none/seed{seed}"], "curve/train_loss")
+        assert points == [(n, 2.0 / n) for n in range(1, POINTS + 1)]
+    assert runs["report"].info.artifact_uri.startswith("mlflow-artifacts:")
+    assert served.files(runs["report"], "figures") == {"figures/privacy.png"}
+
+
+def test_a_database_itself_is_refused_without_its_password(study: Study) -> None:
+    """Whoever writes past the server would put the files where nobody else finds them."""
+    study.add_run("none", 0)
+    study.uri = "postgresql://keeper:not-to-be-shown@127.0.0.1:5432/postgres"
+    with pytest.raises(TrackingError, match=r"http\(s\) address of an `mlflow server`") as caught:
+        study.track()
+    assert "postgresql://127.0.0.1" in str(caught.value)
+    assert "not-to-be-shown" not in str(caught.value)

@@ -12,6 +12,7 @@ from PIL import Image
 from cemlib import tracking
 from cemlib.files import write_json, write_jsonl
 from cemlib.layout import AttackFolder, Layout, RunFolder
+from cemlib.seal import write_sealed
 
 PROVENANCE = {
     "fingerprint": "f" * 64,
@@ -52,7 +53,7 @@ class Study:
         size = {"parameters": {"client": 10, "server": 20}, "peak_memory_mb": 300.0}
         write_jsonl(folder.history, curve(3))
         write_json(folder.config, {"seed": seed})
-        write_json(folder.metrics, common() | identity | scores | size | changes)
+        write_sealed(folder.metrics, common() | identity | scores | size | changes)
         return self.expect_run(folder)
 
     def expect_run(self, folder: RunFolder) -> RunFolder:
@@ -69,7 +70,7 @@ class Study:
         write_jsonl(folder.history, [{"epoch": 1, "train_mse": 0.1, "seconds": 0.1}])
         Image.new("L", (16, 8)).save(folder.reconstructions)
         folder.per_image.write_bytes(b"parquet")
-        write_json(folder.metrics, common() | identity | scores | changes)
+        write_sealed(folder.metrics, common() | identity | scores | changes)
         if folder.metrics not in self.attacks:
             self.attacks.append(folder.metrics)
         return folder

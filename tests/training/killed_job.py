@@ -15,15 +15,16 @@ from pathlib import Path
 from tiny_study import CPU, tiny_plan
 from cemlib.checkpoint import Checkpoint
 from cemlib.evaluation import job as evaluation, stage
+from cemlib.study.split import attack_job, train_job
 from cemlib.training import job as training
 
 kind, results, defence, epochs, select = sys.argv[1:]
 plan = tiny_plan(Path(results), epochs=int(epochs), select=select)
 stage.Checkpoint = training.Checkpoint = partial(Checkpoint, interval=0.0)
 if kind == "train":
-    training.run(training.TrainJob(plan, defence, 0, CPU))
+    training.run(train_job(plan, defence, 0, "cpu"))
 else:
-    list(evaluation.run(evaluation.AttackJob(plan, defence, 0, ["decoder"], CPU)))
+    list(evaluation.run(attack_job(plan, defence, 0, ["decoder"], "cpu")))
 """
 
 

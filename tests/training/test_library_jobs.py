@@ -3,24 +3,24 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 import torch
-from tiny_study import CPU, RAW, blob_data, judged, tiny_plan, trained
+from tiny_study import RAW, blob_data, judged, timeless, tiny_plan, trained
 
 from cemlib.config import Study, parse
-from cemlib.config.study import JUDGE
+from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepared import Prepared
 from cemlib.evaluation.attack import attack
-from cemlib.evaluation.job import AttackJob, run
+from cemlib.evaluation.job import run
 from cemlib.evaluation.table import table
 from cemlib.files import load_tensors, read_json, read_jsonl
 from cemlib.layout import KNOWLEDGES
 from cemlib.models import SplitModel, build
-from cemlib.plan import JUDGE_SEED, Plan
 from cemlib.report.build import write_tables
+from cemlib.study.plan import Plan
+from cemlib.study.split import attack_job, jobs
 from cemlib.training.fit import fit
 from cemlib.training.setup import Setup
 
@@ -40,10 +40,6 @@ def named(study: Study, defence: str, data: Prepared) -> Callable[[], SplitModel
     """The network of the study, as its jobs make it."""
     network = Setup(study, defence, 0).network(data)
     return lambda: build(**network).to(memory_format=torch.channels_last)
-
-
-def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
 
 
 @pytest.mark.parametrize("defence", ["logdet", "clustering", "everything"])
@@ -66,7 +62,7 @@ def test_attacks_in_memory_are_the_jobs(tmp_path: Path) -> None:
     raw = RAW | {"results": str(tmp_path), "attacks": ATTACKS, "defences": defences}
     plan, data = Plan(parse(raw | {"seeds": [0]})), blob_data()
     judged(tmp_path)
-    list(run(AttackJob(plan, "noise", 0, list(ATTACKS), CPU)))
+    list(run(attack_job(plan, "noise", 0, list(ATTACKS), "cpu")))
     victim, judge = (fit(plan.study, n, data, named(plan.study, n, data)) for n in ("noise", JUDGE))
     assert judge.seed == JUDGE_SEED
     found = attack(plan.study, victim, judge, data)
@@ -85,7 +81,7 @@ def test_attacks_in_memory_are_the_jobs(tmp_path: Path) -> None:
 
 def check_table(plan: Plan, summary: pd.DataFrame) -> None:
     """The table in memory against the study's own, written from its files."""
-    runs, attacks = ([each.metrics for each in them] for them in (plan.runs(), plan.attacks()))
+    runs, attacks = (jobs(plan)[-1].inputs[part] for part in ("runs", "attacks"))
     out = plan.layout.tables
     write_tables(plan.layout.root, runs, attacks, out, defences=["noise"])
     summary.to_csv(out / "ours.csv", index=False)

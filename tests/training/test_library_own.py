@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from test_library_jobs import DECODER, timeless
-from tiny_study import RAW, blob_data
+from test_library_jobs import DECODER
+from tiny_study import RAW, blob_data, timeless
 from torch import Tensor, nn
 
 from cemlib.config import ConfigError, Study, parse
@@ -15,7 +16,7 @@ from cemlib.config.study import JUDGE
 from cemlib.errors import DivergedError
 from cemlib.evaluation.attack import Attacked, attack
 from cemlib.models import SplitModel
-from cemlib.surrogates import SURROGATES
+from cemlib.surrogates import SURROGATES, build
 from cemlib.training.fit import fit
 from cemlib.training.own import OwnSurrogate
 
@@ -91,7 +92,7 @@ def test_a_surrogate_of_ones_own_is_trained_against() -> None:
 def test_a_surrogate_of_the_package_can_be_ones_own_too() -> None:
     study, data = tiny(7), blob_data()
     one = fit(study, "gated", data, own("first"))
-    gated = OwnSurrogate(SURROGATES["gated"], weight=16.0)
+    gated = OwnSurrogate(partial(build, "gated"), weight=16.0)
     other = fit(study, "noise", data, own("first"), surrogate=gated)
     assert timeless(one.history) == timeless(other.history)
 

@@ -14,7 +14,8 @@ from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import load_deployed
 from cemlib.files import load_tensors, read_json, read_jsonl
 from cemlib.seeds import derive, generator
-from cemlib.training.job import TrainJob, run
+from cemlib.study.split import train_job
+from cemlib.training.job import run
 from cemlib.training.setup import Setup
 from cemlib.training.trainer import Trainer
 
@@ -30,7 +31,7 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path: Path, defence: str)
     kill_after(4, "train", str(tmp_path / "killed"), defence, "9", "best_val")
     killed = plan.layout.run(defence, 0)
     assert not killed.metrics.exists()
-    run(TrainJob(plan, defence, 0, CPU))
+    run(train_job(plan, defence, 0, "cpu"))
     assert outcome(killed) == outcome(alone)
 
 

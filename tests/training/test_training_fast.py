@@ -5,21 +5,18 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_study import CPU, blob_data, tiny_plan
+from tiny_study import CPU, blob_data, new_trainer
 from torch import Tensor
 
 from cemlib.precision import resolve
 from cemlib.seeds import generator
-from cemlib.training.setup import Setup
 from cemlib.training.trainer import Trainer
 
 PRECISIONS = ("float32", "bfloat16")
 
 
 def trainer(place: Path, defence: str, **train: Any) -> Trainer:
-    plan, data = tiny_plan(place, **({"batch_size": 32} | train)), blob_data(train=480)
-    setup = Setup(plan.study, defence, 0)
-    return setup.trainer(data, setup.network(data))
+    return new_trainer(place, defence, blob_data(train=480), **{"batch_size": 32} | train)
 
 
 def weights(subject: Trainer) -> Tensor:

@@ -7,9 +7,9 @@ import torch
 from tiny_study import CPU, blob_data, judged, tiny_plan, trained
 
 from cemlib.defences.deployed import load_deployed
-from cemlib.evaluation.job import AttackJob
 from cemlib.evaluation.job import run as attack
 from cemlib.files import read_json, read_jsonl
+from cemlib.study.split import attack_job
 
 EPOCHS = 8
 
@@ -21,7 +21,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for defence in ("none", "huge_noise"):
         settings = {"epochs": EPOCHS, "milestones": []}
         trained(place, defence, **settings)
-        job = AttackJob(judged(place, **settings), defence, 0, ["decoder", "linear"], CPU)
+        job = attack_job(judged(place, **settings), defence, 0, ["decoder", "linear"], "cpu")
         assert len(list(attack(job))) == 4
     return place / "tiny/runs"
 

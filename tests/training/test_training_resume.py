@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 from killed_job import first_epoch_shown, kill_after
-from tiny_study import CPU, outcome, tiny_plan, trained
+from tiny_study import outcome, tiny_plan, trained
 
 from cemlib.checkpoint import Checkpoint
 from cemlib.files import read_jsonl
 from cemlib.provenance import library_versions
-from cemlib.training.job import TrainJob, checkpoint_place, run
+from cemlib.study.split import attack_job, train_job
+from cemlib.training.job import checkpoint_place, run
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_a_killed_training_ends_with_the_same_bits(
     assert not killed.metrics.exists()
     assert killed_after <= len(read_jsonl(killed.history)) < epochs
     capsys.readouterr()
-    run(TrainJob(plan, defence, 0, CPU))
+    run(train_job(plan, defence, 0, "cpu"))
     assert first_epoch_shown(capsys.readouterr().err) > killed_after
     assert outcome(killed) == outcome(alone)
     assert not list((tmp_path / "killed/.checkpoints").iterdir())
@@ -51,37 +52,39 @@ def test_a_killed_training_ends_with_the_same_bits(
 
 def test_another_configuration_never_meets_a_checkpoint(tmp_path: Path) -> None:
     plan, other = tiny_plan(tmp_path, epochs=3), tiny_plan(tmp_path, epochs=4)
-    places = {
-        plan.train_checkpoint("noise", 0, "data"),
-        plan.train_checkpoint("noise", 1, "data"),
-        plan.train_checkpoint("noise", 0, "other data"),
-        plan.train_checkpoint("none", 0, "data"),
-        plan.train_checkpoint("gated", 0, "data"),
-        other.train_checkpoint("noise", 0, "data"),
-        plan.attack_checkpoint("noise", 0, "decoder", "data"),
-        plan.attack_checkpoint("noise", 1, "decoder", "data"),
-        plan.attack_checkpoint("noise", 0, "linear", "data"),
-        plan.attack_checkpoint("noise", 0, "decoder", "other data"),
-        other.attack_checkpoint("noise", 0, "decoder", "data"),
-    }
-    assert len(places) == 11
-    assert plan.train_checkpoint("noise", 0, "data") in places
+    places = [
+        train_job(plan, "noise", 0).checkpoint("data"),
+        train_job(plan, "noise", 1).checkpoint("data"),
+        train_job(plan, "noise", 0).checkpoint("other data"),
+        train_job(plan, "none", 0).checkpoint("data"),
+        train_job(plan, "gated", 0).checkpoint("data"),
+        train_job(other, "noise", 0).checkpoint("data"),
+        attack_job(plan, "noise", 0, ["decoder"]).checkpoint("data"),
+        attack_job(plan, "noise", 1, ["decoder"]).checkpoint("data"),
+        attack_job(plan, "noise", 0, ["linear"]).checkpoint("data"),
+        attack_job(plan, "noise", 0, ["decoder"]).checkpoint("other data"),
+        attack_job(other, "noise", 0, ["decoder"]).checkpoint("data"),
+    ]
+    assert len(set(places)) == len(places)
+    assert train_job(plan, "noise", 0).checkpoint("data") == places[0]
 
 
 def test_another_device_or_library_never_meets_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = tiny_plan(tmp_path)
-    here = checkpoint_place(TrainJob(plan, "noise", 0, CPU))
-    assert checkpoint_place(TrainJob(plan, "noise", 0, torch.device("cuda"))) != here
+    here = checkpoint_place(train_job(plan, "noise", 0, "cpu"))
+    with monkeypatch.context() as card:
+        card.setattr(torch.cuda, "is_available", lambda: True)
+        assert checkpoint_place(train_job(plan, "noise", 0, "cuda")) != here
     newer = library_versions() | {"torch": "99.0"}
-    monkeypatch.setattr("cemlib.study.base.library_versions", lambda: newer)
-    assert checkpoint_place(TrainJob(plan, "noise", 0, CPU)) != here
+    monkeypatch.setattr("cemlib.study.job.library_versions", lambda: newer)
+    assert checkpoint_place(train_job(plan, "noise", 0, "cpu")) != here
 
 
 def test_a_foreign_checkpoint_is_neither_read_nor_removed(tmp_path: Path) -> None:
     other = tiny_plan(tmp_path, epochs=2)
-    foreign = Checkpoint(checkpoint_place(TrainJob(other, "noise", 0, CPU)))
+    foreign = Checkpoint(checkpoint_place(train_job(other, "noise", 0, "cpu")))
     foreign.save({}, {"unreadable": True})
     assert outcome(trained(tmp_path, "noise", epochs=1)) == outcome(
         trained(tmp_path / "clean", "noise", epochs=1)
@@ -92,7 +95,7 @@ def test_a_foreign_checkpoint_is_neither_read_nor_removed(tmp_path: Path) -> Non
 def test_a_checkpoint_of_the_very_same_job_is_read(tmp_path: Path) -> None:
     """The counterpart: the same garbage under the job's own name is not passed over."""
     plan = tiny_plan(tmp_path, epochs=1)
-    own = Checkpoint(checkpoint_place(TrainJob(plan, "noise", 0, CPU)))
+    own = Checkpoint(checkpoint_place(train_job(plan, "noise", 0, "cpu")))
     own.save({}, {"unreadable": True})
     with pytest.raises(KeyError, match="history"):
         trained(tmp_path, "noise", epochs=1)

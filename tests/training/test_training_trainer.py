@@ -2,41 +2,30 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from tiny_study import CPU, blob_data, outcome, same_weights, tiny_plan, trained
+from tiny_study import (
+    CPU,
+    bare_trainer,
+    blob_data,
+    outcome,
+    same_weights,
+    timeless,
+    tiny_plan,
+    trained,
+)
 from torch.nn import functional as F
 
-from cemlib.config.study import TrainConfig
-from cemlib.defences.channels.noise import GaussianNoise
-from cemlib.defences.deployed import Deployed, load_deployed
-from cemlib.evaluation.job import AttackJob
+from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.job import run as attack
 from cemlib.files import load_tensors, read_json, read_jsonl
+from cemlib.layout import AttackFolder
 from cemlib.leakage import leakage_estimate
-from cemlib.models import build
-from cemlib.seeds import derive, generator
+from cemlib.seeds import generator
+from cemlib.study.split import attack_job
 from cemlib.surrogates import SURROGATES
-from cemlib.surrogates import build as build_surrogate
 from cemlib.training.scores import scores
-from cemlib.training.trainer import Defended, Trainer
-
-LAMBDA = 16.0
-
-
-def trainer(surrogate: str | None = None, noise_std: float = 0.025, **settings: Any) -> Trainer:
-    """A trainer on all of the 96 training images at once, unless told otherwise."""
-    data = blob_data(train=96)
-    torch.manual_seed(0)
-    model = build("small", num_classes=3, image_size=16, cut=4, mean=data.mean, std=data.std)
-    penalty = None
-    if surrogate is not None:
-        penalty = build_surrogate(surrogate, dim=128, num_classes=3, noise_std=noise_std)
-    config = TrainConfig(**({"batch_size": 96} | settings))
-    deployed = Deployed(model, GaussianNoise(noise_std))
-    return Trainer(config, Defended(deployed, penalty, LAMBDA), data, seed=0)
 
 
 def test_a_seed_decides_every_bit(tmp_path: Path) -> None:
@@ -51,10 +40,8 @@ def test_a_surrogate_shifts_no_random_stream(tmp_path: Path, surrogate: str) -> 
     plain = trained(tmp_path, "noise", epochs=7)  # gated, the last to act, starts at the sixth
     assert same_weights(plain, trained(tmp_path, f"{surrogate}_off", epochs=7))
     off = read_jsonl(tmp_path / f"tiny/runs/{surrogate}_off/seed0/history.jsonl")
-    for row, other in zip(read_jsonl(plain.history), off, strict=True):
-        assert {k: other[k] for k in row if k != "seconds"} == {
-            k: row[k] for k in row if k != "seconds"
-        }
+    for row, other in zip(timeless(read_jsonl(plain.history)), off, strict=True):
+        assert {name: other[name] for name in row} == row
 
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
@@ -95,60 +82,8 @@ def test_a_surrogate_acts_from_its_first_epoch_on(tmp_path: Path) -> None:
         assert row["train_loss"] == pytest.approx(total, rel=1e-12)
 
 
-def test_an_epoch_equals_the_published_updates_by_hand() -> None:
-    """Sixth epoch of `gated`, one batch: two passes and SGD's first step, written out."""
-    subject, other = trainer("gated"), trainer("gated")
-    subject.epoch(6)
-    model, surrogate, data = other.deployed.model, other.surrogate, other.data
-    assert surrogate is not None
-    rows = torch.randperm(96, generator=generator(0, "order", 6))
-    images, labels = data.train.images[rows].float() / 255, data.train.labels[rows]
-    torch.manual_seed(derive(0, "dropout", 6))
-    model.train()
-    features = model.encoder(images)
-    noise = torch.randn(features.shape, generator=generator(0, "noise", 6))
-    logits = model.head(features + 0.025 * noise)
-    surrogate(features.flatten(1), labels).backward(retain_graph=True)
-    cached = [LAMBDA * 0.001 / 0.05 * w.grad for w in model.encoder.parameters()]
-    model.zero_grad()
-    F.cross_entropy(logits, labels).backward()
-    for weights, extra in zip(model.encoder.parameters(), cached, strict=True):
-        weights.grad += extra
-    for module, done in ((model, subject.deployed.model), (surrogate, subject.surrogate)):
-        for weights, found in zip(module.parameters(), done.parameters(), strict=True):
-            expected = weights - 0.05 * (weights.grad + 5e-4 * weights)
-            assert torch.allclose(found, expected, rtol=1e-4, atol=1e-6)
-
-
-def test_momentum_runs_through_the_milestones() -> None:
-    """SGD with momentum written out, through three epochs of one batch and a milestone."""
-    subject, other = trainer(milestones=(2,)), trainer(milestones=(2,))
-    velocity = [torch.zeros_like(w) for w in other.deployed.model.parameters()]
-    for epoch, lr in ((1, 0.05), (2, 0.05), (3, 0.01)):
-        subject.epoch(epoch)
-        _momentum_step(other, epoch, lr, velocity)
-    for found, expected in zip(
-        subject.deployed.model.parameters(), other.deployed.model.parameters(), strict=True
-    ):
-        assert torch.allclose(found, expected, rtol=1e-3, atol=1e-5)
-
-
-def _momentum_step(other: Trainer, epoch: int, lr: float, velocity: list[torch.Tensor]) -> None:
-    model, train = other.deployed.model.train(), other.data.train
-    rows = torch.randperm(96, generator=generator(0, "order", epoch))
-    torch.manual_seed(derive(0, "dropout", epoch))
-    features = model.encoder(train.images[rows].float() / 255)
-    noise = torch.randn(features.shape, generator=generator(0, "noise", epoch))
-    model.zero_grad()
-    F.cross_entropy(model.head(features + 0.025 * noise), train.labels[rows]).backward()
-    with torch.no_grad():
-        for weights, v in zip(model.parameters(), velocity, strict=True):
-            v.mul_(0.9).add_(weights.grad + 5e-4 * weights)
-            weights -= lr * v
-
-
 def test_the_history_reports_the_validation_split() -> None:
-    subject = trainer(epochs=2)
+    subject = bare_trainer(epochs=2)
     row = subject.epoch(1)
     val = subject.data.val
     model = subject.deployed.model.eval()
@@ -215,7 +150,7 @@ def test_the_leakage_is_estimated_from_training_images_too_where_test_images_are
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr("cemlib.training.scores.MOST", most)
-    subject = trainer()
+    subject = bare_trainer()
     train, test = subject.data.train, subject.data.test
     count = min(max(len(test), 3 * min(most, 128)), len(test) + len(train))
     found = scores(subject)
@@ -244,7 +179,7 @@ def test_clusters_of_an_older_run_do_not_survive(tmp_path: Path) -> None:
 
 
 def test_the_fit_sees_clean_features_in_eval_mode() -> None:
-    subject = trainer("clustering", noise_std=5.0)
+    subject = bare_trainer("clustering", noise_std=5.0)
     subject.epoch(1)
     model, train = subject.deployed.model.eval(), subject.data.train
     with torch.no_grad():
@@ -283,11 +218,11 @@ def test_a_run_that_diverges_in_the_last_step_of_an_epoch_failed(
 def test_the_attack_on_a_failed_run_fails_too(tmp_path: Path) -> None:
     folder = trained(tmp_path, "noise", lr=1e30)
     names = ["decoder", "linear", "mean_image"]
-    job = AttackJob(tiny_plan(tmp_path, lr=1e30), "noise", 0, names, CPU)
+    job = attack_job(tiny_plan(tmp_path, lr=1e30), "noise", 0, names, "cpu")
     written = list(attack(job))
     assert len(written) == 6
-    for place in written:
-        metrics = read_json(place.metrics)
+    for path in written:
+        metrics, place = read_json(path), AttackFolder(path.parent)
         assert metrics["status"] == "failed"
         assert read_json(folder.metrics)["reason"] in metrics["reason"]
         for name in ("mse", "psnr", "psnr_of_mean_mse", "ssim", "ssim_valid"):

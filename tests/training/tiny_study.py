@@ -8,16 +8,25 @@ import torch
 from torch.nn import functional as F
 
 from cemlib.config import parse
-from cemlib.config.study import JUDGE
+from cemlib.config.study import JUDGE, JUDGE_SEED, Study, TrainConfig
 from cemlib.data.prepared import Prepared, Split, save
 from cemlib.defences.channels import CHANNELS
+from cemlib.defences.channels.noise import GaussianNoise
+from cemlib.defences.deployed import Deployed
 from cemlib.files import load_tensors, read_json, read_jsonl
 from cemlib.layout import RunFolder
-from cemlib.plan import JUDGE_SEED, Plan
+from cemlib.models import build
+from cemlib.study.plan import Plan
+from cemlib.study.split import train_job
 from cemlib.surrogates import SURROGATES
-from cemlib.training.job import TrainJob, run
+from cemlib.surrogates import build as build_surrogate
+from cemlib.training.job import run
+from cemlib.training.setup import Setup
+from cemlib.training.step import Defended
+from cemlib.training.trainer import Trainer
 
 CPU = torch.device("cpu")
+LAMBDA = 16.0
 # Times, and checksums of files that hold some.
 TIMES = ("wall_seconds", "peak_memory_mb", "files", "record_sha256")
 ARL = {"name": "arl", "threshold": -1.0, "blocks": 1, "width": 8}
@@ -81,7 +90,7 @@ def blob_data(train: int = 97) -> Prepared:
     )
 
 
-def tiny_plan(results: Path, **train: Any) -> Plan:
+def tiny_plan(results: Path, **train: Any) -> Plan[Study]:
     """A plan whose data is prepared already; `train` overrides options of the training."""
     settings = RAW["train"] | train
     fitting = {  # a study refuses to prune after its last epoch
@@ -96,29 +105,53 @@ def tiny_plan(results: Path, **train: Any) -> Plan:
     return plan
 
 
+def new_trainer(results: Path, defence: str, data: Prepared | None = None, **train: Any) -> Trainer:
+    """Return the trainer of a defence at its start, as its job builds it."""
+    data = blob_data() if data is None else data
+    setup = Setup(tiny_plan(results, **train).study, defence, 0)
+    return setup.trainer(data, setup.network(data))
+
+
+def bare_trainer(
+    surrogate: str | None = None, noise_std: float = 0.025, **settings: Any
+) -> Trainer:
+    """Return a trainer without a study, on all of 96 training images at once unless told else."""
+    data = blob_data(train=96)
+    torch.manual_seed(0)
+    model = build("small", num_classes=3, image_size=16, cut=4, mean=data.mean, std=data.std)
+    sizes = {"dim": 128, "num_classes": 3, "noise_std": noise_std}
+    penalty = build_surrogate(surrogate, **sizes) if surrogate else None
+    defended = Defended(Deployed(model, GaussianNoise(noise_std)), penalty, LAMBDA)
+    return Trainer(TrainConfig(**({"batch_size": 96} | settings)), defended, data, seed=0)
+
+
+def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of a history without the seconds that they took."""
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
+
+
 def trained(results: Path, defence: str, seed: int = 0, **train: Any) -> RunFolder:
     """Run the training job of a defence and return its folder."""
-    job = TrainJob(tiny_plan(results, **train), defence, seed, CPU)
+    job = train_job(tiny_plan(results, **train), defence, seed, "cpu")
     run(job)
-    return job.folder
+    return RunFolder(job.folder)
 
 
-def judged(results: Path, **train: Any) -> Plan:
+def judged(results: Path, **train: Any) -> Plan[Study]:
     """The plan, with the judge that attacks need trained."""
     plan = tiny_plan(results, **train)
-    run(TrainJob(plan, JUDGE, JUDGE_SEED, CPU))
+    run(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
     return plan
 
 
 def outcome(folder: RunFolder) -> dict[str, Any]:
     """Everything a run left, without the times it took."""
-    rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_jsonl(folder.history)]
     metrics = {k: v for k, v in read_json(folder.metrics).items() if k not in TIMES}
     clusters = folder.clusters.read_bytes() if folder.clusters.is_file() else b""
     return {
         "model": folder.model.read_bytes(),
         "clusters": clusters,
-        "history": rows,
+        "history": timeless(read_jsonl(folder.history)),
         "metrics": metrics,
         "config": folder.config.read_text(),
     }

@@ -96,9 +96,18 @@ class Checkout:
         with (self.root / source).open("a", encoding="utf-8") as handle:
             handle.write(text)
 
-    def snakemake(self, *arguments: str, config: str | None = STUDY) -> Outcome:
-        """Start Snakemake; targets come first, since its options take all words that follow."""
+    def snakemake(
+        self, *arguments: str, config: str | None = STUDY, brief: bool = False
+    ) -> Outcome:
+        """Start Snakemake; targets come first, since its options take all words that follow.
+
+        Args:
+            arguments: Targets and options.
+            config: The study; None for the embedded one.
+            brief: Whether it says no more than the profile asks for.
+        """
         chosen = [] if config is None else ["--configfile", config]
+        chosen += [] if brief else ["--quiet", "host"]
         command = [sys.executable, "-m", "snakemake", *arguments, "--cores", "2", *chosen]
         done = subprocess.run(
             command,

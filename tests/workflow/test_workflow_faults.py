@@ -67,7 +67,7 @@ def _missing(images: Path) -> str:
 def _empty(images: Path) -> str:
     for picture in (images / "dog").iterdir():
         picture.unlink()
-    return "images/dog: no images in this class"
+    return "images/dog: 0 images in this class"
 
 
 def _broken(images: Path) -> str:

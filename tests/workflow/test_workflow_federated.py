@@ -54,7 +54,7 @@ def test_an_edit_reruns_what_it_decides(done: Checkout, tmp_path: Path) -> None:
     assert {job.wildcards["variant"] for job in found.of("federated_train")} == {"both"}
     study["gan"]["epochs"] = 2
     checkout.configure(study)
-    checkout.append("cemlib/federated/inversion/matching.py")
+    checkout.append("cemlib/federated/inversion/gradients.py")
     assert checkout.plan(TARGET).rules == {"federated_attack", TARGET}
 
 

@@ -1,11 +1,12 @@
 """A tiny study through real Snakemake, from images to tables, figures and MLflow."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pandas as pd
 import pytest
-from checkout import Checkout, Outcome
+from checkout import Checkout, Outcome, tiny
 from PIL import Image
 
 Base = tuple[Checkout, Outcome]
@@ -183,3 +184,17 @@ def test_a_second_run_does_nothing(finished: Checkout) -> None:
     assert outcome.code == 0
     assert "Nothing to be done" in outcome.output
     assert outcome.jobs == []
+
+
+def test_a_job_is_a_line_and_the_last_ones_say_where_to_look(finished: Checkout) -> None:
+    table = finished.results / "tables/summary.csv"
+    table.unlink()
+    said = finished.snakemake(brief=True).output
+    assert re.search(r"^Job \d+: tables$", said, re.MULTILINE)
+    assert "input: " not in said
+    assert "python -m cemlib" not in said
+    assert f"{finished.results / 'index.html'}\n{table.parent}\n" in said
+    finished.configure(tiny() | {"data": {"source": "folder", "root": "nowhere"}})
+    said = finished.snakemake(brief=True).output
+    assert f"failed: prepare: {finished.results / 'logs/prepare.log'}\n" in said
+    assert "nowhere: no such folder" in said

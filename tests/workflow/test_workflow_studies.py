@@ -5,8 +5,8 @@ from pathlib import Path
 from checkout import Checkout, tiny
 
 from cemlib.config import load
-from cemlib.plan import Plan
-from cemlib.split import jobs
+from cemlib.study.plan import Plan
+from cemlib.study.split import jobs
 
 ROOT = Path(__file__).parents[2]
 

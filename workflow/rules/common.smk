@@ -1,19 +1,88 @@
-# The study's plan, checked before any job.
+# The studies of the workflow, each with its jobs, checked before any of them.
 import hashlib
+import os
+import shlex
+import sys
 import tempfile
+import time
 from pathlib import Path
 
-from cemlib.config.study import JUDGE
-from cemlib.files import FileError
-from cemlib.plan import JUDGE_SEED
-from cemlib.report.contents import figure_entry, strip_entry, table_entry
-from cemlib.study.standing import failed_results
+from snakemake.exceptions import WorkflowError
+from snakemake.settings.enums import Quietness
 
-PLAN = planned(SPLIT)
-CONFIG = PLAN.layout.config
-LOGS, BENCHMARKS = PLAN.layout.root / "logs", PLAN.layout.root / "benchmarks"
-RUN = PLAN.layout.run("{defence}", "{seed}")
+from cemlib.config import ConfigError
+from cemlib.config.extending import resolved
+from cemlib.config.load import SPLIT, load_as
+from cemlib.environment import set_for_jobs
+from cemlib.doctor.finding import Level
+from cemlib.doctor.study import images
+from cemlib.files import FileError, read_json
+from cemlib.report.contents import figure_entry, strip_entry, table_entry
+from cemlib.study.rules import JobRule, Planned
+from cemlib.study.split import jobs_of_one
+from cemlib.study.standing import failed_results
+from cemlib.study.systems import SYSTEMS, read_study, system_of
+
+FURTHER = {"pctc": "Collaborative labelling", "federated": "Federated learning"}
 CAPTIONS = tempfile.TemporaryDirectory(prefix="cemlib-captions-")
+
+
+def given():
+    """The study that was given, or the embedded one of split inference."""
+    # Snakemake's own reader lets a key given twice pass, runs what a template says, and knows
+    # nothing of files that extend others.
+    settings = resolved([Path(file) for file in workflow.configfiles], config)
+    system = system_of(settings)
+    plan = SYSTEMS[system].plan(settings)
+    jobs = SYSTEMS[system].jobs(plan, "auto")
+    is_split = system == SPLIT
+    prefix, target = ("", "all") if is_split else (f"{system}_", system)
+    # With defaults and what the command line replaced, written as the jobs start.
+    return system, Planned(target, prefix, plan, jobs, plan.layout.config)
+
+
+def embedded(system):
+    """The study of a system that `snakemake` does by the system's name."""
+    file = Path(os.path.relpath(Path(workflow.basedir) / f"config/{system}.yaml"))
+    return Planned(system, f"{system}_", *read_study(file), file)
+
+
+def published():
+    """The studies whose tables are under version control; those that cannot be made are named."""
+    for place in sorted(Path("results/published").glob("*/provenance.json")):
+        words = shlex.split(read_json(place)["command"])
+        options = dict(zip(words, words[1:]))
+        file = Path(options.get("--configfile") or options["--config"])
+        changes = [after for word, after in zip(words, words[1:]) if word == "--set"]
+        plan, jobs = read_study(file, changes)
+        name, found = place.parent.name, images(plan)
+        same = [each for each in STUDIES if each.plan.layout == plan.layout]
+        if found.level is not Level.OK:
+            print(f"not published again: {name}: {found.found}", file=sys.stderr)
+        elif same and same[0].plan != plan:
+            print(
+                f"not published again: {name}: another study has its results",
+                file=sys.stderr,
+            )
+        else:
+            yield (
+                same[0]
+                if same
+                else Planned(name, f"{name}_", plan, jobs, plan.layout.config)
+            )
+
+
+def told(study):
+    """The file that says how a study's tables differ from the published ones."""
+    return study.plan.layout.root / "published.txt"
+
+
+def tell_differences():
+    """Say how the tables that were made again differ from the published ones."""
+    for study in PUBLISHED:
+        if told(study).is_file():
+            text = told(study).read_text().replace("\n", "\n  ").rstrip()
+            print(f"{study.plan.study.experiment}\n  {text}", file=sys.stderr)
 
 
 def caption(text):
@@ -35,40 +104,83 @@ def marked(file, entry):
     )
 
 
-def in_report(files, ending, entry):
-    """Files, those of one ending marked for the report: it cannot show a CSV file or LaTeX."""
+def shown(study, files):
+    """Files, tables and figures marked for the report: it cannot show a CSV file or LaTeX."""
+    layout = study.plan.layout
     return [
-        marked(file, entry(file)) if file.suffix == ending else file for file in files
+        (
+            in_report(study, file)
+            if file.suffix in (".html", ".png")
+            and file.parent in (layout.tables, layout.figures)
+            else file
+        )
+        for file in files
     ]
 
 
-def strips_in_report():
-    """The reconstructions of each defence's first seed, by every attack."""
-    seed = PLAN.study.seeds[0]
+def in_report(study, file):
+    """A table or a figure at its place in the report."""
+    if study.target in FURTHER:
+        return report(file, category=FURTHER[study.target], labels={"name": file.stem})
+    return marked(
+        file, table_entry(file) if file.suffix == ".html" else figure_entry(file)
+    )
+
+
+def strips(study):
+    """The reconstructions of each defence's first seed, by every attack of split inference."""
+    if study.target in FURTHER:
+        return []
+    attacks = [job for job in study.jobs if job.kind.startswith("attack")]
     return [
-        marked(attack.reconstructions, strip_entry(attack.reconstructions, defence))
-        for defence in PLAN.study.defences
-        for attack in PLAN.attacks(defence)
-        if attack.root.is_relative_to(PLAN.layout.run(defence, seed).root)
+        marked(file, strip_entry(file, job.of["defence"]))
+        for job in attacks
+        if job.of["seed"] == study.plan.study.seeds[0]
+        for file in job.outputs
+        if file.name == "reconstructions.png"
     ]
 
 
-def closed_form_settings(wildcards):
-    """What the closed-form attacks on one defence depend on."""
-    attacks = PLAN.study.closed_form_attacks()
-    return [PLAN.study.attack_slice(wildcards.defence, attack) for attack in attacks]
+def tell_places():
+    """Say where page and tables are, of those that are there."""
+    layout = STUDY.plan.layout
+    pages = [file for file in STUDY.written if file.parent == layout.root]
+    for place in filter(Path.exists, [*pages, layout.tables]):
+        print(place.resolve(), file=sys.stderr)
+
+
+def tell_failed_jobs():
+    """Name the log of every job that has failed: it is new, and what the job leaves is not there."""
+    for job in STUDY.jobs:
+        log = STUDY.plan.layout.root / "logs" / f"{job.name}.log"
+        is_new = log.is_file() and log.stat().st_mtime >= STARTED
+        if is_new and not all(file.exists() for file in job.outputs):
+            print(f"failed: {job.name}: {log.resolve()}", file=sys.stderr)
 
 
 def tell_failed_results():
     """Say which runs and attacks diverged."""
     try:
-        for line in failed_results(PLAN.layout.root, SYSTEMS[SPLIT].jobs(PLAN, "auto")):
+        for line in failed_results(STUDY.plan.layout.root, STUDY.jobs):
             print(line, file=sys.stderr)
     except FileError as error:
         print(f"error: {error}", file=sys.stderr)
 
 
-wildcard_constraints:
-    defence="|".join(PLAN.study.defences),
-    seed="|".join(map(str, PLAN.study.seeds)),
-    attack="|".join(PLAN.study.learned_attacks()) or "none",
+try:
+    SYSTEM, STUDY = given()
+    STUDIES = [STUDY]
+    if SYSTEM == SPLIT:
+        STUDIES += [embedded(system) for system in SYSTEMS if system != SPLIT]
+except ConfigError as error:
+    files = ", ".join(map(str, workflow.overwrite_configfiles or workflow.configfiles))
+    raise WorkflowError(f"{files}: the configuration cannot be used", error)
+
+# Where they are asked for; their jobs would make every start of Snakemake longer.
+PUBLISHED = list(published()) if any("published" in word for word in sys.argv) else []
+EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
+
+# The profile asks for a line a job; `--quiet host` for what Snakemake says of each by itself.
+BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())
+STARTED = time.time()
+set_for_jobs()

@@ -1,36 +1,64 @@
-# The study of split inference: its jobs, and a target for each defence.
-include: "common.smk"
-include: "prepare.smk"
-include: "train.smk"
-include: "attack.smk"
-include: "report.smk"
-include: "track.smk"
+# What there is of split inference alone: `snakemake gated` does everything for one defence, its runs,
+# attacks, tables and MLflow runs.
+DEFENCES = list(STUDY.plan.study.defences)
+ONE = JobRule("report_one", [jobs_of_one(STUDY.plan, name)[0] for name in DEFENCES])
 
 
-# Not before: a dry run with other settings must not change what running jobs read.
-onstart:
-    PLAN.write_config()
-    # With a rate limit, the scheduler goes through all ready jobs every second, once for each job
-    # that has ended: after a hundred, that fills a core. Here the cores limit the jobs.
-    if not workflow.remote_exec:
-        workflow.scheduler.job_rate_limiter = None
+# What stands first in the page of `snakemake --report`.
+report: "../report/study.rst"
 
 
-# The last lines say which results are failed ones: their jobs are no errors, so the code is 0.
-onsuccess:
-    tell_failed_results()
+rule report_one:
+    input:
+        unpack(ONE.inputs),
+        sources=ONE.sources,
+    output:
+        ONE.outputs,
+    log:
+        ONE.log,
+    benchmark:
+        ONE.benchmark
+    wildcard_constraints:
+        **ONE.constraints,
+    params:
+        config=STUDY.config,
+    message:
+        "tables/{wildcards.defence}" if BRIEF else None
+    shell:
+        "python -m cemlib report --only tables --config {params.config:q}"
+        " --defence {wildcards.defence:q} > {log:q} 2>&1"
 
 
-onerror:
-    tell_failed_results()
+rule track_one:
+    input:
+        unpack(ONE.inputs),
+    output:
+        touch(STUDY.plan.layout.tracked("{defence}")),
+    log:
+        STUDY.plan.layout.root / "logs/track/{defence}.log",
+    benchmark:
+        STUDY.plan.layout.root / "benchmarks/track/{defence}.tsv"
+    wildcard_constraints:
+        **ONE.constraints,
+    localrule: True
+    resources:
+        mlflow=1,
+    params:
+        config=STUDY.config,
+    message:
+        "track/{wildcards.defence}" if BRIEF else None
+    shell:
+        "python -m cemlib track --config {params.config:q} --defence {wildcards.defence:q}"
+        " > {log:q} 2>&1"
 
 
-# `snakemake gated` does everything for one defence: its runs, attacks, tables and MLflow runs.
-for defence in PLAN.study.defences:
+for DEFENCE in DEFENCES:
 
     rule:
         name:
-            defence
+            DEFENCE
         input:
-            PLAN.tables(defence),
-            PLAN.layout.tracked(defence),
+            ONE.job({"defence": DEFENCE}).outputs,
+            STUDY.plan.layout.tracked(DEFENCE),
+        message:
+            DEFENCE if BRIEF else None

@@ -29,11 +29,11 @@ class Channel:
 
     @property
     def std(self) -> float:
-        """Total standard deviation of the additive noise on a feature of one release."""
+        """Return the standard deviation of all additive noise on a feature of one release."""
         return self.noise_std
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
-        """Mean of independent releases, differentiable in the features.
+        """Return the mean of independent releases, differentiable in the features.
 
         Args:
             features: clean features, (N, ...).
@@ -47,7 +47,7 @@ class Channel:
         return add_noise(self.shape(features), std, generator)
 
     def shape(self, features: Tensor) -> Tensor:
-        """What is done to the features (N, ...) before noise, without chance; here nothing."""
+        """Return what is done to features (N, ...) before noise, without chance; here nothing."""
         return features
 
     def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
@@ -65,7 +65,7 @@ class Channel:
         return mean, mean.new_full((mean.shape[1],), self.std**2 / queries)
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:  # noqa: ARG002
-        """How badly candidate features explain a release.
+        """Measure how badly candidate features explain a release.
 
         -2 s^2 log p(released | features) up to a constant, where s is the standard deviation of the
         noise on the mean of the releases: for Gaussian noise the sum of squared errors. An attacker
@@ -99,7 +99,7 @@ class Channel:
 
 
 def add_noise(features: Tensor, std: float, generator: torch.Generator) -> Tensor:
-    """Features of any shape plus N(0, std^2 I); the same tensor where std is 0."""
+    """Return features of any shape plus N(0, std^2 I); the same tensor where std is 0."""
     if std == 0:
         return features
     noise = torch.randn(features.shape, generator=generator, device=generator.device)

@@ -35,7 +35,7 @@ class Dropout(Channel):
     rate: float = 0.2
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
-        """Mean of releases with a fresh mask each; see `Channel`."""
+        """Return the mean of releases with a fresh mask each; see `Channel`."""
         kept = self._kept(features.shape, generator, queries)
         kept = kept.to(features.device, features.dtype)
         return super().__call__(features * kept, generator, queries)
@@ -46,7 +46,7 @@ class Dropout(Channel):
         return (1 - self.rate) * features, (by_mask + self.std**2) / queries
 
     def _kept(self, size: torch.Size, generator: torch.Generator, queries: int) -> Tensor:
-        """Share of the releases that hold a feature."""
+        """Draw the share of the releases that hold each feature."""
         count = torch.zeros(size, device=generator.device)
         for _ in range(queries):
             drawn = torch.rand(size, generator=generator, device=generator.device)
@@ -54,7 +54,7 @@ class Dropout(Channel):
         return count / queries
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:
-        """-2 s^2 log-likelihood of the mean of n releases, whose masks nobody told the attacker.
+        """Return -2 s^2 log-likelihood of the mean of n releases, whose masks nobody is told.
 
         A mixture over the number j of releases that held the feature, for each feature on its own:
 
@@ -71,7 +71,7 @@ class Dropout(Channel):
         return -2 * variance * terms.logsumexp(0).sum(1)
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """The bound for features (N, D) of which a share of the variance, 1 - rate, is left.
+        """Estimate the bound for features (N, D) of which 1 - rate of the variance is left.
 
         The mask m is independent of the image x, so I(x; z~) <= I(x; z~, m) = I(x; z~ | m), which
         for one mask is at most `sum_k pi_k (-log pi_k + 1/2 log |I + M Sigma_k M / s^2|)` with
@@ -83,7 +83,7 @@ class Dropout(Channel):
 
 
 def _log_binomial(count: Tensor, n: int, p: float) -> Tensor:
-    """Logarithm of the binomial probabilities of `count` successes in n trials."""
+    """Return log probabilities of `count` successes in n trials."""
     ways: Tensor = math.lgamma(n + 1) - torch.lgamma(count + 1) - torch.lgamma(n - count + 1)
     # xlogy is 0 where nothing of an impossible kind is asked for, so that p = 1 needs no case.
     failure: Tensor = torch.special.xlogy(n - count, 1 - p)

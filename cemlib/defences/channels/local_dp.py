@@ -45,16 +45,16 @@ class LaplaceMechanism:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the noise."""
+        """Return the standard deviation of the noise."""
         return math.sqrt(2) * self.scale
 
     @property
     def entropy_power(self) -> float:
-        """Variance of the Gaussian of the same entropy, log(2 b e)."""
+        """Return the variance of the Gaussian of the same entropy, log(2 b e)."""
         return 2 * math.e * self.scale**2 / math.pi
 
     def add(self, features: Tensor, generator: torch.Generator, queries: int) -> Tensor:
-        """Features with the mean of `queries` draws; that mean is no Laplace variable."""
+        """Add the mean of `queries` draws; that mean is no Laplace variable."""
         total = torch.zeros(features.shape, device=generator.device, dtype=torch.float32)
         for _ in range(queries):
             total += laplace_quantile(torch.empty_like(total).uniform_(generator=generator))
@@ -70,11 +70,11 @@ class GaussianMechanism:
 
     @property
     def entropy_power(self) -> float:
-        """Variance of the Gaussian of the same entropy, which is its own."""
+        """Return the variance of the Gaussian of the same entropy, which is its own."""
         return self.std**2
 
     def add(self, features: Tensor, generator: torch.Generator, queries: int) -> Tensor:
-        """Features with the mean of `queries` draws, itself one draw."""
+        """Add the mean of `queries` draws, itself one draw."""
         return add_noise(features, self.std / math.sqrt(queries), generator)
 
 
@@ -96,7 +96,7 @@ class LocalDP(Channel):
 
     @cached_property
     def calibrated(self) -> LaplaceMechanism | GaussianMechanism:
-        """The mechanism with the noise that the budget asks for."""
+        """Return the mechanism with the noise that the budget asks for."""
         sensitivity = 2 * self.clip
         if self.mechanism == "laplace":
             return LaplaceMechanism(sensitivity / self.epsilon)
@@ -104,22 +104,22 @@ class LocalDP(Channel):
 
     @property
     def std(self) -> float:
-        """Standard deviation of the mechanism's and the added Gaussian noise together."""
+        """Return the standard deviation of the mechanism's and the added noise together."""
         return math.hypot(self.calibrated.std, self.noise_std)
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
-        """Mean of releases with fresh noise each; see `Channel`."""
+        """Return the mean of releases with fresh noise each; see `Channel`."""
         released = super().__call__(features, generator, queries)
         return self.calibrated.add(released, generator, queries)
 
     def shape(self, features: Tensor) -> Tensor:
-        """Features (N, ...) scaled down, sample by sample, to a norm of at most `clip`."""
+        """Scale features (N, ...) down, sample by sample, to a norm of at most `clip`."""
         rest, order = tuple(range(1, features.ndim)), self.calibrated.norm
         norms: Tensor = torch.linalg.vector_norm(features, ord=order, dim=rest, keepdim=True)
         return features * (self.clip / norms.clamp(min=self.clip))
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:
-        """Squared errors of the clipped features; 4 b times absolute ones for Laplace noise alone.
+        """Return squared errors of clipped features; 4 b absolute ones for Laplace noise alone.
 
         The latter is -2 s^2 log p with s^2 = 2 b^2. Sums of Laplace noise with Gaussian noise or,
         over several queries, with itself have no simple density: they are taken as Gaussian of the
@@ -132,7 +132,7 @@ class LocalDP(Channel):
         return super().misfit(features, released, queries)
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """The bound for clipped features (N, D), and epsilon itself where that is lower.
+        """Estimate the bound for clipped features (N, D), or take epsilon where that is lower.
 
         The entropy of the release is at most that of Gaussians of its covariance, which holds the
         total variance std^2 of the noise; the noise's own entropy is at least that of a Gaussian
@@ -150,7 +150,7 @@ class LocalDP(Channel):
 
 
 def laplace_quantile(uniform: Tensor) -> Tensor:
-    """Laplace variables of scale 1 from uniform draws, by the inverse distribution function.
+    """Return Laplace variables of scale 1 from uniform draws, by the quantile function.
 
     Float32 draws are multiples of 2^-24 in [0, 1). Stretched to (-1, 1) and moved by half a step,
     all exactly, they are symmetric about 0 and reach neither 0 nor an end, where the logarithm
@@ -161,7 +161,7 @@ def laplace_quantile(uniform: Tensor) -> Tensor:
 
 
 def analytic_gaussian_std(epsilon: float, delta: float, sensitivity: float) -> float:
-    """Smallest standard deviation of Gaussian noise that is (epsilon, delta)-DP.
+    """Return the smallest standard deviation of Gaussian noise that is (epsilon, delta)-DP.
 
     Args:
         epsilon: above 0.
@@ -184,7 +184,7 @@ def analytic_gaussian_std(epsilon: float, delta: float, sensitivity: float) -> f
 
 
 def gaussian_delta(epsilon: float, distance: float) -> float:
-    """Smallest delta of Gaussian noise for inputs `distance` standard deviations apart.
+    """Return the smallest delta for inputs `distance` standard deviations apart.
 
     Phi(u/2 - epsilon/u) - e^epsilon Phi(-u/2 - epsilon/u), the second term by its logarithm,
     because its factors overflow and vanish where epsilon is in the hundreds.
@@ -195,7 +195,7 @@ def gaussian_delta(epsilon: float, distance: float) -> float:
 
 
 def _log_tail(t: float) -> float:
-    """Logarithm of P(N(0, 1) > t) for t > 0."""
+    """Return log P(N(0, 1) > t) for t > 0."""
     if t < 30:
         return math.log(math.erfc(t / math.sqrt(2)) / 2)
     # Asymptotic series: its next term is below 2e-10 here, where erfc is close to underflow.

@@ -32,12 +32,12 @@ class TopK(Channel):
     keep: float = 0.2
 
     def shape(self, features: Tensor) -> Tensor:
-        """Features (N, ...) with all but the k largest magnitudes of each sample set to 0."""
+        """Set all but the k largest magnitudes of each sample of (N, ...) to 0."""
         _, kept = self._largest(features.flatten(1))
         return features * kept.view_as(features)
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:  # noqa: ARG002
-        """Squared errors where the release was kept, squared excess elsewhere.
+        """Return squared errors where the release was kept, squared excess elsewhere.
 
         The attacker takes the k largest magnitudes of the release for the kept set. On the others
         all that the release says is that `|z_d|` lies below the smallest kept magnitude t: the true
@@ -51,7 +51,7 @@ class TopK(Channel):
         return torch.where(kept, seen - z, excess).square().sum(1)
 
     def _largest(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """The k largest magnitudes of each row of (N, D) in falling order, and where they are."""
+        """Return the k largest magnitudes of each row (N, D), falling, and where they are."""
         # A product such as 0.07 * 100 exceeds the whole number that it stands for.
         count = max(1, math.ceil(round(self.keep * flat.shape[1], 9)))
         magnitudes, places = flat.abs().topk(count)

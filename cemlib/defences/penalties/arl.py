@@ -17,7 +17,6 @@ decoder that learns too slowly for the encoder makes S small and the defence idl
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +25,7 @@ from torch.nn import functional as F
 from cemlib.defences.penalties.base import Penalty, Shape
 from cemlib.metrics import ssim
 from cemlib.models.decoder import Decoder
-from cemlib.optim import Adam
+from cemlib.optim import Adam, scaled_gradient
 
 WEIGHT_DECAY = 1e-4  # of the attack that the decoder stands for
 
@@ -75,7 +74,9 @@ class AdversarialDecoder(Penalty):
     def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
         """`scale` relu(S - threshold), whose backward pass trains the decoder to raise S."""
         pull = released.new_zeros(())  # filled once S is known
-        answers = self.decoder(_pulled(released, pull))
+        answers = self.decoder(
+            scaled_gradient(released, pull).contiguous(memory_format=torch.channels_last)
+        )
         similarity = ssim(answers, images).mean()
         reached = similarity.detach()
         pull.copy_(reached > self.threshold).mul_(-self.scale)
@@ -88,25 +89,8 @@ class AdversarialDecoder(Penalty):
         self.optimiser.zero_grad()
 
 
-class _Pull(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, released: Tensor, factor: Tensor) -> Tensor:
-        ctx.factor = factor
-        return released.view_as(released)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.factor * gradients[0], None
-
-
-def _pulled(released: Tensor, factor: Tensor) -> Tensor:
-    """The features, whose gradient is multiplied by what `factor` () holds in the backward pass."""
-    passed: Tensor = _Pull.apply(released, factor)
-    return passed.contiguous(memory_format=torch.channels_last)
-
-
 def _doublings(image_shape: Shape, feature_shape: Shape) -> int:
-    """Times that the features' sides must double to reach the images'."""
+    """Return how often the features' sides must double to reach the images'."""
     doublings = round(math.log2(image_shape[-1] / feature_shape[-1]))
     if doublings < 0 or any(
         side * 2**doublings != target

@@ -26,7 +26,7 @@ class Penalty(nn.Module):
         self.feature_shape = feature_shape
 
     def forward(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:
-        """Scalar to add to the training loss, its weight included.
+        """Return the scalar to add to the training loss, its weight included.
 
         Args:
             images: (B, C, H, W), floating point in [0, 1].
@@ -42,7 +42,7 @@ class Penalty(nn.Module):
             return self.penalty(_full(images), _full(features), _full(released))
 
     def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:
-        """The same in full precision; each penalty defines it."""
+        """Return the same in full precision; each penalty defines it."""
         raise NotImplementedError
 
     def step(self) -> None:

@@ -45,7 +45,7 @@ class NoPeek(Penalty):
 
 
 def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
-    """Sample distance correlation, not squared, of paired samples; in [0, 1].
+    """Return the distance correlation, not squared, of paired samples; in [0, 1].
 
     Where it is 0 or a variance is, the gradient is 0; distances of 0 have no gradient.
 
@@ -64,14 +64,14 @@ def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _centred_distances(x: Tensor) -> Tensor:
-    """Doubly centred distances, (N, N)."""
+    """Return doubly centred distances, (N, N)."""
     distances = _distances(x)
     means = distances.mean(0)
     return distances - means - means[:, None] + means.mean()
 
 
 def _distances(x: Tensor) -> Tensor:
-    """Euclidean distances (N, N), each pair from its own differences.
+    """Return Euclidean distances (N, N), each pair from its own differences.
 
     Products of samples would be no faster here and lose the digits of small distances.
     """
@@ -81,6 +81,6 @@ def _distances(x: Tensor) -> Tensor:
 
 
 def _root(x: Tensor) -> Tensor:
-    """Square root with gradient 0 where x is 0, or below by rounding."""
+    """Return the square root, with gradient 0 where x is 0, or below by rounding."""
     zero = x <= 0
     return torch.where(zero, 0, torch.where(zero, 1, x).sqrt())

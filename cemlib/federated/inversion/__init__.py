@@ -6,11 +6,9 @@ Adding an attack is one file with its mathematics, one line in `ATTACKS`, and it
 
 from collections.abc import Callable
 
-from cemlib.federated.inversion.combined import combined
 from cemlib.federated.inversion.cosine import cosine
 from cemlib.federated.inversion.dlg import dlg, idlg
-from cemlib.federated.inversion.features import features
-from cemlib.federated.inversion.prior_image import prior_image
+from cemlib.federated.inversion.features import combined, features, mean_image
 from cemlib.federated.inversion.reconstruction import Reconstruction
 
 ATTACKS: dict[str, Callable[..., Reconstruction]] = {
@@ -19,8 +17,8 @@ ATTACKS: dict[str, Callable[..., Reconstruction]] = {
     "cosine": cosine,
     "features": features,
     "combined": combined,
-    "mean_image": prior_image,
+    "mean_image": mean_image,
 }
-"""By `kind`: functions of the network, what was shared, the settings and a generator."""
+"""Attacks by `kind`: functions of the network, what was shared, settings and a generator."""
 
 __all__ = ["ATTACKS", "Reconstruction"]

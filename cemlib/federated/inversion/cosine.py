@@ -1,4 +1,4 @@
-"""The image whose gradient points where the shared one does, with little total variation.
+"""Search the image whose gradient points where the shared one does, with little total variation.
 
     min over x in [0, 1] of  1 - cos(g(x, y), g*) + tv_weight * TV(x)
 
@@ -10,33 +10,43 @@ The label y is read off the last layer's gradient. The angle says more than the 
 of a gradient only tells how far the training is, and clipping changes nothing.
 
 Source: Geiping, Bauermeister, Droege and Moeller, "Inverting gradients - how easy is it to break
-privacy in federated learning?", NeurIPS 2020; with the learning rate's steps and restarts of their
-code, and the best image that a descent met in place of its last.
+privacy in federated learning?", NeurIPS 2020: Adam on the signs of the gradient, with the learning
+rate's steps and restarts of their code, and the best image that a descent met in place of its last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cemlib.config.federated_attacks import Cosine
-from cemlib.federated.inversion.entries import trusted_entries
-from cemlib.federated.inversion.gradients import Shared, gradient_function, one_hot
-from cemlib.federated.inversion.labels import inferred_labels
-from cemlib.federated.inversion.matching import absolute_variation, cosine_distance, kept
+from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
+from cemlib.federated.inversion.gradients import (
+    Shared,
+    absolute_variation,
+    cosine_distance,
+    gradient_function,
+    kept,
+    one_hot,
+)
 from cemlib.federated.inversion.reconstruction import (
     Reconstruction,
     best_of_restarts,
     normal_starts,
 )
-from cemlib.federated.inversion.signed import Objective, signed_descent
 from cemlib.federated.network import FederatedNet
+from cemlib.optim import Adam
+
+Objective = Callable[[Tensor], Tensor]
+
+_DROPS = (3 / 8, 5 / 8, 7 / 8)  # of the iterations, where the learning rate falls to a tenth
 
 
 def cosine(
     net: FederatedNet, shared: Shared, settings: Cosine, generator: torch.Generator
 ) -> Reconstruction:
-    """The images of each problem."""
+    """Search the images of each problem."""
 
     def run(part: Shared, seeds: Sequence[int]) -> Reconstruction:
         labels = inferred_labels(part)
@@ -53,7 +63,7 @@ def cosine(
 def cosine_objective(
     net: FederatedNet, shared: Shared, settings: Cosine, labels: Tensor
 ) -> Objective:
-    """The loss of images (P, B, C, H, W) with labels (P, B): (P,)."""
+    """Return the loss (P,) of images (P, B, C, H, W) with labels (P, B)."""
     misfit = gradient_misfit(net, shared, settings.mask, labels)
     expected = shared.prior[labels]
 
@@ -66,7 +76,7 @@ def cosine_objective(
 
 
 def gradient_misfit(net: FederatedNet, shared: Shared, mask: str, labels: Tensor) -> Objective:
-    """The cosine distance between the gradient of images (P, B, C, H, W) and what was shared."""
+    """Return the cosine distance of the gradient of images (P, B, C, H, W) to the shared one."""
     gradients = gradient_function(net)
     entries = trusted_entries(shared, mask)
     theirs = kept(shared.gradients, entries)
@@ -76,3 +86,55 @@ def gradient_misfit(net: FederatedNet, shared: Shared, mask: str, labels: Tensor
         return cosine_distance(kept(gradients(images, targets), entries), theirs)
 
     return misfit
+
+
+@dataclass(frozen=True)
+class Best:
+    """Hold the lowest values (P,) met, their images, and all values (P, iterations + 1)."""
+
+    images: Tensor
+    values: Tensor
+    curve: Tensor
+
+
+def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: float) -> Best:
+    """Minimise P functions of images, each by itself.
+
+    Args:
+        objective: images (P, ...) to values (P,); value i depends on image i alone.
+        start: first images (P, ...); clipped to [0, 1].
+        iterations: steps.
+        lr: first learning rate.
+
+    Returns:
+        The best images that the descents met, by their own values. A descent whose values are
+        never finite ends as it began, with an infinite value.
+    """
+    images = nn.Parameter(start.detach().clamp(0, 1))
+    optimiser = Adam([images])
+    best, lowest = images.detach().clone(), images.new_full((len(start),), torch.inf)
+    curve = []
+    for step in range(iterations + 1):
+        values = objective(images)
+        better = values.detach() < lowest
+        shape = (-1, *[1] * (images.ndim - 1))
+        best = torch.where(better.view(shape), images.detach(), best)
+        lowest = torch.where(better, values.detach(), lowest)
+        curve.append(values.detach())
+        if step < iterations:
+            (slope,) = torch.autograd.grad(values.sum(), images)
+            images.grad = slope.sign()
+            optimiser.step(rate(step, iterations, lr))
+            with torch.no_grad():
+                images.clamp_(0, 1)
+    return Best(best, lowest, torch.stack(curve, dim=1))
+
+
+def rate(step: int, iterations: int, lr: float) -> float:
+    """Return a step's learning rate, a tenth from each of 3/8, 5/8 and 7/8 of the iterations on.
+
+    >>> [rate(step, 8, 1.0) for step in (0, 2, 3, 7)]
+    [1.0, 1.0, 0.1, 0.0010000000000000002]
+    """
+    drops = sum(step >= drop * iterations for drop in _DROPS)
+    return lr * 0.1**drops

@@ -1,4 +1,4 @@
-"""DLG and iDLG: the image whose gradient is the shared one, by L-BFGS on the squared distance.
+"""Search the image whose gradient is the shared one, by L-BFGS on the squared distance.
 
     min over x, u of  || g(x, softmax(u)) - g* ||^2         DLG: image and soft label together
     min over x    of  || g(x, y) - g* ||^2                  iDLG: y from the last layer's gradient
@@ -16,11 +16,15 @@ import torch
 from torch import Tensor
 
 from cemlib.config.federated_attacks import Dlg, Idlg
-from cemlib.federated.inversion.entries import trusted_entries
-from cemlib.federated.inversion.gradients import Shared, gradient_function, one_hot
-from cemlib.federated.inversion.labels import inferred_labels
-from cemlib.federated.inversion.lbfgs import Objective, minimise
-from cemlib.federated.inversion.matching import kept, squared_distance
+from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
+from cemlib.federated.inversion.gradients import (
+    Shared,
+    gradient_function,
+    kept,
+    one_hot,
+    squared_distance,
+)
+from cemlib.federated.inversion.lbfgs import Objective, minimise, with_slope
 from cemlib.federated.inversion.reconstruction import (
     Reconstruction,
     best_of_restarts,
@@ -34,7 +38,7 @@ Unpack = Callable[[Tensor], tuple[Tensor, Tensor]]
 def dlg(
     net: FederatedNet, shared: Shared, settings: Dlg, generator: torch.Generator
 ) -> Reconstruction:
-    """Image and label of each problem together; the label is the soft label's largest entry."""
+    """Search image and label together; the label is the soft label's largest entry."""
     classes = net.classifier.out_features
     pixels = shared.batch * prod(shared.image_shape)
 
@@ -51,7 +55,7 @@ def dlg(
 def idlg(
     net: FederatedNet, shared: Shared, settings: Idlg, generator: torch.Generator
 ) -> Reconstruction:
-    """The image of each problem, with the label that the last layer's gradient tells."""
+    """Search the image of each problem, with the label that the last layer's gradient tells."""
     classes = net.classifier.out_features
     pixels = shared.batch * prod(shared.image_shape)
 
@@ -83,18 +87,15 @@ def _matched(
 
 
 def matching_objective(net: FederatedNet, shared: Shared, mask: str, unpack: Unpack) -> Objective:
-    """Squared distance of each problem's gradients, and its gradient, at points (P, D)."""
+    """Return the squared distance of each problem's gradients, with its slope, at points (P, D)."""
     gradients = gradient_function(net)
     entries = trusted_entries(shared, mask)
     theirs = kept(shared.gradients, entries)
 
-    def objective(points: Tensor) -> tuple[Tensor, Tensor]:
-        points = points.detach().requires_grad_()
-        values = squared_distance(kept(gradients(*unpack(points)), entries), theirs)
-        (slope,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slope
+    def values(points: Tensor) -> Tensor:
+        return squared_distance(kept(gradients(*unpack(points)), entries), theirs)
 
-    return objective
+    return with_slope(values)
 
 
 def _images(points: Tensor, shared: Shared) -> Tensor:

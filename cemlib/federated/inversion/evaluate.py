@@ -1,4 +1,4 @@
-"""Every attack on every defence: scores of single images, and the worst case over the attacks."""
+"""Attack every defence by every attack: scores of single images, and the worst case."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ Searches = dict[tuple[str, AnyInversion], Reconstruction]
 
 @dataclass(frozen=True)
 class Findings:
-    """What the attacks found.
+    """Hold what the attacks found.
 
     Attributes:
         rows: One for each defence, attack and image; see `run_attacks`.
@@ -103,7 +103,7 @@ def _answers(
 
 
 def search_of(settings: AnyInversion, variant: Variant) -> AnyInversion:
-    """The settings of an attack without what adapts them to a defence that is not there.
+    """Return an attack's settings without what adapts them to a defence that is not there.
 
     Attacks that differ in that alone have one search: who knows a mask of ones knows nothing, and
     solving a mixture comes after the search.
@@ -137,7 +137,7 @@ def _search(
 
 
 def unmixed(answer: Reconstruction, shared: Shared) -> Reconstruction:
-    """The best linear guess of the true image x from the mixture x' = r x + (1 - r) G.
+    """Return the best linear guess of the true image x from the mixture x' = r x + (1 - r) G.
 
     Where pseudo images have the mean m and the covariances of the class's true ones, it is
     m + r / (r^2 + (1 - r)^2) (x' - m). Dividing by r alone would double what G adds, at r = 1/2.

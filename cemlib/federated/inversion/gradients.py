@@ -1,4 +1,4 @@
-"""What a client shares, stacked over independent problems, and its differentiable copy.
+"""Compute what clients share, stacked over independent problems, and distances of gradients.
 
 A problem is one shared gradient: the mean over the B images of a batch, with B = 1 for the gradient
 of a single image. Single problems are tiny, so that many are solved at once: every tensor has a
@@ -18,10 +18,12 @@ from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, weights_of
 Gradients = dict[str, Tensor]
 GradientFunction = Callable[[Tensor, Tensor], Gradients]
 
+_TINY = 1e-37  # about the smallest squared norm that float32 holds
+
 
 @dataclass(frozen=True)
 class Shared:
-    """Gradients as the server sees them, and what else an attacker may know.
+    """Hold gradients as the server sees them, and what else an attacker may know.
 
     Attributes:
         gradients: By parameter name, each (P, *shape of the parameter).
@@ -47,7 +49,7 @@ class Shared:
         return len(self.gradients[BIAS])
 
     def part(self, rows: slice) -> "Shared":
-        """The problems of these rows."""
+        """Return the problems of these rows."""
         return replace(
             self,
             gradients={name: value[rows] for name, value in self.gradients.items()},
@@ -57,21 +59,21 @@ class Shared:
         )
 
     def numbers(self) -> Tensor:
-        """`index`, filled in."""
+        """Return `index`, filled in."""
         return torch.arange(len(self)) if self.index is None else self.index
 
     def masks(self) -> Tensor:
-        """`mask`, filled in."""
+        """Return `mask`, filled in."""
         weight = self.gradients[WEIGHT]
         return torch.ones_like(weight) if self.mask is None else self.mask
 
     def ratios(self) -> Tensor:
-        """`ratio`, filled in."""
+        """Return `ratio`, filled in."""
         return self.prior.new_ones(len(self)) if self.ratio is None else self.ratio
 
 
 def stacked(parts: Sequence[Shared]) -> Shared:
-    """All problems of several parts, which differ in nothing else, in one."""
+    """Join the problems of several parts, which differ in nothing else."""
     names = parts[0].gradients
     return replace(
         parts[0],
@@ -83,7 +85,7 @@ def stacked(parts: Sequence[Shared]) -> Shared:
 
 
 def gradient_function(net: FederatedNet) -> GradientFunction:
-    """Gradients of the batch's mean cross-entropy, as a differentiable function of its images.
+    """Make a differentiable function of a batch's images: the gradients of its mean loss.
 
     Returns:
         A function of images (P, B, C, H, W) and label distributions (P, B, classes) to gradients by
@@ -105,7 +107,7 @@ def gradient_function(net: FederatedNet) -> GradientFunction:
 
 
 def true_gradients(net: FederatedNet, images: Tensor, labels: Tensor) -> Gradients:
-    """Gradients of problems with images (P, B, C, H, W) and labels (P, B), without history."""
+    """Return gradients of images (P, B, C, H, W) with labels (P, B), without history."""
     targets = one_hot(labels, net.classifier.out_features, images.dtype)
     with torch.no_grad():
         found = gradient_function(net)(images, targets)
@@ -113,5 +115,41 @@ def true_gradients(net: FederatedNet, images: Tensor, labels: Tensor) -> Gradien
 
 
 def one_hot(labels: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    """Labels (...) as distributions (..., classes)."""
+    """Return labels (...) as distributions (..., classes)."""
     return F.one_hot(labels, classes).to(dtype)
+
+
+def squared_distance(ours: Gradients, theirs: Gradients) -> Tensor:
+    """Return the sum (P,) of squared differences over all parameters."""
+    parts = [(ours[name] - theirs[name]).square().flatten(1).sum(1) for name in theirs]
+    return torch.stack(parts).sum(0)
+
+
+def cosine_distance(ours: Gradients, theirs: Gradients) -> Tensor:
+    """Return one minus the cosine of the angle between whole gradients, (P,) in [0, 2]."""
+    lengths = _length(ours) * _length(theirs)
+    return 1 - _inner(ours, theirs) / lengths
+
+
+def kept(gradients: Gradients, entries: Tensor | None) -> Gradients:
+    """Return gradients with the last layer's weight multiplied by `entries` (P, outputs, l)."""
+    if entries is None:
+        return gradients
+    return {**gradients, WEIGHT: gradients[WEIGHT] * entries}
+
+
+def absolute_variation(images: Tensor) -> Tensor:
+    """Return the mean absolute difference (P,) of neighbours in images (P, B, C, H, W).
+
+    The anisotropic total variation of Rudin, Osher and Fatemi (Physica D 60, 1992).
+    """
+    down, right = (images.diff(dim=side).abs().flatten(1).mean(1) for side in (-2, -1))
+    return down + right
+
+
+def _length(gradients: Gradients) -> Tensor:
+    return _inner(gradients, gradients).clamp(min=_TINY).sqrt()
+
+
+def _inner(a: Gradients, b: Gradients) -> Tensor:
+    return torch.stack([(a[name] * b[name]).flatten(1).sum(1) for name in b]).sum(0)

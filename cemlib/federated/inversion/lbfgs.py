@@ -1,4 +1,4 @@
-"""L-BFGS on many independent problems at once, each at its own pace.
+"""Minimise many independent problems at once by L-BFGS, each at its own pace.
 
 Sources: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization",
 Mathematical Programming 45, 1989 (two-loop recursion); Armijo, Pacific Journal of Mathematics 16,
@@ -24,7 +24,7 @@ _CURVATURE = 1e-8  # least cosine of a step and its change of gradient
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where the problems ended: points (P, D), values (P,), and values (P, evaluations + 1)."""
+    """Hold where the problems ended: points (P, D), values (P,), curve (P, evaluations + 1)."""
 
     points: Tensor
     values: Tensor
@@ -48,8 +48,20 @@ def minimise(objective: Objective, start: Tensor, evaluations: int, memory: int)
     return Minimum(search.point, search.value, torch.stack(curve, dim=1))
 
 
+def with_slope(values: Callable[[Tensor], Tensor]) -> Objective:
+    """Return the objective of a differentiable function of points (P, D) to values (P,)."""
+
+    def objective(points: Tensor) -> tuple[Tensor, Tensor]:
+        points = points.detach().requires_grad_()
+        found = values(points)
+        (slope,) = torch.autograd.grad(found.sum(), points)
+        return found.detach(), slope
+
+    return objective
+
+
 class _Search:
-    """Where every problem stands; all tensors have the problems as first axis."""
+    """Hold where every problem stands; all tensors have the problems as first axis."""
 
     def __init__(self, objective: Objective, start: Tensor, memory: int) -> None:
         self._objective = objective
@@ -85,7 +97,7 @@ class _Search:
         self._inverse = _pushed(self._inverse, 1 / curvature, new)
 
     def _shorten(self, bad: Tensor, value: Tensor, slope: Tensor) -> None:
-        """The minimum of the parabola through what is known, within bounds; half if unknown."""
+        """Go to the minimum of the parabola through what is known, within bounds; else half way."""
         length = self._length
         excess = value - self.value - length * slope
         best = -slope * length.square() / (2 * excess)
@@ -94,7 +106,7 @@ class _Search:
         self._length = torch.where(bad, shorter, length)
 
     def _turn(self, good: Tensor) -> None:
-        """New directions where a step was taken; the steepest ones where none is short enough."""
+        """Turn where a step was taken; to the steepest descent where none is short enough."""
         lost = ~good & (self._length < _SHORTEST)
         self._inverse = torch.where(lost[:, None], 0, self._inverse)
         direction = -self._scaled(self._gradient)
@@ -107,7 +119,7 @@ class _Search:
         self._length = torch.where(good | lost, length, self._length)
 
     def _scaled(self, gradient: Tensor) -> Tensor:
-        """The gradient times the approximate inverse Hessian, by the two-loop recursion."""
+        """Return the gradient times the approximate inverse Hessian, by the two-loop recursion."""
         weights, result = [], gradient
         for i in reversed(range(self._inverse.shape[1])):
             weight = self._inverse[:, i] * _dot(self._steps[:, i], result)
@@ -125,7 +137,7 @@ class _Search:
 
 
 def _pushed(kept: Tensor, new: Tensor, where: Tensor) -> Tensor:
-    """`kept` (P, m, ...) with `new` (P, ...) as its last entry, the first left out, where so."""
+    """Push `new` (P, ...) as the last entry of `kept` (P, m, ...), the first left out, where so."""
     moved = torch.cat([kept[:, 1:], new[:, None]], dim=1)
     return torch.where(where.view(-1, *[1] * (kept.ndim - 1)), moved, kept)
 

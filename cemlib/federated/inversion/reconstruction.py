@@ -1,4 +1,4 @@
-"""What an attack answers, and how starts and restarts are drawn and chosen."""
+"""Hold what an attack answers; draw its starts, and choose among restarts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from cemlib.seeds import derive
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Answers of an attack on P shared gradients of B images each.
+    """Hold the answers of an attack on P shared gradients of B images each.
 
     Attributes:
         images: (P, B, C, H, W) in [0, 1].
@@ -30,15 +30,15 @@ class Reconstruction:
 
 
 class Tries(Protocol):
-    """The options that say how often and on how many problems at once an attack runs."""
+    """Say how often and on how many problems at once an attack runs."""
 
     @property
     def restarts(self) -> int:
-        """Random starts."""
+        """Return the number of random starts."""
 
     @property
     def at_once(self) -> int:
-        """Problems together."""
+        """Return how many problems run together."""
 
 
 Run = Callable[[Shared, Sequence[int]], Reconstruction]
@@ -47,7 +47,7 @@ Run = Callable[[Shared, Sequence[int]], Reconstruction]
 def best_of_restarts(
     run: Run, shared: Shared, tries: Tries, generator: torch.Generator
 ) -> Reconstruction:
-    """The best run of each problem by the attack's own loss: it does not know the true image.
+    """Return each problem's best run by the attack's own loss: it does not know the true image.
 
     A problem's starts are derived from the generator and the problem's number, so that its answer
     depends neither on its neighbours nor on how many are run together.
@@ -62,7 +62,7 @@ def best_of_restarts(
 
 
 def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
-    """Of each problem the answer with the lower loss; one that is not finite is the worst."""
+    """Return each problem's answer of lower loss; one that is not finite is the worst."""
     losses = [run.loss.nan_to_num(torch.inf, torch.inf, torch.inf) for run in (first, second)]
     wins = losses[1] < losses[0]
 
@@ -78,20 +78,20 @@ def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
 
 
 def joined(parts: Sequence[Reconstruction]) -> Reconstruction:
-    """Answers of several parts as one."""
+    """Join the answers of several parts."""
     fields = ("images", "labels", "loss", "curve")
     return Reconstruction(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
 
 
 def split(answer: Reconstruction, sizes: Sequence[int]) -> list[Reconstruction]:
-    """One answer as several parts of so many problems each: what `joined` undoes."""
+    """Split an answer into parts of so many problems each, which `joined` undoes."""
     fields = (answer.images, answer.labels, answer.loss, answer.curve)
     parts = (torch.split_with_sizes(field, list(sizes)) for field in fields)
     return [Reconstruction(*part) for part in zip(*parts, strict=True)]
 
 
 def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
-    """Standard normal numbers (P, *shape), each row of its own seed, as `like` in type and place.
+    """Draw normal numbers (P, *shape), each row of its own seed, as `like` in type and place.
 
     Drawn in float32 on the CPU: the same whatever the device.
     """
@@ -100,5 +100,5 @@ def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> T
 
 
 def _seeds(base: int, restart: int, shared: Shared) -> list[int]:
-    """One seed for each problem."""
+    """Return one seed for each problem."""
     return [derive(base, f"start {restart}", number) for number in shared.numbers().tolist()]

@@ -1,4 +1,4 @@
-"""Scores of reconstructed images, one row each, and the worst case over the attacks."""
+"""Score reconstructed images, one row each, and the worst case over the attacks."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from cemlib.metrics import mse, psnr, ssim
 WORST_CASE = "worst_case"
 MEASURES = ("mse", "psnr", "ssim")
 TRAINED = "_trained"
-"""Ending of the scores against the image that the gradient is of."""
+"""End of the names of scores against the image that the gradient is of."""
 
 SCORES = (*MEASURES, *(name + TRAINED for name in MEASURES))
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Found:
-    """Answers in the order of the images they are scored on.
+    """Hold answers in the order of the images they are scored on.
 
     Attributes:
         images: (N, C, H, W) in [0, 1]; NaN where the attack failed.
@@ -37,7 +37,7 @@ class Found:
 
 
 def matched(answer: Reconstruction, truth: Tensor) -> Found:
-    """Answers (P, B, ...) put in the order of the true images (P * B, C, H, W).
+    """Put answers (P, B, ...) in the order of the true images (P * B, C, H, W).
 
     A gradient of a batch has no order: within each the assignment of the lowest total squared error
     is taken, as the scores of the whole batch are what counts.
@@ -62,7 +62,7 @@ def matched(answer: Reconstruction, truth: Tensor) -> Found:
 
 
 def scored(found: Found, truth: Tensor, trained: Tensor, labels: Tensor) -> list[Row]:
-    """One row for each image, without the names of the defence and of the attack.
+    """Return a row for each image, without the names of the defence and of the attack.
 
     Args:
         found: the answers.
@@ -85,7 +85,7 @@ def scored(found: Found, truth: Tensor, trained: Tensor, labels: Tensor) -> list
 
 
 def worst_cases(rows: list[Row]) -> list[Row]:
-    """The rows of the attack `worst_case`: image by image the attack with the lowest MSE.
+    """Return the rows of `worst_case`: image by image the attack with the lowest MSE.
 
     It is what an attacker would reach who could tell which attack comes closest. The label counts
     as found where some attack found it. Where an attack failed, the strongest one is not known, and
@@ -121,7 +121,7 @@ def _failed(reason: str) -> Row:
 
 
 def _order(answers: Tensor, truth: Tensor) -> Tensor:
-    """Which answer (B, C, H, W) stands for each true image: (B,); as they are if not numbers."""
+    """Return which answer (B, C, H, W) stands for each true image; in order if not numbers."""
     if not bool(answers.isfinite().all()):
         return torch.arange(len(answers))
     costs = (truth[:, None] - answers).square().flatten(2).mean(2)

@@ -1,4 +1,4 @@
-"""Means over images and seeds, with intervals that hold for other images and other seeds."""
+"""Average over images and seeds, with intervals that hold for other images and seeds."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 def summary(seeds: Sequence[Sequence[Row]]) -> list[Row]:
-    """One row for each defence and attack, in the order of the first seed's rows.
+    """Return a row for each defence and attack, in the order of the first seed's rows.
 
     Args:
         seeds: for each seed the rows of `run_attacks`, of the same images, defences and attacks.
@@ -52,7 +52,7 @@ def _mean(score: str, groups: list[list[Row]], failed: bool) -> dict[str, float 
 
 
 def _interval(values: Array) -> tuple[float, float]:
-    """Of the mean of values (S, N), by seed and image."""
+    """Return the interval of the mean of values (S, N), by seed and image."""
     if len(values) == 1:
         found = mean_interval(values[0].tolist())
         return found.low, found.high

@@ -1,4 +1,4 @@
-"""Every attack on every defence, on handwritten digits and one network: the table of the docs.
+"""Attack every defence on handwritten digits and one network: the table of the docs.
 
 `python -m cemlib.federated.inversion.trial` needs no study and no clients: the network is trained
 centrally for `--steps` steps (0: its random start), and what stands in for a pseudo image is
@@ -30,14 +30,14 @@ Labelled = tuple[Tensor, Tensor]
 
 
 def attacked_and_others(count: int) -> tuple[Labelled, Labelled]:
-    """The last images and labels, which are attacked, and all others."""
+    """Return the last images and labels, which are attacked, and all others."""
     raw = digits(DataConfig(source="digits", image_size=8), None)
     images, labels = to_float(raw.train_images), raw.train_labels
     return (images[-count:], labels[-count:]), (images[:-count], labels[:-count])
 
 
 def trained(others: Labelled, steps: int, seed: int) -> FederatedNet:
-    """The small network after so many steps of gradient descent."""
+    """Train the small network for so many steps of gradient descent."""
     torch.manual_seed(derive(seed, "trial_start"))
     net = build("lenet", num_classes=CLASSES, image_shape=(1, 8, 8))
     weights, draws = weights_of(net), generator(seed, "trial_batches")
@@ -50,7 +50,7 @@ def trained(others: Labelled, steps: int, seed: int) -> FederatedNet:
 
 
 def scene_of(attacked: Labelled, others: Labelled, ratio: float, seed: int) -> Scene:
-    """What is attacked, with the others' class means as the attacker's."""
+    """Return what is attacked, with the others' class means as the attacker's."""
     images, labels = attacked
     of_class = [others[0][others[1] == label] for label in range(CLASSES)]
     draws = generator(seed, "trial_pseudo")

@@ -1,23 +1,23 @@
-"""The defences that are attacked: what becomes of an image before the server sees its gradient."""
+"""Apply the defences that are attacked: what becomes of an image before its gradient is shared."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from cemlib.config.federated_attacks import DpSgd
-from cemlib.federated.client import Masking, columns_of, step_mask
-from cemlib.federated.inversion.gradients import Gradients, Shared, true_gradients
-from cemlib.federated.inversion.matching import kept
-from cemlib.federated.inversion.peers import dp_sgd_gradients
+from cemlib.federated.client import Masking, step_mask
+from cemlib.federated.inversion.gradients import Gradients, Shared, kept, true_gradients
+from cemlib.federated.mask import draw_columns, hadamard
 from cemlib.federated.network import FederatedNet, weights_of
+from cemlib.federated.private import draw_noise, private_gradients
 from cemlib.seeds import generator
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A defence: mixed images or true ones, then a mask, or DP-SGD, or nothing.
+    """Choose a defence: mixed images or true ones, then a mask, or DP-SGD, or nothing.
 
     Attributes:
         mixed: Whether the gradient is of the mixture with a pseudo image.
@@ -32,7 +32,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Scene:
-    """What is attacked, and what the attacker has besides.
+    """Hold what is attacked, and what the attacker has besides.
 
     Attributes:
         images: (N, C, H, W) in [0, 1]: the true ones.
@@ -49,12 +49,12 @@ class Scene:
     prior: Tensor
 
     def trained_on(self, variant: Variant) -> Tensor:
-        """The images (N, C, H, W) whose gradient is shared."""
+        """Return the images (N, C, H, W) whose gradient is shared."""
         return self.mixed if variant.mixed else self.images
 
 
 def standard_variants(masking: Masking, dp_sgd: DpSgd) -> dict[str, Variant]:
-    """Each perturbation by itself, both, none, and the two peers.
+    """Return each perturbation by itself, both, none, and the two peers.
 
     Soteria prunes as many features as `masking`, for every output.
     """
@@ -72,14 +72,16 @@ def standard_variants(masking: Masking, dp_sgd: DpSgd) -> dict[str, Variant]:
 def shared_gradients(
     net: FederatedNet, scene: Scene, variant: Variant, batch: int, seed: int
 ) -> Shared:
-    """What the server sees of the scene's images under a defence, `batch` images a gradient.
+    """Return what the server sees of the scene under a defence, `batch` images a gradient.
 
     Random draws depend on the seed and the number of the gradient, never on the variant.
 
     Raises:
         ValueError: `batch` does not divide the number of images.
     """
-    problems = _problems(len(scene.labels), batch)
+    if len(scene.labels) % batch:
+        raise ValueError(f"{len(scene.labels)} images make no whole gradients of {batch} each")
+    problems = len(scene.labels) // batch
     images = scene.trained_on(variant).reshape(problems, batch, *scene.images.shape[1:])
     labels = scene.labels.view(problems, batch)
     clean = _clean(net, images, labels, variant, seed)
@@ -91,12 +93,6 @@ def shared_gradients(
     )
 
 
-def _problems(images: int, batch: int) -> int:
-    if images % batch:
-        raise ValueError(f"{images} images make no whole gradients of {batch} each")
-    return images // batch
-
-
 def _clean(
     net: FederatedNet, images: Tensor, labels: Tensor, variant: Variant, seed: int
 ) -> Gradients:
@@ -106,12 +102,35 @@ def _clean(
     return dp_sgd_gradients(net, images, labels, variant.dp_sgd, draws)
 
 
-def _masks(net: FederatedNet, images: Tensor, masking: Masking, seed: int) -> Tensor:
-    """What each gradient of the last layer's weight is multiplied with: (P, outputs, l)."""
-    weights: Mapping[str, Tensor] = weights_of(net)
+def dp_sgd_gradients(
+    net: FederatedNet,
+    images: Tensor,
+    labels: Tensor,
+    settings: DpSgd,
+    generators: Sequence[torch.Generator],
+) -> Gradients:
+    """Return clipped and noised gradients of images (P, B, C, H, W) with labels (P, B).
+
+    Args:
+        net: the network.
+        images: in [0, 1].
+        labels: of the images.
+        settings: bound and noise.
+        generators: one for each problem, on the CPU; draws its noise, parameter after parameter.
+    """
+    weights = weights_of(net)
     found = []
+    for x, y, draws in zip(images, labels, generators, strict=True):
+        noise = draw_noise(weights, settings.noise_multiplier, draws)
+        found.append(private_gradients(net, weights, x, y, noise, settings.clip)[0])
+    return {name: torch.stack([each[name] for each in found]).detach() for name in weights}
+
+
+def _masks(net: FederatedNet, images: Tensor, masking: Masking, seed: int) -> Tensor:
+    """Return what each gradient of the last layer's weight is multiplied by: (P, outputs, l)."""
+    weights, outputs, found = weights_of(net), net.classifier.out_features, []
     for number, group in enumerate(images):
-        mask = step_mask(net, dict(weights), group, masking).detach()
-        columns = columns_of(net, masking, generator(seed, "inversion_columns", number))
-        found.append(1 - columns.to(mask)[:, None] * (1 - mask))
+        mask = step_mask(net, weights, group, masking).detach()
+        draws = generator(seed, "inversion_columns", number)
+        found.append(hadamard(mask, draw_columns(masking.beta, outputs, draws).to(mask)))
     return torch.stack(found)

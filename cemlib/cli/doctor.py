@@ -1,0 +1,45 @@
+"""The command `doctor`."""
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cemlib.cli.options import plan_of
+
+if TYPE_CHECKING:
+    from cemlib.doctor.finding import Finding
+
+
+def doctor(options: argparse.Namespace) -> Iterator[str]:
+    """Check this machine: versions, devices, memory, data, disk, MLflow store.
+
+    Raises:
+        ProblemsError: if something would stop a study.
+    """
+    from cemlib.doctor.finding import Level, ProblemsError
+
+    problems = 0
+    for finding in _findings(options):
+        problems += finding.level is Level.PROBLEM
+        advice = f"; {finding.advice}" if finding.advice else ""
+        yield f"{finding.level.value:<8} {finding.subject:<16} {finding.found}{advice}"
+    if problems:
+        raise ProblemsError(f"{problems} problem{'s' if problems > 1 else ''} found")
+
+
+def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
+    """Yield what is found of the machine, then of the study if one is named."""
+    from cemlib.config import ConfigError
+    from cemlib.doctor.finding import problem
+    from cemlib.doctor.machine import machine
+    from cemlib.doctor.study import places
+
+    yield from machine()
+    plan = None
+    if options.config is not None:
+        try:
+            plan = plan_of(options)
+        except ConfigError as error:  # told like the other problems, and the rest is looked at
+            for fault in str(error).splitlines():
+                yield problem("configuration", fault, "mend it")
+    yield from places(options.uri, plan)

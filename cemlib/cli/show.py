@@ -1,0 +1,111 @@
+"""The command `show`."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cemlib.cli.columns import aligned, figure
+from cemlib.files import FileError, finite
+
+if TYPE_CHECKING:
+    from cemlib.study.inspection import Result
+
+
+def show(options: argparse.Namespace) -> Iterator[str]:
+    """Show a run or an attack: settings, numbers, provenance, whether its files are untouched.
+
+    Raises:
+        ConfigError: if there is none of that name.
+        FileError: after showing it, if one of its files is damaged or absent.
+    """
+    from cemlib.study.inspection import find_folder, read_result
+    from cemlib.study.systems import read_study
+
+    folder = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
+    result = read_result(folder)
+    yield _as_json(result) if options.json else _as_text(result, options.all)
+    if result.faults:
+        raise FileError("\n".join(result.faults))
+
+
+def _as_json(result: "Result") -> str:
+    from cemlib.config.differing import differing
+
+    told = {
+        "folder": str(result.folder),
+        "record": result.record,
+        "differing": differing(result.record["config"]),
+        "seals": result.seals,
+        "attacks": [str(path.parent) for path in result.attacks],
+    }
+    return json.dumps(finite(told), indent=2)
+
+
+def _as_text(result: "Result", everything: bool) -> str:
+    """Return a result for people, with all settings or those that are not the defaults."""
+    from cemlib.config.differing import differing
+
+    config, status, reason = (result.record[key] for key in ("config", "status", "reason"))
+    title = "all settings" if everything else "settings that differ from the defaults"
+    sections = {
+        title: _yaml(config if everything else differing(config)),
+        "numbers": _pairs({name: figure(value, 6) for name, value in result.numbers.items()}),
+        "provenance": _pairs(_provenance(result.record)),
+        "seals": _seals(result.seals),
+        "attacks": _attacks(result.attacks),
+    }
+    head = f"{result.folder}\nstatus: {status}{f', {reason}' if reason else ''}"
+    return "\n\n".join([head, *(f"{name}\n{text}" for name, text in sections.items() if text)])
+
+
+def _yaml(settings: Mapping[str, Any]) -> str:
+    import yaml
+
+    text = yaml.safe_dump(dict(settings), sort_keys=False, default_flow_style=None)
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _pairs(facts: Mapping[str, str]) -> str:
+    return aligned([(f"  {name}", fact) for name, fact in facts.items()]) if facts else ""
+
+
+def _provenance(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return lines of what made the result."""
+    found = record["provenance"]
+    versions = (f"{name} {version}" for name, version in found["versions"].items())
+    changed = " (with changes that were not committed)" if found["dirty"] else ""
+    return {
+        "commit": f"{found['commit']}{changed}",
+        "fingerprint": found["fingerprint"],
+        "versions": ", ".join(versions),
+        "device": f"{found['device']}, {found['machine']}",
+        "threads": str(found["threads"]),
+        "seconds": figure(record["wall_seconds"]),
+        "peak memory": f"{figure(record['peak_memory_mb'])} MiB",
+    }
+
+
+def _seals(seals: Mapping[str, str]) -> str:
+    from cemlib.seal import RECORD
+    from cemlib.study.inspection import WHOLE
+
+    if set(seals.values()) == {WHOLE}:
+        return f"  {RECORD} and {len(seals) - 1} files: {WHOLE}"
+    return _pairs(seals)
+
+
+def _attacks(records: list[Path]) -> str:
+    from cemlib.scores import ATTACK_SCORES, IDENTIFICATION
+    from cemlib.study.standing import read_standing
+
+    if not records:
+        return ""
+    scores = (*ATTACK_SCORES, IDENTIFICATION)
+    rows = [("  attack", "status", *scores)]
+    for path in records:
+        status, _, found = read_standing(path)
+        numbers = (figure(found.get(score)) for score in scores)
+        rows.append((f"  {path.parent.name}", status, *numbers))
+    return aligned(rows, right=range(2, len(rows[0])))

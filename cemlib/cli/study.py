@@ -1,0 +1,156 @@
+"""The commands that carry out a study: each yields the files it wrote, or a line to print."""
+
+import argparse
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cemlib.cli.exits import failing_at_end
+from cemlib.cli.options import plan_of
+
+if TYPE_CHECKING:
+    from cemlib.study.job import AnyJob
+    from cemlib.study.systems import AnyPlan
+    from cemlib.tracking import Study
+
+ENDINGS = (".csv", ".md", ".tex", ".png")  # of what is published
+
+
+def prepare(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Read, check, split and store the images."""
+    from cemlib.study.job import prepare_job
+
+    yield from _carried_out([prepare_job(plan_of(options))])
+
+
+def train(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Train defended classifiers, and the judge.
+
+    Exit code 3 says that a training diverged.
+    """
+    from cemlib.study.split import train_job, trainings
+
+    plan = plan_of(options)
+    runs = trainings(plan, options.defence, options.seed)
+    yield from _carried_out(train_job(plan, *run, options.device) for run in runs)
+
+
+def attack(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Reconstruct images from a run's released features.
+
+    Exit code 3 says that an attack diverged.
+    """
+    from cemlib.study.plan import chosen
+    from cemlib.study.split import attack_job
+
+    study = (plan := plan_of(options)).study
+    known = tuple(study.attacks)
+    attacks = [chosen("attack", known, name)[0] for name in options.attack or known]
+    defences = chosen("defence", tuple(study.defences), options.defence)
+    runs = product(defences, chosen("seed", study.seeds, options.seed))
+    yield from _carried_out(attack_job(plan, *run, attacks, options.device) for run in runs)
+
+
+def report(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Write tables and figures of finished jobs, and the results page."""
+    from cemlib.config import ConfigError
+    from cemlib.study.split import PARTS, jobs, jobs_of_one
+
+    plan, defence, only = plan_of(options), options.defence, options.only
+    if defence is not None and only == "page":
+        raise ConfigError(f"--defence {defence}: the page is of the whole study; leave it out")
+    found = jobs(plan) if defence is None else jobs_of_one(plan, defence)
+    yield from _carried_out(job for job in found if job.kind in ([only] if only else PARTS))
+
+
+def run(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Carry out all jobs of a study that are not finished, without Snakemake.
+
+    The study may be of any system. Nothing is uploaded to MLflow. Exit code 3 says that a training
+    or an attack diverged.
+    """
+    from cemlib.study.job import find_device
+    from cemlib.study.schedule import run_study
+    from cemlib.study.standing import failed_results
+    from cemlib.study.systems import named_jobs, read_study
+
+    if options.device == "cuda":
+        find_device(options.device)  # refused before any job, and only then torch is needed here
+    plan, jobs = read_study(options.config, options.set, options.device)
+    if options.only is not None:
+        yield from _carried_out(named_jobs(jobs, options.only))
+        return
+    yield from run_study(plan, jobs, options.slots)
+    yield from failing_at_end(failed_results(plan.layout.root, jobs))
+
+
+def _carried_out(jobs: "Iterable[AnyJob]") -> Iterator[Path | str]:
+    """Carry out jobs in this process, finished or not."""
+    from cemlib.study.finished import carry_out
+
+    yield from failing_at_end(written for job in jobs for written in carry_out(job))
+
+
+def track(options: argparse.Namespace) -> Iterator[str]:
+    """Upload finished jobs of a study of any system to MLflow."""
+    from cemlib.study.plan import chosen
+    from cemlib.study.systems import read_study
+
+    plan, jobs = read_study(options.config, options.set)
+    defences = dict.fromkeys(str(job.of["defence"]) for job in jobs if "defence" in job.of)
+    chosen("defence", tuple(defences), options.defence)
+    study = to_upload(plan, jobs, options.defence)
+    yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
+
+
+def publish(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Copy a finished study's tables and main figures under results/published.
+
+    With --compare, nothing is copied: it is told how the tables differ from those that are there.
+
+    Raises:
+        FileError: if a result is missing, or came from uncommitted code.
+    """
+    from cemlib.report.publish import publish
+    from cemlib.report.republished import differences
+    from cemlib.study.job import records_below
+    from cemlib.study.systems import read_study
+
+    plan, jobs = read_study(options.config, options.set)
+    out = Path("results/published") / plan.study.experiment
+    if options.compare:
+        yield from differences(out, plan.layout.tables)
+        return
+    root = plan.layout.root
+    results = [path for part in ("pseudo", "runs") for path in records_below(root / part, jobs)]
+    command = ["snakemake", "--cores", "2", "--configfile", str(options.config)]
+    if options.set:
+        changes = (word for change in options.set for word in ("--set", change))
+        command = ["cemlib", "run", "--config", str(options.config), *changes]
+    yield from publish(results, published_files(plan, jobs), out, shlex.join(command))
+
+
+def published_files(plan: "AnyPlan", jobs: Sequence["AnyJob"]) -> list[Path]:
+    """Return the tables and main figures of a study, which go under version control."""
+    from cemlib.config import Study
+    from cemlib.report.figures import drawing
+    from cemlib.study.job import report_files
+
+    files = [file for file in report_files(jobs) if file.suffix in ENDINGS]
+    if not isinstance(plan.study, Study):
+        return files
+    return [file for file in files if file.suffix != ".png" or drawing(file.stem).is_published]
+
+
+def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Study":
+    """Return what is uploaded: the results of runs, or of those of one defence, and the report."""
+    from cemlib.study.job import records_below, report_files
+    from cemlib.tracking import Study
+
+    runs, attacks = list[Path](), list[Path]()
+    of_part = [job for job in jobs if part is None or part in job.name.split("/")]
+    for record in records_below(plan.layout.root / "runs", of_part):
+        (attacks if record.parent.parent.name == "attacks" else runs).append(record)
+    return Study(plan.layout.root, plan.study.experiment, runs, attacks, report_files(jobs))

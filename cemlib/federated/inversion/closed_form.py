@@ -1,0 +1,119 @@
+"""Read off a gradient's last layer, without any search: labels, pruned entries, and features.
+
+With cross-entropy, the gradient of output c's bias is the mean over the batch of p_c - [y = c]: for
+one image it is negative for the true class and for no other.
+
+The mask multiplies with exact zeros, so that it can be seen: an entry (output c, feature i) is
+zero where it was pruned or where the feature itself is zero. The outputs beyond the pruned ones
+tell the two apart, since their gradients are multiples of the whole feature vector.
+
+The gradient of the last layer's weight is the outer product of the gradient of its bias and its
+input F, so that F_i = dW_ci / db_c for every output c. Pruning entries of dW leaves F_i readable
+in every output that was not pruned there; of all of them the least-squares estimate is
+
+    F_i = sum_c h_ci dW_ci db_c / sum_c h_ci db_c^2,        h: 1 where the entry is taken for whole
+
+Sources: Zhao, Mopuri and Bilen, "iDLG: improved deep leakage from gradients", 2020 (the label of
+one image); Wainakh et al., "User-level label leakage from gradients in federated learning", PoPETs
+2022 (of a batch: each label's share is taken off the lowest output, one after the other); Phong et
+al., "Privacy-preserving deep learning via additively homomorphic encryption", IEEE TIFS 13(5), 2018
+(the ratio); Geiping et al., NeurIPS 2020, section 4.1 (the input of any fully connected layer).
+Features are of a gradient of one image; of a batch the ratio is a mixture.
+"""
+
+import torch
+from torch import Tensor
+
+from cemlib.federated.inversion.gradients import Gradients, Shared
+from cemlib.federated.network import BIAS, WEIGHT
+
+
+def inferred_labels(shared: Shared) -> Tensor:
+    """Return labels (P, B) of each problem's images, in no particular order within a problem.
+
+    Exact for a single image whose gradient is not perturbed beyond the last layer's weight. For a
+    batch it is a guess: of outputs that several images push, the mean tells only the sum.
+
+    Example:
+        Probabilities (.2, .5, .3) and class 1.
+
+        >>> gradients = {"classifier.bias": torch.tensor([[0.2, -0.5, 0.3]])}
+        >>> inferred_labels(Shared(gradients, (1, 2, 2), torch.zeros(1, 2, 2)))
+        tensor([[1]])
+    """
+    left = shared.gradients[BIAS].clone()
+    found = []
+    for _ in range(shared.batch):
+        lowest = left.argmin(1)
+        left[torch.arange(len(left)), lowest] += 1 / shared.batch
+        found.append(lowest)
+    return torch.stack(found, dim=1)
+
+
+def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
+    """Return the entries that an attacker relies on (P, outputs, l), 0 or 1; None for all.
+
+    Args:
+        shared: what the attacker sees.
+        mask: `ignored`, `known` or `estimated`, as the configuration has it.
+    """
+    if mask == "ignored":
+        return None
+    if mask == "known":
+        return shared.masks()
+    return estimated_mask(shared.gradients)
+
+
+def estimated_mask(gradients: Gradients) -> Tensor:
+    """Return the mask (P, outputs, l) read off the zeros in gradients of single images.
+
+    A zero is taken for pruned where another output has a value for that feature. A feature that is
+    zero for all outputs is truly zero where some output is seen not to be pruned; else it is not
+    known which, and taken for pruned. Outputs whose bias has no gradient, as those of a network
+    that is sure of itself, tell nothing.
+
+    Example:
+        Output 0 is pruned at feature 0, output 1 is not; feature 2 is zero by itself.
+
+        >>> import torch
+        >>> weight = torch.tensor([[[0.0, 2.0, 0.0], [3.0, 4.0, 0.0]]])
+        >>> bias = torch.tensor([[0.5, -0.5]])
+        >>> estimated_mask({"classifier.weight": weight, "classifier.bias": bias})
+        tensor([[[0., 1., 1.],
+                 [1., 1., 1.]]])
+    """
+    weight, silent = gradients[WEIGHT], gradients[BIAS][:, :, None] == 0
+    zero = (weight == 0) & ~silent
+    everywhere = (zero | silent).all(1, keepdim=True)
+    pruned_for_some = zero & ~everywhere
+    uneven = pruned_for_some.flatten(1).any(1)[:, None, None]
+    pruned = pruned_for_some | (everywhere & ~uneven)
+    return (~pruned).to(weight.dtype)
+
+
+def recovered_features(
+    gradients: Gradients, entries: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the input of the last layer, from its gradient alone.
+
+    Args:
+        gradients: of single images, each (P, *shape).
+        entries: (P, outputs, l), 0 where an entry is not to be relied on; None = all are whole.
+
+    Returns:
+        Features (P, l), and whether each is known (P, l): not where all its entries are left out.
+
+    Example:
+        >>> gradients = {
+        ...     "classifier.bias": torch.tensor([[0.5, -0.5]]),
+        ...     "classifier.weight": torch.tensor([[[1.0, 0.0], [-1.0, -2.0]]]),
+        ... }
+        >>> recovered_features(gradients, torch.tensor([[[1.0, 0.0], [1.0, 1.0]]]))
+        (tensor([[2., 4.]]), tensor([[True, True]]))
+    """
+    weight, bias = gradients[WEIGHT], gradients[BIAS][:, :, None]
+    trusted = torch.ones_like(weight) if entries is None else entries
+    power = (trusted * bias.square()).sum(1)
+    known = power > 0
+    features = (trusted * weight * bias).sum(1) / torch.where(known, power, 1)
+    return features, known

@@ -1,0 +1,115 @@
+"""Federated learning as a list of jobs."""
+
+from itertools import product
+from pathlib import Path
+
+from cemlib.config.federated import Federated
+from cemlib.layout import AttackFolder
+from cemlib.provenance import source_files
+from cemlib.study.job import Entry, Job, named, prepare_job, report_job, together
+from cemlib.study.plan import Plan
+
+TABLES = ("accuracy", "differences", "privacy", "tradeoff", "cost")
+FIGURES = ("accuracy", "tradeoff", "cost", "reconstructions")
+PSEUDO_FIGURES = ("pseudo", "convergence")
+TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "svg")
+_RUN = ("{variant}", "{seed}")
+
+FederatedJob = Job[Federated]
+
+
+def jobs(plan: Plan[Federated], device: str = "auto") -> list[FederatedJob]:
+    """Return all jobs of a study, each after those it needs.
+
+    Args:
+        plan: The study.
+        device: `auto`, `cpu` or `cuda`.
+    """
+    study, mixing = plan.study, plan.study.mixing_variants()
+    gans = [pseudo_job(plan, seed, device) for seed in (study.seeds if mixing else ())]
+    of_runs = [
+        job
+        for run in product(study.variants, study.seeds)
+        for job in (train_job(plan, *run, device), attack_job(plan, *run, device))
+    ]
+    read = [*gans, *of_runs]
+    metrics = {"metrics": [record for job in read for record in job.records]}
+    drawn = FIGURES + (PSEUDO_FIGURES if mixing else ())
+    files = named(plan.layout.tables, TABLES, TABLE_FORMATS)
+    files += named(plan.layout.figures, drawn, FIGURE_FORMATS)
+    sources = source_files("cemlib.federated.report")
+    write = Entry("cemlib.federated.report", "write_report")
+    report = report_job(plan, "report", read, metrics, files, sources, write)
+    return [prepare_job(plan), *read, report]
+
+
+def pseudo_job(plan: Plan[Federated], seed: int, device: str = "auto") -> FederatedJob:
+    """Return the job of the clients' GANs of one seed."""
+    return Job(
+        plan,
+        "pseudo/seed{seed}",
+        of={"seed": seed},
+        needs=frozenset({"prepare"}),
+        inputs={"data": [plan.layout.prepared]},
+        leaves=plan.layout.pseudo("{seed}").files(),
+        settings=plan.study.pseudo_slice(),
+        sources=source_files("cemlib.federated.pseudo"),
+        call=Entry("cemlib.federated.pseudo"),
+        device=device,
+    )
+
+
+def train_job(plan: Plan[Federated], variant: str, seed: int, device: str = "auto") -> FederatedJob:
+    """Return the job of one training."""
+    mixes = plan.study.variants[variant].mixing is not None
+    generators = {"generators": plan.layout.pseudo(seed).files()} if mixes else {}
+    return Job(
+        plan,
+        "train/{variant}/seed{seed}",
+        of={"variant": variant, "seed": seed},
+        needs=frozenset({"prepare", *([f"pseudo/seed{seed}"] if mixes else [])}),
+        inputs={"data": [plan.layout.prepared], **generators},
+        leaves=plan.layout.run(*_RUN).files(),
+        settings=plan.study.train_slice(variant),
+        sources=source_files("cemlib.federated.training"),
+        call=Entry("cemlib.federated.training"),
+        device=device,
+    )
+
+
+def attack_job(
+    plan: Plan[Federated], variant: str, seed: int, device: str = "auto"
+) -> FederatedJob:
+    """Return the job of all attacks on one training."""
+    parts = [_attack(plan, variant, seed, name, device) for name in plan.study.inversion.attacks]
+    return together("attack/{variant}/seed{seed}", parts)
+
+
+def _attack(plan: Plan[Federated], variant: str, seed: int, name: str, device: str) -> FederatedJob:
+    training, settings = train_job(plan, variant, seed), plan.study.attack_slice(variant)
+    run = plan.layout.run(variant, seed)
+    return Job(
+        plan,
+        "attack/{variant}/seed{seed}",
+        of={"variant": variant, "seed": seed, "attack": name},
+        needs=frozenset({training.name}),
+        inputs={**training.inputs, "model": [run.model, *run.files()]},
+        leaves=attack_files(attack_folder(plan, *_RUN, name)),
+        settings=settings | {"attack": settings["inversion"]["attacks"][name]},
+        sources=source_files("cemlib.federated.attacking"),
+        call=Entry("cemlib.federated.attacking"),
+        device=device,
+    )
+
+
+def attack_folder(
+    plan: Plan[Federated], variant: str, seed: int | str, attack: str
+) -> AttackFolder:
+    """Return the folder of one attack, whose name says what it knows of the mask."""
+    known = getattr(plan.study.inversion.attacks[attack], "mask", "ignored")
+    return plan.layout.run(variant, seed).attack(attack, known)
+
+
+def attack_files(folder: AttackFolder) -> list[Path]:
+    """Return every file of a finished attack."""
+    return [folder.metrics, folder.history, folder.per_image, folder.reconstructions]

@@ -1,0 +1,124 @@
+"""One result as its folder tells it: settings, scores, provenance, and whether it is untouched."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cemlib.config.errors import ConfigError
+from cemlib.files import FileError
+from cemlib.seal import FILES, RECORD, check_files, read_sealed
+from cemlib.study.job import AnyJob
+from cemlib.study.plan import chosen
+
+WHOLE, DAMAGED, ABSENT = "as written", "damaged", "absent"
+_NEEDED = ("kind", "status", "reason", "config", "provenance")
+_IDENTITY = {"kind", "status", "reason", "experiment", "defence", "seed", "attack", "knowledge"}
+_COSTS = {"wall_seconds", "peak_memory_mb"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run or attack, its record and the state of its files.
+
+    Attributes:
+        folder: Where it lies.
+        record: Content of its `metrics.json`.
+        seals: For the record and each file that it vouches for, `as written`, `damaged` or
+            `absent`.
+        faults: What to do about each damaged or absent file.
+    """
+
+    folder: Path
+    record: Mapping[str, Any]
+    seals: Mapping[str, str]
+    faults: tuple[str, ...]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Scores, counts and what belongs to them: neither identity, costs nor checksums."""
+        return dict(_numbers(self.record))
+
+    @property
+    def attacks(self) -> list[Path]:
+        """Records of the attacks on it, in the order of their names."""
+        return sorted(self.folder.glob(f"attacks/*/{RECORD}"))
+
+
+def read_result(folder: Path) -> Result:
+    """Read a result and compare its files with their checksums.
+
+    Raises:
+        FileError: if the record is missing, damaged, or no record of a result.
+    """
+    path = folder / RECORD
+    record = read_sealed(path, _NEEDED)
+    for key in ("config", "provenance"):
+        if not isinstance(record[key], dict):
+            raise FileError(f"{path}: {key} is no section; delete it and rerun its job")
+    states = {name: _state(path, record, name) for name in record[FILES]}
+    seals = {RECORD: WHOLE} | {name: state for name, (state, _) in states.items()}
+    return Result(folder, record, seals, tuple(fault for _, fault in states.values() if fault))
+
+
+def find_folder(name: str, jobs: Callable[[], Iterable[AnyJob]]) -> Path:
+    """Return the folder that a user means by a path, or by a name within a study.
+
+    Args:
+        name: A folder with a record, or its place in the results without `runs` and `attacks`:
+            `judge`, `<defence>/seed<k>`, `<defence>/seed<k>/<attack>-<knowledge>`.
+        jobs: Gives the jobs of the study; it is asked only where the name is no such folder.
+
+    Raises:
+        ConfigError: if it is neither; the message has the nearest name.
+    """
+    path = Path(name)
+    if (path / RECORD).is_file():
+        return path
+    parts = name.strip("/").split("/")
+    is_path = path.is_dir() or (len(parts) > 1 and path.parent.is_dir())
+    if is_path or path.is_absolute() or len(parts) > 3:
+        raise ConfigError(f"{name}: no finished run or attack ({path / RECORD} is not there)")
+    return _within({_name(job, r): r.parent for job in jobs() for r in job.records}, parts)
+
+
+def _name(job: AnyJob, record: Path) -> str:
+    """Return what a result is called: its place without the folders that hold many."""
+    place = record.parent.relative_to(job.plan.layout.root).as_posix()
+    return place.removeprefix("runs/").replace("/attacks/", "/")
+
+
+def _within(known: Mapping[str, Path], parts: Sequence[str]) -> Path:
+    begun = ""
+    for what, part in zip(("defence", "seed", "attack"), parts, strict=False):
+        inside = (name.removeprefix(begun) for name in known if name.startswith(begun))
+        chosen(what, list(dict.fromkeys(name.split("/")[0] for name in inside)), part)
+        begun = f"{begun}{part}/"
+    name = begun[:-1]
+    if name not in known:
+        runs = ", ".join(each for each in known if each.startswith(begun) and each.count("/") == 1)
+        raise ConfigError(f"{name!r} is a defence; name one of its runs: {runs}")
+    return known[name]
+
+
+def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """How a file is by the record at `path`, and what to do about it."""
+    file = path.with_name(name)
+    if not file.is_file():
+        return ABSENT, f"{file}: no such file, though its record names it; rerun its job"
+    try:
+        check_files(path, record, [file])
+    except FileError as error:
+        return DAMAGED, str(error)
+    return WHOLE, ""
+
+
+def _numbers(record: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in record.items():
+        if key in _IDENTITY | _COSTS | {"config", "provenance", FILES} or re.search("sha256$", key):
+            continue
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

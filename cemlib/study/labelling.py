@@ -1,0 +1,71 @@
+"""Collaborative labelling as a list of jobs."""
+
+from cemlib.config.labelling import LabellingStudy
+from cemlib.provenance import source_files
+from cemlib.study.job import CPU, Entry, Job, named, prepare_job, report_job
+from cemlib.study.plan import Plan
+
+TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
+FIGURES = ("accuracy", "participants", "epsilon", "cost")
+TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "svg")
+
+LabellingJob = Job[LabellingStudy]
+
+
+def jobs(plan: Plan[LabellingStudy], _device: str = CPU) -> list[LabellingJob]:
+    """Return all jobs of a study, each after those it needs; all of them compute on the CPU."""
+    repeats = [repeat_job(plan, number) for number in range(plan.study.repeats)]
+    cost = cost_job(plan)
+    inputs = {
+        "metrics": [record for job in repeats for record in job.records],
+        "cost": cost.records,
+    }
+    written = {
+        "tables": named(plan.layout.tables, TABLES, TABLE_FORMATS),
+        "figures": named(plan.layout.figures, FIGURES, FIGURE_FORMATS),
+    }
+    sources = source_files("cemlib.labelling.report")
+    reports = [
+        report_job(
+            plan,
+            part,
+            [*repeats, cost],
+            inputs,
+            files,
+            sources,
+            Entry("cemlib.labelling.report", f"write_{part}"),
+        )
+        for part, files in written.items()
+    ]
+    return [prepare_job(plan), *repeats, cost, *reports]
+
+
+def repeat_job(plan: Plan[LabellingStudy], number: int) -> LabellingJob:
+    """Return the job of one repeat, with every number of images."""
+    folders = (plan.layout.repeat(images, "{repeat}") for images in plan.study.images)
+    return Job(
+        plan,
+        "repeat/{repeat}",
+        of={"repeat": number},
+        needs=frozenset({"prepare"}),
+        inputs={"data": [plan.layout.prepared]},
+        leaves=[file for folder in folders for file in folder.files()],
+        settings=plan.study.repeat_slice(),
+        sources=source_files("cemlib.labelling.job"),
+        call=Entry("cemlib.labelling.job"),
+    )
+
+
+def cost_job(plan: Plan[LabellingStudy]) -> LabellingJob:
+    """Return the job that times the cryptography."""
+    return Job(
+        plan,
+        "cost",
+        of={},
+        needs=frozenset(),
+        inputs={},
+        leaves=[plan.layout.cost],
+        settings=plan.study.cost_slice(),
+        sources=source_files("cemlib.labelling.cost"),
+        call=Entry("cemlib.labelling.cost"),
+    )

@@ -1,0 +1,220 @@
+"""Split inference as a list of jobs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from cemlib.config.errors import ConfigError
+from cemlib.config.study import JUDGE, JUDGE_SEED, Study
+from cemlib.layout import KNOWLEDGES, Layout, RunFolder
+from cemlib.provenance import source_files
+from cemlib.report import CLUSTERS, SURROGATES, SWEEP_TABLES, TABLES, WHOLE
+from cemlib.report.page import PAGE, assets
+from cemlib.study.job import Entry, Job, named, prepare_job, report_job, together
+from cemlib.study.plan import Plan, chosen
+
+FORMATS = ("png", "svg")  # of every figure
+PARTS = ("tables", WHOLE, CLUSTERS, SURROGATES, "page")  # of the report
+_RUN = ("{defence}", "{seed}")
+
+SplitJob = Job[Study]
+
+
+def jobs(plan: Plan[Study], device: str = "auto") -> list[SplitJob]:
+    """Return all jobs of a study, each after those it needs, seed by seed.
+
+    So a study that is stopped has all its defences over the seeds that are done.
+
+    Args:
+        plan: The study.
+        device: `auto`, `cpu` or `cuda`.
+    """
+    found = [prepare_job(plan), train_job(plan, JUDGE, JUDGE_SEED, device)]
+    trained, attacked = list[SplitJob](), list[SplitJob]()
+    for seed in plan.study.seeds:
+        trainings = [train_job(plan, name, seed, device) for name in plan.study.defences]
+        attacks = [job for n in plan.study.defences for job in _attacks(plan, n, seed, device)]
+        found += [*trainings, *attacks]
+        trained, attacked = trained + trainings, attacked + attacks
+    return [*found, *report_jobs(plan, trained, attacked)]
+
+
+def trainings(
+    plan: Plan[Study], defence: str | None = None, seed: int | None = None
+) -> list[tuple[str, int]]:
+    """Return defence and seed of every training, the judge's last, or of those asked for.
+
+    Raises:
+        ConfigError: if there is no such defence or seed; the judge has none to choose.
+    """
+    if defence == JUDGE and seed is not None:
+        raise ConfigError(f"--seed {seed}: there is one judge, with a seed of its own")
+    judge = [(JUDGE, JUDGE_SEED)] if defence in (None, JUDGE) and seed is None else []
+    if defence == JUDGE:
+        return judge
+    defences = chosen("defence", tuple(plan.study.defences), defence)
+    return [*product(defences, chosen("seed", plan.study.seeds, seed)), *judge]
+
+
+def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") -> SplitJob:
+    """Return the job of one training, or of the judge's."""
+    settings = plan.study.defence(defence)
+    surrogate, penalty = settings.surrogate, settings.penalty
+    is_judge = defence == JUDGE
+    return Job(
+        plan,
+        JUDGE if is_judge else "train/{defence}/seed{seed}",
+        of={"defence": defence, "seed": seed},
+        needs=frozenset({"prepare"}),
+        inputs={"data": [plan.layout.prepared]},
+        leaves=(plan.layout.judge if is_judge else plan.layout.run(*_RUN)).files(),
+        settings=plan.study.train_slice(defence),
+        sources=source_files(
+            "cemlib.training.job",
+            models=plan.study.model.name,
+            surrogates=surrogate.name if surrogate else None,
+            channels=settings.channel.name,
+            penalties=penalty.name if penalty else None,
+        ),
+        call=Entry("cemlib.training.job"),
+        device=device,
+    )
+
+
+def attack_job(
+    plan: Plan[Study], defence: str, seed: int, attacks: Sequence[str], device: str = "auto"
+) -> SplitJob:
+    """Return the job of some attacks on one run, with every knowledge."""
+    parts = [_attack(plan, defence, seed, name, device) for name in attacks]
+    return parts[0] if len(parts) == 1 else _several(plan, parts, attacks)
+
+
+def _attacks(plan: Plan[Study], defence: str, seed: int, device: str) -> Iterator[SplitJob]:
+    """Yield the jobs of the attacks on one run: the closed-form ones share a job.
+
+    These take less time than starting a process.
+    """
+    for name in plan.study.learned_attacks():
+        yield _attack(plan, defence, seed, name, device)
+    if names := plan.study.closed_form_attacks():
+        parts = [_attack(plan, defence, seed, name, device) for name in names]
+        yield _several(plan, parts, names)
+
+
+def _several(plan: Plan[Study], parts: Sequence[SplitJob], names: Sequence[str]) -> SplitJob:
+    job = together("attack/{defence}/seed{seed}/closed_form", parts)
+    return replace(job, leaves=_attack_files(plan.layout, names))
+
+
+def _attack(plan: Plan[Study], defence: str, seed: int, name: str, device: str) -> SplitJob:
+    """Return the job of one attack on one run."""
+    start = plan.study.attacks[name].begins_with
+    needs = {JUDGE, f"train/{defence}/seed{seed}"}
+    needs |= {f"attack/{defence}/seed{seed}/{start}"} if start else set()
+    return Job(
+        plan,
+        "attack/{defence}/seed{seed}/{attack}",
+        of={"defence": defence, "seed": seed, "attack": name},
+        needs=frozenset(needs),
+        inputs={
+            "data": [plan.layout.prepared],
+            "attacked": _attacked(plan, plan.layout.run(defence, seed), name),
+        },
+        leaves=_attack_files(plan.layout, ["{attack}"]),
+        settings=plan.study.attack_slice(defence, name),
+        sources=source_files(
+            "cemlib.evaluation.job",
+            models=plan.study.model.name,
+            channels=plan.study.defences[defence].channel.name,
+            attacks=plan.study.attacks[name].kind,
+        ),
+        call=Entry("cemlib.evaluation.job"),
+        device=device,
+    )
+
+
+def _attacked(plan: Plan[Study], run: RunFolder, attack: str) -> list[Path]:
+    """Return the files that an attack on a run reads beside the data."""
+    settings = plan.study.attacks[attack]
+    start, weights = settings.begins_with, settings.foreign_weights
+    before = [run.attack(start, known) for known in KNOWLEDGES] if start else []
+    made = [file for folder in before for file in (folder.attacker, folder.metrics)]
+    made += [Path(weights)] if weights else []
+    return [*run.files(), *plan.layout.judge.files(), *made]
+
+
+def _attack_files(layout: Layout, attacks: Sequence[str]) -> list[Path]:
+    run = layout.run(*_RUN)
+    folders = (run.attack(attack, known) for attack in attacks for known in KNOWLEDGES)
+    return [file for folder in folders for file in folder.files()]
+
+
+def report_jobs(
+    plan: Plan[Study], trained: Sequence[SplitJob], attacked: Sequence[SplitJob]
+) -> list[SplitJob]:
+    """Return the jobs of tables, figures and the page, which shows what the others have drawn."""
+    runs = {"runs": [record for job in trained for record in job.records]}
+    both = runs | {"attacks": [record for job in attacked for record in job.records]}
+    everything, call = [*trained, *attacked], Entry("cemlib.evaluation.report")
+    *drawn, page = PARTS
+    parts = []
+    for part in drawn:
+        sources, files = _report_sources(), _written(plan, part)
+        read, inputs = (trained, runs) if part in (CLUSTERS, SURROGATES) else (everything, both)
+        parts += [report_job(plan, part, read, inputs, files, sources, call)] if files else []
+    pictures = [file for job in parts for file in job.outputs if file.suffix == ".png"]
+    shown = both | {"shown": [plan.layout.prepared_facts, *pictures]}
+    sources = (*source_files("cemlib.report.page.build"), *assets())
+    made = [plan.layout.root / PAGE]
+    last = report_job(plan, page, [*everything, *parts], shown, made, sources, call)
+    return [*parts, replace(last, settings=plan.settings())]
+
+
+def jobs_of_one(plan: Plan[Study], defence: str) -> list[SplitJob]:
+    """Return the jobs of tables and figures of one defence alone.
+
+    Raises:
+        ConfigError: if there is no such defence.
+    """
+    chosen("defence", tuple(plan.study.defences), defence)
+    own = [job for job in jobs(plan) if job.of.get("defence") == defence]
+    trained = [job for job in own if job.kind == "train"]
+    attacked = [job for job in own if job.kind != "train"]
+    *parts, _ = report_jobs(plan, trained, attacked)
+    return [_narrowed(job, defence) for job in parts]
+
+
+def _narrowed(job: SplitJob, defence: str) -> SplitJob:
+    names = TABLES if job.kind == "tables" else ()  # which figures there are, it shows when drawn
+    return replace(
+        job,
+        pattern=f"{job.pattern}/{{defence}}",
+        of={"defence": defence},
+        leaves=[job.plan.layout.tables / "{defence}" / name for name in names],
+    )
+
+
+def _written(plan: Plan[Study], part: str) -> list[Path]:
+    """Return the files of a part of the report; none where the study has nothing to show there."""
+    if part == "tables":
+        sweeps = SWEEP_TABLES if plan.study.sweeps else ()
+        return [plan.layout.tables / name for name in (*TABLES, *sweeps)]
+    from cemlib.report.figures import drawings  # which decides nothing of a training
+
+    study = plan.study
+    choices = {
+        "attack": tuple(study.attacks),
+        "knowledge": KNOWLEDGES,
+        "defence": tuple(n for n, settings in study.defences.items() if settings.surrogate),
+    }
+    several = len({attack.releases for attack in study.attacks.values()}) > 1
+    has = ["releases"] * several + ["sweeps"] * bool(study.sweeps)
+    names = [drawing.name for drawing in drawings(part, choices, has)]
+    return named(plan.layout.figures, names, FORMATS)
+
+
+def _report_sources() -> tuple[Path, ...]:
+    from cemlib.report.figures import modules
+
+    return source_files("cemlib.report.build", *modules())

@@ -1,0 +1,221 @@
+"""The metrics against Jacobians and scikit-learn, and which surrogate gets them when."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+from tiny_study import RAW, blob_data
+from torch import Generator, Tensor, nn
+from torch.autograd.functional import jacobian
+
+import cemlib.training.metrics
+from cemlib.config import parse
+from cemlib.defences.channels import build as build_channel
+from cemlib.defences.deployed import Deployed
+from cemlib.errors import DivergedError
+from cemlib.models import build
+from cemlib.models.split import SplitModel
+from cemlib.seeds import generator
+from cemlib.training.metrics import RIDGE, image_metric, squared_jacobian, task_metric
+from cemlib.training.setup import Setup
+from cemlib.training.trainer import Trainer
+
+CHANNELS: dict[str, dict[str, Any]] = {
+    "noise": {},
+    "dropout": {"rate": 0.4},
+    "topk": {"keep": 0.3},
+    "local_dp": {"clip": 20.0},
+}
+
+
+def from_jacobians(answer: Any, features: Tensor) -> Tensor:
+    """Sum of J^T J, one sample at a time, from rows that are differences of class pairs.
+
+    sum_c (J_c - mean)^T (J_c - mean) = sum over pairs of (J_c - J_e)^T (J_c - J_e) / (2 C).
+    """
+    whole = jacobian(answer, features).flatten(3).flatten(3)
+    total = torch.zeros((), dtype=torch.float64)
+    for sample in range(len(features)):
+        rows = whole[sample, :, sample].flatten(1).double()
+        for one in rows:
+            for other in rows:
+                total = total + torch.outer(one - other, one - other) / (2 * len(rows))
+    return total
+
+
+def test_a_linear_servers_metric_is_exact() -> None:
+    weights = torch.randn(3, 8, generator=Generator().manual_seed(0)).double()
+    centred = weights - weights.mean(0)
+    found = squared_jacobian(
+        lambda z: z.flatten(1) @ weights.T + 1, torch.rand(5, 2, 2, 2).double()
+    )
+    torch.testing.assert_close(found, 5 * centred.T @ centred)
+
+
+def test_a_common_shift_of_all_logits_is_not_used() -> None:
+    shift = torch.rand(8).double()
+    found = squared_jacobian(
+        lambda z: (z @ shift).unsqueeze(1).expand(-1, 4), torch.rand(6, 8).double()
+    )
+    assert found.abs().max() < 1e-25
+
+
+def test_a_curved_servers_metric_is_that_of_its_jacobians() -> None:
+    torch.manual_seed(0)
+    server = nn.Sequential(nn.Flatten(), nn.Linear(8, 7), nn.Tanh(), nn.Linear(7, 4)).double()
+    features = torch.randn(5, 2, 2, 2, dtype=torch.float64)
+    found = squared_jacobian(server, features)
+    torch.testing.assert_close(found, from_jacobians(server, features))
+
+
+def network(client_widths: tuple[int, ...] | None = None) -> SplitModel:
+    """With running statistics of its batch normalisation that differ from those of a batch."""
+    torch.manual_seed(0)
+    shape = {"num_classes": 3, "image_size": 16, "cut": 4, "mean": (0.5,), "std": (0.25,)}
+    model = build("small", **shape, client_widths=client_widths).train()
+    for _ in range(3):
+        model(torch.rand(16, 1, 16, 16))
+    return model
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize("client_widths", [None, (5, 9)])
+def test_the_metric_is_of_the_released_features_of_images(
+    name: str, client_widths: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In batches, whose releases are drawn one after the other."""
+    monkeypatch.setattr(cemlib.training.metrics, "BATCH", 4)
+    deployed = Deployed(
+        network(client_widths), build_channel(name, noise_std=0.1, **CHANNELS[name])
+    )
+    images = blob_data().train.images[:6]
+    found = task_metric(deployed, images, Generator().manual_seed(3))
+    assert found.dtype == torch.float64
+    deployed.model.eval()
+    draws, expected = Generator().manual_seed(3), torch.zeros(128, 128, dtype=torch.float64)
+    for part in deployed.features(images).split(4):
+        state = draws.get_state()
+
+        def answer(z: Tensor, state: Tensor = state) -> Tensor:
+            draws.set_state(state)
+            return deployed.model.head(deployed.channel(z, draws))
+
+        expected += from_jacobians(answer, part)
+    assert expected.abs().max() > 0
+    torch.testing.assert_close(found, expected / 6, rtol=1e-4, atol=1e-6 * expected.max().item())
+
+
+def test_what_the_channel_drops_from_every_release_is_not_used() -> None:
+    """Of the largest tenth of equal-ranked features, the derivative is 0 at all the others."""
+    deployed = Deployed(network(), build_channel("topk", noise_std=0.0, keep=0.1))
+    images = blob_data().train.images[:1]
+    used = task_metric(deployed, images, Generator()).diagonal() > 0
+    kept = deployed.channel.shape(deployed.features(images)).flatten() != 0
+    assert int(kept.sum()) == 13
+    assert not (used & ~kept).any()
+    assert used.any()
+
+
+def test_neither_weights_nor_statistics_nor_gradients_change() -> None:
+    model = network()
+    for weights in model.parameters():
+        weights.grad = torch.ones_like(weights)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    deployed = Deployed(model, build_channel("noise", noise_std=0.1))
+    task_metric(deployed, blob_data().train.images, Generator())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(torch.equal(w.grad, torch.ones_like(w)) for w in model.parameters())
+
+
+def test_the_image_metric_is_how_much_the_pixels_of_a_linear_reconstruction_move() -> None:
+    subject = Deployed(network(), build_channel("noise", noise_std=0.1))
+    images = blob_data().train.images
+    found = image_metric(subject, images, Generator().manual_seed(3))
+    released = subject.channel(subject.features(images), Generator().manual_seed(3))
+    z = released.flatten(1).double().numpy()
+    pixels = images.flatten(1).double().numpy() / 255
+    strength = RIDGE * len(z) * float(np.square(z - z.mean(0)).mean())
+    fitted = Ridge(alpha=strength).fit(z, pixels)
+    for seed in range(5):
+        move = np.random.default_rng(seed).standard_normal(z.shape[1])
+        change = fitted.predict(z[:1] + move) - fitted.predict(z[:1])
+        np.testing.assert_allclose(move @ found.numpy() @ move, np.square(change).mean(), rtol=1e-6)
+
+
+def taught(
+    place: Path, *, name: str = "task_aware", **defence: Any
+) -> tuple[Trainer, list[Tensor]]:
+    """A trainer whose surrogate learns from its second epoch on, and what it is taught."""
+    defence = {"surrogate": {"name": name, "samples": 20}} | defence
+    raw = RAW | {"results": str(place), "defences": {"noise": {}, "mine": defence}}
+    data, setup, lessons = blob_data(), Setup(parse(raw), "mine", 0), []
+    subject = setup.trainer(data, setup.network(data))
+    assert subject.surrogate is not None
+    learn = subject.surrogate.learn
+
+    def listen(metric: Tensor) -> None:
+        lessons.append(metric)
+        learn(metric)
+
+    subject.surrogate.learn = listen  # type: ignore[method-assign]
+    return subject, lessons
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"), [("task_aware", task_metric), ("image_aware", image_metric)]
+)
+@pytest.mark.parametrize(("samples", "count"), [(20, 20), (5000, 97)])
+def test_every_acting_epoch_begins_with_a_lesson(
+    tmp_path: Path, name: str, metric: Any, samples: int, count: int
+) -> None:
+    """Of the network as the epoch finds it, after the pruning, at images chosen by the seed."""
+    surrogate, pruning = {"name": name, "samples": samples}, {"epoch": 1, "ratio": 0.5}
+    subject, lessons = taught(tmp_path, surrogate=surrogate, pruning=pruning)
+    subject.epoch(1)
+    assert lessons == []
+    subject.prune_before(2)
+    order = torch.randperm(97, generator=generator(0, "task_images", 2))[:count]
+    noise = generator(0, "task_noise", 2)
+    expected = metric(subject.deployed, subject.data.train.images[order], noise)
+    subject.epoch(2)
+    assert subject.client_widths == (8, 16)
+    assert len(lessons) == 1
+    assert torch.equal(lessons[0], expected)
+    subject.epoch(3)
+    assert len(lessons) == 2
+    assert not torch.equal(lessons[0], lessons[1])
+
+
+def test_who_does_not_ask_is_not_taught(tmp_path: Path) -> None:
+    subject, lessons = taught(tmp_path, surrogate="logdet")
+    for number in (1, 2, 3):
+        subject.epoch(number)
+    assert lessons == []
+
+
+def test_a_spoilt_network_ends_the_run_as_a_diverged_one(tmp_path: Path) -> None:
+    subject, lessons = taught(tmp_path)
+    next(iter(subject.deployed.model.head.parameters())).data.fill_(torch.nan)
+    with pytest.raises(DivergedError, match="epoch 2: task_metric is nan"):
+        subject.epoch(2)
+    assert lessons == []
+
+
+@pytest.mark.parametrize("name", ["task_aware", "image_aware"])
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_it_trains_behind_every_channel_on_sparse_codes(
+    tmp_path: Path, name: str, channel: str
+) -> None:
+    """What is learned is known from its first epoch on."""
+    released = {"name": channel, **CHANNELS[channel]}
+    subject, _ = taught(tmp_path, name=name, channel=released, sparse_coding=True)
+    rows = [subject.epoch(number) for number in (1, 2, 3)]
+    rank = {"task_aware": "effective_rank", "image_aware": "image_rank"}[name]
+    assert f"surrogate/{rank}" not in rows[0]
+    for row in rows[1:]:
+        assert 1 <= row[f"surrogate/{rank}"] <= 128
+        assert 0 < row.get("surrogate/spared", 0.5) < 1
+        assert row["surrogate/gradient_ratio"] > 0

@@ -1,0 +1,231 @@
+"""The step and its rates, against the published numbers and order, and an epoch by hand."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from tiny_study import CPU, LAMBDA, bare_trainer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cemlib.config.study import TrainConfig
+from cemlib.errors import DivergedError
+from cemlib.models import SplitModel, build
+from cemlib.seeds import derive, generator
+from cemlib.sums import Monitor
+from cemlib.surrogates import Surrogate
+from cemlib.surrogates import build as build_surrogate
+from cemlib.training.step import fork, learning_rate, strength
+from cemlib.training.trainer import Trainer
+
+LAMBDA_EFF = 0.32
+NOISE = 0.025 * torch.randn(24, 8, 4, 4, generator=torch.Generator().manual_seed(6)).double()
+RATES = {0.05: (1, 60), 0.01: (61, 120), 0.002: (121, 180), 0.0004: (181, 210), 0.00008: (211, 240)}
+Gradients = list[Tensor | None]
+
+
+@pytest.mark.parametrize("done", [0.0, 0.5, 0.99])
+def test_the_rate_falls_after_each_published_milestone(done: float) -> None:
+    settings = TrainConfig()
+    assert (settings.schedule, settings.epochs, settings.nesterov) == ("milestones", 240, False)
+    for rate, epochs in RATES.items():
+        found = [learning_rate(settings, epoch, done) for epoch in epochs]
+        assert found == pytest.approx([rate] * 2, rel=1e-12)
+    constant = TrainConfig(lr=0.1, milestones=())
+    assert {learning_rate(constant, epoch, done) for epoch in range(1, 300)} == {0.1}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "done", "rate"),
+    [
+        *((1, 0.0, 0.0), (1, 0.5, 0.25), (2, 0.0, 0.5), (2, 0.5, 0.75), (3, 0.0, 1.0)),
+        # (1 + cos(pi / 3)) / 2, then half way down, then (1 + cos(2 pi / 3)) / 2
+        *((3, 2 / 3, 0.75), (4, 0.0, 0.5), (4, 1 / 3, 0.25), (4, 1.0, 0.0)),
+    ],
+)
+def test_the_rate_follows_one_cycle_over_all_epochs(epoch: int, done: float, rate: float) -> None:
+    settings = TrainConfig(epochs=4, lr=0.2, schedule="one_cycle", warm_up=0.5, milestones=(1,))
+    assert learning_rate(settings, epoch, done) == pytest.approx(0.2 * rate, abs=1e-15)
+
+
+def test_strength_for_lambda_16_is_the_published_one() -> None:
+    published = [0.32, 1.6, 8, 16, 16]
+    assert [strength(16, rate) for rate in RATES] == pytest.approx(published, rel=1e-12)
+    assert {strength(16, rate, scaled=False) for rate in RATES} == {16}
+    assert strength(16, 4.1e-4) == pytest.approx(16 * 0.001 / 4.1e-4)
+    assert strength(16, 4.0999e-4) == 16
+    assert strength(0, 0.05) == 0
+
+
+def test_fork_adds_the_branches_gradients_and_measures_them() -> None:
+    x = torch.linspace(-2, 2, 24, dtype=torch.float64).reshape(3, 2, 4).requires_grad_()
+    task, penalty, norms = fork(x, 7.0)
+    assert torch.equal(task, x)
+    assert torch.equal(penalty, x.flatten(1))
+    weights = torch.arange(24.0, dtype=torch.float64).reshape(3, 2, 4)
+    (task.sin() * weights).sum().backward(retain_graph=True, inputs=[x])
+    assert torch.allclose(x.grad, weights * x.detach().cos(), atol=1e-14)
+    x.grad = None
+    ((task.sin() * weights).sum() + penalty.square().sum()).backward()
+    of_task, of_penalty = weights * x.detach().cos(), 7 * 2 * x.detach()
+    assert x.grad is not None
+    assert torch.allclose(x.grad, of_task + of_penalty, atol=1e-13)
+    assert norms.tolist() == pytest.approx([float(of_task.norm()), float(of_penalty.norm())])
+
+
+def network(name: str) -> tuple[SplitModel, Surrogate, Tensor, Tensor]:
+    torch.manual_seed(0)
+    model = build("small", num_classes=3, image_size=16, cut=4, mean=(0.5,), std=(0.3,))
+    surrogate = build_surrogate(name, dim=128, num_classes=3, noise_std=0.025)
+    surrogate.reseed(3)
+    images = torch.rand(24, 1, 16, 16, generator=torch.Generator().manual_seed(1)).double()
+    torch.manual_seed(5)  # of the dropout
+    return model.double().train(), surrogate.double(), images, torch.arange(24) % 3
+
+
+def one_pass(name: str, strength: float = LAMBDA_EFF, task: bool = True) -> list[Gradients]:
+    model, surrogate, images, labels = network(name)
+    clean, branch, _ = fork(model.encoder(images), strength)
+    loss = surrogate(branch, labels)
+    if task:
+        loss = loss + F.cross_entropy(model.head(clean + NOISE), labels)
+    loss.backward()
+    return [gradients(each) for each in (model.encoder, model.head, surrogate)]
+
+
+def two_passes(name: str) -> list[Gradients]:
+    """Published order: penalty, cache the encoder's gradients, zero them, task, add."""
+    model, surrogate, images, labels = network(name)
+    features = model.encoder(images)
+    logits = model.head(features + NOISE)
+    inside = list(model.encoder.parameters())
+    surrogate(features.flatten(1), labels).backward(retain_graph=True)
+    cached = [LAMBDA_EFF * weights.grad for weights in inside if weights.grad is not None]
+    model.zero_grad(set_to_none=True)
+    F.cross_entropy(logits, labels).backward()
+    for weights, extra in zip(inside, cached, strict=True):
+        assert weights.grad is not None
+        weights.grad += extra
+    return [gradients(each) for each in (model.encoder, model.head, surrogate)]
+
+
+def gradients(module: nn.Module) -> Gradients:
+    return [None if w.grad is None else w.grad.clone() for w in module.parameters()]
+
+
+@pytest.mark.parametrize("name", ["gated", "slot"])
+def test_one_backward_equals_the_published_two_pass_order(name: str) -> None:
+    """So the surrogate's own parameters get factor 1."""
+    found, expected = one_pass(name), two_passes(name)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-13)
+    assert any(g is not None and g.abs().max() > 0 for g in found[2])
+
+
+def test_the_encoders_pull_is_proportional_to_the_strength() -> None:
+    one, three = (one_pass("gated", strength, task=False)[0] for strength in (1.0, 3.0))
+    assert all(g is not None for g in one)
+    torch.testing.assert_close([3 * g for g in one], three, rtol=1e-9, atol=1e-14)
+
+
+def by_hand(other: Trainer, number: int, sgd: torch.optim.SGD, rates: list[float]) -> float:
+    """Carry out an epoch in the published order; return its mean loss."""
+    model, surrogate, train = other.deployed.model.train(), other.surrogate, other.data.train
+    order = torch.randperm(96, generator=generator(0, "order", number))
+    noise, losses = generator(0, "noise", number), []
+    torch.manual_seed(derive(0, "dropout", number))
+    for rows, lr in zip(order.chunk(len(rates)), rates, strict=True):
+        features = model.encoder(train.images[rows].float() / 255)
+        released = features + 0.025 * torch.randn(features.shape, generator=noise)
+        loss = F.cross_entropy(model.head(released), train.labels[rows])
+        sgd.zero_grad()
+        if surrogate is not None:
+            weight = LAMBDA * 0.001 / lr
+            spread = surrogate(features.flatten(1), train.labels[rows])
+            spread.backward(retain_graph=True)
+            for weights in model.encoder.parameters():
+                weights.grad *= weight
+            losses.append(weight * spread.item())
+        loss.backward()
+        losses.append(loss.item())
+        sgd.param_groups[0]["lr"] = lr
+        sgd.step()
+    return sum(losses) / len(rates)
+
+
+# `gated` acts in the sixth epoch. Of eight, with a warm-up of a half, one cycle has its batches at
+# 5/8 and 11/16 of all steps: (1 + cos(pi / 4)) / 2 and (1 + cos(3 pi / 8)) / 2 of the highest rate.
+CYCLE = {"schedule": "one_cycle", "epochs": 8, "warm_up": 0.5, "batch_size": 48}
+CYCLED = {6: [0.025 * (1 + 0.5**0.5), 0.025 * (1 + 0.3826834)]}
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "settings", "rates"),
+    [
+        ("gated", CYCLE, CYCLED),
+        ("gated", CYCLE | {"nesterov": True}, CYCLED),
+        ("gated", {}, {6: [0.05]}),
+        (None, {"milestones": (2,)}, {1: [0.05], 2: [0.05], 3: [0.01]}),
+    ],
+)
+def test_epochs_equal_the_published_updates_by_hand(
+    surrogate: str | None, settings: dict[str, Any], rates: dict[int, list[float]]
+) -> None:
+    subject, other = bare_trainer(surrogate, **settings), bare_trainer(surrogate, **settings)
+    parts = [w for module in other.defended.modules.values() for w in module.parameters()]
+    nesterov = settings.get("nesterov", False)
+    sgd = torch.optim.SGD(parts, lr=1.0, momentum=0.9, weight_decay=5e-4, nesterov=nesterov)
+    for number, expected in rates.items():
+        row, loss = subject.epoch(number), by_hand(other, number, sgd, expected)
+        assert row["lr"] == pytest.approx(expected[-1], rel=1e-6)
+        acting = LAMBDA * 0.001 / expected[-1] if surrogate else 0
+        assert row["lambda_eff"] == pytest.approx(acting, rel=1e-6)
+        assert row["train_loss"] == pytest.approx(loss, rel=1e-4)
+    found = [w for module in subject.defended.modules.values() for w in module.parameters()]
+    for one, weights in zip(found, parts, strict=True):
+        torch.testing.assert_close(one, weights, rtol=1e-3, atol=2e-5)
+
+
+def test_a_cycles_first_step_moves_nothing() -> None:
+    """It begins at a rate of 0; its second step does not."""
+    subject = bare_trainer(**CYCLE | {"epochs": 4, "batch_size": 96})
+    before = [weights.clone() for weights in subject.deployed.model.parameters()]
+    rates = [subject.epoch(1)["lr"]]
+    assert all(map(torch.equal, before, subject.deployed.model.parameters()))
+    rates.append(subject.epoch(2)["lr"])
+    assert not any(map(torch.equal, before, subject.deployed.model.parameters()))
+    assert rates == pytest.approx([0.0, 0.025])
+
+
+NAMES = ("features", "loss", "top1")
+
+
+def monitor(steps: list[tuple[list[float], int]]) -> Monitor:
+    watching = Monitor(NAMES, CPU)
+    for values, samples in steps:
+        tensors = (torch.tensor(float(value), requires_grad=True) for value in values)
+        watching.add(dict(zip(NAMES, tensors, strict=True)), samples)
+    return watching
+
+
+def test_means_are_over_samples_and_start_anew_with_an_epoch() -> None:
+    watching = monitor([([1, 2, 0.5], 4), ([3, 5, 1.0], 2)])
+    kept = watching._sums._totals
+    expected = {"features": 10 / 6, "loss": 3.0, "top1": 4 / 6}
+    assert watching.means(1) == pytest.approx(expected)
+    watching.add(dict(zip(NAMES, torch.tensor([math.nan, 2, 1.0]), strict=True)), 4)
+    watching.begin()
+    watching.add(dict(zip(NAMES, torch.tensor([3.0, 5.0, 1.0]), strict=True)), 2)
+    assert watching.means(2) == {"features": 3.0, "loss": 5.0, "top1": 1.0}
+    # What a replayed step writes to must be what is read.
+    assert watching._sums._totals is kept
+    assert not kept.requires_grad
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_the_first_fault_is_named_though_all_later_steps_are_spoilt(bad: float) -> None:
+    steps = [([1, 1, 1], 4), ([1, bad, 1], 4), ([bad, bad, bad], 4)]
+    with pytest.raises(DivergedError, match="epoch 7, batch 2: loss is not finite"):
+        monitor(steps).means(7)
+    with pytest.raises(DivergedError, match="epoch 1, batch 1: features is not finite"):
+        monitor(steps[2:]).means(1)
