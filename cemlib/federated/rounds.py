@@ -7,7 +7,7 @@ images.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -114,14 +114,12 @@ class Federation:
 
     def work(self, members: Sequence[int], number: int) -> Work:
         """Return what some clients train on in a round."""
-        train, taken = self.study.train, []
+        shape, taken = (self.study.train.local_steps, self.study.train.batch_size), []
         for client in members:
-            count = len(self.clients.labels[client])
-            shape = (train.local_steps, train.batch_size)
-            rows = drawing.batches(count, *shape, self.seed, client, number)
-            taken.append(rows.to(self.data.train.labels.device))
-        x = torch.stack([self.clients.images[c][r] for c, r in zip(members, taken, strict=True)])
-        y = torch.stack([self.clients.labels[c][r] for c, r in zip(members, taken, strict=True)])
+            images, labels = self.clients.images[client], self.clients.labels[client]
+            rows = drawing.batches(len(labels), *shape, self.seed, client, number)
+            taken.append((images[rows.to(labels.device)], labels[rows.to(labels.device)]))
+        x, y = (torch.stack(part) for part in zip(*taken, strict=True))
         columns, noise = self._columns(members, number), self._noise(members, number)
         return Work(self._mixed(x, y, members, number), y, columns, noise)
 
@@ -183,14 +181,9 @@ class Federation:
         private = self.variant.dp_sgd
         if private is None:
             return None
-        drawn = []
-        for client in members:
-            draws = drawing.noise_stream(self.seed, client, number)
-            steps = range(self.study.train.local_steps)
-            drawn.append(
-                stack([draw_noise(self.weights, private.noise_multiplier, draws) for _ in steps])
-            )
-        return stack(drawn)
+        scale, steps = private.noise_multiplier, range(self.study.train.local_steps)
+        streams = [drawing.noise_stream(self.seed, client, number) for client in members]
+        return stack([stack([draw_noise(self.weights, scale, s) for _ in steps]) for s in streams])
 
 
 def corrupted(changes: Weights, which: Sequence[bool]) -> Weights:
@@ -214,20 +207,17 @@ def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dic
     return {f"{prefix}top1": right / len(split), f"{prefix}loss": loss / len(split)}
 
 
-Updates = Mapping[str, Tensor]  # (clients, ...) by parameter name
-
-
-def finite(updates: Updates) -> Tensor:
+def finite(updates: Weights) -> Tensor:
     """Return whether all numbers of each client's update are finite: (clients,) bool."""
     return torch.stack([u.reshape(len(u), -1).isfinite().all(1) for u in updates.values()]).all(0)
 
 
-def aggregate(weights: Weights, updates: Updates, samples: Tensor) -> Weights:
+def aggregate(weights: Weights, updates: Weights, samples: Tensor) -> Weights:
     """Add the mean of the finite updates, weighted by samples; without one, nothing.
 
     Args:
         weights: the server's weights by name.
-        updates: each client's change of them, stacked.
+        updates: each client's change of them, stacked (clients, ...).
         samples: (clients,) images that each client has.
 
     Example:

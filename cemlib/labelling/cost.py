@@ -10,7 +10,7 @@ decryptions therefore cost a whole power each.
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -205,13 +205,16 @@ def main() -> None:
     parser.add_argument("key_bits", nargs="+", type=int, help="lengths of n")
     parser.add_argument("--images", type=int, default=18, help="in one round, packed")
     arguments = parser.parse_args()
-    for rows in measured(arguments.key_bits, images=arguments.images).values():
-        for cells in [list(rows[0]), ["---"] * len(rows[0])] if rows else []:
-            print(f"| {' | '.join(cells)} |")
+    for rows in filter(None, measured(arguments.key_bits, images=arguments.images).values()):
+        _print_row(rows[0])
+        _print_row(["---"] * len(rows[0]))
         for row in rows:
-            cells = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()]
-            print(f"| {' | '.join(cells)} |")
+            _print_row(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values())
         print()
+
+
+def _print_row(cells: Iterable[str]) -> None:
+    print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

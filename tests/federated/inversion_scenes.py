@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from cemlib.federated.client import Masking, gradients, masked_gradients, step_mask
 from cemlib.federated.inversion.gradients import Shared, true_gradients
@@ -36,20 +35,6 @@ def network(
         torch.manual_seed(seed)
         net = build("lenet", num_classes=10, image_shape=SHAPE, activation=activation)
     return net.to(dtype)
-
-
-def trained_network(steps: int = 300) -> FederatedNet:
-    """A network that has learned the first images."""
-    net, bundle = network(), load_digits()
-    images = torch.tensor(bundle.images[:1000], dtype=torch.float32)[:, None] / 16
-    labels = torch.tensor(bundle.target[:1000]).long()
-    draws, optimiser = torch.Generator().manual_seed(0), torch.optim.SGD(net.parameters(), lr=0.3)
-    for _ in range(steps):
-        rows = torch.randint(1000, (32,), generator=draws)
-        optimiser.zero_grad()
-        F.cross_entropy(net(images[rows]), labels[rows]).backward()
-        optimiser.step()
-    return net
 
 
 def flat_network() -> FederatedNet:

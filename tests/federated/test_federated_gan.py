@@ -1,7 +1,6 @@
 """The clients' GANs: losses in closed form, two phases, the variance term, the extractor."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -123,17 +122,15 @@ def test_a_pretrained_convolution_is_read_where_it_is_at_hand(tmp_path):
     )
 
 
-def test_damaged_pretrained_weights_are_named(tmp_path):
-    file = tmp_path / "vgg11.pth"
-    file.write_bytes(b"no weights")
-    with pytest.raises(FileError, match=r"vgg11\.pth: no weights of torchvision's VGG11"):
-        extractor.pretrained(file, 3, 2)
-
-
-def test_the_cache_is_torchs_and_nothing_is_downloaded(monkeypatch, tmp_path):
+def test_only_torchs_cache_is_read_and_damaged_weights_are_named(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    assert extractor.cached_weights() == tmp_path / "hub" / "checkpoints" / extractor.WEIGHTS
-    assert not Path(tmp_path, "hub").exists()
+    file = extractor.cached_weights()
+    assert file == tmp_path / "hub" / "checkpoints" / extractor.WEIGHTS
+    assert not (tmp_path / "hub").exists()
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"no weights")
+    with pytest.raises(FileError, match="no weights of torchvision's VGG11"):
+        extractor.pretrained(file, 3, 2)
 
 
 def test_each_client_trains_an_extractor_that_tells_its_classes_apart(data):

@@ -135,11 +135,6 @@ def test_updates_that_are_no_numbers_have_no_weight():
     assert float(found["b"]) == 3.0
 
 
-def test_without_a_finite_update_the_weights_stay():
-    weights = {"w": torch.ones(2)}
-    assert aggregate(weights, {"w": torch.full((1, 2), math.nan)}, torch.tensor([1])) == weights
-
-
 @pytest.mark.parametrize("variant", ["none", "both", "dp_sgd"])
 def test_rounds_lower_the_loss_and_count_what_happened(data, variant):
     found = federation(data, variant, train={"rounds": 6, "local_steps": 8})

@@ -60,9 +60,3 @@ def test_too_little_noise_is_found_out(promised: float) -> None:
     sigma = promised / 5
     found = least_epsilon(tallies(BEFORE, sigma, 3), tallies(AFTER, sigma, 4))
     assert EPSILON < found < gaussian_epsilon(sigma, DELTA, CHANGED_VOTE)
-
-
-def test_the_noise_in_total_is_sigma(promised: float) -> None:
-    """Not N sigma^2, as another text has it: a projection of two counts has 2 sigma^2."""
-    spread = tallies(BEFORE, promised, 5).std()
-    assert spread == pytest.approx(math.sqrt(2) * promised, rel=0.05)

@@ -51,10 +51,13 @@ def test_a_stack_computes_what_its_networks_do(network: NetworkConfig) -> None:
     singles, images = stacked(network), torch.randn(M, 5, *SHAPE)
     found = KINDS[network.kind].logits(stack(singles), images)
     shared = KINDS[network.kind].logits(stack(singles), images[:1])
+    many = torch.randn(300, *SHAPE)  # more than one chunk
+    classes = classify(network, stack(singles), many)
     for i, weights in enumerate(singles):
         net = module(network, weights)
         assert torch.allclose(found[i], net(images[i]), atol=1e-5)
         assert torch.allclose(shared[i], net(images[0]), atol=1e-5)
+        assert torch.equal(classes[i], net(many).argmax(1))
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
@@ -79,14 +82,6 @@ def test_each_network_learns_as_torch_would_teach_it(network: NetworkConfig) -> 
             optimiser.step()
         for ours, theirs in zip(trained, net.parameters(), strict=True):
             assert torch.allclose(ours[i], theirs, atol=2e-4)
-
-
-def test_classes_are_those_of_each_network() -> None:
-    network, images = NETWORKS[1], torch.randn(300, *SHAPE)  # more than one chunk
-    singles = stacked(network)
-    found = classify(network, stack(singles), images)
-    for i, weights in enumerate(singles):
-        assert torch.equal(found[i], module(network, weights)(images).argmax(1))
 
 
 def test_a_training_that_diverges_says_so() -> None:

@@ -11,7 +11,7 @@ from cemlib.labelling import arithmetic
 from cemlib.labelling.errors import DroppedOutError, LabellingError, ShareError
 from cemlib.labelling.messages import Round
 from cemlib.labelling.parties import Aggregator, Participant, ParticipantView
-from cemlib.labelling.protocol import Keys, Setting, aggregate, deal, remaining, restart
+from cemlib.labelling.protocol import Keys, Setting, aggregate, deal, open_sums, remaining, restart
 from cemlib.labelling.sharing import combine
 
 SETTING = Setting(4, 3, noise_std=2.0, key_bits=256, insecure_for_testing=True)
@@ -31,12 +31,15 @@ def parties(keys: Keys, setting: Setting = SETTING) -> tuple[Aggregator, list[Pa
 
 
 def carry_out(aggregator: Aggregator, everybody: list[Participant]) -> None:
-    for index, party in enumerate(everybody):
-        aggregator.receive_vote(index, party.vote())
-    request = aggregator.request()
-    for index, party in enumerate(everybody):
-        aggregator.receive_partial(index, party.partial(request))
-    aggregator.counts()
+    open_sums(aggregator, everybody, [party.vote() for party in everybody])
+
+
+@pytest.fixture(scope="module")
+def done(keys: Keys) -> tuple[Aggregator, list[Participant]]:
+    """The parties after a round, to be looked at only."""
+    aggregator, everybody = parties(keys)
+    carry_out(aggregator, everybody)
+    return aggregator, everybody
 
 
 @pytest.mark.parametrize("packing", ["none", "label", "images"])
@@ -80,26 +83,17 @@ def test_without_gmpy2_the_tallies_are_the_same(
         assert np.array_equal(found, expected)
 
 
-def seen(view: Any) -> list[int]:
+def seen(view: Any) -> set[int]:
     """Every number in a view, its round's public parameters aside."""
-    found: list[int] = []
-
-    def walk(part: Any) -> None:
+    found, parts = set[int](), [getattr(view, f.name) for f in fields(view) if f.name != "round"]
+    while parts:
+        part = parts.pop()
         if isinstance(part, np.ndarray):
-            found.extend(part.ravel().tolist())
-        elif isinstance(part, dict):
-            walk(list(part.values()))
-        elif isinstance(part, tuple | list):
-            for piece in part:
-                walk(piece)
-        elif hasattr(part, "value"):
-            found.append(part.value)
+            found |= set(part.ravel().tolist())
+        elif isinstance(part, dict | tuple):
+            parts += part.values() if isinstance(part, dict) else part
         elif part is not None:
-            found.append(part)
-
-    for item in fields(view):
-        if item.name != "round":
-            walk(getattr(view, item.name))
+            found.add(getattr(part, "value", part))
     return found
 
 
@@ -110,22 +104,20 @@ def secrets_of(view: ParticipantView) -> set[int]:
     return {int(x) for part in kept for x in part.ravel()} | {view.share.value}
 
 
-def test_no_view_holds_anothers_secret(keys: Keys) -> None:
-    aggregator, everybody = parties(keys)
-    carry_out(aggregator, everybody)
+def test_no_view_holds_anothers_secret(done: tuple[Aggregator, list[Participant]]) -> None:
+    aggregator, everybody = done
     for party in everybody:
         own = secrets_of(party.view)
         assert party.view.votes.base is None  # no slice of what holds everybody's
         assert len(own) > 9
-        assert own & set(seen(party.view))  # the search does find what is there
-        assert not own & set(seen(aggregator.view))
+        assert own & seen(party.view)  # the search does find what is there
+        assert not own & seen(aggregator.view)
         for other in everybody:
-            assert other is party or not own & set(seen(other.view))
+            assert other is party or not own & seen(other.view)
 
 
-def test_views_are_frozen(keys: Keys) -> None:
-    aggregator, everybody = parties(keys)
-    carry_out(aggregator, everybody)
+def test_views_are_frozen(done: tuple[Aggregator, list[Participant]]) -> None:
+    aggregator, everybody = done
     for view in (aggregator.view, everybody[0].view):
         with pytest.raises(FrozenInstanceError):
             view.round = None  # type: ignore[misc,assignment]
@@ -152,9 +144,10 @@ def test_who_cast_which_vote_changes_nothing_that_is_not_encrypted(keys: Keys) -
     assert not set(sum(one.ciphertexts.values(), ())) & set(sum(two.ciphertexts.values(), ()))
 
 
-def test_those_who_decrypt_see_sums_with_masks_only(keys: Keys) -> None:
-    aggregator, everybody = parties(keys)
-    carry_out(aggregator, everybody)
+def test_those_who_decrypt_see_sums_with_masks_only(
+    keys: Keys, done: tuple[Aggregator, list[Participant]]
+) -> None:
+    aggregator, everybody = done
     view = everybody[0].view
     assert len({party.view.asked for party in everybody}) == 1
     parts = {i: aggregator.view.partials[i][0] for i in range(4)}

@@ -198,45 +198,6 @@ def test_garbage_from_a_participant_is_refused(
             running.done.result(SECONDS)
 
 
-def plain_tcp(running: Running, elsewhere: Path) -> None:  # noqa: ARG001
-    with socket.create_connection((HOST, running.port)) as raw:
-        raw.sendall(b"not TLS at all" * 50)
-
-
-def client(running: Running, certificate: Path | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(running.folder / channels.AUTHORITY)
-    if certificate is not None:
-        context.load_cert_chain(certificate)
-    return context
-
-
-def is_sent_away(running: Running, context: ssl.SSLContext) -> bool:
-    with socket.create_connection((HOST, running.port)) as raw:
-        return closed(context.wrap_socket(raw, server_hostname="aggregator"))
-
-
-def no_certificate(running: Running, elsewhere: Path) -> None:  # noqa: ARG001
-    assert is_sent_away(running, client(running, None))
-
-
-def anothers_certificate(running: Running, elsewhere: Path) -> None:
-    context = client(running, channels.party_file(elsewhere, "participant-1"))
-    assert is_sent_away(running, context)
-
-
-def the_aggregators_own(running: Running, elsewhere: Path) -> None:  # noqa: ARG001
-    context = client(running, channels.party_file(running.folder, "aggregator"))
-    assert is_sent_away(running, context)
-
-
-def old_tls(running: Running, elsewhere: Path) -> None:  # noqa: ARG001
-    context = client(running, channels.party_file(running.folder, "participant-1"))
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with pytest.raises(ssl.SSLError, match=r"(?i)version"):
-        is_sent_away(running, context)
-
-
 def closed(channel: ssl.SSLSocket) -> bool:
     try:
         return channel.recv(1) == b""
@@ -244,14 +205,32 @@ def closed(channel: ssl.SSLSocket) -> bool:
         return True
 
 
-STRANGERS = [plain_tcp, no_certificate, anothers_certificate, old_tls, the_aggregators_own]
+STRANGERS = {  # whose certificates, whose name, and what the stranger meets
+    "no certificate": ("folder", None, None),
+    "another authority": ("elsewhere", "participant-1", None),
+    "the aggregator's own": ("folder", "aggregator", None),
+    "old TLS": ("folder", "participant-1", r"(?i)version"),
+}
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
 def test_strangers_are_sent_away_and_the_round_goes_on(
-    running: Running, elsewhere: Path, stranger: Callable[[Running, Path], None]
+    running: Running, request: pytest.FixtureRequest, stranger: str
 ) -> None:
-    stranger(running, elsewhere)
+    place, name, fault = STRANGERS[stranger]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(running.folder / channels.AUTHORITY)
+    if name is not None:
+        context.load_cert_chain(channels.party_file(request.getfixturevalue(place), name))
+    with socket.create_connection((HOST, running.port)) as raw:
+        raw.sendall(b"not TLS at all" * 50)
+    with socket.create_connection((HOST, running.port)) as raw:
+        if fault is None:
+            assert closed(context.wrap_socket(raw, server_hostname="aggregator"))
+        else:
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            with pytest.raises(ssl.SSLError, match=fault):
+                context.wrap_socket(raw, server_hostname="aggregator")
     for index in range(3):
         running.honest(index)
     running.done.result(SECONDS)
