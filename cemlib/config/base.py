@@ -1,6 +1,6 @@
 """What every section of the configuration has in common."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,12 +18,9 @@ class Section(BaseModel):
 class Named(Section):
     """A section whose `name` says what is built from it."""
 
-    ours: ClassVar[frozenset[str]] = frozenset({"name"})
-    """Fields that are no options of what is built."""
-
     def options(self) -> dict[str, Any]:
-        """Keyword arguments for the `build` function of the room that the section is about."""
-        return self.model_dump(exclude=set(self.ours))
+        """Return keyword arguments for the `build` function of the section's room."""
+        return self.model_dump(exclude={"name"})
 
 
 def named(value: Any) -> Any:
