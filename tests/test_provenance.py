@@ -51,8 +51,8 @@ def test_a_surrogate_concerns_its_own_training_alone() -> None:
     assert "surrogates/gated.py" in gated
     assert "surrogates/clustering.py" not in gated
     assert not any(name.startswith("surrogates/") for name in noise - {"surrogates/base.py"})
-    assert {"training/trainer.py", "models/small.py", "models/split.py", "seeds.py"} <= noise
-    assert {"models/vgg.py", "data/folder.py", "attacks/decoder.py"}.isdisjoint(gated)
+    assert {"training/trainer.py", "models/stacks.py", "models/split.py", "seeds.py"} <= noise
+    assert {"models/resnet.py", "data/folder.py", "attacks/decoder.py"}.isdisjoint(gated)
 
 
 def test_an_attack_concerns_its_own_jobs_alone() -> None:

@@ -1,7 +1,7 @@
 """What every section of the configuration has in common."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,12 +19,9 @@ class Section(BaseModel):
 class Named(Section):
     """A section whose `name` says what is built from it."""
 
-    ours: ClassVar[frozenset[str]] = frozenset({"name"})
-    """Fields that are no options of what is built."""
-
     def options(self) -> dict[str, Any]:
         """Return keyword arguments for the `build` function of the section's room."""
-        return self.model_dump(exclude=set(self.ours))
+        return self.model_dump(exclude={"name"})
 
 
 def named(value: Any) -> Any:

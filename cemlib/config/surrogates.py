@@ -20,8 +20,6 @@ class SurrogateConfig(Named):
         " rates (below 4.1e-4); false = lambda at every rate",
     )
 
-    ours = frozenset({"name", "lambda_", "lr_scaling"})
-
 
 class Hinge(SurrogateConfig):
     """A surrogate that penalises variance above a ceiling."""

@@ -1,1 +1,1 @@
-"""What a defence does to the features: the release channel (and, later, penalties and pruning)."""
+"""Defences beside the surrogates: release channels, training penalties and pruning."""

@@ -100,7 +100,7 @@ def client_cost(model: SplitModel, image_shape: tuple[int, int, int]) -> dict[st
 
 
 def _client(encoder: nn.Module) -> tuple[ConvStack, nn.Conv2d]:
-    """Return convolutions and bottleneck of a client that `models.split.split_stack` built."""
+    """Return convolutions and bottleneck of a client that `models.stacks.split_stack` built."""
     match list(encoder.children()):
         case [Normalise(), ConvStack() as stack, nn.Conv2d() as bottleneck, *_]:
             return stack, bottleneck

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 
 from cemlib.models.decoder import Decoder
 from cemlib.models.resnet import resnet20
-from cemlib.models.small import small
 from cemlib.models.split import Shape, SplitModel
-from cemlib.models.vgg import vgg11
+from cemlib.models.stacks import small, vgg11
 
 MODELS: dict[str, Callable[[Shape], SplitModel]] = {
     "small": small,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cemlib.models.layers import ConvStack, Entry, Normalise, SparseCoding, xavier
+from cemlib.models.layers import Normalise, SparseCoding, xavier
 
 BOTTLENECK = 8  # channels released at the cut ("noRELU_C8S1")
 
@@ -140,27 +140,6 @@ class SplitModel(nn.Module):
         return logits
 
 
-def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -> SplitModel:
-    """Cut a stack of convolutions: entries[:cut] and a bottleneck to the client, the rest behind.
-
-    The head leads the features back to the width that the cut has in `entries`, whatever
-    `shape.client_widths` makes of the client, and ends in `classifier`.
-
-    Raises:
-        ValueError: if the cut lies outside the stack, the image does not survive its pools, or the
-            client's widths do not fit it.
-    """
-    check_fits(shape, len(entries), entries.count("M"))
-    client, server = entries[: shape.cut], entries[shape.cut :]
-    kept = client if shape.client_widths is None else _narrowed(client, shape.client_widths)
-    body = ConvStack(kept, shape.in_channels)
-    encoder = client_encoder(body, _widths(kept)[-1], shape, client.count("M"))
-    width = _widths(client)[-1]
-    back = back_convolution(width)
-    head = nn.Sequential(back, ConvStack(server, width), classifier)
-    return SplitModel(encoder, head, feature_shape(shape, client.count("M")))
-
-
 def check_fits(shape: Shape, entries: int, halvings: int) -> None:
     """Refuse a cut outside a network's entries, and images that it cannot halve so often.
 
@@ -249,20 +228,3 @@ def feature_shape(shape: Shape, halvings: int) -> tuple[int, int, int]:
     """Return (channels, height, width) at the cut of a client that halves images so often."""
     side = shape.image_size // 2**halvings
     return BOTTLENECK, side, side
-
-
-def _narrowed(entries: Sequence[Entry], widths: Sequence[int]) -> list[Entry]:
-    most = _widths(entries)
-    if len(widths) != len(most) or not all(
-        1 <= width <= limit for width, limit in zip(widths, most, strict=True)
-    ):
-        raise ValueError(
-            f"client_widths: this client has {len(most)} convolutions of at least 1 and at most"
-            f" {', '.join(map(str, most))} channels, found {list(widths)}"
-        )
-    left = iter(widths)
-    return [next(left) if isinstance(entry, int) else entry for entry in entries]
-
-
-def _widths(entries: Sequence[Entry]) -> list[int]:
-    return [entry for entry in entries if isinstance(entry, int)]

@@ -14,8 +14,7 @@ from cemlib.config.surrogates import AnySurrogate
 from cemlib.data.prepared import Prepared
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
-from cemlib.defences.penalties import Penalty
-from cemlib.defences.penalties import build as build_penalty
+from cemlib.defences.penalties import PENALTIES, Penalty
 from cemlib.models import build
 from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
@@ -126,8 +125,8 @@ def _surrogate(wanted: AnySurrogate | OwnSurrogate | None, **sizes: Any) -> Surr
 def _penalty(wanted: AnyPenalty | None, model: SplitModel, data: Prepared) -> Penalty | None:
     if wanted is None:
         return None
-    shapes = {"image_shape": data.image_shape, "feature_shape": model.feature_shape}
-    return build_penalty(wanted.name, **shapes, **wanted.options())
+    kind, features = PENALTIES[wanted.name], model.feature_shape
+    return kind(wanted, image_shape=data.image_shape, feature_shape=features)
 
 
 def _check_acts(surrogate: Surrogate | None, epochs: int) -> None:

@@ -118,8 +118,9 @@ class Step:
         if settings.fit_features == "training_pass" and surrogate is not None and surrogate.fits:
             labels = torch.zeros(sum(batches.sizes), dtype=torch.long, device=self.device)
             self.seen = torch.zeros(len(labels), surrogate.dim, device=self.device), labels
-        drawing = surrogate.generators if surrogate is not None else list[torch.Generator]
-        self._replay = Replay(self.device, lambda: [self.noise, *drawing()])
+        self._replay = Replay(
+            self.device, lambda: [self.noise, *(surrogate.generators() if surrogate else ())]
+        )
 
     def pass_over(self, number: int) -> Row:
         """Train on all batches of a 1-based epoch; return its rates and means.
@@ -183,6 +184,7 @@ class Step:
         clean, spread, adversary, norms = z, z.new_zeros(()), z.new_zeros(()), z.new_zeros(2)
         if acting is not None:
             clean, branch, norms = fork(z, pace.lambda_eff)
+            # What is released but for chance: the noise is what the spread is measured against.
             spread = acting(channel.shape(branch), labels)
         released = channel(clean, self.noise)
         with autocast(self.precision, self.device):

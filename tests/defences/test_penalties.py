@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from cemlib.config import ConfigError
 from cemlib.defences.penalties import PENALTIES, Penalty, build
 
 OPTIONS: dict[str, dict[str, Any]] = {"nopeek": {"scale": 0.7}, "arl": {"blocks": 1, "width": 8}}
@@ -34,7 +35,7 @@ def test_an_unknown_name_is_refused_with_a_hint() -> None:
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="strength"):
+    with pytest.raises(ConfigError, match="strength: unknown key"):
         build("arl", image_shape=IMAGES, feature_shape=FEATURES, strength=1.0)
 
 

@@ -71,7 +71,9 @@ def separately(penalty: AdversarialDecoder, outer: nn.Module) -> tuple[list[Tens
     """Gradients of the whole loss for the encoder, then of -SSIM for the decoder: two passes."""
     features = outer(images())
     reached = ssim(penalty.decoder(features + 0.01), images()).mean()
-    loss = (features - 0.2).square().sum() + SCALE * torch.relu(reached - penalty.threshold)
+    loss = (features - 0.2).square().sum() + SCALE * torch.relu(
+        reached - penalty.settings.threshold
+    )
     for_encoder = torch.autograd.grad(loss, list(outer.parameters()), retain_graph=True)
     for_decoder = torch.autograd.grad(-reached, list(penalty.decoder.parameters()))
     return list(for_encoder), list(for_decoder)
@@ -167,4 +169,4 @@ def test_the_default_decoder_is_the_published_one() -> None:
     arl = build("arl", image_shape=(3, 32, 32), feature_shape=(8, 8, 8))
     block = 2 * (2 * 64) + 2 * (64 * 64 * 9 + 64)
     assert sum(each.numel() for each in arl.parameters()) == 711_539 - 4 * block
-    assert (arl.scale, arl.threshold, arl.lr) == (0.3, 0.5, 1e-3)
+    assert (arl.settings.scale, arl.settings.threshold, arl.settings.lr) == (0.3, 0.5, 1e-3)

@@ -6,10 +6,11 @@ To add one: a file here with the formula, its source and how it fails, a class d
 
 from typing import Any
 
+from cemlib.config.defences import DefenceConfig
+from cemlib.config.load import validated
 from cemlib.defences.penalties.arl import AdversarialDecoder
 from cemlib.defences.penalties.base import Penalty, Shape
 from cemlib.defences.penalties.nopeek import NoPeek
-from cemlib.errors import nearest
 
 __all__ = ["PENALTIES", "Penalty", "build"]
 
@@ -24,16 +25,15 @@ def build(name: str, *, image_shape: Shape, feature_shape: Shape, **options: Any
         name: key of `PENALTIES`.
         image_shape: (C, H, W) of the images.
         feature_shape: (c, h, w) of the features.
-        options: the penalty's own options, see its class.
+        options: those of its section of the configuration.
 
     Raises:
-        ValueError: no penalty has the name, or the penalty cannot work with the shapes.
-        TypeError: the penalty has no such option, or lacks one that it needs.
+        ConfigError: no penalty has the name or the option, or an option's value is out of range.
+        ValueError: the penalty cannot work with the shapes.
 
     Example:
         >>> penalty = build("nopeek", image_shape=(3, 32, 32), feature_shape=(8, 8, 8), scale=0.1)
     """
-    if name not in PENALTIES:
-        known = ", ".join(PENALTIES)
-        raise ValueError(f"no penalty is called {name!r}{nearest(name, PENALTIES)}; known: {known}")
-    return PENALTIES[name](image_shape=image_shape, feature_shape=feature_shape, **options)
+    section = validated(DefenceConfig, {"penalty": {"name": name, **options}}).penalty
+    assert section is not None
+    return PENALTIES[name](section, image_shape=image_shape, feature_shape=feature_shape)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cemlib.config import defences as config
 from cemlib.defences.penalties.base import Penalty, Shape
 from cemlib.metrics import ssim
 from cemlib.models.decoder import Decoder
@@ -34,38 +35,24 @@ class AdversarialDecoder(Penalty):
     """A decoder of released features trained on SSIM, and the encoder's penalty through it.
 
     Args:
+        settings: its section of the configuration.
         image_shape: (C, H, W) of the images.
         feature_shape: (c, h, w) of the features.
-        scale: weight of the encoder's penalty.
-        threshold: mean SSIM up to which the encoder is left alone.
-        blocks: residual blocks of the decoder.
-        width: their channels.
-        lr: learning rate of the decoder's Adam.
 
     Raises:
         ValueError: the features' sides do not double to the images'.
     """
 
+    settings: config.Arl
     optimiser: Adam
 
-    def __init__(
-        self,
-        *,
-        image_shape: Shape,
-        feature_shape: Shape,
-        scale: float = 0.3,
-        threshold: float = 0.5,
-        blocks: int = 4,
-        width: int = 64,
-        lr: float = 1e-3,
-    ) -> None:
-        super().__init__(image_shape=image_shape, feature_shape=feature_shape)
-        self.scale, self.threshold, self.lr = scale, threshold, lr
+    def __init__(self, settings: config.Arl, *, image_shape: Shape, feature_shape: Shape) -> None:
+        super().__init__(settings, image_shape=image_shape, feature_shape=feature_shape)
         decoder = Decoder(
             feature_shape[0],
             image_shape,
-            blocks=blocks,
-            width=width,
+            blocks=settings.blocks,
+            width=settings.width,
             doublings=_doublings(image_shape, feature_shape),
         )
         self.decoder = decoder.to(memory_format=torch.channels_last)
@@ -73,19 +60,20 @@ class AdversarialDecoder(Penalty):
 
     def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
         """`scale` relu(S - threshold), whose backward pass trains the decoder to raise S."""
+        scale, threshold = self.settings.scale, self.settings.threshold
         pull = released.new_zeros(())  # filled once S is known
         answers = self.decoder(
             scaled_gradient(released, pull).contiguous(memory_format=torch.channels_last)
         )
         similarity = ssim(answers, images).mean()
         reached = similarity.detach()
-        pull.copy_(reached > self.threshold).mul_(-self.scale)
+        pull.copy_(reached > threshold).mul_(-scale)
         # The bracket is exactly 0 and hands the decoder the gradient of -S.
-        return self.scale * F.relu(reached - self.threshold) + (reached - similarity)
+        return scale * F.relu(reached - threshold) + (reached - similarity)
 
     def step(self) -> None:
         """Update the decoder and forget its gradients."""
-        self.optimiser.step(self.lr)
+        self.optimiser.step(self.settings.lr)
         self.optimiser.zero_grad()
 
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from cemlib.config.base import Named
 from cemlib.optim import Optimiser
 
 Shape = tuple[int, int, int]
@@ -12,17 +13,19 @@ class Penalty(nn.Module):
     """A term of the training loss that makes the released features tell less about the image.
 
     Args:
+        settings: its section of the configuration, which says what each option means.
         image_shape: (C, H, W) of the images.
         feature_shape: (c, h, w) of the features.
     """
 
+    settings: Named
     optimiser: Optimiser | None = None
     """Updates the penalty's own parameters, which belong to no other optimiser; kept in checkpoints
     with them. None where it has none."""
 
-    def __init__(self, *, image_shape: Shape, feature_shape: Shape) -> None:
+    def __init__(self, settings: Named, *, image_shape: Shape, feature_shape: Shape) -> None:
         super().__init__()
-        self.image_shape = image_shape
+        self.settings, self.image_shape = settings, image_shape
         self.feature_shape = feature_shape
 
     def forward(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:

@@ -23,25 +23,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cemlib.defences.penalties.base import Penalty, Shape
+from cemlib.config import defences as config
+from cemlib.defences.penalties.base import Penalty
 
 
 class NoPeek(Penalty):
-    """Distance correlation between images and clean features, times `scale`.
+    """Distance correlation between images and clean features, times `scale`."""
 
-    Args:
-        image_shape: (C, H, W) of the images.
-        feature_shape: (c, h, w) of the features.
-        scale: weight of the penalty.
-    """
-
-    def __init__(self, *, image_shape: Shape, feature_shape: Shape, scale: float) -> None:
-        super().__init__(image_shape=image_shape, feature_shape=feature_shape)
-        self.scale = scale
+    settings: config.NoPeek
 
     def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
-        """`scale` dCor(images, features); what is released plays no part."""
-        return self.scale * distance_correlation(images.flatten(1), features.flatten(1))
+        """Return `scale` dCor(images, features); what is released plays no part."""
+        return self.settings.scale * distance_correlation(images.flatten(1), features.flatten(1))
 
 
 def distance_correlation(x: Tensor, y: Tensor) -> Tensor:

@@ -1,0 +1,99 @@
+"""Stacks of convolutions, with a bottleneck and a sigmoid at the cut: VGG11 and a small network.
+
+Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2015,
+with batch normalisation ("vgg11_bn_sgm"); the bottleneck as in Xia et al., "Theoretical insights in
+model inversion robustness and conditional entropy maximization for collaborative inference
+systems", CVPR 2025. The small network has VGG's shape, for small images and quick studies.
+"""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from cemlib.models.layers import ConvStack, Entry
+from cemlib.models.split import (
+    Shape,
+    SplitModel,
+    back_convolution,
+    check_fits,
+    client_encoder,
+    feature_shape,
+)
+
+VGG11: tuple[Entry, ...] = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M")
+SMALL: tuple[Entry, ...] = (16, "M", 32, "M", 64, "M")
+
+
+def vgg11(shape: Shape) -> SplitModel:
+    """Build VGG11-BN for images whose side is a multiple of 32; it averages them to 1x1.
+
+    At 32x32, 3 channels, 10 classes and cut 4: client 85,256 parameters (347,400 with sparse
+    coding), server 9,689,738, features 8x8x8.
+    """
+    side = shape.image_size // 32
+    classifier = nn.Sequential(
+        nn.AvgPool2d(side) if side > 1 else nn.Identity(),
+        nn.Flatten(),
+        nn.Dropout(shape.dropout),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+        nn.Dropout(shape.dropout),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+        nn.Linear(512, shape.num_classes),
+    )
+    return split_stack(VGG11, shape, classifier)
+
+
+def small(shape: Shape) -> SplitModel:
+    """Build three convolution blocks for images whose side is a multiple of 8.
+
+    At 16x16 the features are 8x8x8 (cut 3) or 8x4x4 (cut 4).
+    """
+    side = shape.image_size // 8
+    classifier = nn.Sequential(
+        nn.Flatten(),
+        nn.Dropout(shape.dropout),
+        nn.Linear(64 * side * side, 128),
+        nn.ReLU(),
+        nn.Linear(128, shape.num_classes),
+    )
+    return split_stack(SMALL, shape, classifier)
+
+
+def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -> SplitModel:
+    """Cut a stack of convolutions: entries[:cut] and a bottleneck to the client, the rest behind.
+
+    The head leads the features back to the width that the cut has in `entries`, whatever
+    `shape.client_widths` makes of the client, and ends in `classifier`.
+
+    Raises:
+        ValueError: if the cut lies outside the stack, the image does not survive its pools, or the
+            client's widths do not fit it.
+    """
+    check_fits(shape, len(entries), entries.count("M"))
+    client, server = entries[: shape.cut], entries[shape.cut :]
+    kept = client if shape.client_widths is None else _narrowed(client, shape.client_widths)
+    body = ConvStack(kept, shape.in_channels)
+    encoder = client_encoder(body, _widths(kept)[-1], shape, client.count("M"))
+    width = _widths(client)[-1]
+    back = back_convolution(width)
+    head = nn.Sequential(back, ConvStack(server, width), classifier)
+    return SplitModel(encoder, head, feature_shape(shape, client.count("M")))
+
+
+def _narrowed(entries: Sequence[Entry], widths: Sequence[int]) -> list[Entry]:
+    most = _widths(entries)
+    if len(widths) != len(most) or not all(
+        1 <= width <= limit for width, limit in zip(widths, most, strict=True)
+    ):
+        raise ValueError(
+            f"client_widths: this client has {len(most)} convolutions of at least 1 and at most"
+            f" {', '.join(map(str, most))} channels, found {list(widths)}"
+        )
+    left = iter(widths)
+    return [next(left) if isinstance(entry, int) else entry for entry in entries]
+
+
+def _widths(entries: Sequence[Entry]) -> list[int]:
+    return [entry for entry in entries if isinstance(entry, int)]
