@@ -132,3 +132,9 @@ def test_examples_in_pages_hold(page: Path) -> None:
     failed, tried = doctest.DocTestRunner().run(examples)
     assert tried > 0
     assert failed == 0
+
+
+@pytest.mark.parametrize("page", ["search", "genindex", "modindex", "py-modindex"])
+def test_no_page_has_the_name_of_one_that_sphinx_writes(page: str) -> None:
+    """Sphinx would replace it without a word."""
+    assert not (ROOT / f"docs/{page}.md").exists()
