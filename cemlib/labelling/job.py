@@ -1,4 +1,4 @@
-"""The job of one repeat: every number of images, from prepared data to finished folders."""
+"""Carry out one repeat: every number of images, from prepared data to finished folders."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ SHOWN = ("init_top1", "capc_top1", "iel_top1")
 
 
 class Stages:
-    """What the stages of a job have found, in this process or in one that was killed."""
+    """Keep what the stages of a job found, in this process or in one that was killed."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint, self._start = checkpoint, time.perf_counter()
@@ -29,11 +29,11 @@ class Stages:
 
     @property
     def seconds(self) -> float:
-        """Spent on the job so far, by all its processes."""
+        """Return the seconds spent on the job so far, by all its processes."""
         return self._spent + time.perf_counter() - self._start
 
     def __call__(self, name: str, work: Callable[[], Found]) -> Found:
-        """What a stage found; it works only where no process has finished it."""
+        """Return what a stage found; it works only where no process has finished it."""
         place = f"{name}:"
         if not any(key.startswith(place) for key in self._found):
             self._found |= {place + key: tensor for key, tensor in work().items()}

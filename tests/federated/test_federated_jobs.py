@@ -183,26 +183,28 @@ def test_a_faulty_configuration_names_the_key(changes, message):
         parse(tiny(**changes))
 
 
-def test_too_many_clients_are_refused_before_training(tmp_path, capsys):
-    config = written(tmp_path, clients={"number": 90})
-    assert run(config, "--only", "prepare") == 0
-    assert run(config, "--only", "train/none") == 2
-    assert "training images for 90 clients" in capsys.readouterr().err
-
-
-def test_a_mask_of_more_outputs_than_classes_is_refused(tmp_path, capsys):
-    config = written(tmp_path, variants={"none": {"mask": {"beta": 11}}})
-    assert run(config, "--only", "prepare") == 0
-    assert run(config, "--only", "train/none") == 2
-    assert "variants.none.mask.beta: 11 outputs, the data have 10" in capsys.readouterr().err
-
-
-def test_more_images_to_attack_than_there_are_is_refused(tmp_path, capsys):
-    config = written(tmp_path, inversion={"images": 61, "attacks": {"mean_image": {}}})
-    assert run(config, "--only", "prepare") == 0
-    assert run(config, "--only", "train/none") == 0
-    assert run(config, "--only", "attack/none") == 2
-    assert "inversion.images: 61 wanted, the test split has 60" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("changes", "jobs", "message"),
+    [
+        ({"clients": {"number": 90}}, ["train"], "training images for 90 clients"),
+        (
+            {"variants": {"none": {"mask": {"beta": 11}}}},
+            ["train"],
+            "variants.none.mask.beta: 11 outputs, the data have 10",
+        ),
+        (
+            {"inversion": {"images": 61, "attacks": {"mean_image": {}}}},
+            ["train", "attack"],
+            "inversion.images: 61 wanted, the test split has 60",
+        ),
+    ],
+)
+def test_what_the_data_do_not_allow_is_refused(tmp_path, capsys, changes, jobs, message):
+    config = written(tmp_path, **changes)
+    *before, last = ["prepare", *(f"{job}/none" for job in jobs)]
+    assert [run(config, "--only", job) for job in before] == [0] * len(before)
+    assert run(config, "--only", last) == 2
+    assert message in capsys.readouterr().err
 
 
 def is_finished(plan: Plan, name: str) -> bool:
@@ -210,8 +212,8 @@ def is_finished(plan: Plan, name: str) -> bool:
     return finished(job)
 
 
-def test_other_generators_are_trained_on_anew(config, monkeypatch):
-    """Their own code is none of the training's."""
+def test_a_training_is_repeated_when_what_decides_it_changes(config, monkeypatch):
+    """Other generators do; their own code is none of the training's."""
     for only in (("prepare",), ("pseudo",), ("train",)):
         assert run(config, "--only", *only) == 0
     plan = Plan(load(config))
@@ -221,16 +223,8 @@ def test_other_generators_are_trained_on_anew(config, monkeypatch):
     assert is_finished(plan, "pseudo/seed0")
     assert not is_finished(plan, "train/both/seed0")
     assert is_finished(plan, "train/none/seed0")
-
-
-def test_the_jobs_rerun_when_what_decides_them_changes(config):
-    for only in (("prepare",), ("train/none",)):
-        assert run(config, "--only", *only) == 0
-    plan = Plan(load(config))
-    assert is_finished(plan, "train/none/seed0")
     other = Plan(parse({**yaml.safe_load(config.read_text()), "train": {"rounds": 4}}))
     assert not is_finished(other, "train/none/seed0")
-    unread = plan.study.train_slice("none")
     changed = parse({**yaml.safe_load(config.read_text()), "gan": {"epochs": 9}})
-    assert changed.train_slice("none") == unread
+    assert changed.train_slice("none") == plan.study.train_slice("none")
     assert changed.train_slice("both") != plan.study.train_slice("both")
