@@ -20,10 +20,6 @@ _FATES = ("asked", "dropped", "excluded")
 _BYTES = ("bytes_up", "bytes_down")
 _SECONDS = ("round_seconds", "wall_seconds")
 RUN_KEYS = ("defence", "seed", "status", "reason", "top1", "epsilon", "epochs")
-_DIFFERENCE = (
-    *("variant", "reference", "n_pairs", "difference", "ci_low", "ci_high"),
-    *("p", "p_permutation", "g_z"),
-)
 ROUND_KEYS = ("defence", "seed", "epoch", "train_loss", "val_top1", "val_loss", "seconds")
 GAN_KEYS = ("seed", "epoch", "d_loss", "d_real", "d_fake", "g_loss", "variance", "drift")
 
@@ -138,7 +134,8 @@ def differences_table(results: Results, study: Federated) -> pd.DataFrame:
         found = paired_difference(pairs.iloc[:, 0].tolist(), pairs.iloc[:, 1].tolist())
         named = {"variant": variant, "reference": study.reference}
         rows.append(named | difference_columns(found))
-    table = pd.DataFrame(rows, columns=[*_DIFFERENCE])
+    columns = ("variant", "reference", *difference_columns(paired_difference([], [])))
+    table = pd.DataFrame(rows, columns=columns)
     table["p_holm"] = holm(table["p"].tolist())
     return table
 

@@ -1,7 +1,5 @@
 """Small networks and images that the tests of gradient inversion share."""
 
-from dataclasses import dataclass
-
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
@@ -59,24 +57,14 @@ def scene(count: int, ratio: float = 0.7) -> Scene:
     return Scene(images, labels, mixed, torch.full((count,), ratio), prior)
 
 
-@dataclass(frozen=True)
-class Observed:
-    """What the server sees of one step: gradients as they were sent, and the step's mask."""
-
-    gradients: dict[str, Tensor]
-    mask: Tensor | None
-
-
 def observe(
     net: FederatedNet, x: Tensor, y: Tensor, how: Masking | None, draws: torch.Generator
-) -> Observed:
-    """What the server sees of a client's step on images (B, C, H, W) with labels (B,)."""
-    if how is None:
-        return Observed(_detached(gradients(net, weights_of(net), x, y)[0]), None)
-    weights, columns = weights_of(net), draw_columns(how.beta, net.classifier.out_features, draws)
-    found, _ = masked_gradients(net, weights, x, y, columns.to(x), how)
-    return Observed(_detached(found), step_mask(net, weights, x, how).detach())
-
-
-def _detached(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach() for name, tensor in tensors.items()}
+) -> tuple[dict[str, Tensor], Tensor | None]:
+    """What the server sees of a client's step on images (B, C, H, W), and the step's mask."""
+    weights, mask = weights_of(net), None
+    found, _ = gradients(net, weights, x, y)
+    if how is not None:
+        columns = draw_columns(how.beta, net.classifier.out_features, draws).to(x)
+        found, _ = masked_gradients(net, weights, x, y, columns, how)
+        mask = step_mask(net, weights, x, how).detach()
+    return {name: tensor.detach() for name, tensor in found.items()}, mask

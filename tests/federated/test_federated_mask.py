@@ -100,29 +100,29 @@ def test_a_masked_gradient_is_the_hadamard_product_with_h():
     net, x = network(), images(1)
     y = torch.tensor([3])
     weights = weights_of(net)
-    plain = observe(net, x, y, None, generator())
+    plain, _ = observe(net, x, y, None, generator())
     kept = step_mask(net, weights, x, Masking(alpha=0.4, beta=2))
-    found = masked(plain.gradients, kept, draw_columns(2, 5, generator()).double())
+    found = masked(plain, kept, draw_columns(2, 5, generator()).double())
     h = torch.ones(len(kept), 5, dtype=torch.float64)  # l x outputs, as the text has it
     for column in draw_columns(2, 5, generator()).nonzero().flatten().tolist():
         h[:, column] = kept
-    expected = (plain.gradients["classifier.weight"].T * h).T
+    expected = (plain["classifier.weight"].T * h).T
     assert torch.equal(found["classifier.weight"], expected)
     assert int((h == 0).sum()) == 2 * round(0.4 * len(kept))
     for name in set(found) - {"classifier.weight"}:
-        assert torch.equal(found[name], plain.gradients[name])
+        assert torch.equal(found[name], plain[name])
 
 
 def test_what_the_server_sees_is_the_gradient_of_autograd_under_the_mask():
     net, x, y = network("sigmoid"), images(2), torch.tensor([0, 4])
     how = Masking(alpha=0.3, beta=1.0)
-    found = observe(net, x, y, how, generator())
+    found, kept = observe(net, x, y, how, generator())
     nn.functional.cross_entropy(net(x), y).backward()
-    assert found.mask is not None
+    assert kept is not None
     assert net.classifier.weight.grad is not None
-    expected = net.classifier.weight.grad * found.mask
-    torch.testing.assert_close(found.gradients["classifier.weight"], expected)
-    torch.testing.assert_close(found.gradients["body.0.weight"], net.body[0].weight.grad)
+    expected = net.classifier.weight.grad * kept
+    torch.testing.assert_close(found["classifier.weight"], expected)
+    torch.testing.assert_close(found["body.0.weight"], net.body[0].weight.grad)
 
 
 def test_only_the_first_images_decide_the_scores_where_asked():
