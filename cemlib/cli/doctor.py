@@ -16,11 +16,11 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
     Raises:
         ProblemsError: if something would stop a study.
     """
-    from cemlib.doctor.finding import Level, ProblemsError
+    from cemlib.doctor.finding import PROBLEM, ProblemsError
 
     problems = 0
     for finding in _findings(options):
-        problems += finding.level is Level.PROBLEM
+        problems += finding.level is PROBLEM
         advice = f"; {finding.advice}" if finding.advice else ""
         yield f"{finding.level.value:<8} {finding.subject:<16} {finding.found}{advice}"
     if problems:
@@ -30,7 +30,7 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
 def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
     """Yield what is found of the machine, then of the study if one is named."""
     from cemlib.config import ConfigError
-    from cemlib.doctor.finding import problem
+    from cemlib.doctor.finding import PROBLEM, Finding
     from cemlib.doctor.machine import machine
     from cemlib.doctor.study import places
 
@@ -41,5 +41,5 @@ def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
             plan = plan_of(options)
         except ConfigError as error:  # told like the other problems, and the rest is looked at
             for fault in str(error).splitlines():
-                yield problem("configuration", fault, "mend it")
+                yield Finding(PROBLEM, "configuration", fault, "mend it")
     yield from places(options.uri, plan)

@@ -10,24 +10,12 @@ from cemlib.config.data import AugmentConfig, DataConfig
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_members
 
+# Names of rules and targets of the workflow, of folders, and beginnings of such names.
 RESERVED = frozenset(
-    {"all", "attack", "attack_closed_form", "closed_form", "cluster_course", "figures", "judge"}
-    | {
-        "page",
-        "prepare",
-        "report_one",
-        "scope",
-        "study",
-        "surrogates",
-        "tables",
-        "track",
-        "track_one",
-    }
-    | {"train"}
-    | {"pctc", "pctc_prepare", "pctc_repeat", "pctc_cost", "pctc_tables", "pctc_figures"}
-    | {"pctc_track", "federated"}
-    | {f"federated_{job}" for job in ("prepare", "pseudo", "train", "attack", "report", "track")}
+    "all attack attack_closed_form closed_form cluster_course federated figures judge page pctc"
+    " prepare published report_one scope study surrogates tables track track_one train".split()
 )
+BEGINNINGS = ("worst_case", "pctc_", "federated_")
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
 JUDGE = "judge"
 JUDGE_SEED = 1_000_000_007  # of no study's run: the judge is trained apart
@@ -133,7 +121,7 @@ class Study(Section):
     @field_validator("defences", "attacks")
     @classmethod
     def _not_reserved(cls, named: dict[str, Any]) -> dict[str, Any]:
-        taken = sorted(n for n in named if n in RESERVED or n.startswith("worst_case"))
+        taken = sorted(n for n in named if n in RESERVED or n.startswith(BEGINNINGS))
         if taken:
             raise ValueError(f"{taken} are names of workflow targets or table rows; choose another")
         return named

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from cemlib import __version__
-from cemlib.doctor.finding import Finding, ok, problem, warning
+from cemlib.doctor.finding import OK, PROBLEM, WARNING, Finding
 from cemlib.provenance import git_state
 
 OLDEST_PYTHON = (3, 11)
@@ -44,14 +44,14 @@ def machine() -> Iterator[Finding]:
 def _python() -> Finding:
     found, oldest = platform.python_version(), ".".join(map(str, OLDEST_PYTHON))
     if sys.version_info < OLDEST_PYTHON:
-        return problem("python", found, f"install Python {oldest} or newer")
-    return ok("python", f"{found}, {sys.executable}")
+        return Finding(PROBLEM, "python", found, f"install Python {oldest} or newer")
+    return Finding(OK, "python", f"{found}, {sys.executable}")
 
 
 def _own_version() -> Finding:
     state = git_state()
     changed = ", with changes that are not committed" if state["dirty"] else ""
-    return ok("cemlib", f"{__version__}, commit {state['commit'][:12]}{changed}")
+    return Finding(OK, "cemlib", f"{__version__}, commit {state['commit'][:12]}{changed}")
 
 
 def _imported(name: str) -> ModuleType | Exception:
@@ -63,17 +63,17 @@ def _imported(name: str) -> ModuleType | Exception:
 
 def _library(name: str, found: ModuleType | Exception) -> Finding:
     if isinstance(found, ModuleType):
-        return ok(name, version(name))
+        return Finding(OK, name, version(name))
     reason = " ".join(f"{type(found).__name__}: {found}".split())[:200]
     advice = f"install {' and '.join(NEEDED)} anew, together: make .venv/ready, or pip"
-    return problem(name, f"cannot be imported ({reason})", advice)
+    return Finding(PROBLEM, name, f"cannot be imported ({reason})", advice)
 
 
 def _installed(name: str, without: str) -> Finding:
     try:
-        return ok(name, version(name))
+        return Finding(OK, name, version(name))
     except PackageNotFoundError:
-        return warning(name, "not installed", f"pip install 'cemlib[workflow]'; {without}")
+        return Finding(WARNING, name, "not installed", f"pip install 'cemlib[workflow]'; {without}")
 
 
 def _devices() -> Iterator[Finding]:
@@ -84,12 +84,12 @@ def _devices() -> Iterator[Finding]:
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)
         found = f"{properties.name}, {_gib(properties.total_memory)}"
-        yield ok(f"device cuda:{number}", found)
+        yield Finding(OK, f"device cuda:{number}", found)
     if not torch.cuda.is_available():
-        yield ok("device", "cpu; torch finds no usable CUDA device")
+        yield Finding(OK, "device", "cpu; torch finds no usable CUDA device")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     fast = "yes" if multiplies_bfloat16(device) else "no; `precision: auto` will be float32"
-    yield ok("bfloat16", f"{fast} ({device.type})")
+    yield Finding(OK, "bfloat16", f"{fast} ({device.type})")
     yield _threads(torch.get_num_threads())
 
 
@@ -105,18 +105,18 @@ def _threads(threads: int) -> Finding:
     setting = os.environ.get("OMP_NUM_THREADS", "not set")
     found = f"torch uses {threads} of {cores} cores (OMP_NUM_THREADS {setting})"
     if threads > cores:
-        return warning("threads", found, f"set OMP_NUM_THREADS to {cores} or less")
-    return ok("threads", f"{found}; a job takes what the study's key `threads` says")
+        return Finding(WARNING, "threads", found, f"set OMP_NUM_THREADS to {cores} or less")
+    return Finding(OK, "threads", f"{found}; a job takes what the study's key `threads` says")
 
 
 def _memory() -> Finding:
     free = available_memory()
     if free is None:
-        return ok("memory", "unknown on this system")
+        return Finding(OK, "memory", "unknown on this system")
     if free < JOB_MEMORY:
         advice = f"a job needs about {_gib(JOB_MEMORY)}: end other programs"
-        return warning("memory", f"{_gib(free)} available", advice)
-    return ok("memory", f"{_gib(free)} available")
+        return Finding(WARNING, "memory", f"{_gib(free)} available", advice)
+    return Finding(OK, "memory", f"{_gib(free)} available")
 
 
 def available_memory(
@@ -141,7 +141,7 @@ def available_memory(
 
 def _program(name: str, without: str) -> Finding:
     found = shutil.which(name)
-    return ok(name, found) if found else warning(name, "not found", without)
+    return Finding(OK, name, found) if found else Finding(WARNING, name, "not found", without)
 
 
 def _gib(amount: float) -> str:

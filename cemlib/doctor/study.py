@@ -11,7 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from cemlib.config.data import DataConfig
-from cemlib.doctor.finding import Finding, ok, problem, warning
+from cemlib.doctor.finding import OK, PROBLEM, WARNING, Finding
 from cemlib.doctor.machine import usable_cores
 from cemlib.study.plan import AnyStudy, Plan
 from cemlib.tracking.errors import TrackingError
@@ -49,19 +49,21 @@ def _shared(named: str | None) -> Finding:
     """Look at the folder of studies without `data.root`, and for torchvision's sets in it."""
     place = Path(named or "data")
     if named and not place.is_dir():
-        return warning("CEMLIB_DATA", f"{place}: no such folder", "set it to a folder, or unset it")
+        return Finding(
+            WARNING, "CEMLIB_DATA", f"{place}: no such folder", "set it to a folder, or unset it"
+        )
     there = [name for name, files in DOWNLOADS.items() if (place / files).exists()]
     sets = f"torchvision's {', '.join(there)}" if there else "none of torchvision's sets"
-    return ok("CEMLIB_DATA", f"{named or 'not set, ./data is used'}; {sets}")
+    return Finding(OK, "CEMLIB_DATA", f"{named or 'not set, ./data is used'}; {sets}")
 
 
 def images(plan: Plan[AnyStudy]) -> Finding:
     """Return whether the images of a study are there."""
     config, subject = plan.study.data, f"data {plan.study.data.source}"
     if plan.layout.prepared.is_file() and plan.layout.prepared_facts.is_file():
-        return ok(subject, f"prepared already: {plan.layout.data}")
+        return Finding(OK, subject, f"prepared already: {plan.layout.data}")
     if config.source == DIGITS:
-        return ok(subject, "come with scikit-learn")
+        return Finding(OK, subject, "come with scikit-learn")
     return _images(subject, config, config.root or os.environ.get("CEMLIB_DATA"))
 
 
@@ -69,18 +71,22 @@ def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
     by = "data.root" if config.root else "CEMLIB_DATA"
     place = Path(named or "data")
     if config.source == FOLDER and named is None:
-        return problem(subject, "no place is named", "set data.root or CEMLIB_DATA to a folder")
+        return Finding(
+            PROBLEM, subject, "no place is named", "set data.root or CEMLIB_DATA to a folder"
+        )
     if named is not None and not place.is_dir():
-        return problem(subject, f"{place}: no such folder", f"set {by} to the folder of the images")
+        return Finding(
+            PROBLEM, subject, f"{place}: no such folder", f"set {by} to the folder of the images"
+        )
     if config.source == FOLDER or (place / "train").is_dir():
         return _folder(subject, place, by)
     if config.source not in DOWNLOADS:  # a source that somebody added
-        return ok(subject, f"{place}; `cemlib prepare` reads them")
+        return Finding(OK, subject, f"{place}; `cemlib prepare` reads them")
     download = place / DOWNLOADS[config.source]
     if not download.exists():
         advice = "`cemlib prepare` downloads them, or set CEMLIB_DATA to a folder that has them"
-        return warning(subject, f"{download}: not there yet", advice)
-    return ok(subject, f"{download}; `cemlib prepare` checks them")
+        return Finding(WARNING, subject, f"{download}: not there yet", advice)
+    return Finding(OK, subject, f"{download}; `cemlib prepare` checks them")
 
 
 def _folder(subject: str, place: Path, by: str) -> Finding:
@@ -89,16 +95,16 @@ def _folder(subject: str, place: Path, by: str) -> Finding:
     classes = [entry for entry in part.iterdir() if entry.is_dir() and entry.name[0] != "."]
     if len(classes) < 2:
         advice = f"set {by} to a folder of class folders, or of train/ and test/ with them"
-        return problem(subject, f"{part}: {len(classes)} class folders", advice)
-    return ok(subject, f"{len(classes)} class folders in {part}")
+        return Finding(PROBLEM, subject, f"{part}: {len(classes)} class folders", advice)
+    return Finding(OK, subject, f"{len(classes)} class folders in {part}")
 
 
 def _threads(threads: int) -> Finding:
     cores = usable_cores()
     if threads > cores:
         advice = f"set `threads` to {cores} or less; it is part of what decides a result's bits"
-        return warning("study's threads", f"{threads} on {cores} cores", advice)
-    return ok("study's threads", f"{threads} a job")
+        return Finding(WARNING, "study's threads", f"{threads} on {cores} cores", advice)
+    return Finding(OK, "study's threads", f"{threads} a job")
 
 
 def _disk(results: Path) -> Finding:
@@ -106,10 +112,12 @@ def _disk(results: Path) -> Finding:
     free = shutil.disk_usage(there).free
     found = f"{results}: {free / 2**30:.1f} GiB free"
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return problem("results", f"{there}: cannot be written", "set `results` to another folder")
+        return Finding(
+            PROBLEM, "results", f"{there}: cannot be written", "set `results` to another folder"
+        )
     if free < LEAST_FREE:
-        return warning("results", found, "make room, or set `results` to another folder")
-    return ok("results", found)
+        return Finding(WARNING, "results", found, "make room, or set `results` to another folder")
+    return Finding(OK, "results", found)
 
 
 def _store(uri: str) -> Finding:
@@ -117,26 +125,28 @@ def _store(uri: str) -> Finding:
     try:
         database = database_of(uri)
     except TrackingError as error:
-        return warning("MLflow store", *str(error).split("; ", 1))
+        return Finding(WARNING, "MLflow store", *str(error).split("; ", 1))
     if database is not None:
         return _database(database, shown)
     reason = _answers(shown)  # urllib takes no user in an address, and this page asks for none
     if reason:
-        return warning(
-            "MLflow store", f"{shown}: {reason}", "start it, or mend MLFLOW_TRACKING_URI"
+        return Finding(
+            WARNING, "MLflow store", f"{shown}: {reason}", "start it, or mend MLFLOW_TRACKING_URI"
         )
-    return ok("MLflow store", f"{shown} answers")
+    return Finding(OK, "MLflow store", f"{shown} answers")
 
 
 def _database(file: Path, shown: str) -> Finding:
     if not file.exists():
-        return ok("MLflow store", f"{shown}: not there yet; `cemlib track` makes it")
+        return Finding(OK, "MLflow store", f"{shown}: not there yet; `cemlib track` makes it")
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
             opened.execute("SELECT count(*) FROM experiments").fetchone()
     except sqlite3.Error as error:
-        return warning("MLflow store", f"{shown}: {error}", "move it away, and upload anew")
-    return ok("MLflow store", shown)
+        return Finding(
+            WARNING, "MLflow store", f"{shown}: {error}", "move it away, and upload anew"
+        )
+    return Finding(OK, "MLflow store", shown)
 
 
 def _answers(uri: str) -> str:
