@@ -86,7 +86,7 @@ def test_every_table_has_the_whole_epsilon(plan: Plan) -> None:
 
 
 def test_means_intervals_and_tests_are_scipys(plan: Plan) -> None:
-    records = [read_sealed(plan.layout.repeat(20, number).metrics) for number in plan.repeats()]
+    records = [read_sealed(plan.layout.repeat(20, number).metrics) for number in (0, 1)]
     iel, init = ([record[f"{name}_top1"] for record in records] for name in ("iel", "init"))
     row = table(plan, "accuracy").set_index("images").loc[20]
     half = student_t.ppf(0.975, 1) * pd.Series(iel).std() / math.sqrt(2)
