@@ -23,7 +23,7 @@ from cemlib.errors import DivergedError
 from cemlib.estimate import attacks, training
 from cemlib.estimate.training import FewSteps, new_trainer, read_data, train_seconds
 from cemlib.evaluation.scene import Scene
-from cemlib.study.finished import carry_out
+from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 
@@ -97,7 +97,7 @@ def prepared(tmp_path: Path) -> Plan:
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
     study["train"] |= {"fit_features": "training_pass"}
     plan = Plan(parse(study))
-    list(carry_out(prepare_job(plan)))
+    list(rerun_job(prepare_job(plan)))
     return plan
 
 
@@ -122,7 +122,7 @@ def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
     wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
     plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}))
-    list(carry_out(prepare_job(plan)))
+    list(rerun_job(prepare_job(plan)))
     assert train_seconds(plan, "wild", 0, "cpu") > 0
 
 

@@ -88,9 +88,9 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
 
 def _carried_out(jobs: "Iterable[AnyJob]") -> Iterator[Path | str]:
     """Carry out jobs in this process, finished or not."""
-    from cemlib.study.finished import carry_out
+    from cemlib.study.finished import rerun_job
 
-    yield from failing_at_end(written for job in jobs for written in carry_out(job))
+    yield from failing_at_end(written for job in jobs for written in rerun_job(job))
 
 
 def track(options: argparse.Namespace) -> Iterator[str]:

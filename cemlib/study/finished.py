@@ -39,7 +39,7 @@ def stale(job: AnyJob) -> list[Path]:
 
 
 def run_job(job: AnyJob) -> Iterator[Path | str]:
-    """Carry out what is not finished of a job; yields what `carry_out` does.
+    """Carry out what is not finished of a job; yields what `rerun_job` does.
 
     Records that would say that it is finished are deleted first.
     """
@@ -47,10 +47,10 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
         record.unlink(missing_ok=True)
     left = tuple(part for part in job.parts if stale(part))
     if left or not job.parts:
-        yield from carry_out(replace(job, parts=left))
+        yield from rerun_job(replace(job, parts=left))
 
 
-def carry_out(job: AnyJob) -> Iterator[Path | str]:
+def rerun_job(job: AnyJob) -> Iterator[Path | str]:
     """Carry out a job, finished or not; yields its files, and a line for each failed result."""
     for written in job.call(job):
         yield from failure(job.plan.layout.root, written)

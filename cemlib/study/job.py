@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -111,7 +112,8 @@ class Job(Generic[StudyT]):
     @property
     def command(self) -> str:
         """Return what carries it out again."""
-        return f"cemlib run --config {self.plan.layout.config} --only {self.name}"
+        config = str(self.plan.layout.config)
+        return shlex.join(["cemlib", "run", "--config", config, "--only", self.name])
 
     def made_by(self) -> dict[str, Any]:
         """Return what decides its files, as their record has it."""

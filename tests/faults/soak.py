@@ -11,7 +11,7 @@ from short_study import STUDY
 from cemlib.config import parse
 from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.evaluation.job import run as attack
-from cemlib.study.finished import carry_out
+from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, train_job
@@ -40,7 +40,7 @@ def once(plan: Plan, attacks: Sequence[str]) -> None:
 def growth(results: str, warm: int, more: int, attacks: Sequence[str]) -> int:
     """Bytes that so many runs add after some have warmed up what is made once."""
     plan = Plan(parse(STUDY | {"results": results}))
-    list(carry_out(prepare_job(plan)))
+    list(rerun_job(prepare_job(plan)))
     train(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
     for _ in range(warm):
         once(plan, attacks)

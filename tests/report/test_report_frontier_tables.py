@@ -20,7 +20,7 @@ from cemlib.report.frontier_figure import frontier
 from cemlib.report.frontier_tables import frontier_table, targets, tradeoff_table
 from cemlib.report.results import Results
 from cemlib.report.sweeps import Sweeps, sweep_points
-from cemlib.study.finished import carry_out
+from cemlib.study.finished import rerun_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import jobs, jobs_of_one
 
@@ -221,10 +221,10 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
                 study.add_attack(defence, seed, "linear", knowledge, mse=0.01 * (place + 1))
     found = {job.kind: job for job in jobs(plan)}
     tables = found["tables"].outputs
-    assert set(carry_out(found["tables"])) == set(tables)
+    assert set(rerun_job(found["tables"])) == set(tables)
     assert [path.name for path in tables[-2:]] == ["tradeoff.csv", "frontier.csv"]
     one, *_ = jobs_of_one(plan, "noise_noise_std0p1")
-    assert {path.name for path in carry_out(one)} == {path.name for path in tables[:-2]}
+    assert {path.name for path in rerun_job(one)} == {path.name for path in tables[:-2]}
     table = pd.read_csv(tables[-2])
     assert set(table["knowledge"]) == {"train_data", "public_data"}
     assert {"lambda_mean", "noise_std_mean"} <= set(table.columns)
