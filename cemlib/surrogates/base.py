@@ -164,6 +164,8 @@ class Fitted(Surrogate):
 
     settings: Clustering | Gmm
     start_epoch: ClassVar[int] = 2
+    blends = True
+    squares: tuple[torch.Size, ...] = ()
     fits = True
     means: Tensor
     weights: Tensor
@@ -223,25 +225,39 @@ class Fitted(Surrogate):
         found = {"means": self.means, "weights": self.weights, "variances": spread}
         return {name: values.detach().float().clone() for name, values in found.items()}
 
-    def _check_loaded(
-        self, means: Tensor, weights: Tensor, variances: Tensor, *further: torch.Size
-    ) -> None:
-        """Refuse other shapes than those of the buffers; variances have (C, K), (C, K, D) too."""
-        full, short = self.means.shape, self.weights.shape
-        allowed = {"means": [full], "weights": [short], "variances": [short, full, *further]}
-        given = {"means": means, "weights": weights, "variances": variances}
-        for name, values in given.items():
-            if values.shape not in allowed[name]:
-                shapes = " or ".join(str(tuple(shape)) for shape in allowed[name])
-                raise ValueError(
-                    f"{type(self).__name__}: {name} has shape {tuple(values.shape)}, "
-                    f"expected {shapes} for its classes, clusters and dimensions"
-                )
+    def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
+        """Use statistics fitted elsewhere.
 
-    def _check_size(self) -> None:
-        if not self.num_train:
+        Args:
+            means: (C, K, D).
+            weights: share of each class's samples, (C, K).
+            variances: (C, K), the same in all dimensions, or (C, K, D); full covariances, where
+                such are kept, (C, K, D, D).
+
+        Raises:
+            ValueError: a shape does not fit, or the blend needs `num_train` and it is unknown.
+        """
+        full, short = self.means.shape, self.weights.shape
+        self._check_shape("means", means, full)
+        self._check_shape("weights", weights, short)
+        self._check_shape("variances", variances, short, full, *self.squares)
+        if self.blends and not self.num_train:
             raise ValueError(
                 f"{type(self).__name__}: num_train is unknown; give it when building or fit first"
+            )
+        self._store(means=means, weights=weights)
+        self._keep(variances)
+
+    def _keep(self, variances: Tensor) -> None:
+        """Store variances of one of the shapes that `load_statistics` takes."""
+        raise NotImplementedError
+
+    def _check_shape(self, name: str, values: Tensor, *allowed: torch.Size) -> None:
+        if values.shape not in allowed:
+            shapes = " or ".join(str(tuple(shape)) for shape in allowed)
+            raise ValueError(
+                f"{type(self).__name__}: {name} has shape {tuple(values.shape)}, "
+                f"expected {shapes} for its classes, clusters and dimensions"
             )
 
     def _store(self, **statistics: Tensor) -> None:

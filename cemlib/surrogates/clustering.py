@@ -85,6 +85,7 @@ class Clustering(Fitted):
     ) -> None:
         spread = (sizes["dim"],) if settings.variance == "diagonal" else ()
         super().__init__(settings, num_train=num_train, spread=spread, **sizes)
+        self.blends = settings.form == "blended"
         self.ceiling = settings.var_threshold * self.noise_std**2
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -155,28 +156,12 @@ class Clustering(Fitted):
 
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
         new = fit_clusters(z.to(self.means), y, self.means, self.weights, generator)
-        variances = (
-            new.variances if self.settings.variance == "diagonal" else new.variances.mean(-1)
-        )
-        self._store(means=new.means, weights=new.weights, variances=variances)
+        self._store(means=new.means, weights=new.weights)
+        self._keep(new.variances)
 
-    def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
-        """Use statistics fitted elsewhere.
-
-        Args:
-            means: centroids, (C, K, D).
-            weights: share of each class's samples, (C, K).
-            variances: (C, K) or (C, K, D); `variance: scalar` takes the mean over the dimensions,
-                `diagonal` the same number in all of them.
-
-        Raises:
-            ValueError: a shape does not fit, or `num_train` is needed and unknown.
-        """
-        self._check_loaded(means, weights, variances)
-        if self.settings.form == "blended":
-            self._check_size()
-        if self.settings.variance == "scalar" and variances.ndim == 3:
+    def _keep(self, variances: Tensor) -> None:
+        if self.variances.ndim == 2 and variances.ndim == 3:
             variances = variances.mean(-1)
-        elif self.settings.variance == "diagonal" and variances.ndim == 2:
+        elif self.variances.ndim == 3 and variances.ndim == 2:
             variances = variances.unsqueeze(-1).expand(self.means.shape)
-        self._store(means=means, weights=weights, variances=variances)
+        self._store(variances=variances)

@@ -88,6 +88,7 @@ class GaussianMixture(Fitted):
         if self.covariance == "full":
             unit = torch.eye(self.dim)
             self.register_buffer("axes", unit.expand(*self.weights.shape, *unit.shape).clone())
+            self.squares = (self.axes.shape,)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs the share of components reached, and their variance."""
@@ -164,7 +165,7 @@ class GaussianMixture(Fitted):
         new = fit_mixtures(z, y, last, generator)
         shares = torch.bincount(y, minlength=self.num_classes) / len(y)
         self._store(means=new.means, weights=new.weights, class_shares=shares)
-        self._store_covariances(new.covariances)
+        self._keep(new.covariances)
 
     def _covariances(self) -> Tensor:
         """Return stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
@@ -175,34 +176,14 @@ class GaussianMixture(Fitted):
         each = zip(self.axes, variances.unsqueeze(-2), strict=True)
         return torch.stack([(axes * spread) @ axes.to(spread).mT for axes, spread in each])
 
-    def _store_covariances(self, covariances: Tensor) -> None:
+    def _keep(self, variances: Tensor) -> None:
         """Keep diagonals (C, K, D), or the axes of (C, K, D, D) and the variances along them."""
-        if covariances.ndim == 3:
-            self._store(variances=covariances)
+        if variances.ndim == 2:
+            variances = variances.unsqueeze(-1).expand(self.means.shape)
+        if self.covariance == "diagonal":
+            self._store(variances=variances)
             return
+        covariances = variances.diag_embed() if variances.ndim == 3 else variances
         for c, matrices in enumerate(covariances.detach().to(self.means)):
             spread, self.axes[c] = torch.linalg.eigh(matrices)
             self.variances[c] = spread.clamp_min(0)
-
-    def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
-        """Use statistics fitted elsewhere; classes are equally frequent unless `fit` counted them.
-
-        Args:
-            means: means, (C, K, D).
-            weights: share of each class's samples, (C, K).
-            variances: (C, K), the same in all dimensions, or (C, K, D); with `covariance: full`
-                also covariances, (C, K, D, D).
-
-        Raises:
-            ValueError: a shape does not fit, or `num_train` is unknown.
-        """
-        full = self.means.shape
-        square = [torch.Size([*full, self.dim])] if self.covariance == "full" else []
-        self._check_loaded(means, weights, variances, *square)
-        self._check_size()
-        if variances.ndim == 2:
-            variances = variances.unsqueeze(-1).expand(full)
-        if square and variances.ndim == 3:
-            variances = variances.diag_embed()
-        self._store(means=means, weights=weights)
-        self._store_covariances(variances)
