@@ -11,17 +11,17 @@ from cemlib.config.defences import DefenceConfig
 from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_members
 
 RESERVED = frozenset(
-    {"all", "attack", "attack_closed_form", "closed_form", "cluster_course", "figures", "judge"}
+    {"all", "attack", "attack_closed_form", "closed_form", "figures", "judge"}
     | {
         "page",
         "prepare",
         "report_one",
         "scope",
         "study",
-        "surrogates",
         "tables",
         "track",
         "track_one",
+        "training_figures",
     }
     | {"train"}
     | {"pctc", "pctc_prepare", "pctc_repeat", "pctc_cost", "pctc_tables", "pctc_figures"}

@@ -196,7 +196,7 @@ def _folder(path: Path, _: Row, __: str) -> str:
 
 
 # Of a result's other files, those that tables and figures are made from.
-_READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png", "extremes.png")
+_READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
 
 # How each column is read; every other one is a number that may be null.
 _READERS: dict[str, Reader] = {
