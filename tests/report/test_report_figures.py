@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from cemlib.study.base import FORMATS
+from cemlib.study.split import FORMATS
 from matplotlib.axes import Axes
 from PIL import Image
 from reading_figures import labelled, texts
