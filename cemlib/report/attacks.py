@@ -111,7 +111,7 @@ def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
 
 
 def _count_releases(panel: Axes, counts: Sequence[int]) -> None:
-    """The numbers of releases that were tried, and no others, on a logarithmic axis."""
+    """Mark the numbers of releases that were tried, and no others, on a logarithmic axis."""
     panel.set_xscale("log")
     panel.xaxis.set_minor_locator(NullLocator())
     panel.set_xticks(counts, [str(count) for count in counts])

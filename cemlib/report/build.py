@@ -28,7 +28,7 @@ from cemlib.seal import checked
 
 @dataclass(frozen=True)
 class Results:
-    """What figures are drawn from.
+    """The results of a study, which its figures are drawn from.
 
     Attributes:
         runs: As `collect` returns them.

@@ -20,7 +20,7 @@ _SHAPES = {"epochs": 1, "means": 4, "weights": 3, "variances": 3}
 
 @dataclass(frozen=True)
 class Course:
-    """What `clusters.safetensors` of one run says, per epoch (E,) and class (E, C)."""
+    """Numbers of the `clusters.safetensors` of one run, per epoch (E,) and class (E, C)."""
 
     epochs: Array
     variance: Array
@@ -61,7 +61,7 @@ def read_course(path: Path) -> Course:
 
 
 def cluster_course(clusters: Mapping[str, Sequence[Path]]) -> Figure:
-    """One row of panels per defence: thin lines are classes, the thick one is their mean.
+    """Draw one row of panels per defence: thin lines are classes, the thick one is their mean.
 
     Args:
         clusters: for each defence the ``clusters.safetensors`` of its seeds; values are means over

@@ -1,4 +1,4 @@
-"""Where each table, figure and picture stands in the page that `snakemake --report` makes."""
+"""Captions and places of tables, figures and pictures in the page of `snakemake --report`."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -118,7 +118,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _date(results: Iterable[Path]) -> str:
-    """Day of the newest result by its file's time: nothing in a result says when it was made."""
+    """Return the day of the newest result, by its file's time: no result says when it was made."""
     newest = max(path.stat().st_mtime for path in results)
     return f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d} (UTC)"
 
