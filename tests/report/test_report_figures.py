@@ -8,7 +8,6 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from cemlib.study.split import FORMATS
 from matplotlib.axes import Axes
 from PIL import Image
 from reading_figures import labelled, texts
@@ -23,6 +22,7 @@ from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks, new_figure, save, settings, significant
 from cemlib.report.tradeoff import tradeoff
+from cemlib.study.split import FORMATS
 
 PER_KNOWLEDGE = ("reconstructions", "comparisons")
 DRAWN = {
