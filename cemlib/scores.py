@@ -66,8 +66,8 @@ class Score:
 
     @property
     def worst(self) -> str:
-        """Subject with unit and arrow, where no other heading says that it is the worst case."""
-        return self.heading if self.of_runs else f"worst-case {self.heading}"
+        """Subject with unit and arrow, where no other heading says of which attack it is."""
+        return _with_unit(self.subject, self.unit) + self.arrowed.removeprefix(self.title)
 
     @property
     def side(self) -> str:
@@ -76,8 +76,8 @@ class Score:
 
     @property
     def axis(self) -> str:
-        """Worst case with unit and the better side in words, for the axis of a figure."""
-        return f"{_with_unit(f'worst-case {self.title}', self.unit)}  ({self.side})"
+        """Subject with unit and the better side in words, for the axis of a figure."""
+        return f"{_with_unit(self.subject, self.unit)}\n({self.side})"
 
     def places(self, values: Iterable[float]) -> int:
         """Return the decimals that leave the smallest of some values its significant digits."""
@@ -126,9 +126,17 @@ SCORES = {
         "lower",
         3,
         note="structural similarity of reconstruction and original",
+        phrase="SSIM of the attack with the lowest MSE",
         bounds=(-1, 1),
     ),
-    "psnr": Score("PSNR", "lower", 2, "dB", note="peak signal-to-noise ratio"),
+    "psnr": Score(
+        "PSNR",
+        "lower",
+        2,
+        "dB",
+        note="peak signal-to-noise ratio",
+        phrase="PSNR of the attack with the lowest MSE",
+    ),
     "recon_top1": Score(
         "identified",
         "lower",
@@ -136,13 +144,14 @@ SCORES = {
         "%",
         100,
         note="reconstructions put in the right class",
-        phrase="identified share",
+        phrase="largest identified share of any attack",
         bounds=(0, 1),
     ),
 }
 """Every score that a defence is judged by, in the order of the tables."""
 
 ROUNDING = 1e-5  # of a mean in float32
+TESTED = "mse"  # of the worst case: the one score with tests; the others have intervals
 IDENTIFICATION = "recon_top1"  # NaN where the training of the judge failed
 RUN_SCORES = tuple(name for name, score in SCORES.items() if score.of_runs)
 ATTACK_SCORES = tuple(n for n, s in SCORES.items() if not s.of_runs and n != IDENTIFICATION)

@@ -37,7 +37,7 @@ STUDY: dict[str, Any] = {
 }
 PLAN = Plan(parse(STUDY))
 TRAININGS = {"judge", "train/noise/seed0", "train/clustering/seed0"}
-REPORT = {"tables", "figures", "cluster_course", "surrogates", "page"}
+REPORT = {"tables", "figures", "training_figures", "page"}
 JOB = re.compile(r"^\[\d+/\d+\] (\S+): ")
 VARYING = {"wall_seconds", "peak_memory_mb", "files", "record_sha256"}
 

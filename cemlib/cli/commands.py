@@ -95,7 +95,7 @@ COMMANDS: dict[str, Command] = {
             DEFENCE,
             Option(
                 "--only",
-                choices=("tables", "figures", "cluster_course", "surrogates", "page"),
+                choices=("tables", "figures", "training_figures", "page"),
                 help="only this part",
             ),
         ],

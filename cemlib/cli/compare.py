@@ -21,16 +21,17 @@ _HOW = """\
 Means over the common seeds. difference: first minus second, +- half the width
 of the 95 % Student-t interval of the paired differences. g_z: difference in
 standard deviations of those, corrected for few seeds. p: paired t test,
-two-sided, of that row alone, as in comparisons.csv. p Holm: corrected for all
-{tests} rows that have a p; rows overlap, so it errs on the careful side."""
+two-sided, of the worst case's MSE, the one score that is tested. p Holm:
+corrected for all {tests} rows that have a p."""
 
 
 def compare(options: argparse.Namespace) -> Iterator[str]:
     """Compare two defences, score by score, paired over their common seeds.
 
-    Differences, their 95 % Student-t intervals and p are those of comparisons.csv, for every score
-    of every attack and of the worst case; Holm's correction is over all rows shown. Failed and
-    absent seeds are told and left out; where nothing can be paired, there is no interval.
+    Differences and their 95 % Student-t intervals are those of comparisons.csv, for every score of
+    every attack and of the worst case. The worst case's MSE has a p, corrected by Holm over the
+    rows that have one. Failed and absent seeds are told and left out; where nothing can be paired,
+    there is no interval.
 
     Raises:
         ConfigError: if there is no such defence, or both are the same.

@@ -106,7 +106,7 @@ def track(options: argparse.Namespace) -> Iterator[str]:
 
 
 def publish(options: argparse.Namespace) -> Iterator[Path | str]:
-    """Copy a finished study's tables and main figures under results/published.
+    """Copy a finished study's tables and figures under results/published.
 
     With --compare, nothing is copied: it is told how the tables differ from those that are there.
 
@@ -115,7 +115,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     """
     from cemlib.report.publish import publish
     from cemlib.report.republished import differences
-    from cemlib.study.job import records_below
+    from cemlib.study.job import records_below, report_files
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
@@ -125,23 +125,12 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
         return
     root = plan.layout.root
     results = [path for part in ("pseudo", "runs") for path in records_below(root / part, jobs)]
+    files = [file for file in report_files(jobs) if file.suffix in ENDINGS]
     command = ["snakemake", "--cores", "2", "--configfile", str(options.config)]
     if options.set:
         changes = (word for change in options.set for word in ("--set", change))
         command = ["cemlib", "run", "--config", str(options.config), *changes]
-    yield from publish(results, published_files(plan, jobs), out, shlex.join(command))
-
-
-def published_files(plan: "AnyPlan", jobs: Sequence["AnyJob"]) -> list[Path]:
-    """Return the tables and main figures of a study, which go under version control."""
-    from cemlib.config import Study
-    from cemlib.report.figures import drawing
-    from cemlib.study.job import report_files
-
-    files = [file for file in report_files(jobs) if file.suffix in ENDINGS]
-    if not isinstance(plan.study, Study):
-        return files
-    return [file for file in files if file.suffix != ".png" or drawing(file.stem).is_published]
+    yield from publish(results, files, out, shlex.join(command))
 
 
 def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Study":

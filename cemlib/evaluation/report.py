@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cemlib.config.study import Study
-from cemlib.report import SURROGATES
 from cemlib.report.build import write_figures, write_sweep_tables, write_tables
+from cemlib.report.frontier import Sweeps
 from cemlib.report.page.build import write_page
-from cemlib.report.sweeps import Sweeps
 from cemlib.study.job import Job
 
 
@@ -28,6 +27,7 @@ def run(job: Job[Study]) -> Iterator[Path]:
             defences=_defences(job),
             reference=_reference(job),
             sweeps=_sweeps(job),
+            surrogates=[n for n in _defences(job) if job.plan.study.defences[n].surrogate],
             part=part,
         )
 
@@ -47,9 +47,7 @@ def _scope(job: Job[Study]) -> str:
 
 
 def _defences(job: Job[Study]) -> tuple[str, ...]:
-    defences = job.plan.study.defences
-    names = tuple(name for name in defences if _scope(job) in ("", name))
-    return tuple(n for n in names if job.kind != SURROGATES or defences[n].surrogate is not None)
+    return tuple(name for name in job.plan.study.defences if _scope(job) in ("", name))
 
 
 def _reference(job: Job[Study]) -> str | None:

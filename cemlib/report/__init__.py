@@ -15,4 +15,4 @@ TABLES = (
     "claims.md",
 )
 SWEEP_TABLES = ("tradeoff.csv", "frontier.csv")  # of a study that has sweeps
-WHOLE, CLUSTERS, SURROGATES = "figures", "cluster_course", "surrogates"  # parts of the figures
+WHOLE, OF_RUNS = "figures", "training_figures"  # those of the whole study, and of its runs alone

@@ -27,7 +27,7 @@ _NONE: Ends = (math.nan, math.nan)
 def two_level_intervals(
     differences: Sequence[Array], resamples: int = RESAMPLES, level: float = LEVEL
 ) -> list[Ends]:
-    """Intervals of mean differences, over seeds and images drawn again.
+    """Return intervals of mean differences, over seeds and images drawn again.
 
     Each resample draws the N images with replacement, the same for all seeds, since all were scored
     on the same test images, and S - 1 of the S seeds with replacement. Its standard deviation over
@@ -57,7 +57,7 @@ def two_level_intervals(
 
 
 def two_level_means(image_means: Array) -> Array:
-    """Mean of S - 1 drawn seeds in each resample: (S, B) means over images to (B,)."""
+    """Return the mean of S - 1 drawn seeds in each resample: (S, B) means over images to (B,)."""
     seeds, resamples = image_means.shape
     drawn = np.random.default_rng([1, seeds]).integers(seeds, size=(seeds - 1, resamples))
     means: Array = np.take_along_axis(image_means, drawn, axis=0).mean(axis=0)
@@ -65,7 +65,7 @@ def two_level_means(image_means: Array) -> Array:
 
 
 def _image_means(values: Array, resamples: int) -> Array:
-    """Mean over N drawn images in each resample: (R, N) values to (R, B)."""
+    """Return the mean over N drawn images in each resample: (R, N) values to (R, B)."""
     images = values.shape[1]
     rng = np.random.default_rng([0, images])
     parts = []

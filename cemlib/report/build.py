@@ -1,27 +1,106 @@
-"""Writing the tables and figures of a study."""
+"""The results of a study, and the tables and figures that are written of them."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from cemlib.files import write_text
 from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.claims import claims
-from cemlib.report.collect import collect
+from cemlib.report.collect import collect, collect_runs
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
-from cemlib.report.comparisons_text import comparisons_document
 from cemlib.report.figures import Drawing, drawings
+from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.frontier_tables import frontier_table, tradeoff_table
-from cemlib.report.results import Results, read
-from cemlib.report.style import save
-from cemlib.report.summary_text import summary_document
-from cemlib.report.sweeps import Sweeps, sweep_points
-from cemlib.report.tables import runs_table, summary_table
+from cemlib.report.style import save, settings
+from cemlib.report.tables import present, runs_table, summary_table
+from cemlib.report.texts import comparisons_document, paper_document, summary_document
 from cemlib.report.writer import csv, html, latex, markdown
+from cemlib.seal import checked
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a study, which its figures are drawn from.
+
+    Attributes:
+        runs: As `collect` returns them.
+        attacks: Likewise; None where only the runs were read.
+        defences: Order of the study.
+        reference: The defence that others are compared with (see `comparisons_table`).
+        sweeps: Of the study; None where it has none.
+        surrogates: The defences whose training has a surrogate.
+    """
+
+    runs: pd.DataFrame
+    attacks: pd.DataFrame | None
+    defences: Sequence[str]
+    reference: str | None = None
+    sweeps: Sweeps | None = None
+    surrogates: Sequence[str] = ()
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """The points of the sweeps' curves."""
+        assert self.attacks is not None
+        assert self.sweeps is not None
+        return sweep_points(self.runs, self.attacks, self.sweeps)
+
+    @cached_property
+    def compared(self) -> pd.DataFrame:
+        """Differences to the reference (see `comparisons_table`)."""
+        assert self.attacks is not None
+        return comparisons_table(self.runs, self.attacks, self.defences, self.reference)
+
+    @cached_property
+    def clusters(self) -> Mapping[str, Sequence[Path]]:
+        """Fitted clusters of every finished run that left any, by defence."""
+        finished = self.runs[self.runs["status"] == "ok"]
+        found = {}
+        for defence in present(self.runs, self.defences):
+            folders = finished.loc[finished["defence"] == defence, "folder"]
+            paths = [Path(folder) / "clusters.safetensors" for folder in folders]
+            found[defence] = [checked(path) for path in paths if path.is_file()]
+        return {defence: paths for defence, paths in found.items() if paths}
+
+    @property
+    def knowledges(self) -> list[str]:
+        """What the attackers have."""
+        return [] if self.attacks is None else [*self.attacks["knowledge"].unique()]
+
+    def features(self) -> list[str]:
+        """Return what only some studies have."""
+        several = self.attacks is not None and self.attacks["queries"].nunique() > 1
+        return ["releases"] * several + ["sweeps"] * (self.sweeps is not None)
+
+
+def read(
+    run_metrics: Sequence[Path],
+    attack_metrics: Sequence[Path],
+    defences: Sequence[str],
+    **rest: Any,
+) -> Results:
+    """Read the metrics files of a study, or those of its runs alone.
+
+    Args:
+        run_metrics: of its runs.
+        attack_metrics: of the attacks on them; may be empty.
+        defences: order of the study.
+        rest: the other attributes of `Results`.
+
+    Raises:
+        FileError: if a metrics file is missing or wrong (see `collect`).
+    """
+    if not attack_metrics:
+        return Results(collect_runs(run_metrics), None, defences, **rest)
+    return Results(*collect(run_metrics, attack_metrics), defences, **rest)
 
 
 def write_tables(
@@ -61,7 +140,7 @@ def write_tables(
         csv(summary),
         csv(comparisons),
         markdown(document),
-        latex(document),
+        latex(paper_document(summary)),
         html(document),
         html(comparisons_document(comparisons)),
         claims(comparisons),
@@ -90,27 +169,26 @@ def write_figures(
     out: Path,
     *,
     defences: Sequence[str],
-    reference: str | None = None,
-    sweeps: Sweeps | None = None,
     part: str = WHOLE,
+    **rest: Any,
 ) -> list[Path]:
-    """Write the figures of one part of the report as PNG and SVG.
+    """Write the figures of one part of the report as PNG and PDF.
 
-    Args and errors as for `write_tables`; the figures also read the histories, clusters, scores of
-    single images and pictures that lie beside the metrics files. The parts about trainings need no
-    metrics of attacks.
+    Args and errors as for `write_tables`, and the other attributes of `Results`; the figures also
+    read the histories, clusters and pictures that lie beside the metrics files. The part about
+    trainings needs no metrics of attacks.
 
     Returns:
         The files written.
     """
-    results = read(run_metrics, attack_metrics, defences, reference, sweeps)
+    results = read(run_metrics, attack_metrics, defences, **rest)
     drawn = figures(results, part)
     return [path for name, draw in drawn.items() for path in save(draw(), out, name)]
 
 
 def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figure]]:
     """Return the figures of a part by name; each is drawn when it is called."""
-    found = drawings(part, results.choices(), results.features())
+    found = drawings(part, results.knowledges, results.features())
     return {drawing.name: partial(_draw, drawing, results) for drawing in found}
 
 
@@ -120,7 +198,8 @@ def _draw(drawing: Drawing, results: Results) -> Figure:
     function = getattr(import_module(f"cemlib.report.{module}"), name)
     wanted, chosen = signature(function).parameters, drawing.chosen
     given = {key: chosen[key] if key in chosen else getattr(results, key) for key in wanted}
-    figure: Figure = function(**given)
+    with settings():
+        figure: Figure = function(**given)
     return figure
 
 

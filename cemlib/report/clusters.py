@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import entr
 
 from cemlib.files import FileError, load_arrays
-from cemlib.report.style import new_figure, readable, remark, settings
+from cemlib.report.style import new_figure, readable, remark
 
 Array = NDArray[np.float64]
 
@@ -20,7 +20,7 @@ _SHAPES = {"epochs": 1, "means": 4, "weights": 3, "variances": 3}
 
 @dataclass(frozen=True)
 class Course:
-    """What `clusters.safetensors` of one run says, per epoch (E,) and class (E, C)."""
+    """Numbers of the `clusters.safetensors` of one run, per epoch (E,) and class (E, C)."""
 
     epochs: Array
     variance: Array
@@ -61,7 +61,7 @@ def read_course(path: Path) -> Course:
 
 
 def cluster_course(clusters: Mapping[str, Sequence[Path]]) -> Figure:
-    """One row of panels per defence: thin lines are classes, the thick one is their mean.
+    """Draw one row of panels per defence: thin lines are classes, the thick one is their mean.
 
     Args:
         clusters: for each defence the ``clusters.safetensors`` of its seeds; values are means over
@@ -70,19 +70,20 @@ def cluster_course(clusters: Mapping[str, Sequence[Path]]) -> Figure:
     Raises:
         FileError: as for `read_course`, and if seeds were fitted at different epochs.
     """
-    with settings():
-        if not clusters:
-            figure, (panel,) = new_figure(1.0)
-            remark(panel, "no surrogate of this study fits clusters")
-            return figure
-        figure, panels = new_figure(2.5 * len(clusters), 3, len(clusters))
-        for row, (defence, paths) in enumerate(clusters.items()):
-            courses = _courses(paths)
-            for panel, name in zip(panels[3 * row :], _TITLES, strict=False):
-                _draw(panel, courses, name)
-                panel.set(xlabel="epoch", ylabel=_TITLES[name])
-            panels[3 * row].set_title(readable(defence), loc="left", fontweight="bold")
-        panels[0].legend()
+    if not clusters:
+        figure, (panel,) = new_figure(1.0)
+        remark(panel, "no surrogate of this study fits clusters")
+        return figure
+    figure, panels = new_figure(0.8 + 1.6 * len(clusters), 3, len(clusters), share_x=True)
+    for row, (defence, paths) in enumerate(clusters.items()):
+        courses = _courses(paths)
+        for panel, name in zip(panels[3 * row :], _TITLES, strict=False):
+            _draw(panel, courses, name)
+            panel.set_title("" if row else _TITLES[name])
+        panels[3 * row].set_ylabel(readable(defence))
+    for panel in panels[-3:]:
+        panel.set_xlabel("epoch")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 

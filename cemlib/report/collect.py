@@ -164,7 +164,7 @@ def _number(path: Path, found: Row, key: str) -> float:
 
 
 def _score(path: Path, found: Row, key: str) -> float:
-    """A score: there unless the job failed."""
+    """Read a score, which is there unless the job failed."""
     score = _number(path, found, key)
     if _status(path, found, "status") == "failed":
         return math.nan
@@ -174,7 +174,7 @@ def _score(path: Path, found: Row, key: str) -> float:
 
 
 def _bound(path: Path, found: Row, key: str) -> float:
-    """A score that may be infinite, which JSON cannot hold: null where the job succeeded."""
+    """Read a score that may be infinite: null, since JSON has no such number, of a finished job."""
     score = _number(path, found, key)
     if _status(path, found, "status") == "failed":
         return math.nan
@@ -196,7 +196,7 @@ def _folder(path: Path, _: Row, __: str) -> str:
 
 
 # Of a result's other files, those that tables and figures are made from.
-_READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png", "extremes.png")
+_READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
 
 # How each column is read; every other one is a number that may be null.
 _READERS: dict[str, Reader] = {
@@ -233,7 +233,7 @@ def _weights(found: Row) -> str | None:
 
 
 def _attacks_without_a_victim(runs: Sequence[Row], attacks: Sequence[Row]) -> list[Row]:
-    """Failed rows for each attack of the study that a failed run never got."""
+    """Return failed rows for each attack of the study that a failed run never got."""
     kinds = dict.fromkeys((row["attack"], row["knowledge"], row["queries"]) for row in attacks)
     there = {(row["defence"], row["seed"], row["attack"], row["knowledge"]) for row in attacks}
     return [

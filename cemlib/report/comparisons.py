@@ -1,26 +1,37 @@
-"""Paired comparisons of every defence with a reference, over the seeds that both have."""
+"""Paired comparisons of every defence with a reference, over the seeds that both have.
+
+One score is tested, the MSE of the worst case, and corrected over all defences and knowledges.
+Accuracy, SSIM and identification are told with their intervals; PSNR says what MSE says.
+"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from cemlib.files import FileError
 from cemlib.report.bootstrap import two_level_intervals
-from cemlib.report.image_scores import image_differences, scores_by_run
-from cemlib.report.statistics import difference_columns, holm, paired_difference
+from cemlib.report.statistics import LEVEL, difference_columns, holm, paired_difference
 from cemlib.report.tables import present
-from cemlib.report.verdicts import unconverged, verdicts
-from cemlib.report.worst_case import worst_case
-from cemlib.scores import ATTACK_SCORES, IDENTIFICATION
+from cemlib.report.worst_case import unconverged, worst_case
+from cemlib.scores import IDENTIFICATION, TESTED
 
+Runs = Mapping[tuple[str, int], pd.DataFrame]  # scores of the images by defence and seed
+
+NOT_SHOWN, UNCONVERGED = "no difference shown", "unconverged"
+_WITH_IMAGES = (TESTED, "ssim")  # scores that every image has
+_TESTS = ("p", "p_permutation")
 _COLUMNS = (
     "defence",
     "reference",
     "knowledge",
     "metric",
     "n_pairs",
+    "n_images",
     "difference",
     "ci_low",
     "ci_high",
@@ -28,10 +39,8 @@ _COLUMNS = (
     "boot_high",
     "d_z",
     "g_z",
-    "p",
-    "p_permutation",
+    *_TESTS,
     "p_holm",
-    "p_holm_study",
     "unconverged",
     "verdict",
 )
@@ -40,10 +49,10 @@ _COLUMNS = (
 def comparisons_table(
     runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], reference: str | None
 ) -> pd.DataFrame:
-    """Paired differences of every defence to a reference, over the seeds that both have.
+    """Return paired differences of every defence to a reference, over the seeds that both have.
 
-    Worst-case MSE, SSIM, PSNR and identification (where it was measured) on one release, per
-    knowledge, and top-1.
+    Of top-1, and for each knowledge of the worst case's MSE and SSIM on one release, and of
+    identification where it was measured.
 
     Args:
         runs: as `collect` returns them.
@@ -52,13 +61,14 @@ def comparisons_table(
         reference: the defence to compare with; by default ``noise`` if it is there, else the first.
 
     Returns:
-        ``difference`` is defence minus reference with its 95 % interval over the seeds, effect
-        sizes and p as in `Difference`; ``boot_low`` and ``boot_high`` are left to
-        `with_image_intervals`. ``p_holm`` is p corrected over the defences, for each score
-        and knowledge by itself, ``p_holm_study`` over all rows. ``unconverged`` names the sides
-        whose score rests, on a seed of the pairs, on an attack that had not converged; ``verdict``
-        is as of `verdicts`. A row without verdict stays among those that Holm's method corrects
-        for: were it left out, an attack that was stopped early would make the others' p smaller.
+        ``difference`` is defence minus reference with its 95 % interval over the seeds and effect
+        sizes as in `Difference`, over ``n_images`` images (of attacks); ``boot_low`` and
+        ``boot_high`` are left to `with_image_intervals`. Rows of the MSE also have p, ``p_holm``
+        corrected over all of them, and a ``verdict`` as of `verdicts`; that of the others is
+        empty. ``unconverged`` names the sides whose score rests, on a seed of the pairs, on an
+        attack that had not converged. A row without verdict stays among those that Holm's method
+        corrects for: were it left out, an attack that was stopped early would make the others' p
+        smaller.
 
     Raises:
         ValueError: if the reference has no result.
@@ -72,32 +82,58 @@ def comparisons_table(
         for knowledge, score, frame in _families(runs, worst_case(attacks))
         for name in others
     ]
-    return _judged(pd.DataFrame(rows, columns=list(_COLUMNS)))
+    table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"n_images": "Int64"})
+    tested = table["metric"] == TESTED
+    table.loc[~tested, list(_TESTS)] = math.nan
+    table["p_holm"] = holm(table["p"].tolist())
+    found = verdicts(table["difference"], table["p_holm"], table["unconverged"] != "")
+    table["verdict"] = np.where(tested, found, "")
+    return table
 
 
 def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:
-    """The table with ``boot_low`` and ``boot_high``: 95 % intervals over seeds and images.
+    """Return the table with ``boot_low`` and ``boot_high``: intervals over seeds and images.
 
-    Of MSE, SSIM and PSNR, each image's under the attack that is strongest on its run; NaN
-    elsewhere. See `two_level_intervals`.
+    Of MSE and SSIM, each image's under the attack that is strongest on its run; NaN elsewhere. See
+    `two_level_intervals`.
 
     Args:
         table: of `comparisons_table`.
         attacks: those that it was made from.
 
     Raises:
-        FileError: as `scores_by_run`.
+        FileError: if the scores of an attack's images are missing or damaged, or two attacks are on
+            different images.
     """
     filled, strongest = table.copy(), worst_case(attacks)
     for knowledge in strongest["knowledge"].unique():
-        runs = scores_by_run(strongest[strongest["knowledge"] == knowledge])
-        rows = table[(table["knowledge"] == knowledge) & table["metric"].isin(ATTACK_SCORES)]
+        runs = _scores_by_run(strongest[strongest["knowledge"] == knowledge])
+        rows = table[(table["knowledge"] == knowledge) & table["metric"].isin(_WITH_IMAGES)]
         keys = rows[["defence", "reference", "metric"]].itertuples(index=True, name=None)
-        found = {row: image_differences(runs, *names) for row, *names in keys}
-        paired = {row: each for row, each in found.items() if each is not None}
+        found = {row: _image_differences(runs, *names) for row, *names in keys}
+        paired = {row: np.stack(each) for row, each in found.items() if each}
         ends = two_level_intervals([*paired.values()])
         filled.loc[[*paired], ["boot_low", "boot_high"]] = np.array(ends).reshape(-1, 2)
     return filled
+
+
+def verdicts(
+    difference: "pd.Series[float]", p: "pd.Series[float]", barred: "pd.Series[bool]"
+) -> list[str]:
+    """Return the verdict on each difference.
+
+    Args:
+        difference: what was found.
+        p: corrected p values; NaN where nothing was tested.
+        barred: whether either side rests on an attack that had not converged.
+
+    Returns:
+        `UNCONVERGED` for what is barred, ``higher`` or ``lower`` where p is below .05, else
+        `NOT_SHOWN`.
+    """
+    shown = p < 1 - LEVEL
+    cases = [barred, shown & (difference > 0), shown & (difference < 0)]
+    return [str(word) for word in np.select(cases, [UNCONVERGED, "higher", "lower"], NOT_SHOWN)]
 
 
 def _reference(names: Sequence[str], wanted: str | None) -> str:
@@ -110,12 +146,11 @@ def _reference(names: Sequence[str], wanted: str | None) -> str:
 def _families(
     runs: pd.DataFrame, strongest: pd.DataFrame
 ) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Knowledge, score, and the results that have it."""
-    identified = strongest[IDENTIFICATION].notna().any()
-    scores = (*ATTACK_SCORES, IDENTIFICATION) if identified else ATTACK_SCORES
+    """Yield knowledge, score, and the results that have it."""
+    identified = [IDENTIFICATION] if strongest[IDENTIFICATION].notna().any() else []
     yield "", "top1", runs
     for knowledge in strongest["knowledge"].unique():
-        for score in scores:
+        for score in (*_WITH_IMAGES, *identified):
             yield knowledge, score, strongest[strongest["knowledge"] == knowledge]
 
 
@@ -127,15 +162,33 @@ def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> di
     found = paired_difference(ours[score].tolist(), theirs[score].tolist())
     named = zip((defence, reference), (ours, theirs), strict=True)
     flagged = [name for name, side in named if unconverged(side, score).any()]
-    unknown = {"boot_low": math.nan, "boot_high": math.nan, "unconverged": ", ".join(flagged)}
-    return difference_columns(found) | {"d_z": found.d_z} | unknown
+    images = ours["n_images"].min() if "n_images" in ours else math.nan
+    rest = {"d_z": found.d_z, "n_images": images, "unconverged": ", ".join(flagged)}
+    return difference_columns(found) | rest | dict.fromkeys(("boot_low", "boot_high"), math.nan)
 
 
-def _judged(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows with Holm's corrections and the verdict."""
-    for _, family in table.groupby(["metric", "knowledge"], sort=False):
-        table.loc[family.index, "p_holm"] = holm(family["p"].tolist())
-    table["p_holm_study"] = holm(table["p"].tolist())
-    barred = table["unconverged"] != ""
-    table["verdict"] = verdicts(table["difference"], table["p_holm_study"], barred)
-    return table
+def _scores_by_run(results: pd.DataFrame) -> Runs:
+    """Return the scores of the images by defence and seed of the finished results."""
+    read = {}
+    for row in results[results["status"] == "ok"].to_dict("records"):
+        path = Path(row["folder"]) / "per_image.parquet"
+        try:
+            scores = pd.read_parquet(path)[["index", *_WITH_IMAGES]].astype(np.float64)
+        except (OSError, ValueError, KeyError) as error:
+            raise FileError(f"{path}: cannot be read ({error}); rerun the attack") from error
+        read[str(row["defence"]), int(row["seed"])] = path, scores
+    for (first, one), (second, other) in pairwise(read.values()):
+        if not other["index"].equals(one["index"]):
+            raise FileError(
+                f"{second} and {first}: of different images;"
+                " delete the older result and run the study again"
+            )
+    return {key: scores for key, (_, scores) in read.items()}
+
+
+def _image_differences(
+    runs: Runs, defence: str, reference: str, score: str
+) -> list["pd.Series[float]"]:
+    """Return defence minus reference, N images each, over the seeds that both have."""
+    seeds = [seed for name, seed in runs if name == defence and (reference, seed) in runs]
+    return [runs[defence, seed][score] - runs[reference, seed][score] for seed in seeds]

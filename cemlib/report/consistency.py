@@ -1,4 +1,4 @@
-"""Whether results belong together: refused is what would make a table say something untrue.
+"""Checks that results belong together, so that no table says something untrue.
 
 Rows are those that `cemlib.report.collect` reads, one per run or attack.
 """
@@ -34,7 +34,7 @@ def check_experiment(rows: Sequence[Row]) -> None:
 
 
 def check_queries(attacks: Sequence[Row]) -> None:
-    """The worst case on n releases is over the same attacks everywhere."""
+    """Refuse an attack that saw another number of releases elsewhere."""
     first: dict[str, Row] = {}
     for row in attacks:
         other = first.setdefault(row["attack"], row)

@@ -1,4 +1,4 @@
-"""Where each table, figure and picture stands in the page that `snakemake --report` makes."""
+"""Captions and places of tables, figures and pictures in the page of `snakemake --report`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +10,13 @@ EVERY = "all defences"
 _TABLES = {
     "summary": "Means over the seeds ± half the width of the 95 % Student-t interval; the arrow at"
     " a score points to the better side for the defender. The first table is the worst case, the"
-    " strongest attack on each run, and the one to quote; a table for each attack follows. failed"
+    " strongest attack on each run, and the one to quote; tables for each attack follow. failed"
     " counts diverged runs.",
     "comparisons": "Each defence minus the reference on the same seeds, with a paired 95 %"
-    " interval. Judge by the last column: it is at 5 % after Holm's correction over all comparisons"
-    " of the study. An interval that includes zero shows no difference; with few seeds that is not"
-    " evidence of equality. Unconverged: no verdict is drawn, for an attack on either side had not"
-    " converged.",
+    " interval. The worst-case MSE is tested: judge by its last column, at 5 % after Holm's"
+    " correction over all defences and knowledges. The other scores have intervals and no verdict."
+    " No difference shown is no evidence of equality. Unconverged: no verdict is drawn, for an"
+    " attack on either side had not converged.",
 }
 _STRIP = (
     "Originals above, reconstructions below: this attack on this defence's run of the first seed."
@@ -42,8 +42,7 @@ def table_entry(table: Path) -> Entry:
 def figure_entry(path: Path) -> Entry:
     """Return the place of a figure by its file."""
     found = drawing(path.stem)
-    group = found.chosen.get("defence", EVERY)
-    return Entry(found.figure.caption, found.figure.category, group, found.title)
+    return Entry(found.figure.caption, found.figure.category, EVERY, found.title)
 
 
 def strip_entry(strip: Path, defence: str) -> Entry:

@@ -1,7 +1,8 @@
 """Curves of accuracy against privacy: fronts, privacy at matched accuracy, hypervolumes.
 
-A curve is the results of one defence at several strengths, with one seed: points of an accuracy and
-a privacy, both better when higher. Its front are the points that no other one beats in both.
+A sweep is a family of defences that differ in strength. With one seed their results are a curve:
+points of an accuracy and a privacy, both better when higher. Its front are the points that no other
+one beats in both.
 
 Sources: Zitzler and Thiele, "Multiobjective optimization using evolutionary algorithms - a
 comparative case study", PPSN V, 1998 (hypervolume); Fonseca and Fleming, "On the performance
@@ -10,16 +11,71 @@ of several runs along a line; here the lines are accuracies).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
+
+from cemlib.report.worst_case import unconverged, worst_case
 
 Point = tuple[float, float]  # accuracy, privacy
+Settings = Mapping[str, bool | int | float | str]
+_OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "unconverged")
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """The sweeps of a study, and how they are to be compared (see the configuration's `report`).
+
+    Attributes:
+        families: by name, the settings of each defence by its name.
+        match_accuracy: accuracies in % at which privacy is compared; none: chosen by `targets`.
+        accuracy_floor: of the hypervolumes; None: the lowest of the study.
+    """
+
+    families: Mapping[str, Mapping[str, Settings]]
+    match_accuracy: Sequence[float] = ()
+    accuracy_floor: float | None = None
+
+    def strengths(self) -> list[str]:
+        """Return the keys of the settings that are numbers, in the order of the sweeps."""
+        settings = [one for family in self.families.values() for one in family.values()]
+        return list(dict.fromkeys(key for one in settings for key in one if _is_number(one[key])))
+
+
+def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
+    """Return one row per family, knowledge, member and seed: the point that it gives to the curve.
+
+    Args:
+        runs: as `collect` returns them.
+        attacks: likewise.
+        sweeps: of the study.
+
+    Returns:
+        ``accuracy`` in %, the ``mse`` and ``ssim`` of the worst case, the swept numbers by their
+        keys; NaN where a result failed. ``unconverged`` is 1 where the attack had not converged.
+    """
+    accuracies = runs.set_index(["defence", "seed"])["top1"].mul(100).to_dict()
+    strongest = worst_case(attacks)
+    strongest["unconverged"] = unconverged(strongest, "mse").astype(float)
+    rows = [
+        {
+            **{key: row[key] for key in _OF_POINTS},
+            **{key: value for key, value in family[row["defence"]].items() if _is_number(value)},
+            "family": name,
+            "accuracy": accuracies[row["defence"], row["seed"]],
+        }
+        for name, family in sweeps.families.items()
+        for row in strongest.to_dict("records")
+        if row["defence"] in family
+    ]
+    return pd.DataFrame(rows, columns=["family", "accuracy", *_OF_POINTS, *sweeps.strengths()])
 
 
 def front(points: Sequence[Point]) -> list[int]:
-    """Places of the Pareto-efficient points, from the least accurate to the most.
+    """Return the places of the Pareto-efficient points, from the least accurate to the most.
 
     A point is efficient if no other one is at least as good in both and better in one. Of equal
     points the first counts. Points that are not finite (failed runs) are never efficient.
@@ -37,13 +93,13 @@ def front(points: Sequence[Point]) -> list[int]:
 
 
 def span(points: Sequence[Point]) -> Point | None:
-    """Lowest and highest accuracy of the front; None where no point is finite."""
+    """Return the lowest and highest accuracy of the front; None where no point is finite."""
     efficient = front(points)
     return (points[efficient[0]][0], points[efficient[-1]][0]) if efficient else None
 
 
 def along(points: Sequence[Point], values: Sequence[float], accuracy: float) -> float:
-    """A quantity of the points at an accuracy, linear between neighbours on the front.
+    """Return a quantity of the points at an accuracy, linear between neighbours on the front.
 
     Args:
         points: of one curve.
@@ -66,7 +122,7 @@ def along(points: Sequence[Point], values: Sequence[float], accuracy: float) -> 
 
 
 def hypervolume(points: Sequence[Point], floor: Point) -> float:
-    """Area that the points dominate above and to the right of a reference point.
+    """Return the area that the points dominate above and to the right of a reference point.
 
     Args:
         points: of one curve.
@@ -88,7 +144,7 @@ def hypervolume(points: Sequence[Point], floor: Point) -> float:
 
 
 def covered_most(spans: Sequence[Point]) -> Point | None:
-    """The stretch between two ends of spans that lies in the most of them, the widest of such.
+    """Return the stretch between two ends of spans that lies in the most of them, the widest one.
 
     Where all spans share a stretch it is that one. None of no spans; a single point where every
     span is one.
@@ -108,7 +164,7 @@ def covered_most(spans: Sequence[Point]) -> Point | None:
 
 
 def quarters(stretch: Point) -> list[float]:
-    """The points at a quarter, a half and three quarters of a stretch; one of a single point.
+    """Return the points at a quarter, a half and three quarters of a stretch.
 
     Example:
         >>> quarters((80.0, 84.0))
@@ -116,3 +172,30 @@ def quarters(stretch: Point) -> list[float]:
     """
     low, high = stretch
     return sorted({low + (high - low) * part / 4 for part in (1, 2, 3)})
+
+
+def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
+    """Return the accuracies in % at which privacy is compared: those configured, or three.
+
+    Args:
+        points: of one knowledge, as `sweep_points` returns them.
+        sweeps: of the study.
+
+    Returns:
+        By default the quarters of the stretch that the fronts of most seeds and families cover;
+        nothing where no result is finished.
+    """
+    if sweeps.match_accuracy:
+        return list(sweeps.match_accuracy)
+    spans = [span(pairs(curve)) for _, curve in points.groupby(["family", "seed"])]
+    stretch = covered_most([found for found in spans if found is not None])
+    return [] if stretch is None else quarters(stretch)
+
+
+def pairs(curve: pd.DataFrame) -> list[Point]:
+    """Return accuracy and MSE of the rows of `sweep_points`."""
+    return list(zip(curve["accuracy"].tolist(), curve["mse"].tolist(), strict=True))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,9 +1,10 @@
-"""The same test images under every defence: what an attacker gets to see."""
+"""The same test images under several defences: what the strongest attacker gets to see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,68 +14,94 @@ from PIL import Image
 
 from cemlib.files import FileError
 from cemlib.marks import marked
-from cemlib.report.style import WIDTH, new_figure, readable, remark, settings, significant
+from cemlib.report.style import WIDTH, new_figure, readable, remark, significant
 from cemlib.report.tables import present, records
-from cemlib.report.verdicts import unconverged
+from cemlib.report.worst_case import worst_case
 
 Picture = NDArray[np.uint8]
+MOST = 6  # defences
 _MARGIN = 1.5  # inches left of the pictures, for names and numbers
 
 
 def reconstructions(
-    attacks: pd.DataFrame, defences: Sequence[str], attack: str, knowledge: str
+    runs: pd.DataFrame,
+    attacks: pd.DataFrame,
+    defences: Sequence[str],
+    reference: str | None,
+    knowledge: str,
 ) -> Figure:
-    """Originals in the first row, then each defence's reconstructions by one attack.
+    """Draw originals, then what the strongest attack on each defence reconstructs of them.
 
-    Shown is the lowest seed that did not fail, with its MSE over all images attacked.
+    Below are maps of the error on the defence with the highest MSE. Accuracy and MSE beside a row
+    are of the run shown, the lowest seed that did not fail, over all its images. Of more than
+    `MOST` defences those are shown that `shown` picks.
 
     Args:
-        attacks: as `collect` returns them.
+        runs: as `cemlib.report.collect.collect` returns them.
+        attacks: likewise.
         defences: order of the rows.
-        attack: name of the attack.
+        reference: the defence that the others are compared with, always shown.
         knowledge: what the attacker has.
 
     Raises:
         FileError: naming a strip that is missing, is no picture, or shows other originals than the
             one before it.
     """
-    chosen = attacks[(attacks["attack"] == attack) & (attacks["knowledge"] == knowledge)]
-    rows = {name: lowest_seed(chosen, name) for name in present(chosen, defences)}
-    originals, strips = _strips([row for row in rows.values() if row is not None])
-    with settings():
-        if not originals:
-            figure, (panel,) = new_figure(1.0)
-            remark(panel, f"{readable(attack)} failed on every run")
-            return figure
-        height = (WIDTH - _MARGIN) / len(originals) * 1.12 * (len(rows) + 1)
-        figure, panels = new_figure(height, rows=len(rows) + 1)
-        _show(panels[0], originals, "original")
-        blank = [np.full_like(picture, 255) for picture in originals]
-        for panel, (name, row) in zip(panels[1:], rows.items(), strict=True):
-            error = "failed" if row is None else mse_of(row)
-            _show(panel, strips.get(name, blank), f"{readable(name)}\n{error}")
+    strongest = worst_case(attacks[attacks["knowledge"] == knowledge])
+    names = shown(strongest, present(strongest, defences), reference)
+    rows = {name: lowest_seed(strongest, name) for name in names}
+    finished = [row for row in rows.values() if row is not None]
+    originals, strips = _strips(finished)
+    if not originals:
+        figure, (panel,) = new_figure(1.0)
+        remark(panel, "no defence has a finished result")
+        return figure
+    most = max(finished, key=lambda row: float(row["mse"]))["defence"]
+    maps = _errors(originals, strips[most])
+    highest = max(float(np.max(each)) for each in maps)
+    count = 2 + len(rows)
+    figure, panels = new_figure((WIDTH - _MARGIN) / len(originals) * 1.08 * count, rows=count)
+    figure.suptitle(f"attacker has {readable(knowledge)}", fontsize=9)
+    blank = [np.full_like(picture, 255) for picture in originals]
+    _show(panels[0], originals, "original")
+    for panel, (name, row) in zip(panels[1:-1], rows.items(), strict=True):
+        _show(panel, strips.get(name, blank), _label(runs, name, row))
+    label = f"error on {readable(most)},\nblack 0, yellow {highest:.2f}"
+    _show(panels[-1], [_coloured(each / max(highest, 1e-9)) for each in maps], label)
     return figure
 
 
-def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
-    """The row of a defence's lowest seed that finished, None where none did.
+def shown(strongest: pd.DataFrame, names: Sequence[str], reference: str | None) -> list[str]:
+    """Return at most `MOST` defences: first, reference, and the others with the highest MSE.
 
-    ``unconverged`` in it says whether its attack had not converged.
+    Args:
+        strongest: worst cases with one knowledge.
+        names: the defences in the order of the study.
+        reference: that of the study.
     """
+    mse = strongest.groupby("defence")["mse"].mean()
+    others = sorted(names, key=lambda name: -mse.fillna(-1)[name])
+    kept = list(dict.fromkeys([names[0], *(name for name in names if name == reference), *others]))
+    return [name for name in names if name in kept[:MOST]]
+
+
+def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
+    """Return the row of a defence's lowest seed that finished, None where none did."""
     finished = rows[(rows["defence"] == defence) & (rows["status"] == "ok")]
-    if finished.empty:
-        return None
-    flagged = finished.assign(unconverged=unconverged(finished, "mse"))
-    return next(records(flagged.sort_values("seed")))
+    return next(records(finished.sort_values("seed")), None)
 
 
-def mse_of(row: Mapping[str, Any]) -> str:
-    """Return the MSE of a row of `lowest_seed` as a label, marked where it has to be."""
-    return marked(f"MSE {significant(row['mse'])}", row["unconverged"])
+def _label(runs: pd.DataFrame, name: str, row: dict[str, Any] | None) -> str:
+    if row is None:
+        return f"{readable(name)}\nfailed"
+    run = runs[(runs["defence"] == name) & (runs["seed"] == row["seed"])].iloc[0]
+    mse = marked(f"MSE {significant(row['mse'])}", row["converged"] is False)
+    accuracy = f"{100 * run['top1']:.1f} % accurate"
+    return f"{readable(name)}\n{accuracy}\n{readable(row['strongest'])}: {mse}"
 
 
 def _strips(rows: Sequence[dict[str, Any]]) -> tuple[list[Picture], dict[str, list[Picture]]]:
-    """The originals, which must be the same everywhere, and each defence's reconstructions."""
+    """Return the originals, which must be the same everywhere, and each one's reconstructions."""
     originals: list[Picture] = []
     strips = {}
     for row in rows:
@@ -85,6 +112,16 @@ def _strips(rows: Sequence[dict[str, Any]]) -> tuple[list[Picture], dict[str, li
         originals = above
         strips[row["defence"]] = below
     return originals, strips
+
+
+def _errors(originals: Sequence[Picture], strip: Sequence[Picture]) -> list[NDArray[np.float64]]:
+    """Return maps (H, W) of the absolute error, of values in [0, 1], mean over the channels."""
+    pairs = zip(originals, strip, strict=True)
+    return [np.abs(one / 255.0 - other / 255.0).mean(axis=2) for one, other in pairs]
+
+
+def _coloured(values: NDArray[np.float64]) -> Picture:
+    return mpl.colormaps["inferno"](values, bytes=True)[..., :3]
 
 
 def read_strip(path: Path) -> tuple[list[Picture], list[Picture]]:
@@ -108,20 +145,20 @@ def read_strip(path: Path) -> tuple[list[Picture], list[Picture]]:
 
 
 def _show(panel: Axes, pictures: Sequence[Picture], label: str) -> None:
-    """A row of pictures with a white gap between them, the label on their left."""
+    """Show a row of pictures with a white gap between them, the label on their left."""
     show(panel, spaced(pictures))
     panel.set_ylabel(label, rotation=0, ha="right", va="center")
 
 
 def spaced(pictures: Sequence[Picture]) -> Picture:
-    """Pictures beside each other with white gaps between them."""
+    """Return pictures beside each other with white gaps between them."""
     side = pictures[0].shape[0]
     gap = np.full((side, max(1, side // 16), 3), 255, np.uint8)
     return np.hstack([part for picture in pictures for part in (picture, gap)][:-1])
 
 
 def show(panel: Axes, pixels: Picture) -> None:
-    """Pixels as they are, without axes."""
+    """Show pixels as they are, without axes."""
     panel.imshow(pixels, interpolation="nearest")
     panel.set(xticks=[], yticks=[])
     panel.grid(False)

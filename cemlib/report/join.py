@@ -2,23 +2,28 @@
 
 Their runs are independent: a seed means the same number in each study, but other images or another
 network, so nothing is paired. Differences are between means over seeds (Welch), within a defence.
+As within a study, only the worst-case MSE is tested.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from cemlib.files import write_text
+from cemlib.marks import MARK
+from cemlib.report.cells import NONE, spread
+from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.collect import collect
-from cemlib.report.join_text import joined_document
-from cemlib.report.statistics import holm, mean_interval
-from cemlib.report.verdicts import unconverged, verdicts
-from cemlib.report.welch import welch_difference
-from cemlib.report.worst_case import worst_case
-from cemlib.report.writer import csv, latex, markdown
-from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES
+from cemlib.report.comparisons import verdicts
+from cemlib.report.statistics import holm, mean_interval, welch_difference
+from cemlib.report.tables import records
+from cemlib.report.worst_case import unconverged, worst_case
+from cemlib.report.writer import Document, Row, Table, csv, latex, markdown
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, Score
 
 COLUMNS = (
     "study",
@@ -39,6 +44,14 @@ COLUMNS = (
     "p_holm",
     "unconverged",
     "verdict",
+)
+_NOTE = (
+    "Mean over seeds ± half width of its 95 % Student-t interval. Δ: the mean minus that of"
+    " {first}, ± half width of Welch's 95 % interval; runs of different studies are no pairs. With"
+    " *, the test of no difference is rejected at 5 % after Holm's correction over all {tests}"
+    " differences of the MSE, the one score that is tested. Arrows point to the better side for the"
+    " defender. Another error on other images may say more of the images than of the defence:"
+    " within a study, its own comparisons.csv compares defences."
 )
 
 Metrics = tuple[Sequence[Path], Sequence[Path]]
@@ -78,7 +91,7 @@ def write_joined(studies: Mapping[str, Metrics], out: Path) -> list[Path]:
 
 
 def joined(studies: Mapping[str, Results]) -> pd.DataFrame:
-    """One row per defence, knowledge, score and study.
+    """Return one row per defence, knowledge, score and study.
 
     Worst-case MSE, SSIM, PSNR and identification on one release, per knowledge; top-1 and leakage
     bound, without one.
@@ -90,8 +103,8 @@ def joined(studies: Mapping[str, Results]) -> pd.DataFrame:
         ``mean`` with its 95 % t interval over the seeds that have a result, ``n_failed`` of the
         ``n_seeds`` have none, ``n_unconverged`` are of an attack that had not converged. ``delta``
         is the mean minus that of the same defence in the first study, with Welch's interval and p;
-        empty for the first study itself, and for defences that it lacks. ``p_holm`` is corrected
-        over all rows of the table that have a p. ``unconverged`` (here of studies) and ``verdict``
+        empty for the first study itself, and for defences that it lacks. Only the MSE has a p;
+        ``p_holm`` is corrected over all of these. ``unconverged`` (here of studies) and ``verdict``
         are as in comparisons.csv.
     """
     scores = {name: dict(_samples(*results)) for name, results in studies.items()}
@@ -104,10 +117,11 @@ def joined(studies: Mapping[str, Results]) -> pd.DataFrame:
         if key in found
     ]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
+    tested = (table["metric"] == TESTED) & (table["study"] != first)
+    table.loc[~tested, "p"] = math.nan
     table["p_holm"] = holm(table["p"].tolist())
-    barred = table["unconverged"] != ""
-    table["verdict"] = verdicts(table["delta"], table["p_holm"], barred)
-    table.loc[table["study"] == first, "verdict"] = ""
+    found = verdicts(table["delta"], table["p_holm"], table["unconverged"] != "")
+    table["verdict"] = np.where(tested, found, "")
     return table
 
 
@@ -139,3 +153,46 @@ def _row(study: str, first: str, key: Key, ours: Sample, base: Sample) -> dict[s
         sides = ((study, ours), (first, base))
         row["unconverged"] = ", ".join(name for name, side in sides if side.unconverged)
     return row
+
+
+def joined_document(table: pd.DataFrame) -> Document:
+    """Return a table for each score and knowledge of `joined`, defences as rows."""
+    tables = [
+        _table(part, score, str(knowledge))
+        for name, score in SCORES.items()
+        for knowledge, part in table[table["metric"] == name].groupby("knowledge", sort=False)
+    ]
+    first, tests = "".join(table["first"].head(1)), int(table["p"].notna().sum())
+    return Document("Studies side by side", [_NOTE.format(first=first, tests=tests)], tables)
+
+
+def _table(part: pd.DataFrame, score: Score, knowledge: str) -> Table:
+    """Lay out a row per defence, and for each study its mean and the difference to the first."""
+    decimals = score.places(score.scale * part["mean"])
+    names = list(part["defence"].unique())
+    columns: list[tuple[str, list[str]]] = [("defence", names)]
+    for study, rows in part.groupby("study", sort=False):
+        found = list(records(rows.set_index("defence").reindex(names)))
+        columns.append((str(study), [_mean(row, score, decimals) for row in found]))
+        if study != part["first"].iloc[0]:
+            columns.append((f"Δ, {study}", [_delta(row, score, decimals) for row in found]))
+    titles, cells = zip(*columns, strict=True)
+    caption = f"{score.worst}, {knowledge}" if knowledge else score.worst
+    return Table(caption, titles, tuple(zip(*cells, strict=True)))
+
+
+def _mean(row: Row, score: Score, decimals: int) -> str:
+    if math.isnan(row["n_seeds"]):
+        return NONE
+    failed = f"failed ({row['n_failed']:.0f} of {row['n_seeds']:.0f})" if row["n_failed"] else ""
+    late = row["n_unconverged"] > 0
+    number = spread(row["mean"], row["ci_high"], decimals, score.scale, unconverged=late)
+    return ", ".join(part for part in (number, failed) if part not in ("", NONE)) or NONE
+
+
+def _delta(row: Row, score: Score, decimals: int) -> str:
+    if math.isnan(row["delta"]):
+        return NONE
+    sign = "+" if row["delta"] >= 0 else ""
+    number = spread(row["delta"], row["delta_high"], decimals, score.scale)
+    return sign + number + ("*" if is_shown(row) else MARK if is_unconverged(row) else "")

@@ -1,7 +1,7 @@
 """Two defences side by side: paired differences of all their scores.
 
-The statistics are those of `comparisons.csv`; what differs is the family of Holm's correction: here
-all rows of the comparison, there all comparisons of a study.
+The statistics are those of `comparisons.csv`; what differs is what Holm's method corrects for: here
+the knowledges and numbers of releases, there also the other defences of a study.
 """
 
 import math
@@ -14,9 +14,8 @@ import pandas as pd
 from cemlib.files import FileError, read_json
 from cemlib.report.collect import ATTACK_COLUMNS, collect, collect_runs
 from cemlib.report.statistics import Difference, holm, paired_difference
-from cemlib.report.verdicts import unconverged
-from cemlib.report.worst_case import RECOGNISER, worst_cases
-from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES
+from cemlib.report.worst_case import RECOGNISER, WORST_CASE, unconverged, worst_cases
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, TESTED
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,11 @@ def read_side(name: str, runs: Sequence[Path], attacks: Sequence[Path]) -> Side:
 
 
 def compare(first: Side, second: Side) -> Comparison:
-    """Paired differences, first minus second, over the seeds that both have.
+    """Return paired differences, first minus second, over the seeds that both have.
 
-    Runs on different data share nothing that a pair could cancel. For them, and where no seed is
-    finished on both sides, the rows have the means over each side's own seeds and their difference,
-    but neither an interval nor a p.
+    Only the MSE of the worst cases is tested and has a p. Runs on different data share nothing that
+    a pair could cancel. For them, and where no seed is finished on both sides, the rows have the
+    means over each side's own seeds and their difference, but neither an interval nor a p.
     """
     common = _finished(first.runs) & _finished(second.runs)
     paired = len(first.data | second.data) < 2 and bool(common)
@@ -124,6 +123,8 @@ def _row(
     means = _mean(ours), _mean(theirs)
     alone = Difference(means[0] - means[1], math.nan, math.nan, 0)
     difference = paired_difference(ours, theirs) if paired else alone
+    if score != TESTED or not attack.startswith(WORST_CASE):
+        difference = replace(difference, p=math.nan, p_permutation=math.nan)
     first, second = (bool(unconverged(side, score).any()) for side in sides)
     return Row(attack, knowledge, score, *means, difference, (first, second))
 

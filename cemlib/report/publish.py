@@ -59,7 +59,7 @@ def _provenance(results: Sequence[dict[str, Any]], command: str) -> dict[str, An
 
 
 def _processor() -> str:
-    """Model of the processor: Linux names it in /proc/cpuinfo, other systems in `platform`."""
+    """Return the model of the processor, from /proc/cpuinfo on Linux, else from `platform`."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

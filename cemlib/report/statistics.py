@@ -5,7 +5,9 @@ Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Jo
 6, 1979 (correction for several comparisons); Fisher, "The Design of Experiments", 1935, section 21
 (permutation of signs); Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988,
 section 2.3 (effect size of pairs); Hedges, "Distribution theory for Glass's estimator of effect
-size and related estimators", Journal of Educational Statistics 6, 1981 (its correction).
+size and related estimators", Journal of Educational Statistics 6, 1981 (its correction); Welch,
+"The generalization of 'Student's' problem when several different population variances are
+involved", Biometrika 34, 1947 (differences of values that are no pairs).
 """
 
 import math
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import t as student_t
+from scipy.stats import ttest_ind
 
 LEVEL = 0.95
 _ROUNDING = 1e-6  # of a score: most are float32, and shares of images differ by that where equal
@@ -56,7 +59,7 @@ class Difference:
 
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Mean and Student-t interval ``mean +- t(n - 1) s / sqrt(n)`` of independent values.
+    """Return mean and Student-t interval ``mean +- t(n - 1) s / sqrt(n)`` of independent values.
 
     Args:
         values: one value per seed; NaN counts as a value that is missing.
@@ -101,7 +104,7 @@ def difference_columns(found: Difference) -> dict[str, float]:
 def paired_difference(
     first: Sequence[float], second: Sequence[float], level: float = LEVEL
 ) -> Difference:
-    """Paired tests of ``first - second``: the same seeds in the same order.
+    """Return paired tests of ``first - second``: the same seeds in the same order.
 
     Args:
         first: values of one defence, one per seed.
@@ -148,8 +151,40 @@ def paired_difference(
     )
 
 
+def welch_difference(
+    first: Sequence[float], second: Sequence[float], level: float = LEVEL
+) -> Difference:
+    """Return Welch's test of mean ``first`` minus mean ``second``, for values that are no pairs.
+
+    Args:
+        first: values of one sample; NaN counts as a value that is missing.
+        second: values of the other, of any number.
+        level: coverage of the interval.
+
+    Returns:
+        ``n`` is the number of values in the smaller sample. The interval and ``p`` are NaN where
+        that is below two, where a value is infinite, or where neither sample varies. Only ``mean``,
+        ``low``, ``high``, ``n`` and ``p`` are filled in: the others are of pairs.
+
+    Example:
+        >>> found = welch_difference([1.0, 2.0, 3.0], [4.0, 6.0, 8.0, 6.0])
+        >>> found.mean, found.n, round(found.p, 4)
+        (-4.0, 3, 0.0107)
+    """
+    one, other = (np.array([v for v in side if not math.isnan(v)]) for side in (first, second))
+    n = min(len(one), len(other))
+    if n == 0 or not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return Difference(math.nan, math.nan, math.nan, n)
+    mean = float(one.mean() - other.mean())
+    if n < 2 or (np.ptp(one) == 0 and np.ptp(other) == 0):
+        return Difference(mean, math.nan, math.nan, n)
+    test = ttest_ind(one, other, equal_var=False)
+    interval = test.confidence_interval(level)
+    return Difference(mean, float(interval.low), float(interval.high), n, float(test.pvalue))
+
+
 def sign_permutation(differences: Sequence[float]) -> float:
-    """Two-sided p of the permutation test that gives each paired difference either sign.
+    """Return the two-sided p of the permutation test that gives each paired difference either sign.
 
     Were the two defences alike, a seed's difference could as well be its negative. p is the share
     of all 2**n choices of signs whose mean is at least as far from zero as the one found; that one
@@ -176,7 +211,7 @@ def sign_permutation(differences: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p values: significant at ``a`` if the adjusted value is below ``a``.
+    """Return Holm's adjusted p values: significant at ``a`` if the adjusted value is below ``a``.
 
     The i-th smallest of m is multiplied by ``m - i + 1``, never falls below the one before it and
     never rises above 1. NaN stays NaN and does not count as a comparison.
@@ -207,7 +242,7 @@ def _half_width(values: np.ndarray, level: float) -> float:
 
 
 def _hedges(freedom: int) -> float:
-    """Expected value of the true over the found effect size, by degrees of freedom."""
+    """Return the expected value of the true over the found effect size, by degrees of freedom."""
     if freedom < 2:
         return math.nan
     ratio = math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)
@@ -215,7 +250,7 @@ def _hedges(freedom: int) -> float:
 
 
 def _p_of_zero(differences: Sequence[float]) -> float:
-    """Two-sided p of a one-sample t test against zero, of differences that are not all equal."""
+    """Return the two-sided p of a one-sample t test against zero, of values not all equal."""
     n = len(differences)
     mean, spread = np.mean(differences), np.std(differences, ddof=1)
     return float(2 * student_t.sf(abs(mean) / (spread / math.sqrt(n)), n - 1))

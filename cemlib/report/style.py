@@ -15,7 +15,6 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -27,7 +26,7 @@ from cemlib.marks import MARK, NOTE
 # What would make the same picture another file: left out, by kind.
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
-    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 WIDTH = 7.0  # inches: the text width of a page
 
@@ -61,13 +60,13 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     "lines.linewidth": 1.4,
     "lines.markersize": 5,
+    "pdf.fonttype": 42,  # publishers refuse the default, type 3
     "savefig.bbox": "tight",
     "savefig.pad_inches": 0.04,
-    "svg.hashsalt": "cemlib",
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
 }
-_DPI = 150
+_DPI = 300
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Look:
 
 
 def looks(defences: Sequence[str]) -> dict[str, Look]:
-    """The look of each defence, by its place in the order of the study.
+    """Return the look of each defence, by its place in the order of the study.
 
     The cycles have lengths 11, 8 and 9, so that 792 defences differ in at least one respect.
     """
@@ -94,7 +93,7 @@ def looks(defences: Sequence[str]) -> dict[str, Look]:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """The style, for figures made inside; matplotlib's own settings are put back afterwards."""
+    """Apply the style to figures made inside; matplotlib's own settings are put back afterwards."""
     with mpl.rc_context(_SETTINGS):
         yield
 
@@ -108,36 +107,33 @@ def new_figure(
     share_x: bool = False,
     share_y: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure of ``rows`` x ``columns`` panels, sizes in inches, panels row by row."""
+    """Return an empty figure of ``rows`` x ``columns`` panels, and these row by row; in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=share_x, sharey=share_y)
     return figure, list(panels.flat)
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write ``name``.png and ``name``.svg; see `save_as`.
+    """Write ``name``.png (300 dpi) and ``name``.pdf, atomically and without dates or versions.
 
     A figure with the mark of unconverged attacks in any of its texts gets the note that explains it
     above its own area, for the file is as large as everything drawn. Below, it would push a legend
     outside the panels down, which keeps to the lower edge of the file.
-    """
-    if any(isinstance(text, Text) and MARK in text.get_text() for text in figure.findobj(Text)):
-        text = f"{NOTE}; its bars and points are hollow"
-        figure.text(0.01, 1.01, text, va="bottom", fontsize=7)
-    return [save_as(figure, folder / f"{name}.{kind}") for kind in _METADATA]
-
-
-def save_as(figure: Figure, path: Path) -> Path:
-    """Write a .png (150 dpi) or .svg, atomically and without dates or versions.
 
     Raises:
         FileError: if the disk is full, or may not be written.
     """
-    kind, content = path.suffix[1:], BytesIO()
-    with settings():
-        figure.savefig(content, format=kind, dpi=_DPI, metadata=_METADATA[kind])
-    write_bytes(path, content.getvalue())
-    return path
+    if any(isinstance(text, Text) and MARK in text.get_text() for text in figure.findobj(Text)):
+        text = f"{NOTE}; its bars and points are hollow"
+        figure.text(0.01, 1.01, text, va="bottom", fontsize=7)
+    written = []
+    for kind, metadata in _METADATA.items():
+        content, path = BytesIO(), folder / f"{name}.{kind}"
+        with settings():
+            figure.savefig(content, format=kind, dpi=_DPI, metadata=metadata)
+        write_bytes(path, content.getvalue())
+        written.append(path)
+    return written
 
 
 def legend(figure: Figure, styles: Mapping[str, Look], columns: int = 5) -> None:
@@ -150,39 +146,31 @@ def legend(figure: Figure, styles: Mapping[str, Look], columns: int = 5) -> None
 
 
 def log_scale(panel: Axes) -> None:
-    """Logarithmic vertical axis with plain numbers at 1, 2 and 5 of each decade."""
+    """Make the vertical axis logarithmic, with plain numbers at 1, 2 and 5 of up to three decades.
+
+    Of more decades, each has one number.
+    """
     panel.set_yscale("log")
-    _number_decades(panel.yaxis, most=3)
-
-
-def log_scale_across(panel: Axes) -> None:
-    """Logarithmic horizontal axis, where long numbers have less room than on a vertical one."""
-    panel.set_xscale("log")
-    _number_decades(panel.xaxis, most=1)
-
-
-def _number_decades(axis: Axis, most: float) -> None:
-    """Numbers at 1, 2 and 5 up to so many decades, beyond that at each decade only."""
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < low * 10**most else (1,)))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    low, high = panel.yaxis.get_view_interval()
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < low * 1e3 else (1,)))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
 
 
 def readable(name: str) -> str:
-    """A name of the configuration as words: ``train_data`` becomes ``train data``."""
+    """Return a name of the configuration as words: ``train_data`` becomes ``train data``."""
     return name.replace("_", " ")
 
 
 def remark(panel: Axes, text: str) -> None:
     """Say in an empty panel why there is nothing in it."""
     panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, color="#555555")
-    panel.set(xticks=[], yticks=[])
+    panel.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
     panel.grid(False)
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """``value`` with so many significant digits, never in exponential form."""
+    """Return ``value`` with so many significant digits, never in exponential form."""
     if not math.isfinite(value) or value == 0:
         return "∞" if math.isinf(value) else f"{value:g}"
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"

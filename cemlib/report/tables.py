@@ -9,8 +9,7 @@ import pandas as pd
 
 from cemlib.report.collect import VERDICT_COLUMNS
 from cemlib.report.statistics import mean_columns
-from cemlib.report.verdicts import unconverged
-from cemlib.report.worst_case import worst_cases
+from cemlib.report.worst_case import unconverged, worst_cases
 from cemlib.scores import IDENTIFICATION, RUN_SCORES, SCORES
 
 _RUNS_COLUMNS = (
@@ -53,13 +52,14 @@ _SUMMARY_KEYS = (
     "n_failed_runs",
     "n_unconverged",
     "n_unconverged_recon",
+    "n_images",
     "leakage_images",
     "strongest",
 )
 
 
 def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
-    """The names in ``defences`` that have a row, in that order.
+    """Return the names in ``defences`` that have a row, in that order.
 
     Raises:
         ValueError: if a row's defence is not in ``defences``.
@@ -77,7 +77,7 @@ def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
 def runs_table(
     runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], root: Path
 ) -> pd.DataFrame:
-    """One row per run, attack and knowledge, failed ones with their reason.
+    """Return a row per run, attack and knowledge, failed ones with their reason.
 
     Args:
         runs: as `collect` returns them.
@@ -108,7 +108,7 @@ def runs_table(
 def summary_table(
     runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]
 ) -> pd.DataFrame:
-    """One row per defence, attack and knowledge, and ``worst_case`` rows per knowledge.
+    """Return a row per defence, attack and knowledge, and ``worst_case`` rows per knowledge.
 
     ``worst_case`` is over the attacks that see one release; where a study has attacks that see
     more, a row ``worst_case_<n>`` is over those that see at most n (see `worst_cases`).
@@ -121,12 +121,12 @@ def summary_table(
     Returns:
         ``queries`` releases at most were seen. ``n_seeds`` results were wanted, ``n_failed`` of
         them have none (``n_failed_runs`` because the training failed), ``n_unconverged`` quote an
-        attack that had not converged, ``n_unconverged_recon`` one for recon_top1;
-        ``leakage_images`` is how many images leakage_nats is estimated from, the fewest of any
-        run. The means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``,
-        ``<score>_ci_high`` are over those that have one. top1 and leakage_nats are those of the
-        runs, the same in each row of a defence. ``strongest`` says which attacks the worst case is
-        made of.
+        attack that had not converged, ``n_unconverged_recon`` one for recon_top1; ``n_images`` is
+        how many images the attack's scores are of, ``leakage_images`` how many leakage_nats is
+        estimated from, the fewest of any run. The means and 95 % t intervals ``<score>_mean``,
+        ``<score>_ci_low``, ``<score>_ci_high`` are over those that have one. top1 and leakage_nats
+        are those of the runs, the same in each row of a defence. ``strongest`` says which attacks
+        the worst case is made of.
     """
     scored = _ordered(pd.concat([attacks, worst_cases(attacks)]), defences)
     keys = ["defence", "attack", "knowledge"]
@@ -136,7 +136,7 @@ def summary_table(
     ]
     columns = [f"{score}_{part}" for score in SCORES for part in ("mean", "ci_low", "ci_high")]
     table = pd.DataFrame(rows, columns=[*_SUMMARY_KEYS, *columns])
-    return table.astype({"leakage_images": "Int64"})
+    return table.astype(dict.fromkeys(("n_images", "leakage_images"), "Int64"))
 
 
 def _relative(folder: str, root: Path) -> str:
@@ -147,7 +147,7 @@ def _relative(folder: str, root: Path) -> str:
 
 
 def _ordered(frame: pd.DataFrame, defences: Sequence[str]) -> pd.DataFrame:
-    """Rows by defence, then knowledge and attack as they first appear, then seed."""
+    """Return rows by defence, then knowledge and attack as they first appear, then seed."""
     orders = {
         "defence": present(frame, defences),
         "knowledge": list(frame["knowledge"].unique()),
@@ -169,6 +169,7 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
         "n_failed_runs": int((victims["status"] == "failed").sum()),
         "n_unconverged": int(unconverged(group, "mse").sum()),
         "n_unconverged_recon": int(unconverged(group, IDENTIFICATION).sum()),
+        "n_images": group.loc[group["status"] == "ok", "n_images"].min(),
         "leakage_images": victims["leakage_images"].min(),
         "strongest": counted(group["strongest"].dropna()),
     }
@@ -179,7 +180,7 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
 
 
 def records(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The rows of a table, by the names of its columns."""
+    """Yield the rows of a table, by the names of its columns."""
     for row in table.to_dict("records"):
         yield {str(column): value for column, value in row.items()}
 
@@ -191,7 +192,7 @@ def is_marked(row: Mapping[str, Any], score: str) -> bool:
 
 
 def counted(names: Iterable[str]) -> str:
-    """``a`` where all are a, else ``a (2), b (1)``; nothing where none has a name."""
+    """Return ``a`` where all are a, else ``a (2), b (1)``; nothing where none has a name."""
     counts = Counter(name for name in names if name).most_common()
     if len(counts) == 1:
         return counts[0][0]

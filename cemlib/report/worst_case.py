@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from cemlib.scores import IDENTIFICATION, RUN_SCORES
+
 WORST_CASE = "worst_case"
 RECOGNISER = "recogniser_converged"  # whether the attack had that ``recon_top1`` is quoted from
 
@@ -18,20 +20,21 @@ Row = dict[str, Any]
 
 
 def worst_case_name(queries: int) -> str:
-    """``worst_case`` for one release, ``worst_case_16`` for 16."""
+    """Return ``worst_case`` for one release, ``worst_case_16`` for 16."""
     return WORST_CASE if queries == 1 else f"{WORST_CASE}_{queries}"
 
 
 def release_counts(attacks: pd.DataFrame) -> list[int]:
-    """The numbers of releases for which the study has a worst case: one, and each larger one."""
+    """Return the numbers of releases that have a worst case: one, and each larger one."""
     return sorted({1, *map(int, attacks["queries"])})
 
 
 def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
-    """Per defence, seed and knowledge, the result of the attack with the lowest MSE.
+    """Return per defence, seed and knowledge the result of the attack with the lowest MSE.
 
-    Only ``recon_top1`` is the highest of all these attacks: one that leaves a larger error may be
-    the one whose pictures are recognised.
+    SSIM and PSNR are of that same attack, whatever others reach. Only ``recon_top1`` is the highest
+    of all these attacks: one that leaves a larger error may be the one whose pictures are
+    recognised.
 
     Every attack takes part, the mean image too: an attacker would use it where it is best. Where an
     attack failed or is absent, the strongest one is not known, and the worst case counts as failed:
@@ -60,8 +63,27 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
 
 
 def worst_cases(attacks: pd.DataFrame) -> pd.DataFrame:
-    """The worst case on each number of releases of `release_counts`, one after the other."""
+    """Return the worst case on each number of releases of `release_counts`, one after the other."""
     return pd.concat([worst_case(attacks, queries) for queries in release_counts(attacks)])
+
+
+def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
+    """Say of each result whether a score of it rests on an attack that had not converged.
+
+    Args:
+        rows: runs or attacks as `collect` returns them, worst cases, or several of these.
+        score: name of a score. The worst case's identification may be of another attack than its
+            other scores (see `worst_case`).
+
+    Returns:
+        False where nothing is known: for closed forms and failed results.
+    """
+    if score in RUN_SCORES:
+        return pd.Series(data=False, index=rows.index)
+    quoted = rows["converged"]
+    if score == IDENTIFICATION and RECOGNISER in rows:
+        quoted = rows[RECOGNISER].where(rows["strongest"].notna(), quoted)
+    return quoted.eq(False)
 
 
 def _strongest(group: list[Row], expected: set[str]) -> Row:

@@ -19,6 +19,15 @@ Row: TypeAlias = Mapping[str, Any]
 Column: TypeAlias = tuple[str, Callable[[Row], str]]
 Layout: TypeAlias = tuple[str, Sequence[Column]]  # caption and columns of a table
 
+_GREEK = {
+    "α": "alpha",
+    "β": "beta",
+    "δ": "delta",
+    "ε": "varepsilon",
+    "λ": "lambda",
+    "σ": "sigma",
+    "Δ": "Delta",
+}
 _ESCAPES = {
     "\\": r"\textbackslash{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -28,20 +37,18 @@ _ESCAPES = {
     "∞": r"$\infty$",
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
-    "Δ": r"$\Delta$",
+    "×": r"$\times$",
+    "²": r"$^2$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    **{letter: rf"$\{name}$" for letter, name in _GREEK.items()},
     MARK: r"$^\dagger$",
 }
 _TABLE = """\
 <table>
 <caption>{{ table.caption }}</caption>
 <thead>
-{% if table.groups %}
-<tr>
-{% for group, first, last in spans %}
-<th colspan="{{ last - first + 1 }}">{{ group }}</th>
-{% endfor %}
-</tr>
-{% endif %}
 <tr>{% for cell in table.titles %}<th scope="col">{{ cell }}</th>{% endfor %}</tr>
 </thead>
 <tbody>
@@ -66,7 +73,6 @@ table { border-collapse: collapse; margin: 1.5rem 0; font-variant-numeric: tabul
 caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
 th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
 th:first-child { text-align: left; position: sticky; left: 0; background: inherit; }
-thead th[colspan] { text-align: left; }
 thead, tbody { border-top: 2px solid; border-bottom: 2px solid; }
 tbody th { font-weight: normal; }
 tr { background: #fff; }
@@ -88,12 +94,11 @@ tbody tr:nth-child(even) { background: #f3f3f3; }
 
 @dataclass(frozen=True)
 class Table:
-    """Text of one table; columns may have groups above them, of which some may be empty."""
+    """Text of one table."""
 
     caption: str
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
-    groups: Sequence[str] = ()
 
     @property
     def footnote(self) -> str:
@@ -157,7 +162,7 @@ def html(document: Document) -> str:
 
 def html_table(table: Table) -> Markup:
     """Return one table with its footnote, for a page."""
-    return Markup(_rendered(_TABLE, table=table, spans=_spans(table.groups)))
+    return Markup(_rendered(_TABLE, table=table))
 
 
 def escape(text: str) -> str:
@@ -171,53 +176,38 @@ def _rendered(template: str, **content: Any) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    groups = table.groups or [""] * len(table.titles)
-    heads = [f"{t}, {g}" if g else t for g, t in zip(groups, table.titles, strict=True)]
-    rule = ["---"] + ["---:"] * (len(heads) - 1)
+    rule = ["---"] + ["---:"] * (len(table.titles) - 1)
     lines = [
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-        for row in (heads, rule, *table.rows)
+        for row in (table.titles, rule, *table.rows)
     ]
     parts = [f"## {table.caption}", "\n".join(lines), table.footnote]
     return "\n\n".join(part for part in parts if part)
 
 
 def _latex_table(table: Table) -> str:
-    rows = [" & ".join(map(escape, row)) + r" \\" for row in table.rows]
+    """Return a table that is narrow: units stand below the titles, spreads are small."""
+    heads = [title.partition(" [") for title in table.titles]
+    names, units = [name for name, _, _ in heads], [bar.strip() + unit for _, bar, unit in heads]
+    rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in (names, units, *table.rows)]
     lines = [
         r"\begin{table}",
-        r"\centering",
+        r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
         rf"\caption{{{escape(table.caption)}}}",
-        rf"\begin{{tabular}}{{l{'r' * (len(table.titles) - 1)}}}",
+        rf"\begin{{tabular}}{{@{{}}l{'r' * (len(table.titles) - 1)}@{{}}}}",
         r"\toprule",
-        *(_latex_groups(table.groups) if table.groups else ()),
-        " & ".join(map(escape, table.titles)) + r" \\",
+        *rows[: 2 if any(units) else 1],
         r"\midrule",
-        *rows,
+        *rows[2:],
         r"\bottomrule",
         r"\end{tabular}",
-        *([rf"\par\footnotesize {escape(table.footnote)}"] if table.footnote else []),
+        *([rf"\par\smallskip {escape(table.footnote)}"] if table.footnote else []),
         r"\end{table}",
     ]
     return "\n".join(lines)
 
 
-def _latex_groups(groups: Sequence[str]) -> list[str]:
-    """Return the groups over their columns, and a rule under each."""
-    over = [
-        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{escape(group)}}}" if group else ""
-        for group, first, last in _spans(groups)
-    ]
-    rules = [rf"\cmidrule(lr){{{a}-{b}}}" for group, a, b in _spans(groups) if group]
-    return [" & ".join(over) + r" \\", " ".join(rules)]
-
-
-def _spans(groups: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return each group with its first and last column, from 1; those without a group alone."""
-    found: list[tuple[str, int, int]] = []
-    for position, group in enumerate(groups, start=1):
-        if found and group and found[-1][0] == group:
-            found[-1] = (group, found[-1][1], position)
-        else:
-            found.append((group, position, position))
-    return found
+def _latex_cell(text: str) -> str:
+    mean, sign, half = text.partition(" ± ")
+    spread = rf"\,{{\scriptsize$\pm$\,{escape(half)}}}" if sign else ""
+    return escape(mean) + spread

@@ -12,7 +12,7 @@ from cemlib.study.plan import Plan
 TABLES = ("accuracy", "differences", "privacy", "tradeoff", "cost")
 FIGURES = ("accuracy", "tradeoff", "cost", "reconstructions")
 PSEUDO_FIGURES = ("pseudo", "convergence")
-TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "svg")
+TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 _RUN = ("{variant}", "{seed}")
 
 FederatedJob = Job[Federated]

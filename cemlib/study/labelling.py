@@ -7,7 +7,7 @@ from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
 FIGURES = ("accuracy", "participants", "epsilon", "cost")
-TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "svg")
+TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 
 LabellingJob = Job[LabellingStudy]
 

@@ -9,13 +9,13 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.layout import KNOWLEDGES, Layout, RunFolder
 from cemlib.provenance import source_files
-from cemlib.report import CLUSTERS, SURROGATES, SWEEP_TABLES, TABLES, WHOLE
+from cemlib.report import OF_RUNS, SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.page import PAGE, assets
 from cemlib.study.job import Entry, Job, named, prepare_job, report_job, together
 from cemlib.study.plan import Plan, chosen
 
-FORMATS = ("png", "svg")  # of every figure
-PARTS = ("tables", WHOLE, CLUSTERS, SURROGATES, "page")  # of the report
+FORMATS = ("png", "pdf")  # of every figure
+PARTS = ("tables", WHOLE, OF_RUNS, "page")  # of the report
 _RUN = ("{defence}", "{seed}")
 
 SplitJob = Job[Study]
@@ -161,8 +161,8 @@ def report_jobs(
     parts = []
     for part in drawn:
         sources, files = _report_sources(), _written(plan, part)
-        read, inputs = (trained, runs) if part in (CLUSTERS, SURROGATES) else (everything, both)
-        parts += [report_job(plan, part, read, inputs, files, sources, call)] if files else []
+        read, inputs = (trained, runs) if part == OF_RUNS else (everything, both)
+        parts.append(report_job(plan, part, read, inputs, files, sources, call))
     pictures = [file for job in parts for file in job.outputs if file.suffix == ".png"]
     shown = both | {"shown": [plan.layout.prepared_facts, *pictures]}
     sources = (*source_files("cemlib.report.page.build"), *assets())
@@ -196,21 +196,16 @@ def _narrowed(job: SplitJob, defence: str) -> SplitJob:
 
 
 def _written(plan: Plan[Study], part: str) -> list[Path]:
-    """Return the files of a part of the report; none where the study has nothing to show there."""
+    """Return the files of a part of the report."""
     if part == "tables":
         sweeps = SWEEP_TABLES if plan.study.sweeps else ()
         return [plan.layout.tables / name for name in (*TABLES, *sweeps)]
     from cemlib.report.figures import drawings  # which decides nothing of a training
 
     study = plan.study
-    choices = {
-        "attack": tuple(study.attacks),
-        "knowledge": KNOWLEDGES,
-        "defence": tuple(n for n, settings in study.defences.items() if settings.surrogate),
-    }
     several = len({attack.releases for attack in study.attacks.values()}) > 1
     has = ["releases"] * several + ["sweeps"] * bool(study.sweeps)
-    names = [drawing.name for drawing in drawings(part, choices, has)]
+    names = [drawing.name for drawing in drawings(part, KNOWLEDGES, has)]
     return named(plan.layout.figures, names, FORMATS)
 
 

@@ -25,8 +25,11 @@ from cemlib.data.errors import DataError
 from cemlib.data.prepared import load as load_prepared
 from cemlib.evaluation.stage import Stage, check_same_study, load_judge
 from cemlib.files import FileError, read_json, sha256, write_json
-from cemlib.report.build import write_figures
+from cemlib.report import OF_RUNS
+from cemlib.report.build import figures
+from cemlib.report.build import read as read_study
 from cemlib.report.collect import collect
+from cemlib.report.style import save
 from cemlib.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.study.finished import finished
 from cemlib.study.plan import Plan
@@ -117,10 +120,9 @@ class Readers:
         return [frame.to_csv() for frame in frames]
 
     def clusters(self) -> Any:
-        out = self.folder / "drawn"
-        part = {"defences": ["clustering"], "part": "cluster_course"}
-        drawn = write_figures(self._metrics()[0], (), out, **part)
-        return [path.read_bytes() for path in drawn]
+        found = read_study(self._metrics()[0], (), ["clustering"])
+        figure = figures(found, OF_RUNS)["cluster_course"]()
+        return [path.read_bytes() for path in save(figure, self.folder / "drawn", "clusters")]
 
     def uploaded(self, folder: str) -> Any:
         found = read_result(self.root, self.root / folder / "metrics.json")
@@ -186,7 +188,7 @@ CASES = {
     f"{ATTACK}/history.jsonl": ("tables", "uploaded"),
     f"{ATTACK}/per_image.parquet": ("tables", "uploaded"),
     f"{ATTACK}/reconstructions.png": ("tables", "uploaded"),
-    f"{ATTACK}/extremes.png": ("tables", "uploaded"),
+    f"{ATTACK}/extremes.png": ("uploaded",),
 }
 
 

@@ -35,7 +35,7 @@ STUDY = short_study.STUDY | {
     "train": short_study.STUDY["train"] | {"epochs": 3},
     "attacks": short_study.STUDY["attacks"] | {"decoder": SMALL | {"epochs": 3}},
 }
-TABLES, FIGURE = ("report", "--only", "tables"), ("report", "--only", "cluster_course")
+TABLES, FIGURE = ("report", "--only", "tables"), ("report", "--only", "training_figures")
 COMMANDS = (("prepare",), ("train",), ("attack",), TABLES, FIGURE)
 VARYING = {"seconds", "wall_seconds", "peak_memory_mb", "files", "record_sha256"}
 COMPLAINT = re.compile(
@@ -155,7 +155,7 @@ def test_every_write_that_meets_a_full_disk(
         disk.make_room()
     assert {"prepared.safetensors", "history.jsonl", "runs.csv"} <= refused
     if growth == GENTLE:
-        assert {"model.safetensors", "attacker.safetensors", "cluster_course.svg"} <= refused
+        assert {"model.safetensors", "attacker.safetensors", "training_curves.png"} <= refused
     assert files(results).keys() == files(whole).keys()
     check_nothing_half_written(results, whole)
 

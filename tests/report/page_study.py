@@ -11,15 +11,14 @@ from synthetic_study import Study, fill, strip
 from cemlib.config import parse
 from cemlib.files import read_json, write_jsonl
 from cemlib.layout import AttackFolder
-from cemlib.report.build import write_tables
 from cemlib.report.page.build import write_page
 from cemlib.seal import write_sealed
 
 DEFENCES = ("none", "noise", "clustering")
 FIGURES = (
     "accuracy_mse",
-    "reconstructions_decoder-train_data",
-    "extremes-train_data",
+    "reconstructions-train_data",
+    "reconstructions-public_data",
     "comparisons-train_data",
 )
 CLASSES = 12  # as many as the strips have columns
@@ -104,11 +103,3 @@ def build(study: Study, out: Path, config: dict[str, Any] | None = None) -> Path
         figures=figures(study),
         settings=config or settings(),
     )
-
-
-def tables(study: Study) -> Path:
-    """Write the study's tables, and return their folder."""
-    out = study.root / "tables"
-    inputs = (study.root, study.runs, study.attacks)
-    write_tables(*inputs, out, defences=DEFENCES, reference="noise")
-    return out

@@ -27,11 +27,19 @@ def band(panel: Axes) -> list[tuple[float, float, float]]:
 
 
 def labelled(figure: Figure) -> bool:
-    """Each axis has a label of its own, the figure's, or leaves its numbers to its neighbour's."""
+    """Each axis with numbers has a label, of its own or of its row, or a title above its column."""
+    places = [(panel.get_subplotspec(), panel) for panel in figure.axes if panel.axison]
+    rows = {place.rowspan.start for place, panel in places if panel.get_ylabel()}
+    columns = {place.colspan.start for place, panel in places if panel.get_title()}
     return all(
-        (panel.get_xlabel() or figure.get_supxlabel() or not shows_numbers(panel.xaxis))
-        and (panel.get_ylabel() or names_defences(panel) or not shows_numbers(panel.yaxis))
-        for panel in figure.axes
+        (panel.get_xlabel() or not shows_numbers(panel.xaxis))
+        and (
+            place.rowspan.start in rows
+            or place.colspan.start in columns
+            or names_defences(panel)
+            or not shows_numbers(panel.yaxis)
+        )
+        for place, panel in places
     )
 
 
@@ -41,5 +49,4 @@ def shows_numbers(axis: Axis) -> bool:
 
 
 def names_defences(panel: Axes) -> bool:
-    rows = [label.get_text() for label in panel.get_yticklabels()]
-    return rows[: len(DEFENCES)] == list(DEFENCES)
+    return bool({label.get_text() for label in panel.get_yticklabels()} & {*DEFENCES})

@@ -139,7 +139,7 @@ def _add_attacks(
         history = attack_history(error, rng) if attack == "decoder" else []
         write_jsonl(folder.history, history)
         strip(error).save(folder.reconstructions)
-        strip(error, count=10).save(folder.extremes)
+
         image_scores(error).to_parquet(folder.per_image)
 
 

@@ -113,7 +113,7 @@ def test_a_study_has_them_of_its_strongest_attack(study: Study) -> None:
     (expected,) = two_level_intervals([spread])
     assert (row["boot_low"], row["boot_high"]) == pytest.approx(expected)
     assert row["boot_low"] < row["ci_low"] < row["difference"] < row["boot_high"]
-    assert table.loc[[("gated", "psnr"), ("gated", "ssim")], "boot_low"].notna().all()
+    assert math.isfinite(table.loc[("gated", "ssim"), "boot_low"])
     assert math.isnan(table.loc[("gated", "top1"), "boot_low"])
 
 

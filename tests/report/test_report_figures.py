@@ -1,4 +1,4 @@
-"""Bars and trade-off are what the files say; every figure is labelled, written and repeatable."""
+"""Figures are what the files say; every one is labelled, written and repeatable."""
 
 import math
 from collections.abc import Sequence
@@ -6,131 +6,189 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from PIL import Image
 from reading_figures import labelled, texts
 from synthetic_study import DEFENCES, KNOWLEDGES, Study
 
-from cemlib.report import CLUSTERS, SURROGATES, WHOLE
+from cemlib.cli import main
+from cemlib.report import OF_RUNS, WHOLE
 from cemlib.report import figures as table
-from cemlib.report.bars import accuracy, privacy, psnr
-from cemlib.report.build import figures, write_figures
+from cemlib.report.bars import forest, overview
+from cemlib.report.build import Results, figures, write_figures
 from cemlib.report.collect import collect
-from cemlib.report.results import Results
+from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks, new_figure, save, settings, significant
 from cemlib.report.tradeoff import tradeoff
+from cemlib.study.split import FORMATS
 
-FIGURES = tuple(f.name for f in table.FIGURES if "{" not in f.name and f.part == WHOLE)
-FIGURES = (*(name for name in FIGURES if name != "releases"), "accuracy_mse", "accuracy_ssim")
+PER_KNOWLEDGE = ("reconstructions", "comparisons")
+DRAWN = {
+    WHOLE: {"accuracy_mse", "accuracy_ssim", "overview", "attack_course"}
+    | {f"{name}-{knowledge}" for name in PER_KNOWLEDGE for knowledge in KNOWLEDGES},
+    OF_RUNS: {"training_curves", "surrogate_course", "cluster_course"},
+}
+
+
+def results(study: Study) -> Results:
+    return Results(*collect(study.runs, study.attacks), DEFENCES, surrogates=DEFENCES[2:])
 
 
 def test_a_file_is_known_by_its_name() -> None:
-    """Every drawing of the table is found again, whatever its attacks are called."""
-    choices = {"attack": ["mean_image", "a-b"], "knowledge": KNOWLEDGES, "defence": ["d-1"]}
-    for part in (WHOLE, CLUSTERS, SURROGATES):
-        found = list(table.drawings(part, choices, ("releases", "sweeps")))
+    """Every drawing of the table is found again."""
+    for part in (WHOLE, OF_RUNS):
+        found = list(table.drawings(part, KNOWLEDGES, ("releases", "sweeps")))
         assert [table.drawing(each.name) for each in found] == found
         assert len({each.title for each in found}) == len(found)
-    published = [each.name for each in table.drawings(WHOLE, choices) if each.is_published]
-    assert "accuracy_mse" in published
-    assert "extremes-public_data" not in published
+    with pytest.raises(KeyError):
+        table.drawing("psnr")
 
 
-def test_every_figure_has_labelled_axes(full_study: Study) -> None:
-    drawings = figures(Results(*collect(full_study.runs, full_study.attacks), DEFENCES))
-    for name in FIGURES:
-        assert labelled(drawings[name]()), name
-
-
-def test_accuracy_bars_are_the_mean_percentages(full_study: Study) -> None:
-    runs, _ = collect(full_study.runs, full_study.attacks)
-    whole, close = accuracy(runs, DEFENCES).axes
-    expected = [100 * runs.loc[runs["defence"] == name, "top1"].mean() for name in DEFENCES]
-    assert [bar.get_width() for bar in whole.patches] == pytest.approx(expected)
-    assert whole.get_xlim()[0] == 0
-    assert texts(whole) == [f"{mean:.1f}" for mean in expected]
-    seeds = [line for line in close.lines if len(line.get_xdata()) == 3]
-    assert len(seeds) == len(DEFENCES)
-
-
-def test_privacy_bars_start_at_zero_and_show_the_ceiling(full_study: Study) -> None:
-    _, attacks = collect(full_study.runs, full_study.attacks)
-    figure = privacy(attacks, DEFENCES)
-    assert [panel.get_title() for panel in figure.axes] == [
-        "attacker has train data",
-        "attacker has public data",
-    ]
-    for panel, knowledge in zip(figure.axes, KNOWLEDGES, strict=True):
-        decoder = attacks[(attacks["attack"] == "decoder") & (attacks["knowledge"] == knowledge)]
-        expected = [decoder.loc[decoder["defence"] == name, "mse"].mean() for name in DEFENCES]
-        assert [bar.get_width() for bar in panel.patches] == pytest.approx(expected)
-        assert "mean image 0.0466" in texts(panel)
-        assert panel.get_xlim()[0] == 0
-        assert panel.get_xlim()[1] > 0.0466
-
-
-def test_bars_of_what_failed_say_so(study: Study) -> None:
-    study.add_run("none", 0, top1=0.9)
-    study.add_attack("none", 0, "decoder", "train_data", mse=0.01, psnr=None)
-    study.add_run("noise", 0, top1=0.8)
-    study.add_attack("noise", 0, "decoder", "train_data", mse=0.02, psnr=17.0)
-    for defence, seed in (("noise", 1), ("gated", 0)):
-        study.add_run(defence, seed, status="failed", reason="diverged")
-    runs, attacks = collect(study.runs, study.attacks)
-    part, whole = "failed (1 of 2)", "failed (1 of 1)"
-    assert texts(accuracy(runs, DEFENCES).axes[0]) == ["90.0", f"80.0, {part}", whole]
-    names = ["decoder", "decoder"]  # none where the strongest attack is not known
-    assert texts(privacy(attacks, DEFENCES).axes[0]) == ["0.0100", f"0.0200, {part}", whole, *names]
-    assert texts(psnr(attacks, DEFENCES).axes[0]) == ["∞", f"17.0, {part}", whole, *names]
-
-
-@pytest.mark.parametrize("score", ["mse", "ssim"])
-def test_tradeoff_labels_every_point_and_no_label_hides_another(
-    full_study: Study, score: str
+@pytest.mark.parametrize("part", [WHOLE, OF_RUNS])
+def test_every_figure_is_labelled_and_written_in_every_format(
+    full_study: Study, tmp_path: Path, part: str
 ) -> None:
-    figure = tradeoff(*collect(full_study.runs, full_study.attacks), DEFENCES, score)
-    figure.draw_without_rendering()
-    for panel in figure.axes:
-        labels = [text for text in panel.texts if text.get_text()]
-        assert [label.get_text() for label in labels] == list(DEFENCES)
-        boxes = [label.get_window_extent() for label in labels]
-        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-        assert all(panel.bbox.contains(*corner) for box in boxes for corner in box.corners())
-
-
-def test_tradeoff_of_many_equal_points_still_labels_each(study: Study) -> None:
-    names = [f"defence{i}" for i in range(40)]
-    for name in names:
-        study.add_run(name, 0)
-        study.add_attack(name, 0, "decoder", "train_data")
-    (panel,) = tradeoff(*collect(study.runs, study.attacks), names, "mse").axes
-    assert [text for text in texts(panel) if text] == names
-
-
-def test_all_figures_are_written_as_picture_and_drawing(brief_study: Study) -> None:
-    out = brief_study.root / "figures"
     before = dict(mpl.rcParams)
-    paths = write_figures(brief_study.runs, brief_study.attacks, out, defences=DEFENCES)
-    grids = [f"reconstructions_{a}-train_data" for a in ("decoder", "linear", "mean_image")]
-    grids += ["extremes-train_data", "comparisons-train_data"]
-    names = sorted(f"{name}.{kind}" for name in (*FIGURES, *grids) for kind in ("png", "svg"))
-    assert sorted(path.name for path in paths) == names
-    assert sorted(path.name for path in out.iterdir()) == names
-    for path in out.glob("*.png"):
-        with Image.open(path) as image:
-            assert image.width > 800, path.name
-            assert np.asarray(image.convert("L")).std() > 5, path.name
+    drawn = figures(results(full_study), part)
+    assert set(drawn) == DRAWN[part]
+    for name, draw in drawn.items():
+        figure = draw()
+        assert name.startswith("reconstructions") or labelled(figure), name
+        paths = save(figure, tmp_path, name)
+        assert [path.name for path in paths] == [f"{name}.{kind}" for kind in FORMATS]
+        assert paths[1].read_bytes().startswith(b"%PDF")
+        with Image.open(paths[0]) as image:
+            assert image.width > 1600, name  # 300 dpi
+            assert np.asarray(image.convert("L")).std() > 5, name
     assert dict(mpl.rcParams) == before
 
 
+def test_a_damaged_study_still_has_its_figures(brief_study: Study, tmp_path: Path) -> None:
+    """One defence failed, one seed, one knowledge, from the files."""
+    brief_study.add_run("gated", 0, status="failed", reason="diverged")
+    names = {"defences": DEFENCES, "reference": "none", "surrogates": ("gated",)}
+    for part in (WHOLE, OF_RUNS):
+        attacks = brief_study.attacks if part == WHOLE else ()
+        paths = write_figures(brief_study.runs, attacks, tmp_path, part=part, **names)
+        assert len(paths) == len({*tmp_path.iterdir()} & {*paths})
+
+
 def test_the_same_figure_is_the_same_file(tmp_path: Path, full_study: Study) -> None:
-    runs, _ = collect(full_study.runs, full_study.attacks)
     for folder in ("a", "b"):
-        save(accuracy(runs, DEFENCES), tmp_path / folder, "accuracy")
-    for kind in ("png", "svg"):
-        first, second = ((tmp_path / f / f"accuracy.{kind}").read_bytes() for f in ("a", "b"))
+        save(figures(results(full_study))["overview"](), tmp_path / folder, "overview")
+    for kind in FORMATS:
+        first, second = ((tmp_path / f / f"overview.{kind}").read_bytes() for f in ("a", "b"))
         assert first == second
-        assert b"Matplotlib" not in first.replace(b"<!-- Created with matplotlib", b"")
+        assert b"Matplotlib" not in first
+
+
+def test_bars_are_the_means_from_zero(full_study: Study) -> None:
+    runs, attacks = collect(full_study.runs, full_study.attacks)
+    accuracy, *others = overview(runs, attacks, DEFENCES).axes
+    expected = [100 * runs.loc[runs["defence"] == name, "top1"].mean() for name in DEFENCES]
+    assert [bar.get_width() for bar in accuracy.patches] == pytest.approx(expected)
+    assert texts(accuracy) == [f"{mean:.1f}" for mean in expected]
+    for panel, knowledge in zip(others, KNOWLEDGES, strict=True):
+        decoder = attacks[(attacks["attack"] == "decoder") & (attacks["knowledge"] == knowledge)]
+        expected = [decoder.loc[decoder["defence"] == name, "mse"].mean() for name in DEFENCES]
+        assert [bar.get_width() for bar in panel.patches] == pytest.approx(expected)
+        assert panel.get_title() == "mean image: 0.0466"
+        assert panel.get_xlim()[0] == 0
+        assert knowledge.replace("_", " ") in panel.get_xlabel()
+    assert accuracy.get_xlim()[0] == 0
+
+
+def test_bars_of_what_failed_say_so(study: Study) -> None:
+    for defence, top1, mse in (("none", 0.9, 0.01), ("noise", 0.8, 0.02)):
+        study.add_run(defence, 0, top1=top1)
+        study.add_attack(defence, 0, "decoder", "train_data", mse=mse)
+    for defence, seed in (("noise", 1), ("gated", 0)):
+        study.add_run(defence, seed, status="failed", reason="diverged")
+    accuracy, error = overview(*collect(study.runs, study.attacks), DEFENCES).axes
+    part, whole = "failed (1 of 2)", "failed (1 of 1)"
+    assert texts(accuracy) == ["90.0", f"80.0, {part}", whole]
+    assert texts(error) == ["0.0100", f"0.0200, {part}", whole]
+
+
+@pytest.mark.parametrize("score", ["mse", "ssim"])
+def test_the_tradeoff_has_a_point_with_intervals_per_defence(full_study: Study, score: str) -> None:
+    runs, attacks = collect(full_study.runs, full_study.attacks)
+    figure = tradeoff(runs, attacks, DEFENCES, score)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(DEFENCES)
+    for panel, knowledge in zip(figure.axes, KNOWLEDGES, strict=True):
+        decoder = attacks[(attacks["attack"] == "decoder") & (attacks["knowledge"] == knowledge)]
+        for container, name in zip(panel.containers, DEFENCES, strict=True):
+            (x,), (y,) = container.lines[0].get_data()
+            assert x == pytest.approx(100 * runs.loc[runs["defence"] == name, "top1"].mean())
+            assert y == pytest.approx(decoder.loc[decoder["defence"] == name, score].mean())
+
+
+def marks(panel: Axes) -> list[tuple[float, float, float, bool]]:
+    """Mean, both ends of the interval, and whether it is filled, of every row from above."""
+    found = []
+    for container in panel.containers:
+        line, _, (bars,) = container.lines
+        (low, _), (high, _) = bars.get_segments()[0]
+        filled = line.get_markerfacecolor() != "white"
+        found.append((float(line.get_xdata()[0]), float(low), float(high), filled))
+    return found
+
+
+def rows(table: pd.DataFrame, metric: str, knowledge: str) -> pd.DataFrame:
+    return table[(table["metric"] == metric) & (table["knowledge"] == knowledge)]
+
+
+@pytest.mark.parametrize("knowledge", KNOWLEDGES)
+def test_the_forest_is_the_table_filled_where_a_difference_is_shown(
+    full_study: Study, knowledge: str
+) -> None:
+    compared = comparisons_table(*collect(full_study.runs, full_study.attacks), DEFENCES, "gated")
+    errors, accuracy = forest(compared, DEFENCES, knowledge).axes
+    for panel, part, scale in (
+        (errors, rows(compared, "mse", knowledge), 1),
+        (accuracy, rows(compared, "top1", ""), 100),
+    ):
+        found = marks(panel)
+        shown = part["verdict"].isin(["higher", "lower"])
+        assert [filled for *_, filled in found] == shown.tolist()
+        for (mean, low, high, _), row in zip(found, part.itertuples(), strict=True):
+            ends = (scale * row.difference, scale * row.ci_low, scale * row.ci_high)
+            assert (mean, low, high) == pytest.approx(ends)
+    names = [label.get_text() for label in errors.get_yticklabels()]
+    assert names == list(rows(compared, "mse", knowledge)["defence"])
+    assert compared["verdict"].nunique() > 1
+
+
+def test_a_defence_that_failed_and_a_lone_one_are_told(study: Study) -> None:
+    study.add_run("noise", 0)
+    study.add_attack("noise", 0, "decoder", "train_data")
+    alone, pair = ("noise",), ("noise", "wild")
+    found = comparisons_table(*collect(study.runs, study.attacks), alone, None)
+    panel, _ = forest(found, alone, "train_data").axes
+    assert texts(panel) == ["one defence: nothing to compare it with"]
+    study.add_run("wild", 0, status="failed", reason="diverged")
+    found = comparisons_table(*collect(study.runs, study.attacks), pair, None)
+    panel, _ = forest(found, pair, "train_data").axes
+    assert texts(panel) == ["not compared"]
+
+
+def test_the_command_draws_what_the_plan_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], full_study: Study
+) -> None:
+    config = tmp_path / "study.yaml"
+    config.write_text(
+        f"{{experiment: synthetic, results: {full_study.root.parent}, seeds: [0, 1, 2],"
+        " data: {source: digits}, attacks: {decoder: {}, linear: {}, mean_image: {}},"
+        " defences: {none: {}, noise: {}, clustering: {surrogate: clustering},"
+        " gated: {surrogate: gated}, slot: {surrogate: slot}}}"
+    )
+    assert main(["report", "--config", str(config), "--only", "training_figures"]) == 0
+    printed = [Path(text) for text in capsys.readouterr().out.splitlines()]
+    assert {path.stem for path in printed} == DRAWN[OF_RUNS]
+    assert all(path.is_file() for path in printed)
 
 
 def test_a_defence_keeps_its_look_and_differs_without_colour() -> None:

@@ -111,19 +111,6 @@ def test_the_hypervolume_is_the_number_of_unit_squares_below(
     assert hypervolume(points, floor) == len(squares)
 
 
-@given(curves, grid)
-def test_the_hypervolume_is_the_union_by_inclusion_and_exclusion(
-    points: list[Point], floor: Point
-) -> None:
-    few = points[:5]
-    total = 0.0
-    for mask in range(1, 2 ** len(few)):
-        chosen = [p for i, p in enumerate(few) if mask >> i & 1]
-        sides = [max(min(p[axis] for p in chosen) - floor[axis], 0) for axis in (0, 1)]
-        total += (-1) ** (len(chosen) + 1) * sides[0] * sides[1]
-    assert hypervolume(few, floor) == pytest.approx(total)
-
-
 def test_a_hypervolume_by_hand() -> None:
     """From (70, 0): 28 x .04, then 20 x .16, then 10 x .10."""
     assert hypervolume(CURVE, (70.0, 0.0)) == pytest.approx(28 * 0.04 + 20 * 0.16 + 10 * 0.10)

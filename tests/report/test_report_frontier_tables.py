@@ -13,13 +13,12 @@ from scipy import stats
 from synthetic_study import Study
 
 from cemlib.config import parse
-from cemlib.report.build import figures
+from cemlib.report.build import Results, figures
 from cemlib.report.collect import collect
 from cemlib.report.contents import figure_entry
-from cemlib.report.frontier_figure import frontier
-from cemlib.report.frontier_tables import frontier_table, targets, tradeoff_table
-from cemlib.report.results import Results
-from cemlib.report.sweeps import Sweeps, sweep_points
+from cemlib.report.frontier import Sweeps, sweep_points, targets
+from cemlib.report.frontier_tables import frontier_table, tradeoff_table
+from cemlib.report.tradeoff import frontier
 from cemlib.study.finished import rerun_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import jobs, jobs_of_one

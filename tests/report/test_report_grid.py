@@ -1,7 +1,8 @@
-"""The picture grid shows the strips of the attacks, the lowest finished seed of each defence."""
+"""The picture grid shows the strips of the strongest attacks, and where the weakest one errs."""
 
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -11,11 +12,16 @@ from synthetic_study import DEFENCES, Study, strip
 
 from cemlib.files import FileError
 from cemlib.report.collect import collect
-from cemlib.report.grid import reconstructions
+from cemlib.report.grid import MOST, reconstructions, shown
 from cemlib.report.style import significant
+from cemlib.report.worst_case import worst_case
 
 
-def grid_rows(figure: Figure) -> list[np.ndarray]:
+def grid(study: Study, knowledge: str = "train_data", reference: str | None = None) -> Figure:
+    return reconstructions(*collect(study.runs, study.attacks), DEFENCES, reference, knowledge)
+
+
+def rows(figure: Figure) -> list[np.ndarray]:
     return [np.asarray(panel.images[0].get_array()) for panel in figure.axes]
 
 
@@ -23,24 +29,34 @@ def without_gaps(row: np.ndarray, count: int = 12, side: int = 32, gap: int = 2)
     return np.hstack([row[:, i * (side + gap) : i * (side + gap) + side] for i in range(count)])
 
 
-def test_the_grid_shows_originals_once_and_each_defence_with_its_mse(full_study: Study) -> None:
-    _, attacks = collect(full_study.runs, full_study.attacks)
-    figure = reconstructions(attacks, DEFENCES, "decoder", "public_data")
-    rows = grid_rows(figure)
-    assert len(rows) == 1 + len(DEFENCES)
-    for row, name in zip(rows[1:], DEFENCES, strict=True):
-        path = (
-            full_study.root / f"runs/{name}/seed0/attacks/decoder-public_data/reconstructions.png"
-        )
-        pixels = np.asarray(Image.open(path).convert("RGB"))
-        np.testing.assert_array_equal(without_gaps(rows[0]), pixels[:32])
+def test_the_grid_shows_the_strongest_attack_with_accuracy_and_error(full_study: Study) -> None:
+    runs, attacks = collect(full_study.runs, full_study.attacks)
+    figure = grid(full_study, "public_data")
+    original, *below, errors = rows(figure)
+    labels = [panel.get_ylabel() for panel in figure.axes]
+    for row, label, name in zip(below, labels[1:-1], DEFENCES, strict=True):
+        folder = full_study.root / f"runs/{name}/seed0/attacks/decoder-public_data"
+        pixels = np.asarray(Image.open(folder / "reconstructions.png").convert("RGB"))
+        np.testing.assert_array_equal(without_gaps(original), pixels[:32])
         np.testing.assert_array_equal(without_gaps(row), pixels[32:])
-    chosen = attacks[(attacks["attack"] == "decoder") & (attacks["knowledge"] == "public_data")]
-    errors = chosen[chosen["seed"] == 0].set_index("defence")["mse"]
-    assert [panel.get_ylabel() for panel in figure.axes] == [
-        "original",
-        *(f"{name}\nMSE {significant(errors[name])}" for name in DEFENCES),
-    ]
+        mse = attacks.loc[attacks["folder"] == str(folder), "mse"].item()
+        top1 = runs.loc[(runs["defence"] == name) & (runs["seed"] == 0), "top1"].item()
+        assert label == f"{name}\n{100 * top1:.1f} % accurate\ndecoder: MSE {significant(mse)}"
+        if name == "gated":  # the highest MSE
+            off = np.abs(pixels[:32] / 255 - pixels[32:] / 255).mean(axis=2)
+    assert labels[-1] == f"error on gated,\nblack 0, yellow {off.max():.2f}"
+    expected = mpl.colormaps["inferno"](off / off.max(), bytes=True)[..., :3]
+    np.testing.assert_array_equal(without_gaps(errors), expected)
+
+
+def test_of_many_defences_first_reference_and_highest_errors_are_shown(study: Study) -> None:
+    names = [f"d{i}" for i in range(9)]
+    for i, name in enumerate(names):
+        study.add_run(name, 0)
+        study.add_attack(name, 0, "decoder", "train_data", mse=0.01 + 0.001 * ((i * 4) % 9))
+    strongest = worst_case(collect(study.runs, study.attacks)[1])
+    assert shown(strongest, names, "d7") == ["d0", "d2", "d4", "d6", "d7", "d8"]  # 8 6 7 5 of 9
+    assert shown(strongest, names[:MOST], "d3") == names[:MOST]
 
 
 def test_the_grid_takes_the_lowest_seed_that_finished(study: Study) -> None:
@@ -50,22 +66,17 @@ def test_the_grid_takes_the_lowest_seed_that_finished(study: Study) -> None:
     strip(0.3).save(study.add_attack("none", 1, "decoder", "train_data", mse=0.3).reconstructions)
     study.add_run("gated", 0)
     study.add_attack("gated", 0, "decoder", "train_data", status="failed")
-    _, attacks = collect(study.runs, study.attacks)
-    figure = reconstructions(attacks, DEFENCES, "decoder", "train_data")
-    assert [panel.get_ylabel() for panel in figure.axes] == [
-        "original",
-        "none\nMSE 0.300",
-        "gated\nfailed",
-    ]
-    assert (grid_rows(figure)[2] == 255).all()
+    figure = grid(study)
+    assert figure.axes[1].get_ylabel() == "none\n90.0 % accurate\ndecoder: MSE 0.300"
+    assert figure.axes[2].get_ylabel() == "gated\nfailed"
+    assert (rows(figure)[2] == 255).all()
 
 
-def test_the_grid_of_an_attack_that_always_failed_says_so(study: Study) -> None:
+def test_a_grid_without_a_result_says_so(study: Study) -> None:
     study.add_run("none", 0)
     study.add_attack("none", 0, "decoder", "train_data", status="failed")
-    _, attacks = collect(study.runs, study.attacks)
-    (panel,) = reconstructions(attacks, DEFENCES, "decoder", "train_data").axes
-    assert texts(panel) == ["decoder failed on every run"]
+    (panel,) = grid(study).axes
+    assert texts(panel) == ["no defence has a finished result"]
 
 
 def damage(path: Path, how: str) -> None:
@@ -88,6 +99,5 @@ def damage(path: Path, how: str) -> None:
 def test_damaged_strips_are_named(brief_study: Study, how: str, message: str) -> None:
     folder = brief_study.root / "runs/clustering/seed0/attacks/decoder-train_data"
     damage(folder / "reconstructions.png", how)
-    _, attacks = collect(brief_study.runs, brief_study.attacks)
     with pytest.raises(FileError, match=rf"clustering.*reconstructions\.png: .*{message}"):
-        reconstructions(attacks, DEFENCES, "decoder", "train_data")
+        grid(brief_study)

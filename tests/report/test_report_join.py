@@ -12,8 +12,7 @@ from synthetic_study import Study
 from cemlib.cli import main
 from cemlib.report.collect import collect
 from cemlib.report.join import joined, write_joined
-from cemlib.report.statistics import holm
-from cemlib.report.welch import welch_difference
+from cemlib.report.statistics import holm, welch_difference
 
 FIRST = {"noise": [0.90, 0.91, 0.89], "gated": [0.88, 0.87, 0.85]}
 OTHER = {"noise": [0.70, 0.71, 0.69, 0.72], "gated": [0.88, 0.86, 0.85, 0.87], "new": [0.5] * 4}
@@ -60,8 +59,11 @@ def test_every_score_stands_beside_the_first_studys(two: dict) -> None:
         assert row["mean"] == pytest.approx(np.mean(OTHER[defence]))
         assert row["delta"] == pytest.approx(np.mean(OTHER[defence]) - np.mean(FIRST[defence]))
         assert [row["delta_low"], row["delta_high"]] == pytest.approx([interval.low, interval.high])
-        assert row["p"] == pytest.approx(test.pvalue)
+        error = rows(table, metric="mse", defence=defence, study="b", knowledge="train_data")
+        assert error["p"].item() == pytest.approx(test.pvalue)  # the error is linear in top-1
+        assert math.isnan(row["p"])
     assert rows(table, study="a")["p"].isna().all()
+    assert set(table.loc[table["metric"] != "mse", "verdict"]) == {""}
     assert set(rows(table, study="a")["verdict"]) == {""}
     assert rows(top1, defence="new")["delta"].isna().all()
 
@@ -69,15 +71,14 @@ def test_every_score_stands_beside_the_first_studys(two: dict) -> None:
 def test_verdicts_follow_holms_correction_over_the_table(two: dict) -> None:
     table = joined({name: collect(*files) for name, files in two.items()})
     assert table["p_holm"].tolist() == pytest.approx(holm(table["p"].tolist()), nan_ok=True)
-    shown = rows(table, study="b", metric="top1").set_index("defence")["verdict"]
-    assert shown.to_dict() == {
-        "noise": "lower",
-        "gated": "no difference shown",
-        "new": "no difference shown",
-    }
-    errors = rows(table, study="b", metric="mse", defence="noise")
-    assert errors["verdict"].tolist() == ["higher", "higher"]
-    assert errors["knowledge"].tolist() == ["train_data", "public_data"]
+    assert table["p"].notna().sum() == 4  # defences of both studies, and knowledges
+    errors = rows(table, study="b", metric="mse")
+    shown = errors[errors["verdict"] == "higher"]
+    assert shown[["defence", "knowledge"]].to_numpy().tolist() == [
+        ["noise", "train_data"],
+        ["noise", "public_data"],
+    ]
+    assert set(errors["verdict"]) == {"higher", "no difference shown"}
 
 
 def test_a_failed_result_is_counted_and_never_a_number(tmp_path: Path) -> None:
@@ -96,11 +97,11 @@ def test_the_texts_hold_the_numbers(two: dict, tmp_path: Path) -> None:
     assert len(table) == len(joined({name: collect(*files) for name, files in two.items()}))
     half = ttest_ind(OTHER["noise"], FIRST["noise"], equal_var=False).confidence_interval().high
     mean = np.mean(OTHER["noise"]) - 0.9
-    assert f"{100 * mean:+.2f} ± {100 * (half - mean):.2f}*" in text
+    assert f"{100 * mean:+.2f} ± {100 * (half - mean):.2f} |" in text
+    assert f"{-0.1 * mean:+.4f} ± {0.1 * (half - mean):.4f}* |" in text
     assert f"over all {table['p'].notna().sum()} differences" in text
     assert "| new | - | 50.00 ± 0.00 | - |" in text
-    assert r"\multicolumn{2}{c}{b}" in latex
-    assert r"$\Delta$" in latex
+    assert r"defence & a & b & $\Delta$, b \\" in latex
     assert "nan" not in text.lower()
 
 

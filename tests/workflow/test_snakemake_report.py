@@ -127,10 +127,10 @@ def test_a_table_shows_the_numbers_of_the_study(
 @pytest.mark.parametrize(
     "place",
     [
-        ("Accuracy and privacy", "test accuracy"),
-        ("Reconstructions", "all defences", "linear"),
+        ("Accuracy and privacy", "accuracy and worst-case error"),
+        ("Reconstructions", "all defences", "reconstructions by the strongest attack"),
         ("Reconstructions", "clustering", "linear"),
-        ("Training and surrogates", "clustering", "how the surrogate worked"),
+        ("Training and surrogates", "how the surrogates worked"),
     ],
 )
 def test_a_figure_opens(reader: Reader, place: tuple[str, ...]) -> None:

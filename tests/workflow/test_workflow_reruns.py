@@ -12,7 +12,7 @@ ALL = {(defence, "0") for defence in ("noise", "clustering", "wild")}
 CLUSTERED = {("clustering", "0")}
 JOBS = ("train", "attack", "attack_closed_form")
 JUDGE = {"judge"}
-DRAWN = {"tables", "figures", "cluster_course", "surrogates", "page"}
+DRAWN = {"tables", "figures", "training_figures", "page"}
 Runs = set[tuple[str | None, str | None]]
 
 

@@ -1,17 +1,15 @@
 """The results page of a study: one HTML file that reads the result folder and needs nothing else.
 
-`build` writes it: `head` says what was studied, `tables` lays out the numbers, the pictures are
-the report's figures. Only names are here, so that a workflow can ask for them without pandas.
+`build` writes it: `head` says what was studied, the tables are those of the report, the pictures
+its figures. Only names are here, so that a workflow can ask for them without pandas.
 """
 
 from pathlib import Path
 
 PAGE = "index.html"
-TEMPLATE, STYLE, SCRIPT = (
-    Path(__file__).with_name(name) for name in ("template.html", "page.css", "page.js")
-)
+TEMPLATE, STYLE = (Path(__file__).with_name(name) for name in ("template.html", "page.css"))
 
 
 def assets() -> tuple[Path, ...]:
     """Return the files that decide the page beside the Python sources."""
-    return (TEMPLATE, STYLE, SCRIPT)
+    return (TEMPLATE, STYLE)

@@ -16,11 +16,10 @@ from cemlib.files import FileError, write_text
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.figures import CATEGORIES, FIGURES, Drawing, drawing
-from cemlib.report.page import SCRIPT, STYLE, TEMPLATE
-from cemlib.report.page.head import facts, failures
-from cemlib.report.page.tables import comparisons, jobs, summary
-from cemlib.report.style import readable
+from cemlib.report.page import STYLE, TEMPLATE
+from cemlib.report.page.head import facts, failures, jobs
 from cemlib.report.tables import summary_table
+from cemlib.report.texts import comparisons_document, summary_document
 from cemlib.report.writer import html_table
 from cemlib.seal import read_sealed
 
@@ -73,11 +72,10 @@ def write_page(
         experiment=settings["experiment"],
         facts=facts(settings, described, runs, attacks, records),
         failures=failures(runs, attacks),
-        summary=html_table(summary(summary_table(runs, attacks, defences))),
-        reference="" if compared.empty else readable(compared["reference"].iloc[0]),
-        comparisons=html_table(comparisons(compared)),
+        summary=summary_document(summary_table(runs, attacks, defences)),
+        comparisons=comparisons_document(compared),
         sections=_sections(figures),
-        jobs=html_table(jobs(records.values())),
+        jobs=jobs(records.values()),
         settings=_settings(settings),
     )
     write_text(out, text)
@@ -87,24 +85,21 @@ def write_page(
 def _rendered(**content: Any) -> str:
     """Return the page; the same text for the same content.
 
-    Every value is escaped where it is put in. The policy in the head lets a browser run the one
-    script and apply the one style whose checksums it names, show pictures that are in the page, and
-    fetch nothing.
+    Every value is escaped where it is put in. The policy in the head lets a browser apply the one
+    style whose checksum it names, show pictures that are in the page, run no script and fetch
+    nothing.
     """
-    style, script, template = (p.read_text(encoding="utf-8") for p in (STYLE, SCRIPT, TEMPLATE))
+    style, template = (path.read_text(encoding="utf-8") for path in (STYLE, TEMPLATE))
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
     policy = (
-        f"default-src 'none'; img-src data:; style-src {_digest(style)};"
-        f" script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}';"
+        " base-uri 'none'; form-action 'none'"
     )
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     page = environment.from_string(template)
-    return page.render(**content, style=style, script=script, policy=policy)
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+    return page.render(**content, style=style, policy=policy, html_table=html_table)
 
 
 def _sections(paths: Sequence[Path]) -> dict[str, list[Picture]]:

@@ -1,4 +1,4 @@
-"""The head of the page: what was studied, by which code, where, and how much of it failed."""
+"""What the page says of the study itself: what was studied, by which code, and what failed."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -7,8 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from cemlib.report.cells import number
 from cemlib.report.style import readable
 from cemlib.report.tables import records
+from cemlib.report.writer import Column, Row, Table
+
+_SHORT = 12  # characters of a checksum
 
 Record = Mapping[str, Any]
 
@@ -58,6 +62,24 @@ def failures(runs: pd.DataFrame, attacks: pd.DataFrame) -> list[str]:
     return lines
 
 
+def jobs(records: Iterable[Mapping[str, Any]]) -> Table:
+    """Lay out where the result of each ``metrics.json`` came from."""
+    columns: list[Column] = [
+        ("Defence", lambda row: readable(row["defence"])),
+        ("Seed", number("seed", 12)),
+        ("Job", _job),
+        ("Status", _status),
+        ("Seconds", lambda row: f"{row['wall_seconds']:.1f}"),
+        ("Peak memory [MiB]", number("peak_memory_mb", 4)),
+        ("Device", lambda row: row["provenance"]["device"]),
+        ("Commit", lambda row: _short_commit(row["provenance"])),
+        ("Fingerprint", lambda row: row["provenance"]["fingerprint"][:_SHORT]),
+        ("Versions", _versions),
+    ]
+    rows = [[cell(record) for _, cell in columns] for record in records]
+    return Table("Results", [title for title, _ in columns], rows)
+
+
 def _data(settings: Record, data: Record) -> str:
     counts, (channels, height, width) = data["counts"], data["image_shape"]
     colour = "grey" if channels == 1 else f"{channels} channels"
@@ -96,7 +118,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _date(results: Iterable[Path]) -> str:
-    """Day of the newest result by its file's time: nothing in a result says when it was made."""
+    """Return the day of the newest result, by its file's time: no result says when it was made."""
     newest = max(path.stat().st_mtime for path in results)
     return f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d} (UTC)"
 
@@ -105,3 +127,19 @@ def _duration(seconds: float) -> str:
     minutes = round(seconds / 60)
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
+
+
+def _job(row: Row) -> str:
+    return "training" if row["kind"] == "run" else readable(f"{row['attack']}, {row['knowledge']}")
+
+
+def _status(row: Row) -> str:
+    return "ok" if row["status"] == "ok" else f"failed: {row['reason']}"
+
+
+def _short_commit(source: Mapping[str, Any]) -> str:
+    return f"{source['commit'][:_SHORT]}{'+' if source['dirty'] else ''}"
+
+
+def _versions(row: Row) -> str:
+    return ", ".join(f"{name} {found}" for name, found in row["provenance"]["versions"].items())

@@ -1,0 +1,126 @@
+"""How attacks fare: over the epochs of their training, and with several releases of an image."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from cemlib.marks import MARK, marked
+from cemlib.report.courses import histories, mean_and_range, over_seeds
+from cemlib.report.style import Look, legend, log_scale, looks, new_figure, readable, remark
+from cemlib.report.tables import present
+from cemlib.report.worst_case import release_counts, unconverged, worst_cases
+from cemlib.scores import SCORES
+
+_LEGEND_COLUMNS = 5
+_DECODER = "decoder"
+_COURSES = {
+    "val_mse": "MSE of held-out\nreconstructions",
+    "percent": "recognised of them [%]",
+}
+
+
+def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """Draw error and recognition of held-out reconstructions while a decoder is trained.
+
+    Of the attack `decoder`, or else of the first that recorded either; a column for each knowledge.
+
+    Args:
+        attacks: as `cemlib.report.collect.collect` returns them.
+        defences: order of the study; it decides the looks.
+    """
+    style, knowledges = looks(present(attacks, defences)), list(attacks["knowledge"].unique())
+    keys = ("attack", "knowledge", "defence", "converged")
+    history = histories(attacks, keys, ("val_mse", "val_recon_top1")).dropna(subset="val_mse")
+    history["percent"] = 100 * history["val_recon_top1"].astype(float)
+    learned = list(history["attack"].unique())
+    if not learned:
+        figure, (panel,) = new_figure(1.0)
+        remark(panel, "no attack of this study learns in epochs")
+        return figure
+    attack = _DECODER if _DECODER in learned else learned[0]
+    figure, panels = new_figure(5.0, len(knowledges), 2, share_x=True)
+    for place, panel in enumerate(panels):
+        row, column = divmod(place, len(knowledges))
+        chosen = (history["attack"] == attack) & (history["knowledge"] == knowledges[column])
+        course = list(_COURSES)[row]
+        for name, look in style.items():
+            found = history[chosen & (history["defence"] == name)]
+            line: Any = {"marker": look.marker, "markevery": 0.2}
+            mean_and_range(panel, found, course, look.colour, band=row == 0, **line)
+            _mark_end(panel, found, course, look.colour)
+        if row == 0:
+            panel.set_title(f"{readable(attack)}, attacker has {readable(knowledges[column])}")
+            log_scale(panel)
+        elif history.loc[chosen, course].isna().all():
+            remark(panel, "not recorded")
+        panel.set(xlabel="epoch" if row else "", ylabel="" if column else _COURSES[course])
+    legend(figure, {readable(name): look for name, look in style.items()})
+    return figure
+
+
+def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """Draw worst-case MSE against the number of releases, both logarithmic.
+
+    A point is the mean over the seeds of the strongest attack on at most so many releases, its
+    whisker spans the seeds. One line per defence, one panel per attacker knowledge.
+
+    Args:
+        attacks: as `collect` returns them.
+        defences: order of the study; it decides the looks.
+    """
+    style = looks(present(attacks, defences))
+    strongest = worst_cases(attacks)
+    knowledges = list(attacks["knowledge"].unique())
+    legend_rows = math.ceil(len(style) / _LEGEND_COLUMNS)
+    figure, panels = new_figure(3.2 + 0.19 * legend_rows, len(knowledges), share_y=True)
+    for panel, knowledge in zip(panels, knowledges, strict=True):
+        _lines(panel, strongest[strongest["knowledge"] == knowledge], style)
+        _count_releases(panel, release_counts(attacks))
+        panel.set_title(f"attacker has {readable(knowledge)}")
+    panels[0].set_ylabel(SCORES["mse"].axis)
+    late = strongest.loc[unconverged(strongest, "mse"), "defence"].tolist()
+    legend(figure, {marked(readable(n), n in late): look for n, look in style.items()})
+    return figure
+
+
+def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
+    finished = rows[rows["status"] == "ok"]
+    if finished.empty:
+        remark(panel, "no defence has a finished result")
+        return
+    for name, look in style.items():
+        over = finished[finished["defence"] == name].groupby("queries")["mse"]
+        mean, low, high = over.mean(), over.min(), over.max()
+        panel.errorbar(
+            mean.index.to_numpy(dtype=float),
+            mean.to_numpy(),
+            yerr=[(mean - low).to_numpy(), (high - mean).to_numpy()],
+            color=look.colour,
+            marker=look.marker,
+            elinewidth=0.9,
+            capsize=2,
+        )
+        late = rows.loc[unconverged(rows, "mse") & (rows["defence"] == name), "queries"].unique()
+        panel.plot(late, mean.loc[late], look.marker, color=look.colour, mfc="white")
+    log_scale(panel)
+
+
+def _count_releases(panel: Axes, counts: Sequence[int]) -> None:
+    """Mark the numbers of releases that were tried, and no others, on a logarithmic axis."""
+    panel.set_xscale("log")
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.set_xticks(counts, [str(count) for count in counts])
+    panel.set_xlabel("releases seen of each image, at most")
+
+
+def _mark_end(panel: Axes, rows: pd.DataFrame, column: str, colour: str) -> None:
+    """Put the mark at the end of a line of attacks that had not converged on every seed."""
+    mean = over_seeds(rows, column)["mean"]
+    if unconverged(rows, "mse").any() and not mean.empty:
+        end = (mean.index[-1], mean.iloc[-1])
+        panel.annotate(MARK, end, xytext=(2, 0), textcoords="offset points", color=colour)

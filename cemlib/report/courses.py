@@ -1,0 +1,213 @@
+"""How trainings and their surrogates went, epoch by epoch.
+
+Lines are means over the seeds and bands span from the lowest to the highest seed: with few seeds a
+t interval would reach below zero, where no logarithmic scale goes.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from cemlib.files import FileError, read_jsonl
+from cemlib.report.style import log_scale, new_figure, readable, remark
+from cemlib.report.tables import present
+
+_COLUMNS = 4  # panels of the training curves in one row
+_PENALTY, _RATIO = "surrogate", "surrogate/gradient_ratio"
+_BOUND, _ACTIVE = "val_leakage_nats", "surrogate/active"
+_SURROGATE = {
+    _PENALTY: "penalty",
+    _RATIO: "gradient ratio,\nsurrogate / task",
+    _BOUND: "leakage bound,\nvalidation [nats]",
+    _ACTIVE: "share of\nactive hinges",
+}
+# What single surrogates say of themselves, the most telling first.
+_OWN = {
+    "surrogate/slot_share": "share of the slots",
+    "surrogate/strength": "strength of the slots",
+    "surrogate/effective_sample_size": "effective sample size",
+    "surrogate/slot_entropy": "slot entropy [nats]",
+    "surrogate/class_gate": "class gate",
+    "surrogate/gate": "gate",
+    "surrogate/spared": "share of metric spared",
+    "surrogate/effective_rank": "effective rank",
+    "surrogate/variance": "variance",
+    "surrogate/reached": "components reached",
+    "surrogate/stale": "staleness of factors",
+    "surrogate/empty": "share of empty clusters",
+    "surrogate/classes": "classes per batch",
+}
+_ABSENT = {_PENALTY: "never active", _BOUND: "no finite bound"}
+_LINE, _OTHER = "#000000", "#0072B2"
+_START: Any = {"color": "#BBBBBB", "linewidth": 0.9, "zorder": 1}
+_REFERENCE: Any = {"color": "#777777", "linewidth": 0.9, "linestyle": (0, (4, 2))}
+_DASHED: Any = {"linestyle": (0, (4, 2))}
+
+
+def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
+    """Draw training and validation loss of each defence in a panel of its own, on one scale.
+
+    The losses are cross-entropies, without penalty. In the panel stands the validation accuracy of
+    the epochs that were deployed, mean over the seeds.
+
+    Args:
+        runs: as `cemlib.report.collect.collect_runs` returns them.
+        defences: order of the panels.
+
+    Raises:
+        FileError: if a history is missing or wrong.
+    """
+    names = present(runs, defences)
+    history = histories(runs, ("defence",), ("train_ce", "val_loss", "lambda_eff"))
+    columns = min(_COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    figure, panels = new_figure(0.6 + 1.45 * rows, columns, rows, share_x=True, share_y=True)
+    for panel, name in zip(panels, names, strict=False):
+        panel.set_title(textwrap.fill(readable(name), 24), fontsize=8)
+        _loss(panel, history[history["defence"] == name])
+        accuracy = 100 * runs.loc[runs["defence"] == name, "val_top1"].mean()
+        panel.text(0.96, 0.88, f"{accuracy:.1f} %", ha="right", transform=panel.transAxes)
+    for panel in panels[len(names) :]:
+        panel.set_axis_off()
+    for panel in panels[max(0, len(names) - columns) : len(names)]:
+        panel.tick_params(labelbottom=True)
+        panel.set_xlabel("epoch")
+    for panel in panels[::columns]:
+        panel.set_ylabel("loss")
+    training = Line2D([], [], color=_LINE, label="training")
+    validation = Line2D([], [], color=_OTHER, label="validation", **_DASHED)
+    handles = [training, validation, *_explained(history)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    return figure
+
+
+def surrogate_course(
+    runs: pd.DataFrame, surrogates: Sequence[str], reference: str | None
+) -> Figure:
+    """Draw penalty, gradient, leakage bound, active hinges and a statistic of its own.
+
+    A row for each surrogate. What concerns the penalty is shown from the epoch on at which it
+    starts, the leakage bound from the first one: so its course before and after can be compared.
+
+    Args:
+        runs: as `cemlib.report.collect.collect_runs` returns them.
+        surrogates: the defences that have one.
+        reference: the defence whose leakage bound is drawn beside them, where it has a finite one.
+
+    Raises:
+        FileError: if a history is missing or wrong.
+    """
+    columns = ("lambda_eff", *_SURROGATE, *_OWN)
+    if not surrogates:
+        figure, (panel,) = new_figure(1.0)
+        remark(panel, "no defence of this study has a surrogate")
+        return figure
+    history = histories(runs, ("defence",), columns)
+    width = len(_SURROGATE) + 1
+    figure, panels = new_figure(0.9 + 1.05 * len(surrogates), width, len(surrogates), share_x=True)
+    bound = over_seeds(history[history["defence"] == reference], _BOUND)["mean"]
+    for place, name in enumerate(surrogates):
+        row = panels[place * width : (place + 1) * width]
+        row[0].set_ylabel(textwrap.fill(readable(name), 12), fontsize=8)
+        _surrogate_row(row, history[history["defence"] == name])
+        if not bound.empty and row[2].lines and name != reference:
+            row[2].plot(bound.index.to_numpy(), bound.to_numpy(), **_REFERENCE)
+    for panel, title in zip(panels, _SURROGATE.values(), strict=False):
+        panel.set_title(title, fontsize=8)
+    panels[0].locator_params(axis="x", integer=True)
+    for panel in panels[-width:]:
+        panel.tick_params(labelbottom=True)
+        panel.set_xlabel("epoch")
+    compared = [Line2D([], [], label=readable(str(reference)), **_REFERENCE)] * (not bound.empty)
+    handles = [Line2D([], [], color=_LINE, label="mean"), *_explained(history), *compared]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    return figure
+
+
+def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
+    """Return every finished job's history in one table, with the job's ``keys`` beside each epoch.
+
+    Raises:
+        FileError: if a history is missing or wrong.
+    """
+    lines = []
+    for row in frame[frame["status"] == "ok"].to_dict("records"):
+        path = Path(row["folder"]) / "history.jsonl"
+        for line in read_jsonl(path):
+            if "epoch" not in line:
+                raise FileError(f"{path}: a line has no 'epoch'; delete it and rerun the job")
+            lines.append(line | {key: row[key] for key in keys})
+    return pd.DataFrame(lines, columns=[*keys, "epoch", *values])
+
+
+def over_seeds(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return mean, lowest and highest value of a column at each epoch, of what is there."""
+    values = rows[["epoch", column]].dropna().astype(float)
+    return values.groupby("epoch")[column].agg(["mean", "min", "max"])
+
+
+def mean_and_range(
+    panel: Axes, rows: pd.DataFrame, column: str, colour: str, *, band: bool = True, **line: Any
+) -> None:
+    """Draw the mean over the seeds, on a band from the lowest to the highest seed."""
+    over = over_seeds(rows, column)
+    epochs, (mean, low, high) = over.index.to_numpy(), over.to_numpy().T
+    panel.plot(epochs, mean, color=colour, **line)
+    if band:
+        panel.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _loss(panel: Axes, history: pd.DataFrame) -> None:
+    if history.empty:
+        remark(panel, "all runs failed")
+        return
+    _add_start(panel, history)
+    mean_and_range(panel, history, "train_ce", _LINE)
+    mean_and_range(panel, history, "val_loss", _OTHER, **_DASHED)
+    log_scale(panel)
+
+
+def _surrogate_row(panels: Sequence[Axes], history: pd.DataFrame) -> None:
+    if history.empty:
+        for panel in panels:
+            remark(panel, "all runs failed")
+        return
+    acting = history[history["lambda_eff"].astype(float) > 0]
+    own = next((column for column in _OWN if acting[column].notna().any()), None)
+    if own is not None:
+        panels[-1].set_title(_OWN[own], fontsize=7, pad=2)
+    for panel, column in zip(panels, (*_SURROGATE, own), strict=True):
+        rows = history if column == _BOUND else acting
+        over = over_seeds(rows, column) if column else pd.DataFrame()
+        if over.empty or column is None:
+            remark(panel, _ABSENT.get(str(column), "none recorded"))
+            continue
+        _add_start(panel, history)
+        mean_and_range(panel, rows, column, _LINE, marker="o" if len(over) == 1 else "")
+        panel.ticklabel_format(axis="y", useOffset=False)
+        if column == _RATIO and (over["max"] > 0).any():
+            log_scale(panel)
+        if column == _ACTIVE:
+            panel.set_ylim(-0.03, 1.03)
+
+
+def _add_start(panel: Axes, history: pd.DataFrame) -> None:
+    """Draw a line where the surrogate starts, if one ever does."""
+    acting = history[history["lambda_eff"].astype(float) > 0]
+    if not acting.empty:
+        panel.axvline(acting["epoch"].min(), **_START)
+
+
+def _explained(history: pd.DataFrame) -> list[Artist]:
+    """Return what the legend says of bands, and of the start of a surrogate where one acts."""
+    band = Patch(color=_LINE, alpha=0.18, linewidth=0, label="range of seeds")
+    starts = (history["lambda_eff"].astype(float) > 0).any()
+    return [band, *([Line2D([], [], label="start of the surrogate", **_START)] if starts else [])]

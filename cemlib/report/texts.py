@@ -1,0 +1,175 @@
+"""Summary and comparisons as tables for people: one for each attack, score and knowledge."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from cemlib.layout import KNOWLEDGES
+from cemlib.marks import marked
+from cemlib.report.cells import NONE, interval, number, signed, spread
+from cemlib.report.claims import is_unconverged
+from cemlib.report.tables import is_marked, records
+from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
+from cemlib.report.writer import Column, Document, Row, Table, laid_out
+from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED
+
+_STRONGEST = "strongest attack"
+_WORST = (
+    "The strongest attack on a run is the one with the lowest MSE; SSIM and PSNR are of that same"
+    " attack, identified is the most that any attack reaches."
+)
+_COMPARED = (
+    "Paired over the seeds: defence minus reference, on one release of an image. MSE and SSIM are"
+    " of the attack with the lowest MSE, identified is the most that any attack reaches.",
+    "The 95 % interval is Student's, over the seeds: what training again would give. The one over"
+    " seeds and images is a bootstrap: what other test images of the same kind would give. g_z is"
+    " the difference in standard deviations of the paired differences, corrected for few seeds.",
+    "Tested is the MSE alone: p is of the paired t-test; the permutation test of signs beside it"
+    " cannot go below 2 / 2^n with n pairs. The verdict is at 5 % after Holm's correction over all"
+    " defences and knowledges. What is not tested has no verdict, whatever its interval.",
+)
+
+
+def summary_document(summary: pd.DataFrame) -> Document:
+    """Return the tables of the summary: the worst case first, then each attack."""
+    worst, *more = _worst_cases(summary)
+    attacks = [name for name in summary["attack"].unique() if name not in (worst, *more)]
+    tables = [
+        *_tables(summary, worst, "Worst case: the attack with the lowest MSE on each run"),
+        *([_releases_table(summary)] if more else []),
+        *(table for name in attacks for table in _tables(summary, name, f"Attack: {name}")),
+    ]
+    return Document("Accuracy and privacy", _notes(summary), tables)
+
+
+def paper_document(summary: pd.DataFrame) -> Document:
+    """Return the worst case for a paper: a narrow table for each knowledge."""
+    left_out = (SCORES["psnr"].heading, _STRONGEST)
+    tables = _tables(summary, WORST_CASE, "The attack with the lowest MSE on each run", left_out)
+    return Document("Accuracy and privacy", _notes(summary), tables)
+
+
+def comparisons_document(comparisons: pd.DataFrame) -> Document:
+    """Return the tables of `cemlib.report.comparisons.comparisons_table`."""
+    families = comparisons.groupby(["metric", "knowledge"], sort=False)
+    tables = [_differences(str(score), str(known), rows) for (score, known), rows in families]
+    return Document("Differences to the reference", _COMPARED, tables)
+
+
+def _notes(summary: pd.DataFrame) -> list[str]:
+    fewest, most = summary["n_seeds"].min(), summary["n_seeds"].max()
+    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
+    values = (
+        "One seed, therefore no intervals."
+        if most == 1
+        else f"Mean over {seeds} seeds ± half width of the 95 % Student-t interval."
+    )
+    arrows = "Arrows point to the better side for the defender."
+    whole = summary["knowledge"] == KNOWLEDGES[0]  # which is attacked on every test image
+    tested, bound = (_span(n) for n in (summary.loc[whole, "n_images"], summary["leakage_images"]))
+    estimated = f"; the leakage bound is an estimate from {bound} images" if bound else ""
+    images = f"Top-1 is over all {f'{tested} ' if tested else ''}test images{estimated}."
+    return [f"{values} {arrows}", _WORST, f"{images} Captions say what an attack's scores are of."]
+
+
+def _span(counts: "pd.Series[int]") -> str:
+    """Return ``300``, or ``280 to 300`` where counts differ; nothing where there are none."""
+    known = counts.dropna()
+    if known.empty:
+        return ""
+    fewest, most = int(known.min()), int(known.max())
+    return f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+
+
+def _with_images(caption: str, counts: "pd.Series[int]") -> str:
+    return f"{caption} ({_span(counts)} images)" if counts.notna().any() else caption
+
+
+def _worst_cases(summary: pd.DataFrame) -> list[str]:
+    """Return the names of the worst cases in the column ``attack``, from one release to many."""
+    return [worst_case_name(queries) for queries in release_counts(summary)]
+
+
+def _tables(
+    summary: pd.DataFrame, attack: str, title: str, left_out: Sequence[str] = ()
+) -> list[Table]:
+    """Lay out one attack: for each knowledge a row per defence."""
+    rows, order = summary[summary["attack"] == attack], summary["defence"].unique()
+    identified = [IDENTIFICATION] if rows[f"{IDENTIFICATION}_mean"].notna().any() else []
+    tables = []
+    for knowledge, part in rows.groupby("knowledge", sort=False):
+        found = part.set_index("defence").reindex([n for n in order if n in set(rows["defence"])])
+        columns = {"defence": [str(name) for name in found.index]}
+        for score in (*RUN_SCORES, *ATTACK_SCORES, *identified):
+            columns[SCORES[score].heading] = _cells(found, score)
+        if attack == WORST_CASE:
+            columns[_STRONGEST] = [name or NONE for name in found["strongest"].fillna("")]
+        caption = _with_images(f"{title}, {knowledge}", part["n_images"])
+        tables.append(_assembled(caption, {t: c for t, c in columns.items() if t not in left_out}))
+    return tables
+
+
+def _releases_table(summary: pd.DataFrame) -> Table:
+    """Lay out the MSE of the worst case: for each knowledge a column per number of releases."""
+    rows = summary[summary["attack"].isin(_worst_cases(summary))]
+    names = rows["defence"].unique()
+    columns = {"defence": [str(name) for name in names]}
+    for (knowledge, queries), part in rows.groupby(["knowledge", "queries"], sort=False):
+        found = part.set_index("defence").reindex(names)
+        columns[f"n = {queries}, {knowledge}"] = _cells(found, TESTED)
+    caption = (
+        "Worst case against the number of releases: "
+        "MSE ↑ of the strongest attack on at most n releases of an image"
+    )
+    return _assembled(caption, columns)
+
+
+def _assembled(caption: str, columns: dict[str, list[str]]) -> Table:
+    return Table(caption, list(columns), list(zip(*columns.values(), strict=True)))
+
+
+def _cells(rows: pd.DataFrame, name: str) -> list[str]:
+    score = SCORES[name]
+    decimals = score.places(score.scale * rows[f"{name}_mean"])
+    return [_cell(row, name, decimals) for row in records(rows)]
+
+
+def _cell(row: Row, name: str, decimals: int) -> str:
+    score, wanted = SCORES[name], row["n_seeds"]
+    if math.isnan(wanted):
+        return NONE
+    failed = row["n_failed_runs" if score.of_runs else "n_failed"]
+    failures = f"failed ({failed:.0f} of {wanted:.0f})"
+    if failed == wanted:
+        return failures
+    mean, high = row[f"{name}_mean"], row[f"{name}_ci_high"]
+    number = spread(mean, high, decimals, score.scale, unconverged=is_marked(row, name))
+    return f"{number}, {failures}" if failed else number
+
+
+def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
+    score = SCORES[metric]
+    where = f", {knowledge}" if knowledge else ""
+    caption = f"{score.difference}{where}: difference to {rows['reference'].iloc[0]}"
+    difference = signed("difference", scale=score.scale)
+
+    def flagged(row: Row) -> str:
+        return marked(difference(row), is_unconverged(row))
+
+    columns: list[Column] = [
+        ("defence", number("defence")),
+        ("difference", flagged),
+        ("95 % interval", interval("ci", scale=score.scale)),
+        ("over seeds and images", interval("boot", scale=score.scale)),
+        ("g_z", signed("g_z")),
+        ("pairs of seeds", number("n_pairs", 6)),
+    ]
+    tests: list[Column] = [
+        ("p", number("p")),
+        ("p, permutation", number("p_permutation")),
+        ("p, Holm", number("p_holm")),
+        ("verdict", number("verdict")),
+    ]
+    shown = columns + tests if metric == TESTED else columns
+    return laid_out(_with_images(caption, rows["n_images"]), rows, shown)
