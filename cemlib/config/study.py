@@ -12,27 +12,9 @@ from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_member
 
 # Names of rules and targets of the workflow, of folders, and beginnings of such names.
 RESERVED = frozenset(
-    [
-        "all",
-        "attack",
-        "attack_closed_form",
-        "closed_form",
-        "federated",
-        "figures",
-        "judge",
-        "page",
-        "pctc",
-        "prepare",
-        "published",
-        "report_one",
-        "scope",
-        "study",
-        "tables",
-        "track",
-        "track_one",
-        "train",
-        "training_figures",
-    ]
+    {"all", "attack", "attack_closed_form", "closed_form", "federated", "figures", "judge", "page"}
+    | {"pctc", "prepare", "published", "report_one", "scope", "study", "tables", "track"}
+    | {"track_one", "train", "training_figures"}
 )
 BEGINNINGS = ("worst_case", "pctc_", "federated_")
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
