@@ -162,11 +162,15 @@ class Fitted(Surrogate):
         sizes: those of `Surrogate`.
     """
 
-    settings: Clustering | Gmm
     start_epoch: ClassVar[int] = 2
-    blends = True
-    squares: tuple[torch.Size, ...] = ()
     fits = True
+    blends: bool = True
+    """Whether stored variances are blended with the batch's, which needs N."""
+
+    squares: tuple[torch.Size, ...] = ()
+    """Shape of full covariances, where such can be loaded."""
+
+    settings: Clustering | Gmm
     means: Tensor
     weights: Tensor
     variances: Tensor
