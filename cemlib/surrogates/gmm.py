@@ -106,7 +106,7 @@ class GaussianMixture(Fitted):
 
     @property
     def replayable(self) -> bool:
-        """Tell that steps with full covariances wait: they factorise by a library that does."""
+        """Tell whether no step factorises, for which a library waits for the device."""
         return self.covariance == "diagonal"
 
     def _places(self, z: Tensor, y: Tensor) -> Tensor:
