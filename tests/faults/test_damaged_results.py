@@ -99,7 +99,7 @@ class Readers:
         metrics = check_same_study(self.plan, self.plan.layout.run("clustering", 0), "clustering")
         job = attack_job(self.plan, "clustering", 0, ["refinement"], "cpu")
         stage = Stage(job, load_prepared(self.plan.layout.data))
-        return metrics, _content(stage.victim), _content(stage.judge), stage.weights
+        return metrics, _content(stage.scene.victim), _content(stage.scene.judge), stage.weights
 
     def judge(self) -> Any:
         return _content(load_judge(self.plan, CPU))
@@ -110,7 +110,7 @@ class Readers:
         stage = Stage(job, load_prepared(self.plan.layout.data))
 
         def attempt() -> Any:
-            found = stage.attempt("refinement", "train_data")
+            found = stage.attempt(job, "train_data")
             return found if isinstance(found, str) else found.reconstructions.tolist()
 
         return attempt
