@@ -1,4 +1,4 @@
-"""Stores that are locked, away, or of another version."""
+"""Uploads that cannot be: stores that are locked, away, damaged or of another version."""
 
 import shutil
 import sqlite3
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from toy_study import Store, Study, free_port
 
+from cemlib.files import FileError, write_json
 from cemlib.tracking import TrackingError
 from cemlib.tracking import store as store_module
 
@@ -131,3 +132,50 @@ def test_a_store_whose_version_mlflow_refuses(study: Study, copied: Path) -> Non
     with closing(sqlite3.connect(copied)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", [version])
     assert study.track().unchanged == 1
+
+
+def test_a_damaged_result_is_named(study: Study) -> None:
+    folder = study.add_run("none", 0)
+    folder.metrics.write_text("{")
+    with pytest.raises(FileError, match=r"seed0/metrics\.json: not valid JSON"):
+        study.track()
+    write_json(folder.metrics, {"status": "ok", "config": {}})
+    with pytest.raises(FileError, match=r"metrics\.json: no provenance, wall_seconds in it"):
+        study.track()
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        *((uri, "give sqlite:///FILE") for uri in ("mlruns", "sqlite:///:memory:", "sqlite:///")),
+        *((uri, "mend it") for uri in ("http://[h", "http://h:port", "http://a b", "https://")),
+    ],
+)
+def test_an_address_of_no_store_or_server(study: Study, uri: str, message: str) -> None:
+    study.uri = uri
+    with pytest.raises(TrackingError, match=message):
+        study.track()
+
+
+def test_a_file_that_is_no_store(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("no database, but long enough to look like one\n" * 100)
+    with pytest.raises(TrackingError, match=r"mlflow\.db: not a usable SQLite file"):
+        study.track()
+
+
+def test_a_server_that_is_away(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    study.add_run("none", 0)
+    study.uri = f"http://me:secret@127.0.0.1:{free_port()}"
+    with pytest.raises(TrackingError, match="can be repeated") as caught:
+        study.track()
+    assert "127.0.0.1" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_experiment_deleted_in_mlflow(study: Study, store: Store) -> None:
+    study.track()
+    identity = store.experiment().experiment_id
+    store.client.delete_experiment(identity)
+    with pytest.raises(TrackingError, match=f"experiments restore --experiment-id {identity}"):
+        study.track()
