@@ -46,7 +46,7 @@ maximum_signature_line_length = 90
 nitpick_ignore_regex = [
     ("py:obj", ".*"),
     ("py:class", r"(torch|nn|numpy|pandas|matplotlib|pydantic|pathlib|abc|collections|PIL)\..*"),
-    ("py:class", r"(Tensor|NDArray|(list\[)?dict\[str)"),
+    ("py:class", r"(Tensor|NDArray|pd\.Series|(list\[)?dict\[str)"),
     ("py:class", r"(cemlib\.(config|surrogates\.tiles)\..*|.*\._.*)"),
 ]
 

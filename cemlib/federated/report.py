@@ -92,7 +92,7 @@ def notes(study: Federated, results: Results) -> list[str]:
 
 
 def write_report(job: FederatedJob) -> Iterator[Path]:
-    """Write every table in every format, and every figure as PNG and SVG; yield the files.
+    """Write every table in every format, and every figure as PNG and PDF; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.

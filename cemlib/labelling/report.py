@@ -130,7 +130,7 @@ def write_tables(job: Job[LabellingStudy]) -> Iterator[Path]:
 
 
 def write_figures(job: Job[LabellingStudy]) -> Iterator[Path]:
-    """Write every figure as PNG and SVG; yield the files.
+    """Write every figure as PNG and PDF; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.

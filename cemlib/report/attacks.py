@@ -106,7 +106,8 @@ def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
             capsize=2,
         )
         late = rows.loc[unconverged(rows, "mse") & (rows["defence"] == name), "queries"].unique()
-        panel.plot(late, mean.loc[late], look.marker, color=look.colour, mfc="white")
+        hollow: Any = {"color": look.colour, "mfc": "white", "zorder": 3}  # above the filled ones
+        panel.plot(late, mean.loc[late], look.marker, **hollow)
     log_scale(panel)
 
 

@@ -82,7 +82,7 @@ def write_joined(studies: Mapping[str, Metrics], out: Path) -> list[Path]:
         FileError: if a metrics file is missing or wrong (see `collect`).
     """
     table = joined({name: collect(*files) for name, files in studies.items()})
-    document = joined_document(table)
+    document = _document(table)
     texts = {".csv": csv(table), ".md": markdown(document), ".tex": latex(document)}
     written = [out.with_name(out.name + ending) for ending in texts]
     for path, text in zip(written, texts.values(), strict=True):
@@ -155,7 +155,7 @@ def _row(study: str, first: str, key: Key, ours: Sample, base: Sample) -> dict[s
     return row
 
 
-def joined_document(table: pd.DataFrame) -> Document:
+def _document(table: pd.DataFrame) -> Document:
     """Return a table for each score and knowledge of `joined`, defences as rows."""
     tables = [
         _table(part, score, str(knowledge))

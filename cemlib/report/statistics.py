@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 from scipy.stats import t as student_t
-from scipy.stats import ttest_ind
 
 LEVEL = 0.95
 _ROUNDING = 1e-6  # of a score: most are float32, and shares of images differ by that where equal
@@ -178,7 +178,7 @@ def welch_difference(
     mean = float(one.mean() - other.mean())
     if n < 2 or (np.ptp(one) == 0 and np.ptp(other) == 0):
         return Difference(mean, math.nan, math.nan, n)
-    test = ttest_ind(one, other, equal_var=False)
+    test = stats.ttest_ind(one, other, equal_var=False)
     interval = test.confidence_interval(level)
     return Difference(mean, float(interval.low), float(interval.high), n, float(test.pvalue))
 

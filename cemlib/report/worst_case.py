@@ -76,7 +76,8 @@ def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
             other scores (see `worst_case`).
 
     Returns:
-        False where nothing is known: for closed forms and failed results.
+        For each row whether it does; not where nothing is known, as of closed forms and of failed
+        results.
     """
     if score in RUN_SCORES:
         return pd.Series(data=False, index=rows.index)
