@@ -15,7 +15,7 @@ from benchmarks.setting import Scale
 from benchmarks.surrogates import fits, surrogates
 from benchmarks.training import training
 from cemlib.cli.options import positive
-from cemlib.provenance import device_name, git_state
+from cemlib.records.provenance import device_name, git_state
 
 PARTS: dict[str, tuple[Callable[[Scale], Iterator[Row]], str]] = {
     "training": (training, "the field's plain float32 loop with a DataLoader"),

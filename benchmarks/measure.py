@@ -14,7 +14,7 @@ from torch.utils.benchmark import Measurement, Timer
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.setting import Scale
-from cemlib.precision import resolve
+from cemlib.numerics.precision import resolve
 
 Call = Callable[[], object]
 Row = dict[str, Any]

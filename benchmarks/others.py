@@ -21,16 +21,16 @@ from benchmarks.setting import CLASSES, NOISE_STD, Scale, images, prepared, spli
 from cemlib.attacks.learning import Regression, squared_error
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Pairs, Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.data import DataConfig
 from cemlib.data.pixels import to_float
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import Split, save
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
-from cemlib.device import set_up
-from cemlib.files import write_text
 from cemlib.metrics import ssim
+from cemlib.numerics.precision import set_up
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import write_text
 from cemlib.study.plan import Plan
 
 DECODERS = ("decoder", "residual")

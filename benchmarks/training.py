@@ -18,7 +18,7 @@ from benchmarks.measure import Call, Row, best_precision, compare, flops, measur
 from benchmarks.plain import PlainLoop
 from benchmarks.setting import CLASSES, SURROGATES, Scale, prepared, split_model, study
 from cemlib.data.prepared import Prepared
-from cemlib.device import set_up
+from cemlib.numerics.precision import set_up
 from cemlib.training.setup import Setup
 from cemlib.training.trainer import Trainer
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from cemlib.replay import Replay, Step
+from cemlib.numerics.replay import Replay, Step
 
 # What needs a number or a size on the host, and tensors made of Python's numbers (`lift_fresh`).
 WAITING = {"_local_scalar_dense", "bincount", "equal", "lift_fresh", "masked_select", "nonzero"}

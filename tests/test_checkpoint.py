@@ -8,8 +8,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cemlib.checkpoint import Checkpoint, copied, pack, restore_training, training_state, unpack
-from cemlib.optim import SGD, Adam, Optimiser
+from cemlib.numerics.optim import SGD, Adam, Optimiser
+from cemlib.records.checkpoint import (
+    Checkpoint,
+    copied,
+    pack,
+    restore_training,
+    training_state,
+    unpack,
+)
 
 OPTIMISERS: dict[str, Callable[[list[nn.Parameter]], Optimiser]] = {
     "sgd": lambda weights: SGD(weights, momentum=0.9, weight_decay=1e-2),

@@ -15,14 +15,14 @@ import yaml
 
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config import parse
 from cemlib.config.study import JUDGE
-from cemlib.environment import OF_JOBS
 from cemlib.errors import DivergedError
 from cemlib.estimate import attacks, training
 from cemlib.estimate.training import FewSteps, new_trainer, read_data, train_seconds
 from cemlib.evaluation.scene import Scene
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.study.environment import OF_JOBS
 from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cemlib.files import (
+from cemlib.records.files import (
     FileError,
     atomic,
     load_tensors,

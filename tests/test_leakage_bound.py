@@ -15,7 +15,7 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
-from cemlib.leakage import leakage_bound
+from cemlib.numerics.leakage import leakage_bound
 
 EXACT = 1e-9  # what is left of rounding and of the integration
 

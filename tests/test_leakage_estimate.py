@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cemlib.leakage import leakage_bound, leakage_estimate
+from cemlib.numerics.leakage import leakage_bound, leakage_estimate
 
 DIM, TRUE_NATS = 512, 50.0
 RANKS = torch.arange(1, DIM + 1, dtype=torch.float64)

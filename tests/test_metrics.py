@@ -16,8 +16,8 @@ from torchmetrics.functional.image import (
     structural_similarity_index_measure as torchmetrics_ssim,
 )
 
-from cemlib.leakage import leakage_bound
 from cemlib.metrics import mse, psnr, psnr_of_mean_mse, ssim
+from cemlib.numerics.leakage import leakage_bound
 
 
 def image_pairs(channels: int = 3, height: int = 32, width: int = 32) -> tuple[torch.Tensor, ...]:

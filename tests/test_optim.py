@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cemlib.optim import SGD, Adam, Optimiser, one_cycle
+from cemlib.numerics.optim import SGD, Adam, Optimiser, one_cycle
 
 Parameters = Iterable[nn.Parameter]
 OURS: dict[str, Callable[[Parameters], Optimiser]] = {
@@ -111,7 +111,7 @@ def test_one_cycle_without_warm_up_starts_at_its_peak() -> None:
 def test_the_compiler_is_not_imported() -> None:
     program = """
 import sys, torch
-from cemlib.optim import SGD, Adam
+from cemlib.numerics.optim import SGD, Adam
 x = torch.nn.Parameter(torch.ones(2))
 x.sum().backward()
 SGD([x], momentum=0.9).step(0.1)

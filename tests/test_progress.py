@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from cemlib.progress import progress
+from cemlib.records.progress import progress
 
 LINE = re.compile(r"train noise \[(#* *)\] epoch (\d+)/4 (.*) \| (\d+) s, (\d+) s left")
 
@@ -40,7 +40,7 @@ def test_the_time_left_counts_this_process_only(
 ) -> None:
     """Resumed after epoch 2 of 4, 30 seconds for the third: 30 more for the fourth."""
     clock = iter([100.0, 130.0])
-    monkeypatch.setattr("cemlib.progress.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("cemlib.records.progress.time.perf_counter", lambda: next(clock))
     with progress("train noise", 4, done=2) as report:
         report(3, {"loss": 1.0})
     line = lines_of(capsys)[0]

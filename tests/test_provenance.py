@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cemlib.config import parse
-from cemlib.provenance import PACKAGE, PLUG_INS, fingerprint, source_files
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.provenance import PACKAGE, PLUG_INS, fingerprint, source_files
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, train_job
@@ -107,7 +107,7 @@ def test_the_plain_dict_names_the_file_of_every_member(room: str) -> None:
     members = getattr(importlib.import_module(f"cemlib.{place}"), table)
     for name, member in members.items():
         file = Path(inspect.getsourcefile(member) or "")
-        assert file in source_files("cemlib.seeds", **{room: name})
+        assert file in source_files("cemlib.numerics.seeds", **{room: name})
 
 
 def test_an_unknown_member_is_named() -> None:

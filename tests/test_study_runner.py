@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from cemlib.config import load, parse
-from cemlib.environment import OF_JOBS
 from cemlib.study import crew as crew_module
 from cemlib.study.crew import Crew
+from cemlib.study.environment import OF_JOBS
 from cemlib.study.finished import finished as is_finished
 from cemlib.study.job import AnyJob, Call, Job
 from cemlib.study.plan import Plan

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from cemlib.attacks.task import Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.errors import DivergedError
+from cemlib.records.checkpoint import Checkpoint
 
 EPOCHS = 3  # times as many as configured
 WIDTHS = ("width", "critic_width")  # options that become half as large again

@@ -32,10 +32,10 @@ from torch.nn import functional as F
 from cemlib.attacks.learning import CHUNK, Batch, Numbers, Regression, learn, squared_error
 from cemlib.attacks.task import Outcome, Task
 from cemlib.attacks.wiener import linear_estimate
-from cemlib.checkpoint import State, copied, pack, unpack
 from cemlib.models.decoder import CorrectedDecoder, LinearEstimate
-from cemlib.optim import one_cycle
-from cemlib.seeds import generator
+from cemlib.numerics.optim import one_cycle
+from cemlib.numerics.seeds import generator
+from cemlib.records.checkpoint import State, copied, pack, unpack
 
 WARM_UP = 0.25  # share of the steps in which the learning rate rises
 FIXED = {field.name for field in fields(LinearEstimate)}  # tensors that nothing trains

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from cemlib.attacks.task import Task
-from cemlib.optim import Adam
-from cemlib.replay import Replay
+from cemlib.numerics.optim import Adam
+from cemlib.numerics.replay import Replay
 
 
 def total_variation(images: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from cemlib.files import FileError
 from cemlib.models.layers import Normalise
+from cemlib.records.files import FileError
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TINY = 1e-8  # added to squared lengths: the bound on the slope of a scaled activation is 1e4

@@ -24,8 +24,8 @@ from cemlib.attacks.critic import Critic, gradient_penalty
 from cemlib.attacks.learning import Batch, Numbers, Training
 from cemlib.attacks.task import Outcome, Task
 from cemlib.errors import DivergedError
-from cemlib.optim import Adam, Rate
-from cemlib.seeds import derive
+from cemlib.numerics.optim import Adam, Rate
+from cemlib.numerics.seeds import derive
 
 BETAS = (0.5, 0.999)
 

@@ -23,15 +23,15 @@ from torch.nn import functional as F
 from cemlib.attacks.budget import strengthened
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
-from cemlib.checkpoint import State, copied, pack, restore_training, training_state, unpack
 from cemlib.data.batches import Shuffle
 from cemlib.errors import check_finite
-from cemlib.optim import Adam, Optimiser, Rate
-from cemlib.precision import autocast, resolve
-from cemlib.progress import progress
-from cemlib.replay import Replay
-from cemlib.seeds import derive, generator
-from cemlib.sums import Sums
+from cemlib.numerics.optim import Adam, Optimiser, Rate
+from cemlib.numerics.precision import autocast, resolve
+from cemlib.numerics.replay import Replay
+from cemlib.numerics.seeds import derive, generator
+from cemlib.numerics.sums import Sums
+from cemlib.records.checkpoint import State, copied, pack, restore_training, training_state, unpack
+from cemlib.records.progress import progress
 
 CHUNK = 512
 RECOGNISED = 500  # held-out images whose reconstructions the judge looks at after every epoch

@@ -4,8 +4,8 @@ A floor for every other attack: one that does worse than this has not converged.
 """
 
 from cemlib.attacks.task import Outcome, Task
-from cemlib.ridge import ridge_regression
-from cemlib.seeds import generator
+from cemlib.numerics.ridge import ridge_regression
+from cemlib.numerics.seeds import generator
 
 KEPT = 2**25  # weights at most that are written down
 

@@ -29,8 +29,8 @@ from cemlib.attacks.budget import EPOCHS, RATES
 from cemlib.attacks.descent import Descent, Settings
 from cemlib.attacks.task import Outcome, Task
 from cemlib.errors import check_finite
-from cemlib.progress import progress
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
+from cemlib.records.progress import progress
 
 HELD_OUT = 256  # images that decide the number of steps
 TRIED = 64  # of them, those that decide the settings of the strong attack

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cemlib.checkpoint import Checkpoint
 from cemlib.data.pixels import to_float
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
+from cemlib.records.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

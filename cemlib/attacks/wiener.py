@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from cemlib.attacks.task import Pairs, Task
 from cemlib.errors import check_finite
 from cemlib.models.decoder import LARGEST, LinearEstimate
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 CHUNK = 4096
 SMALLEST = 1e-30  # mean variance of a feature

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from cemlib.cli import exits
 from cemlib.cli.parser import build_parser
-from cemlib.environment import set_for_jobs
 from cemlib.errors import FailedResultsError
-from cemlib.interrupt import exit_code, farewell, sigterm_raises
+from cemlib.study.environment import exit_code, farewell, set_for_jobs, sigterm_raises
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from cemlib.cli.columns import aligned, figure
 from cemlib.cli.options import plan_of
-from cemlib.files import finite
-from cemlib.marks import NOTE, marked
+from cemlib.records.files import finite
+from cemlib.records.scores import NOTE, marked
 
 if TYPE_CHECKING:
     from cemlib.report.paired import Comparison, Row, Side
@@ -73,8 +73,8 @@ def join(options: argparse.Namespace) -> Iterator[Path]:
 
 def _side(options: argparse.Namespace, name: str) -> "Side":
     """Return the results of a defence, by its name in the study or by the folder of its runs."""
+    from cemlib.records.seal import RECORD
     from cemlib.report.paired import read_side
-    from cemlib.seal import RECORD
     from cemlib.study.split import jobs_of_one
 
     if "/" not in name:

@@ -12,7 +12,7 @@ from cemlib.cli.options import DEFAULT_CONFIG, plan_of
 
 if TYPE_CHECKING:
     from cemlib.config import Study
-    from cemlib.layout import RunFolder
+    from cemlib.records.layout import RunFolder
     from cemlib.study.catalogue import Entry
     from cemlib.study.plan import Plan
 
@@ -79,7 +79,7 @@ def _progress(history: Path) -> tuple[str, str]:
 
 def _attacks(plan: "Plan[Study]", run: "RunFolder") -> str:
     """Return how many attacks on a run have which status: one under way has left no record."""
-    from cemlib.layout import KNOWLEDGES
+    from cemlib.records.layout import KNOWLEDGES
     from cemlib.study.standing import FINISHED, read_standing
 
     folders = (run.attack(name, known) for name in plan.study.attacks for known in KNOWLEDGES)
@@ -89,7 +89,7 @@ def _attacks(plan: "Plan[Study]", run: "RunFolder") -> str:
 
 
 def _epochs(history: Path) -> int:
-    from cemlib.files import FileError, read_jsonl
+    from cemlib.records.files import FileError, read_jsonl
 
     try:
         return len(read_jsonl(history)) if history.is_file() else 0

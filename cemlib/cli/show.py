@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cemlib.cli.columns import aligned, figure
-from cemlib.files import FileError, finite
+from cemlib.records.files import FileError, finite
 
 if TYPE_CHECKING:
     from cemlib.study.inspection import Result
@@ -88,7 +88,7 @@ def _provenance(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _seals(seals: Mapping[str, str]) -> str:
-    from cemlib.seal import RECORD
+    from cemlib.records.seal import RECORD
     from cemlib.study.inspection import WHOLE
 
     if set(seals.values()) == {WHOLE}:
@@ -97,7 +97,7 @@ def _seals(seals: Mapping[str, str]) -> str:
 
 
 def _attacks(records: list[Path]) -> str:
-    from cemlib.scores import ATTACK_SCORES, IDENTIFICATION
+    from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION
     from cemlib.study.standing import read_standing
 
     if not records:

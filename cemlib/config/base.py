@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.precision
+Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.numerics.precision
 
 
 class Section(BaseModel):

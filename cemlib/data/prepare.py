@@ -19,7 +19,7 @@ from cemlib.data.errors import DataError, shown
 from cemlib.data.prepared import Prepared, Split
 from cemlib.data.raw import Raw
 from cemlib.data.splits import shuffled, stratified
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 
 def prepare(config: DataConfig) -> Prepared:

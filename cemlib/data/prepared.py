@@ -12,8 +12,8 @@ from torch import Tensor
 
 from cemlib.data.errors import DataError
 from cemlib.data.raw import check_part
-from cemlib.files import FileError, load_tensors, save_tensors, sha256
-from cemlib.seal import read_sealed, write_sealed
+from cemlib.records.files import FileError, load_tensors, save_tensors, sha256
+from cemlib.records.seal import read_sealed, write_sealed
 
 PARTS = ("train", "val", "test")
 TENSORS = "prepared.safetensors"

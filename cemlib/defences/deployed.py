@@ -9,11 +9,11 @@ from torch.nn import functional as F
 from cemlib.data.pixels import unit
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.channels.base import Channel
-from cemlib.files import FileError, load_tensors, read_record
-from cemlib.layout import RunFolder
 from cemlib.models import build
 from cemlib.models.split import SplitModel
-from cemlib.seal import check_files, read_sealed
+from cemlib.records.files import FileError, load_tensors, read_record
+from cemlib.records.layout import RunFolder
+from cemlib.records.seal import check_files, read_sealed
 
 CHUNK = 512  # images at once where nothing is trained; bounds the memory of a pass
 

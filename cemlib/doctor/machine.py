@@ -12,7 +12,7 @@ from types import ModuleType
 
 from cemlib import __version__
 from cemlib.doctor.finding import OK, PROBLEM, WARNING, Finding
-from cemlib.provenance import git_state
+from cemlib.records.provenance import git_state
 
 OLDEST_PYTHON = (3, 11)
 NEEDED = ("torch", "torchvision")  # imported: a pair that does not fit fails there
@@ -79,7 +79,7 @@ def _installed(name: str, without: str) -> Finding:
 def _devices() -> Iterator[Finding]:
     import torch
 
-    from cemlib.precision import multiplies_bfloat16
+    from cemlib.numerics.precision import multiplies_bfloat16
 
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)

@@ -20,14 +20,14 @@ from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import budgeted
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.errors import DivergedError
 from cemlib.estimate.training import ENOUGH, clock, new_trainer, read_data, seconds_of
 from cemlib.evaluation.scene import FEWEST, Scene, targets
 from cemlib.evaluation.scores import write_per_image
 from cemlib.evaluation.verdict import verdict
-from cemlib.layout import KNOWLEDGES
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.study.plan import Plan
 
 EPOCHS = 3  # at first: a strong budget tries three rates, for a third of the epochs each

@@ -13,10 +13,10 @@ from multiprocessing import get_context
 import torch
 
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
-from cemlib.environment import set_for_jobs
 from cemlib.estimate.attacks import attack_seconds
 from cemlib.estimate.training import seconds_of, train_seconds
-from cemlib.provenance import peak_memory_mb
+from cemlib.records.provenance import peak_memory_mb
+from cemlib.study.environment import set_for_jobs
 from cemlib.study.finished import finished, run_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan

@@ -13,9 +13,9 @@ import torch
 
 from cemlib.config.study import Study
 from cemlib.data.prepared import Prepared, load
-from cemlib.device import set_up
 from cemlib.errors import DivergedError
-from cemlib.replay import WARM_UP
+from cemlib.numerics.precision import set_up
+from cemlib.numerics.replay import WARM_UP
 from cemlib.study.job import find_device
 from cemlib.study.plan import Plan
 from cemlib.training.scores import scores

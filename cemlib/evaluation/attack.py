@@ -10,14 +10,14 @@ from typing import Any
 from torch import Tensor
 
 from cemlib.attacks.task import Outcome
-from cemlib.checkpoint import Checkpoint
 from cemlib.config import Study
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
-from cemlib.device import set_up
 from cemlib.evaluation.scene import Scene, start_failed, targets
 from cemlib.evaluation.verdict import verdict
-from cemlib.layout import KNOWLEDGES
+from cemlib.numerics.precision import set_up
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.training.fit import Trained
 
 

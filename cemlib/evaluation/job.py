@@ -6,10 +6,10 @@ from pathlib import Path
 
 from cemlib.config.study import Study
 from cemlib.data.prepared import load
-from cemlib.device import set_up
 from cemlib.evaluation.record import Record
 from cemlib.evaluation.stage import Stage, attacked_run, check_same_study
-from cemlib.layout import KNOWLEDGES
+from cemlib.numerics.precision import set_up
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.study.job import Job
 
 

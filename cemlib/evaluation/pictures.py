@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from cemlib.files import write_bytes
+from cemlib.records.files import write_bytes
 
 COLUMNS = 10
 EXTREMES = 5  # images at each end

@@ -16,10 +16,10 @@ from cemlib.evaluation.scene import PUBLIC, RECOGNITION, first_target, targets
 from cemlib.evaluation.scores import means, per_image, write_per_image
 from cemlib.evaluation.stage import Stage, attacked_run
 from cemlib.evaluation.verdict import convergence, verdict
-from cemlib.files import save_tensors, write_jsonl
-from cemlib.layout import AttackFolder
-from cemlib.precision import resolve
-from cemlib.seal import write_sealed
+from cemlib.numerics.precision import resolve
+from cemlib.records.files import save_tensors, write_jsonl
+from cemlib.records.layout import AttackFolder
+from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 
 

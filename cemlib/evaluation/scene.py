@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Outcome, Pairs, Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.study import Study
 from cemlib.data.errors import DataError
 from cemlib.data.prepared import Prepared, Split
 from cemlib.defences.deployed import Deployed
 from cemlib.errors import DivergedError
 from cemlib.evaluation.scores import recognised
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.checkpoint import Checkpoint
 
 PUBLIC = 0.9  # share of the test images that the public_data attacker owns
 HELD_OUT = 0.1  # share of those that it holds out of its training
@@ -97,7 +97,7 @@ class Scene:
 
         Args:
             attack: Its name in the study.
-            knowledge: One of `cemlib.layout.KNOWLEDGES`.
+            knowledge: One of `cemlib.records.layout.KNOWLEDGES`.
             checkpoint: Where a learned attack keeps its state.
             start: The trained decoder that it begins with, where its section names one.
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from cemlib.defences.deployed import Deployed
-from cemlib.files import write_bytes
 from cemlib.metrics import WINDOW, mse, psnr, psnr_of_mean_mse, ssim
+from cemlib.records.files import write_bytes
 
 CHUNK = 512
 MEASURES = ("mse", "psnr", "ssim", "ssim_valid")

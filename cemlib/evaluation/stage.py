@@ -7,15 +7,15 @@ import torch
 from torch import nn
 
 from cemlib.attacks.task import Outcome
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.study import JUDGE, Study
 from cemlib.data.prepared import Prepared, checksum
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.scene import Scene, start_failed
-from cemlib.files import FileError, load_tensors, sha256
-from cemlib.layout import AttackFolder, RunFolder
-from cemlib.precision import resolve
-from cemlib.seal import check_files, read_sealed
+from cemlib.numerics.precision import resolve
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import FileError, load_tensors, sha256
+from cemlib.records.layout import AttackFolder, RunFolder
+from cemlib.records.seal import check_files, read_sealed
 from cemlib.study.job import Job
 from cemlib.study.plan import Plan
 

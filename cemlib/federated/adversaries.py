@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from cemlib.checkpoint import pack, unpack
 from cemlib.config.federated import GanConfig
 from cemlib.errors import check_finite
 from cemlib.federated.client import stack
@@ -25,8 +24,9 @@ from cemlib.federated.gan import (
     variance,
 )
 from cemlib.federated.network import Shape, Weights
-from cemlib.optim import Adam
-from cemlib.seeds import derive, generator
+from cemlib.numerics.optim import Adam
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.checkpoint import pack, unpack
 
 KEPT = 6  # epochs whose images are kept
 BETAS = (0.5, 0.999)  # of Adam, as Radford, Metz and Chintala, ICLR 2016, train a GAN

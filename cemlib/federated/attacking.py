@@ -12,7 +12,6 @@ from torch import Tensor
 from cemlib.data.errors import DataError
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, load
-from cemlib.device import set_up
 from cemlib.evaluation.pictures import COLUMNS, write_strip
 from cemlib.federated import drawing
 from cemlib.federated.adversaries import generate
@@ -24,9 +23,10 @@ from cemlib.federated.network import FederatedNet
 from cemlib.federated.record import run_of, variant_of, write_record
 from cemlib.federated.setting import masking_of, network_of
 from cemlib.federated.training import read_pseudo
-from cemlib.files import load_tensors, write_bytes, write_jsonl
-from cemlib.layout import AttackFolder
-from cemlib.seal import FILES, checked, read_sealed
+from cemlib.numerics.precision import set_up
+from cemlib.records.files import load_tensors, write_bytes, write_jsonl
+from cemlib.records.layout import AttackFolder
+from cemlib.records.seal import FILES, checked, read_sealed
 from cemlib.study.federated import FederatedJob, attack_files
 
 CURVE = 20  # points of an attack's course that are kept

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cemlib.config.federated import ClientsConfig, Mixing
 from cemlib.federated.mask import draw_columns
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
 
 
 @dataclass(frozen=True)

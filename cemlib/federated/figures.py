@@ -11,7 +11,8 @@ from matplotlib.ticker import MaxNLocator
 from cemlib.config.federated import Federated
 from cemlib.federated.inversion.scoring import WORST_CASE
 from cemlib.federated.tables import Results, cost_table, tradeoff_table
-from cemlib.files import load_arrays
+from cemlib.records.files import load_arrays
+from cemlib.records.seal import checked
 from cemlib.report.grid import Picture, read_strip, show, spaced
 from cemlib.report.statistics import mean_interval
 from cemlib.report.style import (
@@ -24,7 +25,6 @@ from cemlib.report.style import (
     settings,
     significant,
 )
-from cemlib.seal import checked
 from cemlib.study.federated import attack_folder
 from cemlib.study.plan import Plan
 

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from cemlib.config.federated import load as load_study
 from cemlib.data.prepared import load
-from cemlib.device import set_up
 from cemlib.federated.client import stack
 from cemlib.federated.network import Weights
 from cemlib.federated.rounds import Federation
 from cemlib.federated.training import read_pseudo
-from cemlib.files import save_tensors, write_jsonl
+from cemlib.numerics.precision import set_up
+from cemlib.records.files import save_tensors, write_jsonl
 from cemlib.study.federated import train_job
 from cemlib.study.plan import Plan, chosen
 

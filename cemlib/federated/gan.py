@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from cemlib.federated.client import stack
 from cemlib.federated.network import Shape, Weights
-from cemlib.files import FileError, sha256
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
+from cemlib.records.files import FileError, sha256
 
 WEIGHTS, KEY = "vgg11-8a719046.pth", "features.0.weight"
 CHANNELS, BATCH, LR = 16, 16, 0.2  # of a local one

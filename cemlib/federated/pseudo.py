@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from cemlib.checkpoint import Checkpoint
 from cemlib.data.prepared import checksum, load
-from cemlib.device import set_up
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import Extractor, cached_weights, local, pretrained
 from cemlib.federated.record import Resumed, write_record
 from cemlib.federated.setting import Clients, clients_of
-from cemlib.files import save_tensors, write_jsonl
+from cemlib.numerics.precision import set_up
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import save_tensors, write_jsonl
 from cemlib.study.federated import FederatedJob
 
 EXTRACTOR_STEPS = 100

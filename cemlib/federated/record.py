@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from cemlib.checkpoint import Checkpoint, copied
 from cemlib.config.federated import Variant
 from cemlib.data.prepared import checksum
 from cemlib.errors import DivergedError
-from cemlib.files import write_jsonl
-from cemlib.layout import RunFolder
-from cemlib.progress import progress
-from cemlib.seal import RECORD, write_sealed
+from cemlib.records.checkpoint import Checkpoint, copied
+from cemlib.records.files import write_jsonl
+from cemlib.records.layout import RunFolder
+from cemlib.records.progress import progress
+from cemlib.records.seal import RECORD, write_sealed
 from cemlib.study.federated import FederatedJob
 
 

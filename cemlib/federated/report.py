@@ -6,10 +6,10 @@ from pathlib import Path
 from cemlib.config.federated import Federated
 from cemlib.federated import figures
 from cemlib.federated.tables import TABLES, Results, collect
+from cemlib.records.scores import ATTACK_SCORES, SCORES
 from cemlib.report.cells import DIFFERENCES, count, finished, mean, number, share
 from cemlib.report.style import save
 from cemlib.report.writer import Column, Layout, write_table
-from cemlib.scores import ATTACK_SCORES, SCORES
 from cemlib.study.federated import FIGURES, PSEUDO_FIGURES, FederatedJob
 
 _VARIANT: Column = ("variant", number("variant"))

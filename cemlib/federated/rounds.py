@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cemlib.checkpoint import pack, unpack
 from cemlib.config.federated import Federated, Variant
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
@@ -27,6 +26,7 @@ from cemlib.federated.gan import Generator
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
 from cemlib.federated.private import draw_noise
 from cemlib.federated.setting import Clients, clients_of, masking_of, network_of
+from cemlib.records.checkpoint import pack, unpack
 
 CHUNK = 512
 

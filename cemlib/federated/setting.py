@@ -19,7 +19,7 @@ from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.federated.client import Masking
 from cemlib.federated.network import FederatedNet, build
-from cemlib.seeds import derive
+from cemlib.numerics.seeds import derive
 
 ATTEMPTS = 1000
 

@@ -10,9 +10,9 @@ import pandas as pd
 from cemlib.config.federated import Federated
 from cemlib.federated.inversion.scoring import MEASURES, WORST_CASE, Row, worst_cases
 from cemlib.federated.inversion.summary import summary
-from cemlib.files import read_jsonl
+from cemlib.records.files import read_jsonl
+from cemlib.records.seal import checked, read_sealed
 from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
-from cemlib.seal import checked, read_sealed
 from cemlib.study.federated import attack_folder
 from cemlib.study.plan import Plan
 

@@ -3,16 +3,16 @@
 import time
 from pathlib import Path
 
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.errors import ConfigError
 from cemlib.data.prepared import Prepared, checksum, load
-from cemlib.device import set_up
 from cemlib.federated.adversaries import make_generator
 from cemlib.federated.private import epsilon
 from cemlib.federated.record import Resumed, run_of, variant_of, write_record
 from cemlib.federated.rounds import Federation, Pseudo, score
-from cemlib.files import load_tensors, save_tensors, write_json, write_jsonl
-from cemlib.seal import checked, read_sealed
+from cemlib.numerics.precision import set_up
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import load_tensors, save_tensors, write_json, write_jsonl
+from cemlib.records.seal import checked, read_sealed
 from cemlib.study.federated import FederatedJob
 
 SHOWN = ("train_loss", "val_top1")

@@ -27,7 +27,7 @@ from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.protocol import open_sums
 from cemlib.labelling.setting import Packing, Setting
 from cemlib.labelling.sharing import SECURE_BITS, DealerKey, Keys, generate, split
-from cemlib.seal import write_sealed
+from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 
 REPEATS = 5

@@ -22,7 +22,7 @@ from cemlib.labelling.errors import LabellingError
 from cemlib.labelling.learning import Lesson
 from cemlib.labelling.participants import METHODS, Participants, Weighting
 from cemlib.labelling.protocol import Keys, Setting, aggregate, deal
-from cemlib.seeds import derive
+from cemlib.numerics.seeds import derive
 
 Found: TypeAlias = dict[str, Tensor]
 Stage: TypeAlias = Callable[[str, Callable[[], Found]], Found]

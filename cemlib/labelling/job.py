@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.labelling import LabellingStudy
 from cemlib.data.prepared import checksum, load
-from cemlib.device import set_up
 from cemlib.errors import DivergedError
 from cemlib.labelling.experiment import Experiment, Found
 from cemlib.labelling.participants import Participants
 from cemlib.labelling.record import Record, write_failed, write_found
-from cemlib.progress import progress
+from cemlib.numerics.precision import set_up
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.progress import progress
 from cemlib.study.job import Job
 
 SHOWN = ("init_top1", "capc_top1", "iel_top1")

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.errors import check_finite
 from cemlib.labelling.loss import information_entropy_loss
-from cemlib.optim import Adam
+from cemlib.numerics.optim import Adam
 
 Weights = list[Tensor]
 _CHUNK = 256  # images classified at once

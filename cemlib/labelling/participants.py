@@ -21,7 +21,7 @@ from cemlib.data.prepared import Prepared
 from cemlib.data.splits import shuffled
 from cemlib.labelling.learning import Lesson, Weights, classify, learn, stack, start
 from cemlib.labelling.loss import answered, certainty, labels
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 Weighting = Literal["capc", "iel", "constant"]
 METHODS: tuple[Weighting, ...] = ("capc", "iel", "constant")

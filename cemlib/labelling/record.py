@@ -10,13 +10,13 @@ from torch import Tensor
 
 from cemlib.config.labelling import LabellingStudy
 from cemlib.data.prepared import checksum
-from cemlib.files import write_bytes, write_json, write_jsonl
 from cemlib.labelling.accounting import noise_std
 from cemlib.labelling.experiment import COST, Experiment, variants
 from cemlib.labelling.loss import answered, certainty, labels
 from cemlib.labelling.participants import METHODS, TENTHS
-from cemlib.layout import RepeatFolder
-from cemlib.seal import write_sealed
+from cemlib.records.files import write_bytes, write_json, write_jsonl
+from cemlib.records.layout import RepeatFolder
+from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 
 INIT = "init"  # before anybody asked

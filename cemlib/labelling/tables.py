@@ -9,8 +9,8 @@ import pandas as pd
 
 from cemlib.config.labelling import LabellingStudy
 from cemlib.labelling.accounting import privacy_rows, stated
+from cemlib.records.seal import read_sealed
 from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
-from cemlib.seal import read_sealed
 from cemlib.study.job import Job
 
 KEYS = ("status", "images", "seed", "participants", "sweep")

@@ -9,12 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from cemlib.marks import MARK, marked
+from cemlib.records.scores import MARK, SCORES, marked
 from cemlib.report.courses import histories, mean_and_range, over_seeds
 from cemlib.report.style import Look, legend, log_scale, looks, new_figure, readable, remark
 from cemlib.report.tables import present
 from cemlib.report.worst_case import release_counts, unconverged, worst_cases
-from cemlib.scores import SCORES
 
 _LEGEND_COLUMNS = 5
 _DECODER = "decoder"

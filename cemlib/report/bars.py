@@ -8,13 +8,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cemlib.marks import marked
+from cemlib.records.scores import SCORES, TESTED, marked
 from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import Look, looks, new_figure, readable, remark, significant
 from cemlib.report.tables import present, records
 from cemlib.report.worst_case import unconverged, worst_case
-from cemlib.scores import SCORES, TESTED
 
 CEILING = "mean_image"  # the attack that uses nothing of what is released
 _CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.4}

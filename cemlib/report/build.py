@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from cemlib.files import write_text
+from cemlib.records.files import write_text
+from cemlib.records.seal import checked
 from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.claims import claims
 from cemlib.report.collect import collect, collect_runs
@@ -23,7 +24,6 @@ from cemlib.report.style import save, settings
 from cemlib.report.tables import present, runs_table, summary_table
 from cemlib.report.texts import comparisons_document, paper_document, summary_document
 from cemlib.report.writer import csv, html, latex, markdown
-from cemlib.seal import checked
 
 
 @dataclass(frozen=True)

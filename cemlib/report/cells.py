@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from cemlib.marks import marked
+from cemlib.records.scores import marked
 from cemlib.report.writer import Row
 
 Cell = Callable[[Row], str]

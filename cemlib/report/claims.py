@@ -6,11 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.marks import marked
+from cemlib.records.scores import SCORES, TESTED, marked
 from cemlib.report.comparisons import UNCONVERGED
 from cemlib.report.style import readable, significant
 from cemlib.report.tables import records
-from cemlib.scores import SCORES, TESTED
 
 Row = Mapping[str, Any]
 

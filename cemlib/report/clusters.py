@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import entr
 
-from cemlib.files import FileError, load_arrays
+from cemlib.records.files import FileError, load_arrays
 from cemlib.report.style import new_figure, readable, remark
 
 Array = NDArray[np.float64]

@@ -7,7 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.files import FileError, read_json
+from cemlib.records.files import FileError, read_json
+from cemlib.records.scores import impossible
+from cemlib.records.seal import FILES, check_files, check_record
 from cemlib.report.consistency import (
     WEIGHTS,
     Row,
@@ -16,8 +18,6 @@ from cemlib.report.consistency import (
     check_queries,
     check_unique,
 )
-from cemlib.scores import impossible
-from cemlib.seal import FILES, check_files, check_record
 
 Reader = Callable[[Path, Row, str], Any]
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cemlib.files import FileError
+from cemlib.records.files import FileError
+from cemlib.records.scores import IDENTIFICATION, TESTED
 from cemlib.report.bootstrap import two_level_intervals
 from cemlib.report.statistics import LEVEL, difference_columns, holm, paired_difference
 from cemlib.report.tables import present
 from cemlib.report.worst_case import unconverged, worst_case
-from cemlib.scores import IDENTIFICATION, TESTED
 
 Runs = Mapping[tuple[str, int], pd.DataFrame]  # scores of the images by defence and seed
 

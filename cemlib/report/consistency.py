@@ -6,7 +6,7 @@ Rows are those that `cemlib.report.collect` reads, one per run or attack.
 from collections.abc import Sequence
 from typing import Any
 
-from cemlib.files import FileError
+from cemlib.records.files import FileError
 
 Row = dict[str, Any]
 WEIGHTS = "weights_sha256"  # in a row, but no column: of the weights that were left or attacked

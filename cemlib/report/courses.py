@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from cemlib.files import FileError, read_jsonl
+from cemlib.records.files import FileError, read_jsonl
 from cemlib.report.style import log_scale, new_figure, readable, remark
 from cemlib.report.tables import present
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 from string import Formatter
 
+from cemlib.records.scores import SCORES
 from cemlib.report import OF_RUNS, WHOLE
-from cemlib.scores import SCORES
 
 UTILITY, PICTURES, TRAINING = (
     "Accuracy and privacy",

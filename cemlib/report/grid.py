@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from cemlib.files import FileError
-from cemlib.marks import marked
+from cemlib.records.files import FileError
+from cemlib.records.scores import marked
 from cemlib.report.style import WIDTH, new_figure, readable, remark, significant
 from cemlib.report.tables import present, records
 from cemlib.report.worst_case import worst_case

@@ -13,8 +13,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cemlib.files import write_text
-from cemlib.marks import MARK
+from cemlib.records.files import write_text
+from cemlib.records.scores import (
+    ATTACK_SCORES,
+    IDENTIFICATION,
+    MARK,
+    RUN_SCORES,
+    SCORES,
+    TESTED,
+    Score,
+)
 from cemlib.report.cells import NONE, spread
 from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.collect import collect
@@ -23,7 +31,6 @@ from cemlib.report.statistics import holm, mean_interval, welch_difference
 from cemlib.report.tables import records
 from cemlib.report.worst_case import unconverged, worst_case
 from cemlib.report.writer import Document, Row, Table, csv, latex, markdown
-from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, Score
 
 COLUMNS = (
     "study",

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from cemlib.files import FileError, read_json
+from cemlib.records.files import FileError, read_json
+from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, TESTED
 from cemlib.report.collect import ATTACK_COLUMNS, collect, collect_runs
 from cemlib.report.statistics import Difference, holm, paired_difference
 from cemlib.report.worst_case import RECOGNISER, WORST_CASE, unconverged, worst_cases
-from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, TESTED
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cemlib.files import FileError, write_bytes, write_json
-from cemlib.seal import read_sealed
+from cemlib.records.files import FileError, write_bytes, write_json
+from cemlib.records.seal import read_sealed
 
 _NEEDED = ("seed", "status", "wall_seconds", "provenance")
 

@@ -20,8 +20,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from cemlib.files import write_bytes
-from cemlib.marks import MARK, NOTE
+from cemlib.records.files import write_bytes
+from cemlib.records.scores import MARK, NOTE
 
 # What would make the same picture another file: left out, by kind.
 _METADATA: dict[str, dict[str, None]] = {

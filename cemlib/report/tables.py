@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from cemlib.records.scores import IDENTIFICATION, RUN_SCORES, SCORES
 from cemlib.report.collect import VERDICT_COLUMNS
 from cemlib.report.statistics import mean_columns
 from cemlib.report.worst_case import unconverged, worst_cases
-from cemlib.scores import IDENTIFICATION, RUN_SCORES, SCORES
 
 _RUNS_COLUMNS = (
     "experiment",

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from cemlib.layout import KNOWLEDGES
-from cemlib.marks import marked
+from cemlib.records.layout import KNOWLEDGES
+from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, marked
 from cemlib.report.cells import NONE, interval, number, signed, spread
 from cemlib.report.claims import is_unconverged
 from cemlib.report.tables import is_marked, records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
 from cemlib.report.writer import Column, Document, Row, Table, laid_out
-from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED
 
 _STRONGEST = "strongest attack"
 _WORST = (

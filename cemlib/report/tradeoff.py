@@ -12,13 +12,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cemlib.marks import marked
+from cemlib.records.scores import SCORES, marked
 from cemlib.report.frontier import Settings, Sweeps, front, targets
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import Look, legend, looks, new_figure, readable, remark
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import unconverged, worst_case
-from cemlib.scores import SCORES
 
 _MOST_LABELS = 12  # more would cover each other
 _LEGEND_COLUMNS = 5

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.scores import IDENTIFICATION, RUN_SCORES
+from cemlib.records.scores import IDENTIFICATION, RUN_SCORES
 
 WORST_CASE = "worst_case"
 RECOGNISER = "recogniser_converged"  # whether the attack had that ``recon_top1`` is quoted from

@@ -12,8 +12,8 @@ import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup
 
-from cemlib.files import write_text
-from cemlib.marks import MARK, NOTE
+from cemlib.records.files import write_text
+from cemlib.records.scores import MARK, NOTE
 
 Row: TypeAlias = Mapping[str, Any]
 Column: TypeAlias = tuple[str, Callable[[Row], str]]

@@ -17,9 +17,9 @@ from cemlib.config.differing import differing
 from cemlib.config.sweeps import PLACES, SweepConfig
 from cemlib.data.prepared import checksum
 from cemlib.errors import nearest
-from cemlib.files import read_json
-from cemlib.provenance import device_name, provenance, source_files
-from cemlib.seal import write_sealed
+from cemlib.records.files import read_json
+from cemlib.records.provenance import device_name, provenance, source_files
+from cemlib.records.seal import write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
 from cemlib.search.study import Plain, folder, is_possible, prepare, search_plan, section_of
 from cemlib.search.trials import Score, Trials

@@ -16,8 +16,8 @@ from cemlib.config import ConfigError, Study, parse
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.study import TrainConfig
 from cemlib.errors import nearest
-from cemlib.layout import Layout
-from cemlib.seal import read_sealed
+from cemlib.records.layout import Layout
+from cemlib.records.seal import read_sealed
 from cemlib.study.finished import finished, run_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan

@@ -11,7 +11,7 @@ from itertools import product
 from statistics import fmean, stdev
 
 from cemlib.config.study import Study
-from cemlib.seal import read_sealed
+from cemlib.records.seal import read_sealed
 from cemlib.search.validation import measure_job
 from cemlib.study.crew import Crew
 from cemlib.study.job import Job, prepare_job

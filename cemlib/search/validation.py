@@ -9,18 +9,18 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.study import Study
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import load
 from cemlib.defences.deployed import load_deployed
-from cemlib.device import set_up
 from cemlib.evaluation.scene import Scene
 from cemlib.evaluation.stage import attacked_run, check_same_study
-from cemlib.files import sha256
 from cemlib.metrics import mse
-from cemlib.provenance import source_files
-from cemlib.seal import RECORD, write_sealed
+from cemlib.numerics.precision import set_up
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import sha256
+from cemlib.records.provenance import source_files
+from cemlib.records.seal import RECORD, write_sealed
 from cemlib.study.job import Entry, Job
 from cemlib.study.plan import Plan
 from cemlib.study.split import train_job

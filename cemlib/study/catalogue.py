@@ -14,7 +14,7 @@ from cemlib.config.base import Section
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.differing import differing, named_sections
 from cemlib.config.study import Study
-from cemlib.provenance import PACKAGE, PLUG_INS, members
+from cemlib.records.provenance import PACKAGE, PLUG_INS, members
 
 DEFENCES = "defences"
 KINDS = (DEFENCES, *PLUG_INS)

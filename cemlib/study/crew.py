@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cemlib.environment import set_for_jobs
-from cemlib.provenance import PACKAGE, fingerprint
+from cemlib.records.provenance import PACKAGE, fingerprint
+from cemlib.study.environment import set_for_jobs
 from cemlib.study.job import AnyJob
 from cemlib.study.process import Outcome, carry_out
 

@@ -4,8 +4,8 @@ from itertools import product
 from pathlib import Path
 
 from cemlib.config.federated import Federated
-from cemlib.layout import AttackFolder
-from cemlib.provenance import source_files
+from cemlib.records.layout import AttackFolder
+from cemlib.records.provenance import source_files
 from cemlib.study.job import Entry, Job, named, prepare_job, report_job, together
 from cemlib.study.plan import Plan
 

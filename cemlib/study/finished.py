@@ -14,9 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from cemlib.files import FileError, sha256
-from cemlib.layout import TENSORS
-from cemlib.seal import FILES, read_sealed
+from cemlib.records.files import FileError, sha256
+from cemlib.records.layout import TENSORS
+from cemlib.records.seal import FILES, read_sealed
 from cemlib.study.job import DATA, AnyJob
 from cemlib.study.standing import failure
 

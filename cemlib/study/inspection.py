@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.config.errors import ConfigError
-from cemlib.files import FileError
-from cemlib.seal import FILES, RECORD, check_files, read_sealed
+from cemlib.records.files import FileError
+from cemlib.records.seal import FILES, RECORD, check_files, read_sealed
 from cemlib.study.job import AnyJob
 from cemlib.study.plan import chosen
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from cemlib.config.errors import ConfigError
-from cemlib.layout import DESCRIPTION
-from cemlib.provenance import (
+from cemlib.records.layout import DESCRIPTION
+from cemlib.records.provenance import (
     device_name,
     fingerprint,
     library_versions,
@@ -20,7 +20,7 @@ from cemlib.provenance import (
     provenance,
     source_files,
 )
-from cemlib.seal import RECORD
+from cemlib.records.seal import RECORD
 from cemlib.study.plan import AnyStudy, Plan, StudyT
 
 if TYPE_CHECKING:

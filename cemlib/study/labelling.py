@@ -1,7 +1,7 @@
 """Collaborative labelling as a list of jobs."""
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.provenance import source_files
+from cemlib.records.provenance import source_files
 from cemlib.study.job import CPU, Entry, Job, named, prepare_job, report_job
 from cemlib.study.plan import Plan
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cemlib.files import FileError
+from cemlib.records.files import FileError
 
 
 @contextmanager

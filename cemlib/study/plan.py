@@ -8,8 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from cemlib.config.data import DataConfig
 from cemlib.config.errors import ConfigError
 from cemlib.errors import nearest
-from cemlib.files import FileError, read_json, write_json
-from cemlib.layout import Layout
+from cemlib.records.files import FileError, read_json, write_json
+from cemlib.records.layout import Layout
 
 
 class AnyStudy(Protocol):

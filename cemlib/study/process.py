@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TextIO
 
 from cemlib.config.errors import ConfigError
-from cemlib.files import FileError
-from cemlib.interrupt import exit_code, farewell, sigterm_raises
+from cemlib.records.files import FileError
+from cemlib.study.environment import exit_code, farewell, sigterm_raises
 from cemlib.study.finished import run_job
 from cemlib.study.job import AnyJob
 

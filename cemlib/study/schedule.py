@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cemlib.layout import Layout
+from cemlib.records.layout import Layout
 from cemlib.study.crew import Crew, Ended
 from cemlib.study.finished import finished
 from cemlib.study.job import AnyJob

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
-from cemlib.layout import KNOWLEDGES, Layout, RunFolder
-from cemlib.provenance import source_files
+from cemlib.records.layout import KNOWLEDGES, Layout, RunFolder
+from cemlib.records.provenance import source_files
 from cemlib.report import OF_RUNS, SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.page import PAGE, assets
 from cemlib.study.job import Entry, Job, named, prepare_job, report_job, together

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cemlib.files import FileError
-from cemlib.seal import RECORD, read_sealed
+from cemlib.records.files import FileError
+from cemlib.records.seal import RECORD, read_sealed
 from cemlib.study.job import AnyJob
 
 FINISHED, FAILED, DAMAGED, ABSENT = "finished", "failed", "damaged", "absent"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cemlib.config.surrogates import Clustering, Gmm, SurrogateConfig
-from cemlib.sums import Sums
+from cemlib.numerics.sums import Sums
 
 BLEND = 10.0  # a batch member counts as this many of the stored statistics' members
 LARGEST_BLEND = 0.99

@@ -23,7 +23,7 @@ from typing import ClassVar, Unpack
 from torch import Tensor
 
 from cemlib.config import surrogates as config
-from cemlib.optim import scaled_gradient
+from cemlib.numerics.optim import scaled_gradient
 from cemlib.surrogates.base import Sizes, Surrogate
 from cemlib.surrogates.gated import GatedAttention
 from cemlib.surrogates.logdet import LogDet

@@ -5,8 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cemlib.marks import MARK, NOTE, marked
-from cemlib.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES
+from cemlib.records.scores import (
+    ATTACK_SCORES,
+    IDENTIFICATION,
+    MARK,
+    NOTE,
+    RUN_SCORES,
+    SCORES,
+    marked,
+)
 
 # Of MLflow: a description is a tag, and a longer tag is refused.
 LONGEST = 8000

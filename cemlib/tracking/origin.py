@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cemlib.layout import Layout
-from cemlib.seal import FILES, read_sealed
+from cemlib.records.layout import Layout
+from cemlib.records.seal import FILES, read_sealed
 
 WEIGHTS = "model.safetensors"
 OF_THE_VICTIM = ("top1", "leakage_nats")  # shown with an attack, so that one chart can have both

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cemlib.files import FileError
-from cemlib.scores import impossible
-from cemlib.seal import check_record, check_sums
+from cemlib.records.files import FileError
+from cemlib.records.scores import impossible
+from cemlib.records.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Row, curves, flatten, scores
 from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim

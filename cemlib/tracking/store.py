@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 from urllib.parse import urlsplit
 
-from cemlib.files import atomic
+from cemlib.records.files import atomic
 from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.notes import STUDY
 

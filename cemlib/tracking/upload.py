@@ -9,7 +9,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cemlib.files import write_bytes
+from cemlib.records.files import write_bytes
 from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.numbers import Row
 from cemlib.tracking.origin import Dataset

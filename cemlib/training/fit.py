@@ -9,8 +9,8 @@ from cemlib.config import ConfigError, Study
 from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepared import Prepared
 from cemlib.defences.deployed import Deployed
-from cemlib.device import set_up
-from cemlib.progress import progress
+from cemlib.numerics.precision import set_up
+from cemlib.records.progress import progress
 from cemlib.training.own import OwnSurrogate
 from cemlib.training.scores import scores, shown
 from cemlib.training.setup import Network, Setup

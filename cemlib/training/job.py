@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cemlib.checkpoint import (
+from cemlib.config.study import Study
+from cemlib.data.prepared import checksum, load
+from cemlib.defences.pruning import client_cost
+from cemlib.errors import DivergedError
+from cemlib.models import build
+from cemlib.numerics.precision import resolve, set_up
+from cemlib.records.checkpoint import (
     Checkpoint,
     State,
     copied,
@@ -17,17 +23,10 @@ from cemlib.checkpoint import (
     training_state,
     unpack,
 )
-from cemlib.config.study import Study
-from cemlib.data.prepared import checksum, load
-from cemlib.defences.pruning import client_cost
-from cemlib.device import set_up
-from cemlib.errors import DivergedError
-from cemlib.files import save_tensors, write_json, write_jsonl
-from cemlib.layout import RunFolder
-from cemlib.models import build
-from cemlib.precision import resolve
-from cemlib.progress import progress
-from cemlib.seal import write_sealed
+from cemlib.records.files import save_tensors, write_json, write_jsonl
+from cemlib.records.layout import RunFolder
+from cemlib.records.progress import progress
+from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 from cemlib.training.scores import SCORES, scores, shown
 from cemlib.training.setup import Setup

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from cemlib.data.pixels import to_float
 from cemlib.defences.deployed import Deployed
-from cemlib.ridge import ridge_regression
+from cemlib.numerics.ridge import ridge_regression
 
 BATCH = 256  # features at once; bounds the memory of a pass through the head
 RIDGE = 1e-3  # as fraction of the mean variance of the released features

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from cemlib.progress import Numbers
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
+from cemlib.records.progress import Numbers
 from cemlib.training.step import Row
 from cemlib.training.trainer import Trainer
 
@@ -18,8 +18,8 @@ def scores(trainer: Trainer) -> dict[str, float]:
     """Return accuracy of the deployed epoch on test and val, and the estimated leakage bound.
 
     The bound needs more images than the features have dimensions to be sure of a class, see
-    `cemlib.leakage`. It is taken of all test images, and where these are fewer than D for each
-    class on average (or `MOST`), of so many training images beside them.
+    `cemlib.numerics.leakage`. It is taken of all test images, and where these are fewer than D for
+    each class on average (or `MOST`), of so many training images beside them.
 
     Args:
         trainer: After its last epoch, with the selected one deployed.

@@ -18,7 +18,7 @@ from cemlib.defences.penalties import PENALTIES, Penalty
 from cemlib.models import build
 from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
-from cemlib.seeds import derive
+from cemlib.numerics.seeds import derive
 from cemlib.surrogates import SURROGATES, Surrogate
 from cemlib.training.own import OwnSurrogate
 from cemlib.training.step import Defended

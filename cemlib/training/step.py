@@ -24,11 +24,11 @@ from cemlib.config.study import TrainConfig
 from cemlib.data.batches import Batches
 from cemlib.defences.deployed import Deployed
 from cemlib.defences.penalties.base import Penalty
-from cemlib.optim import SGD, Rate, one_cycle
-from cemlib.precision import autocast, resolve
-from cemlib.replay import Replay
-from cemlib.seeds import derive, generator
-from cemlib.sums import Monitor
+from cemlib.numerics.optim import SGD, Rate, one_cycle
+from cemlib.numerics.precision import autocast, resolve
+from cemlib.numerics.replay import Replay
+from cemlib.numerics.seeds import derive, generator
+from cemlib.numerics.sums import Monitor
 from cemlib.surrogates.base import Surrogate
 
 Row = dict[str, Any]

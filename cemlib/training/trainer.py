@@ -13,9 +13,9 @@ from cemlib.data.batches import Batches
 from cemlib.data.prepared import Prepared
 from cemlib.defences.pruning import prune
 from cemlib.errors import check_finite
-from cemlib.optim import SGD
-from cemlib.precision import autocast
-from cemlib.seeds import generator
+from cemlib.numerics.optim import SGD
+from cemlib.numerics.precision import autocast
+from cemlib.numerics.seeds import generator
 from cemlib.surrogates.base import Surrogate
 from cemlib.training.metrics import METRICS
 from cemlib.training.step import Defended, Row, Step

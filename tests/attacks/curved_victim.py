@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.task import Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Decoder
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
+from cemlib.records.checkpoint import Checkpoint
 
 STD = 0.02
 

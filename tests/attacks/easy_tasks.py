@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.task import Outcome, Pairs, Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Decoder as DecoderConfig
 from cemlib.config.base import Section
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models import Decoder, build
 from cemlib.models.split import SplitModel
+from cemlib.records.checkpoint import Checkpoint
 
 OPTIONS = {"epochs": 20, "lr": 0.01, "batch_size": 32, "blocks": 1, "width": 16}
 

@@ -8,11 +8,11 @@ from easy_tasks import pairs
 from torch import Tensor, nn
 
 from cemlib.attacks.task import Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
+from cemlib.records.checkpoint import Checkpoint
 
 
 class Mixer(nn.Module):

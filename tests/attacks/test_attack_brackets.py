@@ -10,9 +10,9 @@ from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import load, save
 from cemlib.evaluation.job import run as attack
-from cemlib.files import load_tensors, read_json, save_tensors
-from cemlib.layout import RunFolder
-from cemlib.seal import write_sealed
+from cemlib.records.files import load_tensors, read_json, save_tensors
+from cemlib.records.layout import RunFolder
+from cemlib.records.seal import write_sealed
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, train_job
 from cemlib.training.job import run

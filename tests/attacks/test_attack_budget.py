@@ -12,9 +12,9 @@ from cemlib.attacks.budget import budgeted, strengthened
 from cemlib.attacks.residual import residual
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Gan, Residual
 from cemlib.errors import DivergedError
+from cemlib.records.checkpoint import Checkpoint
 
 
 def strong_task(place: Path, **options: Any) -> Task:

@@ -14,9 +14,9 @@ from cemlib.attacks.decoder import decoder
 from cemlib.attacks.start import load_decoder, untrained
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.attacks.wiener import linear_estimate
-from cemlib.checkpoint import Checkpoint
 from cemlib.errors import DivergedError
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.checkpoint import Checkpoint
 
 HARMFUL = {"lr": 1e3, "epochs": 3}
 # Few images, so much noise and such a rate that the best epoch is neither the first nor the last.

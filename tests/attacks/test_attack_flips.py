@@ -11,12 +11,12 @@ from tiny_study import RAW, blob_data
 
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config import parse
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.evaluation.scene import Scene
 from cemlib.models import build
+from cemlib.records.checkpoint import Checkpoint
 
 OWNED = {"train_data": 97, "public_data": 48}
 

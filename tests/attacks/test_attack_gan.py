@@ -15,10 +15,10 @@ from cemlib.attacks.decoder import decoder
 from cemlib.attacks.gan import gan
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Gan
 from cemlib.errors import DivergedError
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.checkpoint import Checkpoint
 
 SMALL = {"epochs": 6, "batch_size": 32, "critic_steps": 2, "critic_width": 8}
 

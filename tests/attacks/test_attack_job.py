@@ -17,8 +17,8 @@ from cemlib.attacks.task import Outcome, Task
 from cemlib.evaluation.job import run
 from cemlib.evaluation.scene import first_target
 from cemlib.evaluation.scores import MEASURES
-from cemlib.files import FileError, load_tensors, read_json, read_jsonl
-from cemlib.layout import AttackFolder, RunFolder
+from cemlib.records.files import FileError, load_tensors, read_json, read_jsonl
+from cemlib.records.layout import AttackFolder, RunFolder
 from cemlib.study.split import attack_job
 
 KNOWLEDGES = ("train_data", "public_data")

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.linear import linear
 from cemlib.attacks.mean_image import mean_image
-from cemlib.ridge import ridge_regression
+from cemlib.numerics.ridge import ridge_regression
 
 
 @pytest.mark.parametrize(("rows", "ridge"), [(200, 1e-3), (200, 10.0), (20, 1e-2)])

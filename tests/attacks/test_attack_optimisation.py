@@ -15,7 +15,6 @@ from cemlib.attacks.budget import RATES
 from cemlib.attacks.descent import Descent, Settings, total_variation
 from cemlib.attacks.optimisation import WEIGHTS, checkpoints, optimisation
 from cemlib.attacks.task import Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Optimisation
 from cemlib.defences.channels import Channel, build
 from cemlib.defences.channels.noise import GaussianNoise
@@ -23,6 +22,7 @@ from cemlib.defences.deployed import Deployed
 from cemlib.errors import DivergedError
 from cemlib.models import build as build_model
 from cemlib.models.split import SplitModel
+from cemlib.records.checkpoint import Checkpoint
 
 OPTIONS: dict[str, Any] = {"iterations": 60, "lr": 0.05, "tv_weight": 0.0}
 ENLARGE = nn.Upsample(scale_factor=4)  # stands in for a trained decoder

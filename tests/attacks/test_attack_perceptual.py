@@ -15,11 +15,11 @@ from cemlib.attacks.features import activations, distance, unit_length, vgg16
 from cemlib.attacks.perceptual import feature_network, perceptual
 from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Perceptual, Residual
-from cemlib.files import FileError
 from cemlib.models import Decoder, build
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import FileError
 
 POOLS = (4, 9, 16, 23, 30)  # of VGG16's layers, counted from 0
 

@@ -15,9 +15,9 @@ from cemlib.config import ConfigError, parse
 from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.job import run
 from cemlib.evaluation.pictures import extremes
-from cemlib.files import FileError, load_tensors, read_json
-from cemlib.seal import write_sealed
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
+from cemlib.records.files import FileError, load_tensors, read_json
+from cemlib.records.seal import write_sealed
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job
 

@@ -16,11 +16,11 @@ from cemlib.attacks.mean_image import mean_image
 from cemlib.attacks.residual import residual
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
-from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Residual
 from cemlib.errors import DivergedError
 from cemlib.models import Decoder
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.checkpoint import Checkpoint
 
 
 def residual_task(place: Path, **given: Any) -> tuple[Task, Tensor]:

@@ -9,8 +9,8 @@ from killed_job import first_epoch_shown, kill_after
 from tiny_study import TIMES, judged, tiny_plan, trained
 
 from cemlib.evaluation.job import run as attack
-from cemlib.files import read_json, read_jsonl
-from cemlib.layout import AttackFolder
+from cemlib.records.files import read_json, read_jsonl
+from cemlib.records.layout import AttackFolder
 from cemlib.study.split import attack_job
 
 Course = dict[str, Any]

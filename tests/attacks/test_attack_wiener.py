@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from cemlib.attacks.task import Task
 from cemlib.attacks.wiener import RIDGES, linear_estimate
-from cemlib.checkpoint import Checkpoint
 from cemlib.defences.channels import Channel, build
 from cemlib.defences.deployed import Deployed
 from cemlib.errors import DivergedError
 from cemlib.models.decoder import LinearEstimate
 from cemlib.models.split import SplitModel
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
+from cemlib.records.checkpoint import Checkpoint
 
 CHANNELS: dict[str, Channel] = {
     "clean": build("noise", noise_std=0.0),

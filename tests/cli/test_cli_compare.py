@@ -12,10 +12,10 @@ from scipy.stats import ttest_rel
 
 from cemlib.cli import main
 from cemlib.cli.compare import as_text
-from cemlib.files import read_json
+from cemlib.records.files import read_json
+from cemlib.records.seal import write_sealed
 from cemlib.report.paired import compare, read_side
 from cemlib.report.statistics import holm
-from cemlib.seal import write_sealed
 
 
 def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[tuple[str, ...], Any]:

@@ -12,7 +12,7 @@ from cemlib.cli.commands import COMMANDS
 from cemlib.cli.options import DEFAULT_STORE
 from cemlib.cli.pages import commands_page
 from cemlib.cli.parser import build_parser
-from cemlib.interrupt import Terminated, exit_code
+from cemlib.study.environment import Terminated, exit_code
 
 ROOT = Path(__file__).parents[2]
 TAB = """

@@ -14,9 +14,9 @@ from cemlib.cli import main
 from cemlib.cli.columns import aligned
 from cemlib.cli.listing import KINDS
 from cemlib.defences import channels, penalties
-from cemlib.files import read_json
-from cemlib.provenance import PACKAGE
-from cemlib.seal import write_sealed
+from cemlib.records.files import read_json
+from cemlib.records.provenance import PACKAGE
+from cemlib.records.seal import write_sealed
 from cemlib.study.catalogue import KINDS as CATALOGUE
 from cemlib.study.catalogue import entries
 

@@ -12,8 +12,8 @@ from finished_study import RAW, Finished
 from cemlib.cli import main
 from cemlib.config import parse
 from cemlib.config.differing import differing
-from cemlib.files import read_json
-from cemlib.seal import write_sealed
+from cemlib.records.files import read_json
+from cemlib.records.seal import write_sealed
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -12,8 +12,8 @@ from cemlib.config.data import DataConfig
 from cemlib.data.errors import DataError
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import Prepared, load, save
-from cemlib.files import load_tensors, save_tensors, sha256
-from cemlib.seal import write_sealed
+from cemlib.records.files import load_tensors, save_tensors, sha256
+from cemlib.records.seal import write_sealed
 
 
 @pytest.fixture(scope="module")

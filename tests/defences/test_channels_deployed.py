@@ -11,7 +11,7 @@ from torch import nn
 from cemlib.defences.channels import build
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 
 class FirstPixels(nn.Module):

@@ -16,8 +16,8 @@ from scipy.special import log_ndtr
 from torch import Tensor
 
 from cemlib.defences.channels import build
-from cemlib.leakage import leakage_estimate
-from cemlib.seeds import generator
+from cemlib.numerics.leakage import leakage_estimate
+from cemlib.numerics.seeds import generator
 
 POINTS = [np.array([-0.6, -0.5, 0.1, 0.9]), np.array([0.2, 0.21, 0.22, 0.3])]
 Density = Callable[[np.ndarray], np.ndarray]

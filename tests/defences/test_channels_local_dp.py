@@ -15,7 +15,7 @@ from cemlib.defences.channels.local_dp import (
     gaussian_delta,
     laplace_quantile,
 )
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 BUDGETS = [(0.01, 1e-5), (0.5, 1e-5), (1.0, 1e-8), (3.0, 0.01), (30.0, 1e-5), (400.0, 1e-5)]
 

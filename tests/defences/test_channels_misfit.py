@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from cemlib.defences.channels import build
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 
 def draw(name: str, *size: int) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cemlib.defences.channels import CHANNELS, Channel, build
 from cemlib.defences.channels.noise import GaussianNoise
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 EVERY: list[tuple[str, dict[str, Any]]] = [
     ("noise", {}),

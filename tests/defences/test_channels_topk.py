@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cemlib.defences.channels.topk import TopK
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 
 def loop(row: np.ndarray, count: int) -> tuple[float, set[int], set[int]]:

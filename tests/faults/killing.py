@@ -48,7 +48,7 @@ WORKFLOW_ALONE = ("logs/", "benchmarks/", "tracked/", "index.html")  # the page 
 def small_study(root: Path, study: dict[str, Any], interval: float = 0.0) -> Checkout:
     """A copy of the repository with the study, and with checkpoints after so many seconds."""
     made = Checkout.create(root)
-    source = made.root / "cemlib/checkpoint.py"
+    source = made.root / "cemlib/records/checkpoint.py"
     text, old = source.read_text(), "interval: float = 20.0"
     assert text.count(old) == 1
     source.write_text(text.replace(old, f"interval: float = {interval}"))

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-import cemlib.seeds
+import cemlib.numerics.seeds
 
-PLAIN = cemlib.seeds.derive
+PLAIN = cemlib.numerics.seeds.derive
 CALLS: list[tuple[int, str, int, str, int]] = []
 SHIFTED: set[str] = set()
 
@@ -32,7 +32,7 @@ def derive(seed: int, stream: str, step: int = 0) -> int:
     return number
 
 
-cemlib.seeds.derive = derive
+cemlib.numerics.seeds.derive = derive
 
 from tiny_study import RAW, blob_data, outcome  # noqa: E402 - the package comes after the spy
 
@@ -41,7 +41,7 @@ from cemlib.config.study import JUDGE, JUDGE_SEED  # noqa: E402
 from cemlib.data.prepare import prepare  # noqa: E402
 from cemlib.data.prepared import save  # noqa: E402
 from cemlib.evaluation.job import run as attack  # noqa: E402
-from cemlib.files import load_tensors, read_json, read_jsonl  # noqa: E402
+from cemlib.records.files import load_tensors, read_json, read_jsonl  # noqa: E402
 from cemlib.study.plan import Plan  # noqa: E402
 from cemlib.study.split import attack_job, train_job  # noqa: E402
 from cemlib.training.job import run  # noqa: E402

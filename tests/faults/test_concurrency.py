@@ -16,7 +16,7 @@ from tiny_study import judged, outcome, trained
 
 from cemlib.cli import main
 from cemlib.evaluation.job import run as attack
-from cemlib.files import FileError
+from cemlib.records.files import FileError
 from cemlib.study.lock import locked
 from cemlib.study.split import attack_job
 

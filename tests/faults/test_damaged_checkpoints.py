@@ -10,8 +10,8 @@ from damaging import cut, flipped
 from killed_job import first_epoch_shown, kill_after
 from tiny_study import outcome, tiny_plan, trained
 
-from cemlib.checkpoint import Checkpoint
-from cemlib.layout import RunFolder
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.layout import RunFolder
 from cemlib.study.split import train_job
 from cemlib.training.job import run
 

@@ -24,13 +24,13 @@ from cemlib.config import load as load_config
 from cemlib.data.errors import DataError
 from cemlib.data.prepared import load as load_prepared
 from cemlib.evaluation.stage import Stage, check_same_study, load_judge
-from cemlib.files import FileError, read_json, sha256, write_json
+from cemlib.records.files import FileError, read_json, sha256, write_json
+from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.report import OF_RUNS
 from cemlib.report.build import figures
 from cemlib.report.build import read as read_study
 from cemlib.report.collect import collect
 from cemlib.report.style import save
-from cemlib.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.study.finished import finished
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, jobs, train_job

@@ -20,10 +20,10 @@ import short_study
 import yaml
 from short_study import SMALL
 
-from cemlib.checkpoint import Checkpoint
 from cemlib.cli import main
 from cemlib.evaluation import stage
-from cemlib.files import read_json, read_jsonl
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import read_json, read_jsonl
 from cemlib.training import job as training
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import yaml
 
 from cemlib.cli import main
 from cemlib.config import load
-from cemlib.files import read_json
+from cemlib.records.files import read_json
 from cemlib.study.plan import Plan
 from cemlib.study.split import jobs
 from cemlib.study.standing import failed_results

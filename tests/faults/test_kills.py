@@ -34,7 +34,7 @@ from killing import (
 )
 from tiny_study import outcome, tiny_plan, trained
 
-from cemlib.layout import KNOWLEDGES
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.study.split import train_job
 from cemlib.training.job import run as train
 

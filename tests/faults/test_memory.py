@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cemlib.environment import OF_JOBS
+from cemlib.study.environment import OF_JOBS
 
 SOAK = Path(__file__).with_name("soak.py")
 MIB = 2**20

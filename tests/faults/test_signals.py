@@ -16,9 +16,9 @@ import yaml
 from checkout import Checkout
 from killing import STUDY, bits, small_study, stamps, start, start_in, wait_for_line
 
-from cemlib.checkpoint import Checkpoint
 from cemlib.cli import main
-from cemlib.files import read_jsonl
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import read_jsonl
 
 CONFIG = ("--config", "study.yaml")
 TRAIN = ("train", *CONFIG, "--defence", "clustering", "--seed", "0")

@@ -11,7 +11,7 @@ import pytest
 from killing import TESTS
 
 from cemlib.config.study import JUDGE_SEED
-from cemlib.seeds import derive
+from cemlib.numerics.seeds import derive
 
 OF_DATA = {"data/test", "data/val"}  # splits; which images of a part, and in which order
 OF_DATA |= {f"data/{part}_{what}" for part in ("train", "test") for what in ("limit", "order")}

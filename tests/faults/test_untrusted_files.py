@@ -16,12 +16,12 @@ from bombs import BOMBS, escaping_tar, escaping_zip, plain_bomb, torch_bomb
 from safetensors import SafetensorError
 
 from cemlib.attacks.features import vgg16
-from cemlib.checkpoint import Checkpoint
 from cemlib.config import ConfigError, load
 from cemlib.config.data import DataConfig
 from cemlib.data.errors import DataError
 from cemlib.data.prepare import prepare
-from cemlib.files import FileError, load_arrays, load_tensors, read_json, read_jsonl
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import FileError, load_arrays, load_tensors, read_json, read_jsonl
 
 STUDY: dict[str, Any] = {
     "experiment": "x",

@@ -18,7 +18,7 @@ from tiny_federation import tiny
 
 from cemlib.cli import main
 from cemlib.config.federated import load
-from cemlib.files import load_tensors, read_jsonl
+from cemlib.records.files import load_tensors, read_jsonl
 from cemlib.study.plan import Plan
 
 pytest.importorskip("flwr", reason="in a lock of its own: requirements-flower.lock")

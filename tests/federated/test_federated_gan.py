@@ -20,7 +20,7 @@ from cemlib.federated.gan import (
     variance,
 )
 from cemlib.federated.setting import clients_of
-from cemlib.files import FileError
+from cemlib.records.files import FileError
 
 
 def gans(data: Prepared, **settings: object) -> Adversaries:

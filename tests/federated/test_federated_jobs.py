@@ -16,7 +16,7 @@ from tiny_federation import tiny
 from cemlib.cli import main
 from cemlib.config import ConfigError
 from cemlib.config.federated import load, parse
-from cemlib.files import read_jsonl, sha256
+from cemlib.records.files import read_jsonl, sha256
 from cemlib.study.federated import attack_folder, jobs
 from cemlib.study.finished import finished
 from cemlib.study.job import records_below, report_files

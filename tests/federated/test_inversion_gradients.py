@@ -25,7 +25,7 @@ from cemlib.federated.inversion.gradients import (
 from cemlib.federated.inversion.lbfgs import Objective
 from cemlib.federated.inversion.variants import Variant, dp_sgd_gradients, shared_gradients
 from cemlib.federated.private import epsilon
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 
 def test_gradients_are_those_of_each_problem_by_itself() -> None:

@@ -12,9 +12,9 @@ from scipy.stats import t as student_t
 from scipy.stats import ttest_rel
 
 from cemlib.cli import exits, main
-from cemlib.files import FileError, write_json
 from cemlib.labelling import experiment
-from cemlib.seal import check_files, read_sealed
+from cemlib.records.files import FileError, write_json
+from cemlib.records.seal import check_files, read_sealed
 from cemlib.study.finished import finished, rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.labelling import jobs, repeat_job

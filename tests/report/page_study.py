@@ -9,10 +9,10 @@ from PIL import Image
 from synthetic_study import Study, fill, strip
 
 from cemlib.config import parse
-from cemlib.files import read_json, write_jsonl
-from cemlib.layout import AttackFolder
+from cemlib.records.files import read_json, write_jsonl
+from cemlib.records.layout import AttackFolder
+from cemlib.records.seal import write_sealed
 from cemlib.report.page.build import write_page
-from cemlib.seal import write_sealed
 
 DEFENCES = ("none", "noise", "clustering")
 FIGURES = (

@@ -11,9 +11,9 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from cemlib.files import save_tensors, write_jsonl
-from cemlib.layout import AttackFolder, Layout, RunFolder
-from cemlib.seal import write_sealed
+from cemlib.records.files import save_tensors, write_jsonl
+from cemlib.records.layout import AttackFolder, Layout, RunFolder
+from cemlib.records.seal import write_sealed
 
 PROVENANCE = {"fingerprint": "abc123", "commit": "0" * 40, "dirty": False, "versions": {}}
 

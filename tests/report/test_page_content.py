@@ -12,7 +12,7 @@ from page_study import DEFENCES, FIGURES, MARKUP, build, page_study, settings
 from PIL import Image
 from synthetic_study import Study
 
-from cemlib.files import FileError, read_json, write_json
+from cemlib.records.files import FileError, read_json, write_json
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.page import STYLE

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from synthetic_study import DEFENCES, Study, image_scores
 
-from cemlib.files import FileError
+from cemlib.records.files import FileError
 from cemlib.report.bootstrap import two_level_intervals, two_level_means
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table, with_image_intervals

@@ -9,7 +9,7 @@ import torch
 from reading_figures import labelled, lines, texts
 from synthetic_study import DEFENCES, Study, cluster_course
 
-from cemlib.files import FileError, save_tensors
+from cemlib.records.files import FileError, save_tensors
 from cemlib.report import clusters as clusters_module
 from cemlib.report.build import write_figures
 from cemlib.report.clusters import read_course

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from synthetic_study import Study
 
-from cemlib.files import FileError, read_json, write_text
+from cemlib.records.files import FileError, read_json, write_text
+from cemlib.records.seal import write_sealed
 from cemlib.report.collect import ATTACK_COLUMNS, RUN_COLUMNS, collect, collect_runs
-from cemlib.seal import write_sealed
 
 
 def small(study: Study) -> Study:

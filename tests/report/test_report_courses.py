@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from reading_figures import band, lines, texts
 from synthetic_study import DEFENCES, Study
 
-from cemlib.files import FileError, read_jsonl, write_jsonl
+from cemlib.records.files import FileError, read_jsonl, write_jsonl
 from cemlib.report.attacks import attack_course
 from cemlib.report.collect import collect, collect_runs
 from cemlib.report.courses import surrogate_course, training_curves

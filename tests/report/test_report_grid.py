@@ -10,7 +10,7 @@ from PIL import Image
 from reading_figures import texts
 from synthetic_study import DEFENCES, Study, strip
 
-from cemlib.files import FileError
+from cemlib.records.files import FileError
 from cemlib.report.collect import collect
 from cemlib.report.grid import MOST, reconstructions, shown
 from cemlib.report.style import significant

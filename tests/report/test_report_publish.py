@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cemlib.files import FileError, read_json
+from cemlib.records.files import FileError, read_json
+from cemlib.records.seal import write_sealed
 from cemlib.report import TABLES
 from cemlib.report.publish import publish
-from cemlib.seal import write_sealed
 
 
 def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:

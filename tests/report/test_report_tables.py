@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from synthetic_study import DEFENCES, Study
 
-from cemlib.files import FileError
+from cemlib.records.files import FileError
 from cemlib.report import TABLES
 from cemlib.report.build import write_tables
 from cemlib.report.collect import collect

@@ -13,8 +13,9 @@ from page_study import build, page_study
 from synthetic_study import DEFENCES, Study, fill
 
 from cemlib.cli.compare import as_text
-from cemlib.files import read_json
-from cemlib.marks import MARK, NOTE
+from cemlib.records.files import read_json
+from cemlib.records.scores import MARK, NOTE
+from cemlib.records.seal import write_sealed
 from cemlib.report.build import Results, figures, write_tables
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
@@ -26,7 +27,6 @@ from cemlib.report.style import save
 from cemlib.report.tables import summary_table
 from cemlib.report.tradeoff import frontier
 from cemlib.report.worst_case import unconverged, worst_case
-from cemlib.seal import write_sealed
 
 KEYS = ["defence", "knowledge", "metric"]
 PRIVACY = ["mse", "ssim", "psnr", "recon_top1"]

@@ -22,11 +22,11 @@ from cemlib.config.study import TrainConfig
 from cemlib.data.prepared import load as load_data
 from cemlib.data.prepared import save
 from cemlib.defences.deployed import load_deployed
-from cemlib.layout import RunFolder
-from cemlib.seal import read_sealed
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.layout import RunFolder
+from cemlib.records.seal import read_sealed
 from cemlib.search.study import folder, prepare, search_plan, section_of, shortened
 from cemlib.search.trials import Trials
-from cemlib.seeds import derive, generator
 from cemlib.study.crew import Crew
 from cemlib.study.plan import Plan
 

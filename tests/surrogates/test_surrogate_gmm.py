@@ -12,7 +12,7 @@ from surrogate_batches import (
     value_and_gradient,
 )
 
-from cemlib.leakage import leakage_bound
+from cemlib.numerics.leakage import leakage_bound
 
 COVARIANCES = ["diagonal", "full"]
 

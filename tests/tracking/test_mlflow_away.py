@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from toy_study import Store, Study, free_port
 
-from cemlib.files import FileError, write_json
+from cemlib.records.files import FileError, write_json
 from cemlib.tracking import TrackingError
 from cemlib.tracking import store as store_module
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from toy_study import CONFIG, Store, Study
 
-from cemlib.layout import Layout
-from cemlib.marks import MARK, NOTE
-from cemlib.seal import write_sealed
+from cemlib.records.layout import Layout
+from cemlib.records.scores import MARK, NOTE
+from cemlib.records.seal import write_sealed
 
 RUN = "runs/mine/seed0"
 ATTACK = f"{RUN}/attacks/decoder-train_data"

@@ -11,7 +11,7 @@ import pytest
 from mlflow_server import running
 from toy_study import Store, Study, curve, free_port
 
-from cemlib.files import write_jsonl
+from cemlib.records.files import write_jsonl
 from cemlib.tracking import TrackingError
 
 ATTACK = "runs/none/seed0/attacks/decoder-train_data"

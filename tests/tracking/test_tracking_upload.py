@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from toy_study import Store, Study, curve
 
-from cemlib.files import write_jsonl
+from cemlib.records.files import write_jsonl
 
 
 def test_a_study_is_one_experiment_of_runs_with_nested_attacks(study: Study, store: Store) -> None:

@@ -6,8 +6,8 @@ import time
 import pytest
 from toy_study import Store, Study, curve
 
-from cemlib.files import write_jsonl
-from cemlib.layout import Layout, RunFolder
+from cemlib.records.files import write_jsonl
+from cemlib.records.layout import Layout, RunFolder
 from cemlib.tracking import Summary
 
 RUN = "runs/gated/seed0"

@@ -10,9 +10,9 @@ from typing import Any
 from PIL import Image
 
 from cemlib import tracking
-from cemlib.files import write_json, write_jsonl
-from cemlib.layout import AttackFolder, Layout, RunFolder
-from cemlib.seal import write_sealed
+from cemlib.records.files import write_json, write_jsonl
+from cemlib.records.layout import AttackFolder, Layout, RunFolder
+from cemlib.records.seal import write_sealed
 
 PROVENANCE = {
     "fingerprint": "f" * 64,

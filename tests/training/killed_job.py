@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from tiny_study import CPU, tiny_plan
-from cemlib.checkpoint import Checkpoint
+from cemlib.records.checkpoint import Checkpoint
 from cemlib.evaluation import job as evaluation, stage
 from cemlib.study.split import attack_job, train_job
 from cemlib.training import job as training

@@ -15,9 +15,9 @@ from cemlib.data.prepared import Prepared
 from cemlib.evaluation.attack import attack
 from cemlib.evaluation.job import run
 from cemlib.evaluation.table import table
-from cemlib.files import load_tensors, read_json, read_jsonl
-from cemlib.layout import KNOWLEDGES
 from cemlib.models import SplitModel, build
+from cemlib.records.files import load_tensors, read_json, read_jsonl
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.report.build import write_tables
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, jobs

@@ -12,8 +12,8 @@ from torch import nn
 from cemlib.defences.channels import CHANNELS
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import load_deployed
-from cemlib.files import load_tensors, read_json, read_jsonl
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
+from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.study.split import train_job
 from cemlib.training.job import run
 from cemlib.training.setup import Setup

@@ -8,8 +8,8 @@ import torch
 from tiny_study import CPU, blob_data, new_trainer
 from torch import Tensor
 
-from cemlib.precision import resolve
-from cemlib.seeds import generator
+from cemlib.numerics.precision import resolve
+from cemlib.numerics.seeds import generator
 from cemlib.training.trainer import Trainer
 
 PRECISIONS = ("float32", "bfloat16")

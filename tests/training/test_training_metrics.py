@@ -18,7 +18,7 @@ from cemlib.defences.deployed import Deployed
 from cemlib.errors import DivergedError
 from cemlib.models import build
 from cemlib.models.split import SplitModel
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 from cemlib.training.metrics import RIDGE, image_metric, squared_jacobian, task_metric
 from cemlib.training.setup import Setup
 from cemlib.training.trainer import Trainer

@@ -8,7 +8,7 @@ from tiny_study import CPU, blob_data, judged, tiny_plan, trained
 
 from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.job import run as attack
-from cemlib.files import read_json, read_jsonl
+from cemlib.records.files import read_json, read_jsonl
 from cemlib.study.split import attack_job
 
 EPOCHS = 8

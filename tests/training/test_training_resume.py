@@ -11,9 +11,9 @@ import torch
 from killed_job import first_epoch_shown, kill_after
 from tiny_study import outcome, tiny_plan, trained
 
-from cemlib.checkpoint import Checkpoint
-from cemlib.files import read_jsonl
-from cemlib.provenance import library_versions
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.files import read_jsonl
+from cemlib.records.provenance import library_versions
 from cemlib.study.split import attack_job, train_job
 from cemlib.training.job import checkpoint_place, run
 

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from cemlib.config.study import TrainConfig
 from cemlib.errors import DivergedError
 from cemlib.models import SplitModel, build
-from cemlib.seeds import derive, generator
-from cemlib.sums import Monitor
+from cemlib.numerics.seeds import derive, generator
+from cemlib.numerics.sums import Monitor
 from cemlib.surrogates import Surrogate
 from cemlib.surrogates import build as build_surrogate
 from cemlib.training.step import fork, learning_rate, strength

@@ -17,9 +17,9 @@ from tiny_study import (
 from torch.nn import functional as F
 
 from cemlib.defences.deployed import load_deployed
-from cemlib.files import load_tensors, read_json, read_jsonl
-from cemlib.leakage import leakage_estimate
-from cemlib.seeds import generator
+from cemlib.numerics.leakage import leakage_estimate
+from cemlib.numerics.seeds import generator
+from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.surrogates import SURROGATES
 from cemlib.training.scores import scores
 

@@ -13,9 +13,9 @@ from cemlib.data.prepared import Prepared, Split, save
 from cemlib.defences.channels import CHANNELS
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
-from cemlib.files import load_tensors, read_json, read_jsonl
-from cemlib.layout import RunFolder
 from cemlib.models import build
+from cemlib.records.files import load_tensors, read_json, read_jsonl
+from cemlib.records.layout import RunFolder
 from cemlib.study.plan import Plan
 from cemlib.study.split import train_job
 from cemlib.surrogates import SURROGATES

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cemlib.leakage import leakage_estimate
+from cemlib.numerics.leakage import leakage_estimate
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Channel:
             labels: classes, (N,).
 
         Returns:
-            `cemlib.leakage.leakage_estimate` of the shaped features. Shaping is a function of the
-            image, so that the bound holds for it as for any features. Infinite without noise.
+            `cemlib.numerics.leakage.leakage_estimate` of the shaped features. Shaping is a function
+            of the image, so that the bound holds for it as for any features. Infinite without noise.
 
         Raises:
             ValueError: as for `leakage_estimate`.

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cemlib.defences.channels.base import Channel
-from cemlib.leakage import leakage_estimate
+from cemlib.numerics.leakage import leakage_estimate
 
 FLOOR = 0.01  # noise that the likelihood assumes at least: without any it would be no density
 

@@ -26,7 +26,7 @@ from cemlib.config import defences as config
 from cemlib.defences.penalties.base import Penalty, Shape
 from cemlib.metrics import ssim
 from cemlib.models.decoder import Decoder
-from cemlib.optim import Adam, scaled_gradient
+from cemlib.numerics.optim import Adam, scaled_gradient
 
 WEIGHT_DECAY = 1e-4  # of the attack that the decoder stands for
 

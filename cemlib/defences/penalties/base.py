@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from cemlib.config.base import Named
-from cemlib.optim import Optimiser
+from cemlib.numerics.optim import Optimiser
 
 Shape = tuple[int, int, int]
 

@@ -36,7 +36,7 @@ from cemlib.federated.inversion.reconstruction import (
     normal_starts,
 )
 from cemlib.federated.network import FederatedNet
-from cemlib.optim import Adam
+from cemlib.numerics.optim import Adam
 
 Objective = Callable[[Tensor], Tensor]
 

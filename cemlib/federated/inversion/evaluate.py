@@ -14,8 +14,8 @@ from cemlib.federated.inversion.reconstruction import Reconstruction, split
 from cemlib.federated.inversion.scoring import Row, matched, scored, worst_cases
 from cemlib.federated.inversion.variants import Scene, Variant, shared_gradients
 from cemlib.federated.network import FederatedNet
-from cemlib.progress import progress
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
+from cemlib.records.progress import progress
 
 Answers = dict[tuple[str, str], Reconstruction]
 Searches = dict[tuple[str, AnyInversion], Reconstruction]

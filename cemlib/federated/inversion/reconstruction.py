@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cemlib.federated.inversion.gradients import Shared
-from cemlib.seeds import derive
+from cemlib.numerics.seeds import derive
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from cemlib.federated.inversion.evaluate import run_attacks
 from cemlib.federated.inversion.summary import summary
 from cemlib.federated.inversion.variants import Scene, standard_variants
 from cemlib.federated.network import FederatedNet, build, weights_of
-from cemlib.seeds import derive, generator
+from cemlib.numerics.seeds import derive, generator
 
 CLASSES = 10
 BATCH, LR = 32, 0.3

@@ -12,7 +12,7 @@ from cemlib.federated.inversion.gradients import Gradients, Shared, kept, true_g
 from cemlib.federated.mask import draw_columns, hadamard
 from cemlib.federated.network import FederatedNet, weights_of
 from cemlib.federated.private import draw_noise, private_gradients
-from cemlib.seeds import generator
+from cemlib.numerics.seeds import generator
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from PIL import Image, UnidentifiedImageError
 
-from cemlib.files import FileError, write_text
+from cemlib.records.files import FileError, write_text
+from cemlib.records.seal import read_sealed
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.figures import CATEGORIES, FIGURES, Drawing, drawing
@@ -21,7 +22,6 @@ from cemlib.report.page.head import facts, failures, jobs
 from cemlib.report.tables import summary_table
 from cemlib.report.texts import comparisons_document, summary_document
 from cemlib.report.writer import html_table
-from cemlib.seal import read_sealed
 
 _DATA = ("classes", "counts", "image_shape")
 _RESULT = ("kind", "defence", "seed", "status", "reason", "provenance", "wall_seconds")

@@ -1,15 +1,39 @@
-"""An orderly end: SIGTERM, which schedulers send before they kill, stops a job as Ctrl-C does.
+"""The process of a job: the variables of its environment, and an orderly end.
 
-Both raise an exception in the main thread, so that no file is left in the middle of a write, and a
-training or an attack keeps its last finished epoch (`cemlib.checkpoint`).
+SIGTERM, which schedulers send before they kill, stops a job as Ctrl-C does. Both raise an exception
+in the main thread, so that no file is left in the middle of a write, and a training or an attack
+keeps its last finished epoch (`cemlib.records.checkpoint`).
 """
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+# Most are read when a process starts.
+OF_JOBS = {
+    # Two busy processes whose idle threads spin would slow each other to a fraction.
+    "OMP_WAIT_POLICY": "passive",
+    # Large tensors come and go in every step: keep their memory instead of mapping it anew.
+    "MALLOC_MMAP_THRESHOLD_": str(2**32),
+    "MALLOC_TRIM_THRESHOLD_": str(2**32),
+}
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 GO_ON = "run the same command again to go on"
+
+
+def set_for_jobs(threads: int | None = None) -> None:
+    """Set them for this process and those it starts; what the user has set stays.
+
+    Args:
+        threads: threads of every library in the processes that this one starts, set in any case:
+            they are part of what decides a result. None where the caller's caller sets them.
+    """
+    for name, value in OF_JOBS.items():
+        os.environ.setdefault(name, value)
+    if threads is not None:
+        os.environ.update(dict.fromkeys(_THREADS, str(threads)))
 
 
 class Terminated(KeyboardInterrupt):

@@ -1,12 +1,20 @@
 """The scores of a study: title, unit, scale and better side of each, once for whoever shows them.
 
-Tables, figures, sentences, the results page, MLflow and the command line all take them from here.
+Tables, figures, sentences, the results page, MLflow and the command line all take them from here;
+also the mark of a number that rests on an attack which had not converged (by the rule of
+`cemlib.attacks.convergence`; a closed form has nothing to converge).
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+MARK = "†"
+NOTE = (
+    f"{MARK} the attack quoted had not converged on at least one seed: a longer one may find more;"
+    " no verdict is drawn"
+)
 
 
 @dataclass(frozen=True)
@@ -167,3 +175,8 @@ def impossible(record: Mapping[str, Any]) -> Iterator[str]:
         value, (least, most) = record.get(name), score.bounds
         if isinstance(value, int | float) and not least - ROUNDING <= value <= most + ROUNDING:
             yield f"{name} is {value}, not between {least} and {most}"
+
+
+def marked(text: str, unconverged: bool) -> str:
+    """Return a text with the mark behind it, where it rests on an unconverged attack."""
+    return text + MARK if unconverged else text

@@ -22,8 +22,8 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from cemlib.files import write_bytes
-from cemlib.optim import Optimiser
+from cemlib.numerics.optim import Optimiser
+from cemlib.records.files import write_bytes
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
 

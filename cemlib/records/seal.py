@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cemlib.files import FileError, finite, read_record, sha256, write_json
+from cemlib.records.files import FileError, finite, read_record, sha256, write_json
 
 FILES = "files"  # key: SHA-256 of every other file of the result, by name
 OWN = "record_sha256"  # key: of the record's content without this key
@@ -90,7 +90,7 @@ def _damaged(file: Path, record: Path) -> FileError:
 
 
 def _command(record: Path) -> str:
-    """Return the command that makes a result again, by its record or place (`cemlib.layout`)."""
+    """Return the command that makes a result again, by its record or its place."""
     if told := _told(record):
         return told
     folder = record.parent

@@ -1,0 +1,1 @@
+"""Arithmetic of training, surrogates and attacks: optimisers, replayed steps, sums, seeds."""

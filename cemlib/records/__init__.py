@@ -1,0 +1,1 @@
+"""What every system writes and reads: files, their places, checksums, checkpoints and scores."""
