@@ -90,7 +90,7 @@ class Channel:
 
         Returns:
             `cemlib.numerics.leakage.leakage_estimate` of the shaped features. Shaping is a function
-            of the image, so that the bound holds for it as for any features. Infinite without noise.
+            of the image, so the bound holds for it as for any features. Infinite without noise.
 
         Raises:
             ValueError: as for `leakage_estimate`.
