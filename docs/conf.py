@@ -47,7 +47,7 @@ nitpick_ignore_regex = [
     ("py:obj", ".*"),
     ("py:class", r"(torch|nn|numpy|pandas|matplotlib|pydantic|pathlib|abc|collections|PIL)\..*"),
     ("py:class", r"(Tensor|NDArray|pd\.Series|(list\[)?dict\[str)"),
-    ("py:class", r"(cemlib\.(config|surrogates\.tiles)\..*|.*\._.*)"),
+    ("py:class", r"(cemlib\.(config|surrogates\.tiles)\..*|.*\.StudyT|.*\._.*)"),
 ]
 
 html_theme = "furo"

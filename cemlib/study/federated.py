@@ -6,13 +6,21 @@ from pathlib import Path
 from cemlib.config.federated import Federated
 from cemlib.records.layout import AttackFolder
 from cemlib.records.provenance import source_files
-from cemlib.study.job import Entry, Job, named, prepare_job, report_job, together
+from cemlib.study.job import (
+    FIGURE_FORMATS,
+    TABLE_FORMATS,
+    Entry,
+    Job,
+    named,
+    prepare_job,
+    report_job,
+    together,
+)
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "privacy", "tradeoff", "cost")
 FIGURES = ("accuracy", "tradeoff", "cost", "reconstructions")
 PSEUDO_FIGURES = ("pseudo", "convergence")
-TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 _RUN = ("{variant}", "{seed}")
 
 FederatedJob = Job[Federated]

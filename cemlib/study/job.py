@@ -30,6 +30,7 @@ Call: TypeAlias = "Callable[[Job[Any]], Iterable[Path | str]]"
 DATA = "data"  # name of the prepared data among a job's inputs
 CONFIG = "config"  # name of the written configuration among them
 CPU = "cpu"
+TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 
 
 @dataclass(frozen=True)

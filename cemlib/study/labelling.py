@@ -2,12 +2,20 @@
 
 from cemlib.config.labelling import LabellingStudy
 from cemlib.records.provenance import source_files
-from cemlib.study.job import CPU, Entry, Job, named, prepare_job, report_job
+from cemlib.study.job import (
+    CPU,
+    FIGURE_FORMATS,
+    TABLE_FORMATS,
+    Entry,
+    Job,
+    named,
+    prepare_job,
+    report_job,
+)
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
 FIGURES = ("accuracy", "participants", "epsilon", "cost")
-TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 
 LabellingJob = Job[LabellingStudy]
 

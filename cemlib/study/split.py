@@ -11,10 +11,17 @@ from cemlib.records.layout import KNOWLEDGES, Layout, RunFolder
 from cemlib.records.provenance import source_files
 from cemlib.report import OF_RUNS, SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.page import PAGE, assets
-from cemlib.study.job import Entry, Job, named, prepare_job, report_job, together
+from cemlib.study.job import (
+    FIGURE_FORMATS,
+    Entry,
+    Job,
+    named,
+    prepare_job,
+    report_job,
+    together,
+)
 from cemlib.study.plan import Plan, chosen
 
-FORMATS = ("png", "pdf")  # of every figure
 PARTS = ("tables", WHOLE, OF_RUNS, "page")  # of the report
 _RUN = ("{defence}", "{seed}")
 
@@ -206,7 +213,7 @@ def _written(plan: Plan[Study], part: str) -> list[Path]:
     several = len({attack.releases for attack in study.attacks.values()}) > 1
     has = ["releases"] * several + ["sweeps"] * bool(study.sweeps)
     names = [drawing.name for drawing in drawings(part, KNOWLEDGES, has)]
-    return named(plan.layout.figures, names, FORMATS)
+    return named(plan.layout.figures, names, FIGURE_FORMATS)
 
 
 def _report_sources() -> tuple[Path, ...]:

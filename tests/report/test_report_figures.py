@@ -22,7 +22,7 @@ from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks, new_figure, save, settings, significant
 from cemlib.report.tradeoff import tradeoff
-from cemlib.study.split import FORMATS
+from cemlib.study.job import FIGURE_FORMATS
 
 PER_KNOWLEDGE = ("reconstructions", "comparisons")
 DRAWN = {
@@ -57,7 +57,7 @@ def test_every_figure_is_labelled_and_written_in_every_format(
         figure = draw()
         assert name.startswith("reconstructions") or labelled(figure), name
         paths = save(figure, tmp_path, name)
-        assert [path.name for path in paths] == [f"{name}.{kind}" for kind in FORMATS]
+        assert [path.name for path in paths] == [f"{name}.{kind}" for kind in FIGURE_FORMATS]
         assert paths[1].read_bytes().startswith(b"%PDF")
         with Image.open(paths[0]) as image:
             assert image.width > 1600, name  # 300 dpi
@@ -78,7 +78,7 @@ def test_a_damaged_study_still_has_its_figures(brief_study: Study, tmp_path: Pat
 def test_the_same_figure_is_the_same_file(tmp_path: Path, full_study: Study) -> None:
     for folder in ("a", "b"):
         save(figures(results(full_study))["overview"](), tmp_path / folder, "overview")
-    for kind in FORMATS:
+    for kind in FIGURE_FORMATS:
         first, second = ((tmp_path / f / f"overview.{kind}").read_bytes() for f in ("a", "b"))
         assert first == second
         assert b"Matplotlib" not in first
