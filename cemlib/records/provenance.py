@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 PLUG_INS = {  # room: its module below the package, and its dict
     "surrogates": ("surrogates", "SURROGATES"),
     "channels": ("defences.channels", "CHANNELS"),
