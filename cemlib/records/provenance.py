@@ -29,7 +29,8 @@ PLUG_INS = {  # room: its module below the package, and its dict
 _ROOMS = frozenset(f"cemlib.{place}" for place, _ in PLUG_INS.values())
 # Rooms that decide no number: a job's settings reach it through its resolved slice, which
 # Snakemake watches as `params`; the others say where files lie and what a log shows.
-NEUTRAL = tuple(f"cemlib.{n}" for n in ("config", "layout", "progress", "provenance", "study"))
+_NEUTRAL_RECORDS = ("layout", "progress", "provenance")
+NEUTRAL = ("cemlib.config", "cemlib.study", *(f"cemlib.records.{n}" for n in _NEUTRAL_RECORDS))
 LIBRARIES = ("numpy", "safetensors", "torch")
 
 
