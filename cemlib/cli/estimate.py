@@ -50,8 +50,8 @@ def _total(rows: Sequence["Row"], slots: int, threads: int) -> str:
     """Return hours and memory of a study whose jobs run in some slots at once."""
     hours = sum(row.jobs * row.seconds for row in rows) / 3600
     text = (
-        f"total: {threads * hours:,.2f} core hours; with --slots {slots} {hours / slots:,.2f} hours"
-        f" and {slots * max(row.host for row in rows):,.0f} MiB at most"
+        f"total by extrapolation: {threads * hours:,.2f} core hours; with --slots {slots}"
+        f" {hours / slots:,.2f} hours and {slots * max(row.host for row in rows):,.0f} MiB at most"
     )
     card = slots * max(row.card for row in rows)
     return f"{text}, {card:,.0f} MiB on the card" if card else text
