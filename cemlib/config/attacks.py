@@ -56,7 +56,7 @@ class _Learned(_Querying):
 
 
 class Decoder(_Learned):
-    """A linear reconstruction in closed form, corrected by a trained residual network."""
+    """A linear reconstruction in closed form and a residual network that corrects it, mixed."""
 
     kind: Literal["decoder"] = "decoder"
     epochs: int = Field(8, ge=1, description="passes over the attacker's images")
