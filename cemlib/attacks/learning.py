@@ -228,13 +228,16 @@ class Regression(Training):
     def step(self, batch: Batch) -> Numbers:
         """Descend the objective once."""
         self.model.train()
-        with self.precision():
-            answers = self.model(batch.released)
-        loss, numbers = self.objective(answers.float(), batch.targets)
+        loss, numbers = self._loss_of(batch)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step(batch.lr)
         return numbers
+
+    def _loss_of(self, batch: Batch) -> tuple[Tensor, Numbers]:
+        with self.precision():
+            answers = self.model(batch.released)
+        return self.objective(answers.float(), batch.targets)
 
 
 def squared_error(answers: Tensor, targets: Tensor) -> tuple[Tensor, Numbers]:

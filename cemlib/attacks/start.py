@@ -33,8 +33,7 @@ def untrained(
     shape = feature_shape[0], image_shape, options["blocks"], options["width"]
     doublings = math.ceil(math.log2(max(ratios)))
     if options["kind"] == "decoder":
-        network = ResidualNetwork(*shape, doublings)
-        return CorrectedDecoder(network, tuple(feature_shape), image_shape)
+        return CorrectedDecoder(ResidualNetwork(*shape, doublings), tuple(feature_shape))
     return Decoder(*shape, doublings)
 
 

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cemlib.attacks.task import Task
+from cemlib.attacks.task import Pairs, Task
 from cemlib.errors import check_finite
-from cemlib.models.decoder import LinearEstimate
+from cemlib.models.decoder import LARGEST, LinearEstimate
 from cemlib.seeds import generator
 
 CHUNK = 4096
@@ -31,14 +31,20 @@ RIDGES = tuple(10.0**power for power in range(-8, 2))  # r, in mean variances of
 def linear_estimate(task: Task) -> LinearEstimate:
     """Return the best linear estimates from the attacker's own pairs, computed in float64.
 
-    His held-out images choose r.
+    His held-out images choose r. Where W would have more than `LARGEST` numbers there are only the
+    means.
 
     Raises:
         DivergedError: if a feature is no number.
     """
-    mean, intercept, covariance, cross, noise = _moments(task)
-    check_finite(0, features=covariance.trace().item())
-    values, vectors = torch.linalg.eigh(covariance + torch.diag(noise))
+    clean, noise = task.victim.channel.moments(task.own.features.flatten(1), task.queries)
+    mean, intercept = _means(clean, task.own.images)
+    check_finite(0, features=mean.sum().item())
+    if len(mean) * len(intercept) > LARGEST:
+        empty = mean.new_zeros(0, len(intercept)), mean.new_zeros(0, 0)
+        return LinearEstimate(empty[0], mean.float(), intercept.float(), empty[1])
+    covariance, cross = _covariances(clean, task.own, mean, intercept)
+    values, vectors = torch.linalg.eigh(covariance + torch.diag(noise.double()))
     # Features without any spread, and no noise, leave every estimate at its mean.
     ridges = values.mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(values)
     turned = vectors.T @ cross
@@ -53,12 +59,16 @@ def linear_estimate(task: Task) -> LinearEstimate:
     return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener)))
 
 
-def _moments(task: Task) -> tuple[Tensor, ...]:
-    """Return m (D,), b (P,), S (D, D), C (D, P) and the diagonal of V (D,) in float64."""
-    own = task.own
-    clean, noise = task.victim.channel.moments(own.features.flatten(1), task.queries)
-    mean = clean.mean(0, dtype=torch.float64)
-    intercept = own.images.flatten(1).sum(0, dtype=torch.float64) / (255 * len(own.images))
+def _means(clean: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return m (D,) and b (P,) in float64."""
+    total = images.flatten(1).sum(0, dtype=torch.float64)
+    return clean.mean(0, dtype=torch.float64), total / (255 * len(images))
+
+
+def _covariances(
+    clean: Tensor, own: Pairs, mean: Tensor, intercept: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return S (D, D) and C (D, P) in float64, a part of the pairs at a time."""
     covariance = mean.new_zeros(len(mean), len(mean))
     cross = mean.new_zeros(len(mean), len(intercept))
     for start in range(0, len(clean), CHUNK):
@@ -67,11 +77,11 @@ def _moments(task: Task) -> tuple[Tensor, ...]:
         covariance.addmm_(z.T, z, alpha=1 / len(clean))
         x = own.targets(rows).flatten(1).double() - intercept
         cross.addmm_(z.T, x, alpha=1 / len(clean))
-    return mean, intercept, covariance, cross, noise.double()
+    return covariance, cross
 
 
 def _held_out(task: Task) -> tuple[Tensor, Tensor]:
     """Return one release (N, D) of the held-out images, and the images (N, P)."""
-    noise = generator(task.seed, "attack_val_noise", 0, task.released.device)
+    noise = generator(task.seed, "attack_ridge_noise", 0, task.released.device)
     released = task.release(task.held_out.features, noise)
     return released.flatten(1), task.held_out.targets().flatten(1)

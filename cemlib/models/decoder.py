@@ -2,8 +2,8 @@
 
 `Decoder` is the one of the published attack on split inference ("res_normN8C64"): blocks of batch
 normalisation, ReLU and convolution in pre-activation order (He et al., "Identity mappings in deep
-residual networks", ECCV 2016). `CorrectedDecoder` is a linear reconstruction that such a network
-corrects.
+residual networks", ECCV 2016). `CorrectedDecoder` puts such a network beside a linear
+reconstruction.
 """
 
 import math
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+LARGEST = 2**25  # weights of a linear reconstruction; 64x64 pixels behind two pools have 2**24.6
+EDGE = 1e-3  # of [0, 1]: a linear reconstruction beyond it costs a squared error of 1e-6
 
 
 class ResBlock(nn.Module):
@@ -31,9 +34,7 @@ class ResBlock(nn.Module):
         )
         self.shortcut: nn.Module = nn.Identity()
         if in_channels != out_channels:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(in_channels, out_channels, 1, bias=False), nn.BatchNorm2d(out_channels)
-            )
+            self.shortcut = _projection(in_channels, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_channels, H, W) to (B, out_channels, H, W)."""
@@ -42,7 +43,7 @@ class ResBlock(nn.Module):
 
 
 class ResidualNetwork(nn.Module):
-    """Features (B, in_channels, h, w) to unbounded images (B, C, H, W).
+    """Features (B, in_channels, h, w) to `width` channels at the size of the images.
 
     Args:
         in_channels: Channels of the features.
@@ -63,27 +64,42 @@ class ResidualNetwork(nn.Module):
         doublings: int = 2,
     ) -> None:
         super().__init__()
-        self.size = image_shape[1:]
+        self.image_shape, self.width = image_shape, width
         body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU()]
         body += [ResBlock(width, width) for _ in range(blocks)]
         for _ in range(doublings):
             body += [_doubling(width), nn.BatchNorm2d(width), nn.ReLU()]
-        self.layers = nn.Sequential(*body, ResBlock(width, image_shape[0]))
+        self.layers = nn.Sequential(*body)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map (B, in_channels, h, w) to (B, C, H, W)."""
-        images: Tensor = self.layers(features)
-        height, width = self.size
-        return images if images.shape[2:] == self.size else images[..., :height, :width]
+        """Map (B, in_channels, h, w) to (B, width, H, W)."""
+        _, height, width = self.image_shape
+        maps: Tensor = self.layers(features)
+        return maps[..., :height, :width]
 
 
-class Decoder(ResidualNetwork):
-    """Features (B, in_channels, h, w) to images (B, C, H, W) in (0, 1); see `ResidualNetwork`."""
+class Decoder(nn.Module):
+    """The published decoder: features (B, c, h, w) to images (B, C, H, W) in (0, 1).
+
+    Args: those of `ResidualNetwork`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        image_shape: tuple[int, int, int],
+        blocks: int = 8,
+        width: int = 64,
+        doublings: int = 2,
+    ) -> None:
+        super().__init__()
+        self.network = ResidualNetwork(in_channels, image_shape, blocks, width, doublings)
+        self.last = ResBlock(width, image_shape[0])
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map (B, in_channels, h, w) to (B, C, H, W) in (0, 1)."""
-        images: Tensor = super().forward(features)
-        return images.sigmoid()
+        """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""
+        images: Tensor = self.last(self.network(features)).sigmoid()
+        return images
 
 
 @dataclass(frozen=True)
@@ -104,38 +120,43 @@ class LinearEstimate:
 
 
 class CorrectedDecoder(nn.Module):
-    """A linear reconstruction from releases z~, and a residual network N that corrects it.
+    """A linear reconstruction of images from releases z~, corrected, mixed with a network's own.
 
-        x = W^T (z~ - m) + b + N(m + F (z~ - m))
+        l = logit(W^T (z~ - m) + b)          (a, o) = N(m + F (z~ - m), l)
+        x = share s(l + 4 a) + (1 - share) s(4 o)
 
-    N starts at 0, so that an untrained decoder is the linear reconstruction. W, m, b and F are
-    buffers that `start_at` fills and nothing trains: `cemlib.attacks.wiener` has their best values.
+    with s the logistic function, logit its inverse, clipped to [`EDGE`, 1 - `EDGE`], and 4 the
+    slope of logit in the middle, so that N is in units of pixels there. N is a `ResidualNetwork`
+    and a last block, which sees l beside the network's maps. It starts at 0: an untrained decoder
+    with a share of 1 is the linear reconstruction. W, m, b, F and the share are buffers that
+    nothing trains: `cemlib.attacks.wiener` has the best values of the first four, and
+    `cemlib.attacks.decoder` of the share. Where W would have more than `LARGEST` numbers, W and F
+    are empty: N gets the release itself, and the mean image stands for the linear reconstruction.
 
     Args:
-        network: N, from features (B, c, h, w) to images (B, C, H, W); its last block is set to 0.
+        network: From features (B, c, h, w) to maps of the images' size.
         feature_shape: (c, h, w).
-        image_shape: (C, H, W).
     """
 
     weights: Tensor
     mean: Tensor
     intercept: Tensor
     filter: Tensor
+    share: Tensor
 
-    def __init__(
-        self,
-        network: ResidualNetwork,
-        feature_shape: tuple[int, ...],
-        image_shape: tuple[int, int, int],
-    ) -> None:
+    def __init__(self, network: ResidualNetwork, feature_shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.network, self.image_shape = network, image_shape
-        dim, pixels = math.prod(feature_shape), math.prod(image_shape)
-        self.register_buffer("weights", torch.zeros(dim, pixels))
+        self.network, self.image_shape = network, network.image_shape
+        channels = self.image_shape[0]
+        self.last = ResBlock(network.width + channels, 2 * channels)
+        _start_at_zero(self.last)
+        dim, pixels = math.prod(feature_shape), math.prod(self.image_shape)
+        read = dim if dim * pixels <= LARGEST else 0
+        self.register_buffer("weights", torch.zeros(read, pixels))
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("intercept", torch.zeros(pixels))
-        self.register_buffer("filter", torch.zeros(dim, dim))
-        _start_at_zero(network)
+        self.register_buffer("filter", torch.zeros(read, read))
+        self.register_buffer("share", torch.ones(()))
 
     def start_at(self, estimate: LinearEstimate) -> None:
         """Take W, m, b and F of a linear reconstruction."""
@@ -143,24 +164,45 @@ class CorrectedDecoder(nn.Module):
             getattr(self, name).copy_(values)
 
     def forward(self, released: Tensor) -> Tensor:
-        """Map (B, c, h, w) to (B, C, H, W), in [0, 1] in eval mode and unbounded in training."""
+        """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""
+        corrected, own = self.answers(released)
+        return own.lerp(corrected, self.share)
+
+    def answers(self, released: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the corrected linear reconstruction and the network's own, (B, C, H, W) each."""
         with torch.autocast(released.device.type, enabled=False):  # half precision would spoil W
-            centred = released.flatten(1) - self.mean
-            linear = torch.addmm(self.intercept, centred, self.weights).view(-1, *self.image_shape)
-            filtered = torch.addmm(self.mean, centred, self.filter.T).view_as(released)
-        correction = self.network(filtered.contiguous(memory_format=torch.channels_last))
-        images: Tensor = linear + correction.float()
-        return images if self.training else images.clamp(0, 1)
+            linear, filtered = self._linear(released)
+            logits = linear.clamp(EDGE, 1 - EDGE).logit()
+        maps = self.network(filtered.contiguous(memory_format=torch.channels_last))
+        seen = torch.cat([maps, logits.to(maps.dtype) / 4], 1)
+        out = 4 * self.last(seen.contiguous(memory_format=torch.channels_last)).float()
+        correction, own = out.chunk(2, 1)
+        return (logits + correction).sigmoid(), own.sigmoid()
+
+    def _linear(self, released: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the linear estimates of the images and of the clean features."""
+        if self.weights.numel() == 0:
+            return self.intercept.expand(len(released), -1).view(-1, *self.image_shape), released
+        centred = released.flatten(1) - self.mean
+        images = torch.addmm(self.intercept, centred, self.weights)
+        features = torch.addmm(self.mean, centred, self.filter.T)
+        return images.view(-1, *self.image_shape), features.view_as(released)
 
 
-def _start_at_zero(network: ResidualNetwork) -> None:
-    """Let the last block answer 0 whatever enters it; its own weights still get gradients."""
-    last = network.layers[-1]
-    assert isinstance(last, ResBlock)
+def _start_at_zero(last: ResBlock) -> None:
+    """Let a block answer 0 whatever enters it; its own weights still get gradients."""
     nn.init.zeros_(last.body[-1].weight)  # type: ignore[arg-type]
     nn.init.zeros_(last.body[-1].bias)  # type: ignore[arg-type]
-    if isinstance(last.shortcut, nn.Sequential):
-        nn.init.zeros_(last.shortcut[1].weight)  # type: ignore[arg-type]
+    if isinstance(last.shortcut, nn.Identity):  # it would let through whatever enters
+        channels: int = last.body[-1].out_channels  # type: ignore[assignment]
+        last.shortcut = _projection(channels, channels)
+    assert isinstance(last.shortcut, nn.Sequential)
+    nn.init.zeros_(last.shortcut[1].weight)  # type: ignore[arg-type]
+
+
+def _projection(in_channels: int, out_channels: int) -> nn.Module:
+    convolution = nn.Conv2d(in_channels, out_channels, 1, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(out_channels))
 
 
 def _doubling(width: int) -> nn.Module:

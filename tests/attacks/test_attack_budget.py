@@ -9,16 +9,16 @@ from easy_tasks import OPTIONS, Dying, changed, easy_task, same
 from torch.nn import functional as F
 
 from cemlib.attacks.budget import budgeted, strengthened
-from cemlib.attacks.decoder import decoder
+from cemlib.attacks.residual import residual
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
 from cemlib.checkpoint import Checkpoint
-from cemlib.config.attacks import Decoder, Gan
+from cemlib.config.attacks import Gan, Residual
 from cemlib.errors import DivergedError
 
 
 def strong_task(place: Path, **options: Any) -> Task:
-    return easy_task(place, **(OPTIONS | {"budget": "strong"} | options))[0]
+    return easy_task(place, Residual, **(OPTIONS | {"budget": "strong"} | options))[0]
 
 
 class Trials:
@@ -39,9 +39,9 @@ class Trials:
 
 
 def test_what_a_strong_budget_changes() -> None:
-    standard = Decoder(epochs=7, width=15, lr=0.02).model_dump()
+    standard = Residual(epochs=7, width=15, lr=0.02).model_dump()
     assert budgeted(standard) == standard
-    strong = Decoder(epochs=7, width=15, lr=0.02, budget="strong").model_dump()
+    strong = Residual(epochs=7, width=15, lr=0.02, budget="strong").model_dump()
     assert budgeted(strong) == {**strong, "epochs": 21, "width": 23}
     gan = Gan(epochs=7, critic_width=64, budget="strong").model_dump()
     assert budgeted(gan) == {**gan, "epochs": 21, "critic_width": 96}
@@ -92,9 +92,9 @@ def test_finished_trials_are_not_repeated(tmp_path: Path) -> None:
 
 def test_a_strong_attack_is_not_weaker(tmp_path: Path) -> None:
     small = OPTIONS | {"epochs": 4, "lr": 0.003, "width": 8}
-    standard, targets = easy_task(tmp_path / "standard", std=0.05, **small)
-    strong, _ = easy_task(tmp_path / "strong", std=0.05, budget="strong", **small)
-    weak, found = decoder(standard), decoder(strong)
+    standard, targets = easy_task(tmp_path / "standard", Residual, std=0.05, **small)
+    strong = strong_task(tmp_path / "strong", std=0.05, **small)
+    weak, found = residual(standard), residual(strong)
     assert len(found.history) == 12
     assert found.history[-1]["val_mse"] < weak.history[-1]["val_mse"]
     errors = [F.mse_loss(each.reconstructions, targets).item() for each in (found, weak)]
@@ -103,9 +103,9 @@ def test_a_strong_attack_is_not_weaker(tmp_path: Path) -> None:
 
 def test_the_decoder_of_a_strong_attack_is_wider(tmp_path: Path) -> None:
     task = strong_task(tmp_path, epochs=1, width=9)
-    found = decoder(task)
+    found = residual(task)
     model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16))
-    assert model.layers[0].body[2].out_channels == 14
+    assert model.network.layers[0].body[2].out_channels == 14
     assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
 
 
@@ -114,11 +114,11 @@ def test_an_interrupted_strong_attack_ends_with_the_same_bits(
 ) -> None:
     task = strong_task(tmp_path / "alone", std=0.05, epochs=1, width=4)
     with pytest.raises(KeyboardInterrupt):
-        decoder(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
+        residual(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
     assert "trial of lr" in capsys.readouterr().err
-    resumed = decoder(changed(task, checkpoint=Checkpoint(tmp_path / "killed")))
+    resumed = residual(changed(task, checkpoint=Checkpoint(tmp_path / "killed")))
     shown = capsys.readouterr().err
     assert "trial of lr" not in shown
     assert "epoch 3/3" in shown
     assert "epoch 2/3" not in shown
-    assert same(resumed, decoder(task))
+    assert same(resumed, residual(task))

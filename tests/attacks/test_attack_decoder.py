@@ -1,176 +1,222 @@
-"""The decoder: its schedule, its modes, what it learns, and how it diverges."""
+"""The corrected decoder: its start, its steps, which epoch is scored, and its resumption."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, Dying, changed, easy_task, same
-from torch import Tensor, nn
+from curved_victim import STD, curved_task
+from easy_tasks import Dying, changed, rows, same
+from torch import Tensor
 from torch.nn import functional as F
 
 from cemlib.attacks.decoder import decoder
-from cemlib.attacks.learning import cosine
-from cemlib.attacks.mean_image import mean_image
-from cemlib.attacks.start import load_decoder
-from cemlib.attacks.task import Pairs, Task
+from cemlib.attacks.start import load_decoder, untrained
+from cemlib.attacks.task import Outcome, Pairs, Task
+from cemlib.attacks.wiener import linear_estimate
 from cemlib.checkpoint import Checkpoint
 from cemlib.errors import DivergedError
-from cemlib.models import Decoder
 from cemlib.seeds import derive, generator
 
-
-def decoder_task(place: Path, **given: Any) -> tuple[Task, Tensor]:
-    return easy_task(place, **(OPTIONS | given))
-
-
-def trained_decoder(state: Mapping[str, Tensor]) -> Decoder:
-    model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
-    model.load_state_dict(state)
-    return model.eval()
+HARMFUL = {"lr": 1e3, "epochs": 3}
+# Few images, so much noise and such a rate that the best epoch is neither the first nor the last.
+UNSTEADY = {"own": 40, "std": 0.2, "epochs": 6, "lr": 0.03, "batch_size": 8}
 
 
-def test_the_cosine_starts_and_ends_as_published() -> None:
-    rates = [cosine(epoch, 50, 1e-3, 1e-5) for epoch in range(1, 51)]
-    assert rates[0] == pytest.approx(1e-3, rel=1e-12)
-    assert rates[-1] == pytest.approx(1e-5, rel=1e-9)
-    assert rates == sorted(rates, reverse=True)
-    assert cosine(26, 51, 1e-3, 1e-5) == pytest.approx((1e-3 + 1e-5) / 2, rel=1e-9)
-    assert cosine(1, 1, 1e-3, 1e-5) == 1e-3
+def linear_answers(state: Any, released: Tensor) -> Tensor:
+    """The linear reconstruction by the tensors that an attack left."""
+    flat = (released.flatten(1) - state["mean"]).double() @ state["weights"].double()
+    return (flat + state["intercept"]).clamp(0.001, 0.999).float().view(-1, 1, 16, 16)
 
 
-def test_the_cosine_is_torchs() -> None:
-    parameter = nn.Parameter(torch.zeros(1))
-    optimiser = torch.optim.Adam([parameter], lr=1e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=49, eta_min=1e-5)
-    for epoch in range(1, 51):
-        assert cosine(epoch, 50, 1e-3, 1e-5) == pytest.approx(schedule.get_last_lr()[0], rel=1e-6)
+def error_of(answers: Tensor, targets: Tensor) -> float:
+    return F.mse_loss(answers, targets).item()
+
+
+def released_when_checked(task: Task, epoch: int) -> Tensor:
+    clean, std = task.held_out.features, task.victim.channel.noise_std
+    draws = generator(0, "attack_val_noise", epoch)
+    return clean + std * torch.randn(clean.shape, generator=draws)
+
+
+def loaded(found: Outcome, task: Task) -> torch.nn.Module:
+    return load_decoder(found.state, task.options, (2, 4, 4), (1, 16, 16))
+
+
+def best_mix(model: torch.nn.Module, task: Task, epoch: int) -> tuple[float, float]:
+    """Share of the corrected line with the lowest error on held-out images, and that error."""
+    with torch.no_grad():
+        corrected, own = model.answers(released_when_checked(task, epoch))
+    truth = task.held_out.targets()
+    errors = {n / 100: error_of(own.lerp(corrected, n / 100), truth) for n in range(101)}
+    return min(errors.items(), key=lambda item: item[1])
+
+
+def test_a_curved_victim_is_inverted_better_than_by_any_line(tmp_path: Path) -> None:
+    """By the mix of two answers that is best on held-out images."""
+    task, targets = curved_task(tmp_path, own=400, epochs=8)
+    found = decoder(task)
+    line = error_of(linear_answers(found.state, task.released), targets)
+    assert error_of(found.reconstructions, targets) < 0.5 * line
+    best = min(found.history, key=lambda row: row["val_mse"])
+    share, error = best_mix(loaded(found, task), task, best["epoch"])
+    assert 0.02 < share < 0.98
+    assert best["share"] == pytest.approx(share, abs=0.01)
+    assert best["val_mse"] == pytest.approx(error, rel=1e-3)
+
+
+@pytest.mark.parametrize("labels", ["true", "random"])
+def test_a_training_that_hurts_leaves_the_linear_reconstruction(
+    tmp_path: Path, labels: str
+) -> None:
+    """A rate that is far too high, and images that have nothing to do with the features."""
+    task, _ = curved_task(tmp_path, own=40, **HARMFUL)
+    if labels == "random":
+        own = task.own
+        images = own.images[torch.randperm(40, generator=generator(0, "swap"))]
+        task = changed(task, own=Pairs(images, own.features, own.labels))
+    found = decoder(task)
+    start = linear_answers(found.state, task.released)
+    torch.testing.assert_close(found.reconstructions, start, atol=1e-5, rtol=0)
+    begun = linear_answers(found.state, released_when_checked(task, 0))
+    best = min(row["val_mse"] for row in found.history)
+    assert best > error_of(begun, task.held_out.targets())
+
+
+def test_the_epoch_with_the_lowest_held_out_error_is_scored(tmp_path: Path) -> None:
+    """An epoch in the middle: the batches that its statistics counted, and the error it had."""
+    task, _ = curved_task(tmp_path, **UNSTEADY)
+    found = decoder(task)
+    errors = [row["val_mse"] for row in found.history]
+    best = 1 + errors.index(min(errors))
+    assert 1 < best < 6
+    counts = {int(t) for name, t in found.state.items() if "num_batches" in name}
+    assert counts == {5 * best}  # of the attacker's batches alone, not of the checks
+    with torch.no_grad():
+        answers = loaded(found, task)(released_when_checked(task, best))
+    assert error_of(answers, task.held_out.targets()) == pytest.approx(min(errors), rel=1e-4)
+
+
+def test_what_the_judge_recognises_is_counted_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first of the held-out images, by a judge that is right on the originals."""
+    monkeypatch.setattr("cemlib.attacks.learning.RECOGNISED", 30)
+    task, _ = curved_task(tmp_path, **UNSTEADY)
+    found = decoder(task)
+    shares = [row["val_recon_top1"] for row in found.history]
+    errors = [row["val_mse"] for row in found.history]
+    best = 1 + errors.index(min(errors))
+    with torch.no_grad():
+        answers = loaded(found, task)(released_when_checked(task, best))[:30]
+    quarters = answers.view(30, 2, 8, 2, 8).mean((2, 4)).flatten(1)
+    labels = task.held_out.labels[:30]
+    right = [int(q.argmax()) == int(y) for q, y in zip(quarters, labels, strict=True)]
+    assert 0 < sum(right) < 30
+    assert shares[best - 1] == pytest.approx(sum(right) / 30)
+
+
+def test_the_steps_are_adams_at_the_rates_of_one_cycle(tmp_path: Path) -> None:
+    """Two batches: at the top of the cycle, and half way down (1 + cos(2 pi / 3)) / 2 = 1/4."""
+    options = {"epochs": 1, "batch_size": 32, "lr": 0.02}
+    task, _ = curved_task(tmp_path, own=64, **options)
+    found = decoder(task)
+    torch.manual_seed(derive(0, "attacker"))
+    model = untrained(task.options, (2, 4, 4), (1, 16, 16)).train()
+    model.start_at(linear_estimate(task))
+    optimiser = torch.optim.Adam(model.parameters(), weight_decay=1e-4)
+    order = torch.randperm(64, generator=generator(0, "attack_order", 1))
+    noise, errors = generator(0, "attack_noise", 1), []
+    for rows_, lr in ((order[:32], 0.02), (order[32:], 0.005)):
+        z = task.own.features[rows_] + STD * torch.randn((32, 2, 4, 4), generator=noise)
+        corrected, own = (F.mse_loss(x, task.own.targets(rows_)) for x in model.answers(z))
+        optimiser.param_groups[0]["lr"] = lr
+        optimiser.zero_grad()
+        (corrected + own * (corrected.item() / own.item())).backward()
         optimiser.step()
-        schedule.step()
+        errors.append((corrected.item(), own.item()))
+    (row,) = found.history
+    expected = torch.tensor(errors).mean(0).tolist()
+    assert [row["train_mse"], row["train_mse_own"]] == pytest.approx(expected, rel=1e-4)
+    assert row["lr"] == pytest.approx(0.005)
+    share, error = best_mix(model.eval(), task, 1)
+    assert row["share"] == pytest.approx(share, abs=0.02)
+    assert row["val_mse"] == pytest.approx(error, rel=1e-2)
 
 
-def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
-    task, targets = decoder_task(tmp_path)
+def test_rates_rise_for_a_quarter_and_fall_to_almost_nothing(tmp_path: Path) -> None:
+    task, _ = curved_task(tmp_path, own=64, epochs=8, lr=0.01)
+    rates = [row["lr"] for row in decoder(task).history]  # of an epoch's second, last step
+    assert rates[:2] == pytest.approx([0.01 * 1.5 / 4, 0.01 * 3.5 / 4])
+    assert rates[2:] == sorted(rates[2:], reverse=True)
+    assert rates[2] > 0.009
+    assert 0 < rates[-1] < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("options", "writes"),
+    [({"epochs": 4}, 2), (UNSTEADY, 4), (HARMFUL, 2)],
+    ids=["rising", "best before the end", "start is best"],
+)
+def test_an_interrupted_decoder_ends_with_the_same_bits(
+    tmp_path: Path, options: dict[str, Any], writes: int
+) -> None:
+    task, _ = curved_task(tmp_path / "alone", **options)
+    dying = Dying(tmp_path / "killed", interval=0.0, writes_left=writes)
+    with pytest.raises(KeyboardInterrupt):
+        decoder(changed(task, checkpoint=dying))
+    again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
+    kept = again.checkpoint.load()
+    assert kept is not None
+    assert len(kept[1]["history"]) == writes
+    assert same(decoder(again), decoder(task))
+
+
+def test_the_targets_do_not_enter_the_decoder(tmp_path: Path) -> None:
+    task, _ = curved_task(tmp_path, own=40, epochs=2)
+    one, other = decoder(task), decoder(changed(task, released=task.released + 100))
+    assert rows(one) == rows(other)
+    assert all(torch.equal(one.state[name], other.state[name]) for name in one.state)
+    assert not torch.equal(one.reconstructions, other.reconstructions)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("budget", ["standard", "strong"])
+def test_a_loaded_decoder_answers_as_scored(tmp_path: Path, budget: str, precision: str) -> None:
+    options = {"epochs": 3, "width": 9, "budget": budget, "precision": precision}
+    task, _ = curved_task(tmp_path, **options)
     found = decoder(task)
-    error = F.mse_loss(found.reconstructions, targets).item()
-    ceiling = F.mse_loss(mean_image(task).reconstructions, targets).item()
-    assert error < 0.7 * ceiling
-    rows = found.history
-    assert [row["epoch"] for row in rows] == list(range(1, 21))
-    assert rows[-1]["train_mse"] < 0.5 * rows[0]["train_mse"]
-    assert rows[0]["lr"] == pytest.approx(0.01)
-    assert rows[-1]["lr"] == pytest.approx(1e-5)
-
-
-def test_the_state_answers_as_scored(tmp_path: Path) -> None:
-    """The saved decoder, in eval mode, gives the very answers, image by image."""
-    task, _ = decoder_task(tmp_path, epochs=2)
-    found = decoder(task)
-    model = trained_decoder(found.state)
+    model = loaded(found, task)
+    assert not model.training
+    assert not any(weights.requires_grad for weights in model.parameters())
     with torch.no_grad():
         alone = torch.cat([model(one[None]) for one in task.released])
-    assert torch.allclose(alone, found.reconstructions, atol=1e-5)
+    assert found.reconstructions.dtype == torch.float32
+    torch.testing.assert_close(alone, found.reconstructions, atol=1e-5, rtol=0)
+    line = linear_answers(found.state, task.released)
+    assert (found.reconstructions - line).abs().max() > 1e-3
+    width, epochs = (14, 9) if budget == "strong" else (9, 3)
+    assert found.state["network.layers.0.body.2.weight"].shape[0] == width
+    assert len(found.history) == epochs
 
 
-def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
-    """Neither the held-out images nor the targets enter its batch statistics."""
-    states = []
-    for shift in (0.0, 100.0):
-        task, _ = decoder_task(tmp_path, epochs=2)
-        other = Pairs(task.held_out.images, task.held_out.features + shift)
-        moved = changed(task, held_out=other, released=task.released + shift)
-        states.append(decoder(moved).state)
-    assert any("running_mean" in name for name in states[0])
-    for name, tensor in states[0].items():
-        assert torch.equal(tensor, states[1][name]), name
-
-
-def test_batch_statistics_count_the_attackers_batches_only(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, epochs=3)
-    counts = {int(tensor) for name, tensor in decoder(task).state.items() if "num_batches" in name}
-    assert counts == {3 * 3}  # 96 images in batches of 32, three epochs
-
-
-def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, std=0.05, epochs=2)
-    found = decoder(task)
-    model, held_out = trained_decoder(found.state), task.held_out
-    noise = torch.randn(held_out.features.shape, generator=generator(0, "attack_val_noise", 2))
-    with torch.no_grad():
-        answers = model(held_out.features + 0.05 * noise)
-    expected = F.mse_loss(answers, held_out.images.float() / 255).item()
-    assert found.history[-1]["val_mse"] == pytest.approx(expected, rel=1e-4)
-
-
-def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path) -> None:
-    """One epoch of one batch, with the noise of its stream and Adam's first step written out."""
-    task, _ = decoder_task(tmp_path, std=0.05, epochs=1, batch_size=96)
-    found = decoder(task).state
-    torch.manual_seed(derive(0, "attacker"))
-    model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
-    rows = torch.randperm(96, generator=generator(0, "attack_order", 1))
-    noise = torch.randn((96, 1, 4, 4), generator=generator(0, "attack_noise", 1))
-    answers = model(task.own.features[rows] + 0.05 * noise)
-    F.mse_loss(answers, task.own.images[rows].float() / 255).backward()
-    far = total = 0
-    for name, weights in model.named_parameters():
-        gradient = weights.grad + 1e-4 * weights
-        expected = weights - 0.01 * gradient / (gradient.abs() + 1e-8)
-        far += int(((found[name] - expected).abs() > 1e-4).sum())
-        total += weights.numel()
-    assert far < 0.01 * total  # a gradient that is nearly zero may round to either sign
+def test_a_strong_decoder_is_not_weaker(tmp_path: Path) -> None:
+    small = {"epochs": 3, "lr": 0.003, "width": 8}
+    weak, targets = curved_task(tmp_path / "weak", **small)
+    strong, _ = curved_task(tmp_path / "strong", budget="strong", **small)
+    errors = [error_of(decoder(task).reconstructions, targets) for task in (strong, weak)]
+    assert errors[0] < errors[1]
 
 
 def test_a_seed_decides_the_decoder(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, std=0.05, epochs=1)
-    first, again = decoder(task), decoder(task)
-    assert torch.equal(first.reconstructions, again.reconstructions)
+    task, _ = curved_task(tmp_path, **UNSTEADY)
+    first = decoder(task)
+    assert same(first, decoder(task))
     other = decoder(changed(task, seed=1))
     assert not torch.equal(first.reconstructions, other.reconstructions)
 
 
 def test_a_decoder_that_diverges_says_where(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, lr=1e30)
+    task, _ = curved_task(tmp_path, lr=1e30)
     with pytest.raises(DivergedError, match=r"epoch \d+: (train|val)_mse is (nan|inf)"):
         decoder(task)
-
-
-def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> None:
-    """With one image left over for the last batch, which is left out."""
-    task, _ = decoder_task(tmp_path, train=33, epochs=1, lr=1e-30, weight_decay=0.0)
-    torch.manual_seed(derive(0, "attacker"))
-    model = Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
-    rows = torch.randperm(33, generator=generator(0, "attack_order", 1))[:32]
-    with torch.no_grad():
-        answers = model(task.own.features[rows])
-    expected = F.mse_loss(answers, task.own.images[rows].float() / 255).item()
-    assert decoder(task).history[0]["train_mse"] == pytest.approx(expected, rel=1e-5)
-
-
-def test_an_interrupted_decoder_ends_with_the_same_bits(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path / "alone", std=0.05, epochs=4)
-    with pytest.raises(KeyboardInterrupt):
-        decoder(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
-    again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
-    assert again.checkpoint.load() is not None
-    assert same(decoder(again), decoder(task))
-
-
-def test_a_trained_decoder_is_loaded_as_it_was_scored(tmp_path: Path) -> None:
-    task, _ = decoder_task(tmp_path, epochs=1, channels=3)
-    found = decoder(task)
-    model = load_decoder(found.state, task.options, (3, 4, 4), (3, 16, 16))
-    assert not model.training
-    assert not any(weights.requires_grad for weights in model.parameters())
-    assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
-
-
-def test_half_precision_trains_and_is_scored_in_full(tmp_path: Path) -> None:
-    low, _ = decoder_task(tmp_path, epochs=2, precision="bfloat16")
-    full, _ = decoder_task(tmp_path, epochs=2)
-    ours, theirs = decoder(low), decoder(full)
-    assert ours.reconstructions.dtype == torch.float32
-    assert not same(ours, theirs)
-    for a, b in zip(ours.history, theirs.history, strict=True):
-        assert a["val_mse"] == pytest.approx(b["val_mse"], rel=0.05)

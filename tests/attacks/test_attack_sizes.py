@@ -6,7 +6,8 @@ import torch
 from cemlib.attacks.start import untrained
 from cemlib.models.decoder import Decoder
 
-OPTIONS = {"blocks": 1, "width": 8}
+NETWORK = {"blocks": 1, "width": 8}
+OPTIONS = NETWORK | {"kind": "residual"}
 
 
 @pytest.mark.parametrize(
@@ -25,12 +26,13 @@ def test_the_decoder_reaches_the_images(
     torch.manual_seed(0)
     model = untrained(OPTIONS, features, images).eval()
     torch.manual_seed(0)
-    reference = Decoder(features[0], images, doublings=doublings, **OPTIONS).eval()
+    reference = Decoder(features[0], images, doublings=doublings, **NETWORK).eval()
     released = torch.rand(2, *features)
     answers = model(released)
     assert answers.shape == (2, *images)
-    whole = reference.layers(released)  # what is too much goes at the right and at the bottom
-    assert torch.equal(answers, whole[:, :, : images[1], : images[2]])
+    whole = reference.network.layers(released)  # what is too much goes at the right and the bottom
+    expected = reference.last(whole[:, :, : images[1], : images[2]]).sigmoid()
+    assert torch.equal(answers, expected)
     answers.sum().backward()
 
 
