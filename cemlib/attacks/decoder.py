@@ -86,7 +86,7 @@ class _Correction(Regression):
 
     def _held_out(self, number: int) -> dict[str, float]:
         held_out = self.task.held_out
-        noise = generator(self.task.seed, "attack_val_noise", number, self.device)
+        noise = generator(self.task.seed, "attack_share_noise", number, self.device)
         self._choose_share(self.task.release(held_out.features, noise), held_out.targets())
         return super()._held_out(number) | {"share": self.decoder.share.item()}
 

@@ -49,6 +49,21 @@ def judge(channels: int = 1, side: int = 16, cut: int = 2) -> SplitModel:
     return build("small", num_classes=3, image_size=side, cut=cut, mean=grey, std=grey).eval()
 
 
+def pairs(victim: Deployed, images: Tensor, labels: Tensor | None = None) -> Pairs:
+    """Images with the victim's features, all of the first class unless labels are given."""
+    if labels is None:
+        labels = torch.zeros(len(images), dtype=torch.long)
+    return Pairs(images, victim.features(images), labels)
+
+
+def smooth(count: int, seed: int, channels: int = 1) -> Tensor:
+    """Smooth images, uint8 (count, channels, 16, 16)."""
+    draws = torch.Generator().manual_seed(seed)
+    coarse = 0.15 + 0.7 * torch.rand(count, channels, 4, 4, generator=draws)
+    fine = F.interpolate(coarse, size=(16, 16), mode="bilinear")
+    return fine.mul(255).round().to(torch.uint8)
+
+
 def easy_task(
     place: Path,
     config: type[Section] = DecoderConfig,
@@ -56,14 +71,15 @@ def easy_task(
     std: float = 0.0,
     train: int = 96,
     channels: int = 1,
-    start: Decoder | None = None,
+    start: nn.Module | None = None,
     **options: Any,
 ) -> tuple[Task, Tensor]:
     """A task and, apart from it, the images that are to be found."""
     victim = Deployed(SplitModel(Small(), nn.Identity(), (channels, 4, 4)), GaussianNoise(std))
-    images = [blobs(count, seed).images for count, seed in ((train, 1), (40, 2), (60, 3))]
-    images = [part.expand(-1, channels, -1, -1).contiguous() for part in images]
-    own, held_out, targets = (Pairs(part, victim.features(part)) for part in images)
+    own, held_out, targets = (
+        pairs(victim, split.images.expand(-1, channels, -1, -1).contiguous(), split.labels)
+        for split in (blobs(train, 1), blobs(40, 2), blobs(60, 3))
+    )
     task = Task(
         victim=victim,
         own=own,
@@ -86,13 +102,13 @@ def network_task(
     victim = Deployed(judge(channels, side, cut=4), GaussianNoise(0.1))
     draws = torch.Generator().manual_seed(0)
     images = torch.randint(256, (3, channels, side, side), generator=draws).to(torch.uint8)
-    pairs = Pairs(images, victim.features(images))
+    owned = pairs(victim, images)
     decoder = Decoder(8, (channels, side, side), blocks=1, width=4).eval().requires_grad_(False)
     return Task(
         victim=victim,
-        own=pairs,
-        held_out=pairs,
-        released=pairs.features,
+        own=owned,
+        held_out=owned,
+        released=owned.features,
         options=config(**options).model_dump(),
         seed=0,
         title="network",

@@ -14,9 +14,9 @@ from cemlib.attacks.decoder import decoder
 from cemlib.attacks.start import load_decoder, untrained
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.attacks.wiener import linear_estimate
-from cemlib.checkpoint import Checkpoint
 from cemlib.errors import DivergedError
 from cemlib.seeds import derive, generator
+from cemlib.checkpoint import Checkpoint
 
 HARMFUL = {"lr": 1e3, "epochs": 3}
 # Few images, so much noise and such a rate that the best epoch is neither the first nor the last.
@@ -33,9 +33,9 @@ def error_of(answers: Tensor, targets: Tensor) -> float:
     return F.mse_loss(answers, targets).item()
 
 
-def released_when_checked(task: Task, epoch: int) -> Tensor:
+def released_when_checked(task: Task, epoch: int, stream: str = "attack_val_noise") -> Tensor:
     clean, std = task.held_out.features, task.victim.channel.noise_std
-    draws = generator(0, "attack_val_noise", epoch)
+    draws = generator(0, stream, epoch)
     return clean + std * torch.randn(clean.shape, generator=draws)
 
 
@@ -44,12 +44,15 @@ def loaded(found: Outcome, task: Task) -> torch.nn.Module:
 
 
 def best_mix(model: torch.nn.Module, task: Task, epoch: int) -> tuple[float, float]:
-    """Share of the corrected line with the lowest error on held-out images, and that error."""
-    with torch.no_grad():
-        corrected, own = model.answers(released_when_checked(task, epoch))
+    """Share with the lowest error on one release of the held-out images, its error on another."""
     truth = task.held_out.targets()
-    errors = {n / 100: error_of(own.lerp(corrected, n / 100), truth) for n in range(101)}
-    return min(errors.items(), key=lambda item: item[1])
+    with torch.no_grad():
+        chosen = model.answers(released_when_checked(task, epoch, "attack_share_noise"))
+        scored = model.answers(released_when_checked(task, epoch))
+    shares = [n / 100 for n in range(101)]
+    errors = [error_of(chosen[1].lerp(chosen[0], share), truth) for share in shares]
+    share = shares[errors.index(min(errors))]
+    return share, error_of(scored[1].lerp(scored[0], share), truth)
 
 
 def test_a_curved_victim_is_inverted_better_than_by_any_line(tmp_path: Path) -> None:

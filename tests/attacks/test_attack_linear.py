@@ -1,64 +1,17 @@
 """Closed-form attacks against scikit-learn, numpy and victims whose answer is known."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from linear_victims import Constant, Mixer, make_task
 from sklearn.linear_model import Ridge
-from torch import Tensor, nn
 
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.linear import linear
 from cemlib.attacks.mean_image import mean_image
-from cemlib.attacks.task import Pairs, Task
-from cemlib.checkpoint import Checkpoint
-from cemlib.defences.channels.noise import GaussianNoise
-from cemlib.defences.deployed import Deployed
-from cemlib.models.split import SplitModel
 from cemlib.ridge import ridge_regression
-from cemlib.seeds import generator
-
-
-class Mixer(nn.Module):
-    """Features (N, 8, 4, 4): an invertible linear map of all 128 pixels of 8x16 images."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix = torch.linalg.qr(
-            torch.randn(128, 128, generator=torch.Generator().manual_seed(0))
-        )[0]
-
-    def forward(self, images: Tensor) -> Tensor:
-        return (images.flatten(1) @ self.mix + 0.3).view(-1, 8, 4, 4)
-
-
-class Constant(nn.Module):
-    """Features (N, 8, 4, 4) that say nothing about the image."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        return torch.full((len(images), 8, 4, 4), 0.3)
-
-
-def random_images(count: int, seed: int) -> Tensor:
-    return torch.randint(256, (count, 1, 8, 16), generator=torch.Generator().manual_seed(seed)).to(
-        torch.uint8
-    )
-
-
-def make_task(
-    place: Path, encoder: nn.Module, std: float = 0.0, **options: Any
-) -> tuple[Task, Tensor]:
-    """A task and, apart from it, the images that are to be found."""
-    victim = Deployed(SplitModel(encoder, nn.Identity(), (8, 4, 4)), GaussianNoise(std))
-    pairs, held_out, targets = (
-        Pairs(images, victim.features(images))
-        for images in (random_images(600, 0), random_images(20, 1), random_images(50, 2))
-    )
-    released = victim.channel(targets.features, generator(0, "target"))
-    task = Task(victim, pairs, held_out, released, options, 0, "", Checkpoint(place), victim.model)
-    return task, targets.images.double() / 255
 
 
 @pytest.mark.parametrize(("rows", "ridge"), [(200, 1e-3), (200, 10.0), (20, 1e-2)])

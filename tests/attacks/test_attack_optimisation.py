@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from easy_tasks import changed, judge, rows, same
+from easy_tasks import changed, judge, pairs, rows, same, smooth
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.budget import RATES
 from cemlib.attacks.descent import Descent, Settings, total_variation
 from cemlib.attacks.optimisation import WEIGHTS, checkpoints, optimisation
-from cemlib.attacks.task import Pairs, Task
+from cemlib.attacks.task import Task
 from cemlib.checkpoint import Checkpoint
 from cemlib.config.attacks import Optimisation
 from cemlib.defences.channels import Channel, build
@@ -56,14 +56,6 @@ class Counting(GaussianNoise):
         return super().misfit(features, released, queries)
 
 
-def smooth(count: int, seed: int, channels: int = 1) -> Tensor:
-    """Smooth images, uint8 (count, channels, 16, 16)."""
-    draws = torch.Generator().manual_seed(seed)
-    coarse = 0.15 + 0.7 * torch.rand(count, channels, 4, 4, generator=draws)
-    fine = F.interpolate(coarse, size=(16, 16), mode="bilinear")
-    return fine.mul(255).round().to(torch.uint8)
-
-
 def attack_task(
     place: Path, encoder: nn.Module, channel: Channel, *, channels: int = 1, **options: Any
 ) -> tuple[Task, Tensor]:
@@ -71,12 +63,12 @@ def attack_task(
     victim = Deployed(SplitModel(encoder, nn.Identity(), (1, 4, 4)), channel)
     settings = Optimisation(**(OPTIONS | options)).model_dump()
     held_out, images = smooth(7, 1, channels), smooth(9, 2, channels)
-    pairs = Pairs(held_out, victim.features(held_out))
+    owned = pairs(victim, held_out)
     noise = torch.Generator().manual_seed(0)
     task = Task(
         victim=victim,
-        own=pairs,
-        held_out=pairs,
+        own=owned,
+        held_out=owned,
         released=channel(victim.features(images), noise, queries=settings["queries"]),
         options=settings,
         seed=0,
@@ -293,7 +285,7 @@ def test_a_misfit_that_is_no_number_is_named_with_its_step(tmp_path: Path) -> No
     broken[4] = torch.nan
     with pytest.raises(DivergedError, match="epoch 60: misfit is nan"):
         optimisation(changed(task, released=broken))
-    broken_pairs = Pairs(task.held_out.images, task.held_out.features * torch.inf)
+    broken_pairs = replace(task.held_out, features=task.held_out.features * torch.inf)
     task = changed(task, held_out=broken_pairs, checkpoint=Checkpoint(tmp_path / "two"))
     with pytest.raises(DivergedError, match=r"epoch 0: misfit is (inf|nan)"):
         optimisation(task)

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.models import vgg16 as architecture
 
-from cemlib.attacks.decoder import decoder
 from cemlib.attacks.features import activations, distance, unit_length, vgg16
 from cemlib.attacks.perceptual import feature_network, perceptual
+from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Task
 from cemlib.checkpoint import Checkpoint
-from cemlib.config.attacks import Perceptual
+from cemlib.config.attacks import Perceptual, Residual
 from cemlib.files import FileError
 from cemlib.models import Decoder, build
 from cemlib.seeds import derive, generator
@@ -139,12 +139,12 @@ def test_one_step_is_adams_on_both_terms(tmp_path: Path) -> None:
 
 def test_features_come_closer_than_the_plain_decoders(tmp_path: Path) -> None:
     task, targets = perceptual_task(tmp_path / "a", std=0.05, epochs=15, feature_weight=3.0)
-    plain, _ = easy_task(tmp_path / "b", std=0.05, **(OPTIONS | {"epochs": 15}))
+    plain, _ = easy_task(tmp_path / "b", Residual, std=0.05, **(OPTIONS | {"epochs": 15}))
     network = feature_network(task)
     theirs = activations(network, targets)
     apart = [
         distance(activations(network, answers), theirs).item()
-        for answers in (perceptual(task).reconstructions, decoder(plain).reconstructions)
+        for answers in (perceptual(task).reconstructions, residual(plain).reconstructions)
     ]
     assert apart[0] < 0.95 * apart[1]
 

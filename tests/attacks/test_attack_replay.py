@@ -14,9 +14,10 @@ from cemlib.attacks.decoder import decoder
 from cemlib.attacks.gan import gan
 from cemlib.attacks.optimisation import optimisation
 from cemlib.attacks.perceptual import perceptual
+from cemlib.attacks.residual import residual
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Outcome, Task
-from cemlib.config.attacks import Decoder, Gan, Optimisation, Perceptual
+from cemlib.config.attacks import Decoder, Gan, Optimisation, Perceptual, Residual
 from cemlib.config.base import Section
 
 LEARNED = OPTIONS | {"epochs": 4, "batch_size": 16}
@@ -26,6 +27,7 @@ RATES = {"lr": 2**-11, "critic_lr": 2**-8}
 CRITIC = RATES | {"epochs": 4, "batch_size": 16, "critic_steps": 3, "critic_width": 4}
 CASES = {
     "decoder": (decoder, Decoder, LEARNED),
+    "residual": (residual, Residual, LEARNED),
     "perceptual": (perceptual, Perceptual, LEARNED),
     "gan": (gan, Gan, CRITIC),
     "optimisation": (optimisation, Optimisation, SEARCH),

@@ -1,0 +1,98 @@
+"""Mirror images: only where the option and the study's own augmentation ask for them."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_study import RAW, blob_data
+
+from cemlib.attacks import ATTACKS
+from cemlib.attacks.task import Outcome, Task
+from cemlib.checkpoint import Checkpoint
+from cemlib.config import parse
+from cemlib.defences.channels.noise import GaussianNoise
+from cemlib.defences.deployed import Deployed
+from cemlib.evaluation.scene import Scene
+from cemlib.models import build
+
+OWNED = {"train_data": 97, "public_data": 48}
+
+
+def scene(attacks: dict[str, Any], flip: bool) -> Scene:
+    """An untrained victim of a study, which is its own judge."""
+    train = RAW["train"] | {"augment": {"flip": flip}}
+    raw = RAW | {"train": train, "attacks": attacks, "defences": {"noise": {}}}
+    data = blob_data()
+    torch.manual_seed(0)
+    model = build("small", num_classes=3, image_size=16, cut=4, mean=data.mean, std=data.std)
+    victim = Deployed(model.eval(), GaussianNoise(0.025))
+    return Scene(parse(json.loads(json.dumps(raw))), "noise", 0, data, victim, victim)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """The tasks that attacks get: real attacks that keep what they are given."""
+    tasks: list[Task] = []
+
+    def look(task: Task) -> Outcome:
+        tasks.append(task)
+        return Outcome(torch.zeros(len(task.released), *task.image_shape), {})
+
+    for kind in ("decoder", "residual"):
+        monkeypatch.setitem(ATTACKS, kind, look)
+    return tasks
+
+
+@pytest.mark.parametrize("knowledge", OWNED)
+def test_mirror_images_come_with_their_own_features(
+    tmp_path: Path, seen: list[Task], knowledge: str
+) -> None:
+    subject, count = scene({"decoder": {}}, flip=True), OWNED[knowledge]
+    subject.attempt("decoder", knowledge, Checkpoint(tmp_path))
+    own, plain = seen[0].own, subject.owned(knowledge)[0]
+    assert len(own.images) == len(own.features) == len(own.labels) == 2 * count
+    assert torch.equal(own.images[:count], plain.images)
+    backwards = plain.images[..., torch.arange(15, -1, -1)]
+    assert not torch.equal(backwards, plain.images)
+    assert torch.equal(own.images[count:], backwards)
+    assert torch.equal(own.labels, plain.labels.repeat(2))
+    with torch.no_grad():
+        features = subject.victim.model.encoder(own.images.float() / 255)
+    torch.testing.assert_close(own.features, features, atol=1e-6, rtol=0)
+    assert torch.equal(seen[0].held_out.images, subject.owned(knowledge)[1].images)
+
+
+@pytest.mark.parametrize(
+    ("attacks", "flip"),
+    [
+        ({"decoder": {}}, False),
+        ({"decoder": {"flip": False}}, True),
+        ({"residual": {}}, True),
+    ],
+    ids=["not in the study", "not in the attack", "no such option"],
+)
+def test_without_either_there_are_none(
+    tmp_path: Path, seen: list[Task], attacks: dict[str, Any], flip: bool
+) -> None:
+    (name,) = attacks
+    scene(attacks, flip).attempt(name, "train_data", Checkpoint(tmp_path))
+    assert torch.equal(seen[0].own.images, blob_data().train.images)
+    assert len(seen[0].own.features) == len(seen[0].own.labels) == 97
+
+
+def test_mirror_images_are_trained_on(tmp_path: Path) -> None:
+    """Twice the batches, and another decoder, in the attack itself."""
+    small = {"epochs": 1, "batch_size": 16, "blocks": 1, "width": 4, "lr": 0.01}
+    rates = []
+    for flip in (False, True):
+        subject = scene({"decoder": small}, flip)
+        found = subject.attempt("decoder", "train_data", Checkpoint(tmp_path / str(flip)))
+        assert isinstance(found, Outcome)
+        rates.append(found.history[0]["lr"])
+    # The last step lies half a step before the end of the cycle, of 6 and of 13 steps; its fall
+    # takes three quarters of them.
+    shares = [(1 - math.cos(math.pi * 0.5 / (0.75 * steps))) / 2 for steps in (6, 13)]
+    assert rates == pytest.approx([0.01 * share for share in shares], rel=1e-6)
