@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cemlib.attacks.budget import budgeted
-from cemlib.models.decoder import CorrectedDecoder, Decoder, ResidualNetwork
+from cemlib.models.decoder import CorrectedDecoder, Decoder
 
 
 def untrained(
@@ -30,11 +30,10 @@ def untrained(
             f"decoder: features of {tuple(feature_shape[1:])} are larger than images of"
             f" {image_shape[1:]}; cut where they are not"
         )
-    shape = feature_shape[0], image_shape, options["blocks"], options["width"]
-    doublings = math.ceil(math.log2(max(ratios)))
+    size = options["blocks"], options["width"], math.ceil(math.log2(max(ratios)))
     if options["kind"] == "decoder":
-        return CorrectedDecoder(ResidualNetwork(*shape, doublings), tuple(feature_shape))
-    return Decoder(*shape, doublings)
+        return CorrectedDecoder(tuple(feature_shape), image_shape, *size)
+    return Decoder(feature_shape[0], image_shape, *size)
 
 
 def load_decoder(

@@ -43,7 +43,7 @@ class ResBlock(nn.Module):
 
 
 class ResidualNetwork(nn.Module):
-    """Features (B, in_channels, h, w) to `width` channels at the size of the images.
+    """Features (B, in_channels, h, w) to unbounded maps (B, answers, H, W).
 
     Args:
         in_channels: Channels of the features.
@@ -53,6 +53,8 @@ class ResidualNetwork(nn.Module):
         doublings: Times the side doubles (2 for a cut behind two pools); h 2**doublings is at
             least H. What it is larger is left off at the right and at the bottom, since a layer
             with a stride begins at the top left.
+        hints: Channels that the last block sees beside its own, at the size of the images.
+        answers: Channels of the maps; those of the images by default.
     """
 
     def __init__(
@@ -62,44 +64,36 @@ class ResidualNetwork(nn.Module):
         blocks: int = 8,
         width: int = 64,
         doublings: int = 2,
+        *,
+        hints: int = 0,
+        answers: int | None = None,
     ) -> None:
         super().__init__()
-        self.image_shape, self.width = image_shape, width
+        self.image_shape = image_shape
         body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU()]
         body += [ResBlock(width, width) for _ in range(blocks)]
         for _ in range(doublings):
             body += [_doubling(width), nn.BatchNorm2d(width), nn.ReLU()]
         self.layers = nn.Sequential(*body)
+        self.last = ResBlock(width + hints, answers or image_shape[0])
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Map (B, in_channels, h, w) to (B, width, H, W)."""
+    def forward(self, features: Tensor, *hints: Tensor) -> Tensor:
+        """Map (B, in_channels, h, w), and hints (B, c, H, W), to (B, answers, H, W)."""
         _, height, width = self.image_shape
-        maps: Tensor = self.layers(features)
-        return maps[..., :height, :width]
+        maps: Tensor = self.layers(features)[..., :height, :width]
+        if hints:
+            maps = torch.cat([maps, *(hint.to(maps.dtype) for hint in hints)], 1)
+            maps = maps.contiguous(memory_format=torch.channels_last)
+        found: Tensor = self.last(maps)
+        return found
 
 
-class Decoder(nn.Module):
-    """The published decoder: features (B, c, h, w) to images (B, C, H, W) in (0, 1).
+class Decoder(ResidualNetwork):
+    """The published decoder: features (B, c, h, w) to images (B, C, H, W) in (0, 1)."""
 
-    Args: those of `ResidualNetwork`.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        image_shape: tuple[int, int, int],
-        blocks: int = 8,
-        width: int = 64,
-        doublings: int = 2,
-    ) -> None:
-        super().__init__()
-        self.network = ResidualNetwork(in_channels, image_shape, blocks, width, doublings)
-        self.last = ResBlock(width, image_shape[0])
-
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor, *hints: Tensor) -> Tensor:
         """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""
-        images: Tensor = self.last(self.network(features)).sigmoid()
-        return images
+        return super().forward(features, *hints).sigmoid()
 
 
 @dataclass(frozen=True)
@@ -122,20 +116,21 @@ class LinearEstimate:
 class CorrectedDecoder(nn.Module):
     """A linear reconstruction of images from releases z~, corrected, mixed with a network's own.
 
-        l = logit(W^T (z~ - m) + b)          (a, o) = N(m + F (z~ - m), l)
+        l = logit(W^T (z~ - m) + b)          (a, o) = N(m + F (z~ - m), l / 4)
         x = share s(l + 4 a) + (1 - share) s(4 o)
 
     with s the logistic function, logit its inverse, clipped to [`EDGE`, 1 - `EDGE`], and 4 the
-    slope of logit in the middle, so that N is in units of pixels there. N is a `ResidualNetwork`
-    and a last block, which sees l beside the network's maps. It starts at 0: an untrained decoder
-    with a share of 1 is the linear reconstruction. W, m, b, F and the share are buffers that
-    nothing trains: `cemlib.attacks.wiener` has the best values of the first four, and
-    `cemlib.attacks.decoder` of the share. Where W would have more than `LARGEST` numbers, W and F
-    are empty: N gets the release itself, and the mean image stands for the linear reconstruction.
+    slope of logit in the middle, so that N is in units of pixels there. The last block of N sees
+    the linear reconstruction. N starts at 0: an untrained decoder with a share of 1 is the linear
+    reconstruction. W, m, b, F and the share are buffers that nothing trains:
+    `cemlib.attacks.wiener` has the best values of the first four, and `cemlib.attacks.decoder` of
+    the share. Where W would have more than `LARGEST` numbers, W and F are empty: N gets the release
+    itself, and the mean image stands for the linear reconstruction.
 
     Args:
-        network: From features (B, c, h, w) to maps of the images' size.
         feature_shape: (c, h, w).
+        image_shape: (C, H, W).
+        blocks, width, doublings: Those of N, a `ResidualNetwork`.
     """
 
     weights: Tensor
@@ -144,13 +139,20 @@ class CorrectedDecoder(nn.Module):
     filter: Tensor
     share: Tensor
 
-    def __init__(self, network: ResidualNetwork, feature_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        feature_shape: tuple[int, ...],
+        image_shape: tuple[int, int, int],
+        blocks: int,
+        width: int,
+        doublings: int,
+    ) -> None:
         super().__init__()
-        self.network, self.image_shape = network, network.image_shape
-        channels = self.image_shape[0]
-        self.last = ResBlock(network.width + channels, 2 * channels)
-        _start_at_zero(self.last)
-        dim, pixels = math.prod(feature_shape), math.prod(self.image_shape)
+        self.image_shape = image_shape
+        shape = feature_shape[0], image_shape, blocks, width, doublings
+        self.network = ResidualNetwork(*shape, hints=image_shape[0], answers=2 * image_shape[0])
+        _start_at_zero(self.network.last)
+        dim, pixels = math.prod(feature_shape), math.prod(image_shape)
         read = dim if dim * pixels <= LARGEST else 0
         self.register_buffer("weights", torch.zeros(read, pixels))
         self.register_buffer("mean", torch.zeros(dim))
@@ -173,10 +175,8 @@ class CorrectedDecoder(nn.Module):
         with torch.autocast(released.device.type, enabled=False):  # half precision would spoil W
             linear, filtered = self._linear(released)
             logits = linear.clamp(EDGE, 1 - EDGE).logit()
-        maps = self.network(filtered.contiguous(memory_format=torch.channels_last))
-        seen = torch.cat([maps, logits.to(maps.dtype) / 4], 1)
-        out = 4 * self.last(seen.contiguous(memory_format=torch.channels_last)).float()
-        correction, own = out.chunk(2, 1)
+        filtered = filtered.contiguous(memory_format=torch.channels_last)
+        correction, own = (4 * self.network(filtered, logits / 4).float()).chunk(2, 1)
         return (logits + correction).sigmoid(), own.sigmoid()
 
     def _linear(self, released: Tensor) -> tuple[Tensor, Tensor]:

@@ -105,7 +105,7 @@ def test_the_decoder_of_a_strong_attack_is_wider(tmp_path: Path) -> None:
     task = strong_task(tmp_path, epochs=1, width=9)
     found = residual(task)
     model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16))
-    assert model.network.layers[0].body[2].out_channels == 14
+    assert model.layers[0].body[2].out_channels == 14
     assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
 
 

@@ -30,7 +30,7 @@ def test_the_decoder_reaches_the_images(
     released = torch.rand(2, *features)
     answers = model(released)
     assert answers.shape == (2, *images)
-    whole = reference.network.layers(released)  # what is too much goes at the right and the bottom
+    whole = reference.layers(released)  # what is too much goes at the right and the bottom
     expected = reference.last(whole[:, :, : images[1], : images[2]]).sigmoid()
     assert torch.equal(answers, expected)
     answers.sum().backward()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cemlib.models.decoder import CorrectedDecoder, LinearEstimate, ResidualNetwork
+from cemlib.models.decoder import CorrectedDecoder, LinearEstimate
 
 FEATURES, IMAGES = (2, 3, 3), (3, 10, 12)
 DIM, PIXELS = 18, 360
@@ -20,8 +20,7 @@ def estimate() -> LinearEstimate:
 
 def decoder(width: int = 5) -> CorrectedDecoder:
     torch.manual_seed(0)
-    network = ResidualNetwork(FEATURES[0], IMAGES, blocks=1, width=width, doublings=2)
-    model = CorrectedDecoder(network, FEATURES)
+    model = CorrectedDecoder(FEATURES, IMAGES, blocks=1, width=width, doublings=2)
     model.start_at(estimate())
     return model
 
@@ -70,8 +69,8 @@ def test_two_answers_from_filtered_features_and_the_line_are_mixed(share: float)
     filtered = torch.stack([given.filter @ (z - given.mean) for z in released.flatten(1)])
     line = linear(released).clamp(0.001, 0.999)
     odds = line / (1 - line)
-    maps = model.network((filtered + given.mean).view_as(released))
-    out = model.last(torch.cat([maps, odds.log().float() / 4], 1)).double()
+    maps = model.network.layers((filtered + given.mean).view_as(released))[..., :10, :12]
+    out = model.network.last(torch.cat([maps, odds.log().float() / 4], 1)).double()
     assert out.abs().amax((0, 2, 3)).min() > 0.1
     corrected, own = odds * (4 * out[:, :3]).exp(), (4 * out[:, 3:]).exp()
     expected = share * corrected / (1 + corrected) + (1 - share) * own / (1 + own)
@@ -83,7 +82,7 @@ def test_a_correction_of_a_middle_grey_is_in_pixels() -> None:
     model, step = decoder().eval(), 1e-3
     nn.init.zeros_(model.weights)
     nn.init.constant_(model.intercept, 0.5)
-    nn.init.constant_(model.last.body[-1].bias, step)
+    nn.init.constant_(model.network.last.body[-1].bias, step)
     expected = torch.full((7, *IMAGES), 0.5 + step)
     torch.testing.assert_close(model(releases()), expected, atol=1e-6, rtol=0)
 
@@ -91,7 +90,7 @@ def test_a_correction_of_a_middle_grey_is_in_pixels() -> None:
 def test_pixels_can_saturate() -> None:
     model = decoder().eval()
     for shift, end in ((30.0, 1.0), (-30.0, 0.0)):
-        nn.init.constant_(model.last.body[-1].bias, shift)
+        nn.init.constant_(model.network.last.body[-1].bias, shift)
         torch.testing.assert_close(model(releases()), torch.full((7, *IMAGES), end))
 
 
@@ -99,7 +98,7 @@ def test_pixels_can_saturate() -> None:
 def test_a_network_that_starts_at_zero_learns(width: int) -> None:
     """The last convolution has a slope at once, and all before it have one a step later."""
     model = decoder(width).train()
-    last = list(model.last.body)[-1]
+    last = list(model.network.last.body)[-1]
     for _ in range(2):
         model.zero_grad()
         torch.cat(model.answers(releases())).square().mean().backward()
@@ -114,7 +113,7 @@ def test_a_network_that_starts_at_zero_learns(width: int) -> None:
 
 def test_the_linear_part_is_no_parameter() -> None:
     model = decoder()
-    assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"network", "last"}
+    assert all(name.startswith("network.") for name, _ in model.named_parameters())
     assert {"weights", "mean", "intercept", "filter", "share"} <= model.state_dict().keys()
 
 
@@ -138,7 +137,7 @@ def test_half_precision_leaves_the_linear_part_alone() -> None:
 
 def test_where_a_linear_reconstruction_is_too_large_the_mean_image_is_corrected() -> None:
     shape, image = (8, 32, 32), (3, 128, 128)  # 2**28.6 weights
-    model = CorrectedDecoder(ResidualNetwork(8, image, 1, 4, 2), shape).eval()
+    model = CorrectedDecoder(shape, image, 1, 4, 2).eval()
     mean = torch.rand(3 * 128 * 128)
     start = LinearEstimate(torch.zeros(0, len(mean)), torch.zeros(8192), mean, torch.zeros(0, 0))
     model.start_at(start)
