@@ -1,4 +1,4 @@
-"""What README and documents say of the published digits, from the scores of its single runs."""
+"""What README and documents say of the published study `surrogates`, from its single runs."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from cemlib.report.claims import claims
 from cemlib.report.comparisons import comparisons_table
 
-FOLDER = Path(__file__).parents[2] / "results/published/digits"
+FOLDER = Path(__file__).parents[2] / "results/published/surrogates"
 
 
 @pytest.fixture(scope="module")
