@@ -16,8 +16,8 @@ from cemlib.evaluation.pictures import COLUMNS, write_strip
 from cemlib.federated import drawing
 from cemlib.federated.adversaries import generate
 from cemlib.federated.client import mixed
-from cemlib.federated.inversion.evaluate import Findings, run_attacks
-from cemlib.federated.inversion.scoring import SCORES, Row
+from cemlib.federated.inversion.evaluate import Finding, run_attacks
+from cemlib.federated.inversion.scoring import SCORES, Row, failed_row
 from cemlib.federated.inversion.variants import Scene, Variant
 from cemlib.federated.network import FederatedNet
 from cemlib.federated.record import run_of, variant_of, write_record
@@ -55,46 +55,39 @@ def run(job: FederatedJob) -> Iterator[Path]:
             f" {len(data.test)}; lower it, or raise data.test_limit"
         )
     run_record = read_sealed(run_of(job).metrics, ("status", "reason", FILES))
-    fault = f"the training failed: {run_record['reason']}" if run_record["reason"] else None
-    found: Findings | None = None
-    if fault is None:
-        found = _attacked(job, data)
-    truth = Truth(data, study.inversion.images, run_record[FILES]["model.safetensors"])
+    if run_record["reason"] is None:
+        findings = _attacked(job, data)
+    else:
+        nothing = _nothing(job, data, f"the training failed: {run_record['reason']}")
+        findings = dict.fromkeys(study.inversion.attacks, nothing)
     for part in job.parts:
-        rows = truth.failed(str(fault))
-        if found is not None:
-            rows = [row for row in found.rows if row["attack"] == part.of["attack"]]
-        seconds = (time.perf_counter() - start) / len(job.parts)
-        yield _write(part, rows, found, truth, seconds)
+        scores = {
+            "model_sha256": run_record[FILES]["model.safetensors"],
+            "wall_seconds": (time.perf_counter() - start) / len(job.parts),
+        }
+        yield _write(part, findings[part.of["attack"]], data, scores)
 
 
-def _attacked(job: FederatedJob, data: Prepared) -> Findings:
+def _attacked(job: FederatedJob, data: Prepared) -> dict[str, Finding]:
     chosen, inversion = variant_of(job), job.plan.study.inversion
     mixes, masking = chosen.mixing is not None, masking_of(chosen.mask)
-    variant = Variant(mixed=mixes, masking=masking, dp_sgd=chosen.dp_sgd)
     return run_attacks(
         _network(job, data),
         scene_of(job, data),
-        {job.of["variant"]: variant},
+        Variant(mixed=mixes, masking=masking, dp_sgd=chosen.dp_sgd),
         inversion.attacks,
         seed=job.of["seed"],
         batch=inversion.batch_size,
     )
 
 
-class Truth:
-    """Hold what the attacks are scored on."""
-
-    def __init__(self, data: Prepared, images: int, model_sha256: str) -> None:
-        self.images = to_float(data.test.images[:images])
-        self.labels = data.test.labels[:images]
-        self.model_sha256 = model_sha256
-
-    def failed(self, reason: str) -> list[Row]:
-        """Return the rows of an attack without a result."""
-        none = dict.fromkeys(("label_right", "loss", "strongest", *SCORES))
-        ended = {"status": "failed", "reason": reason, **none}
-        return [{"image": i, "label": y, **ended} for i, y in enumerate(self.labels.tolist())]
+def _nothing(job: FederatedJob, data: Prepared, reason: str) -> Finding:
+    """Return what an attack finds on a failed training: no scores, and grey pictures."""
+    count = job.plan.study.inversion.images
+    labels = data.test.labels[:count].tolist()
+    rows = [failed_row(image, label, reason) for image, label in enumerate(labels)]
+    grey = torch.full(data.test.images[:count].shape, 0.5)
+    return Finding(rows, grey, torch.zeros(count, 0))
 
 
 def scene_of(job: FederatedJob, data: Prepared) -> Scene:
@@ -149,28 +142,20 @@ def _network(job: FederatedJob, data: Prepared) -> FederatedNet:
     return net.to(job.processor())
 
 
-def _write(
-    job: FederatedJob, rows: list[Row], found: Findings | None, truth: Truth, seconds: float
-) -> Path:
+def _write(job: FederatedJob, found: Finding, data: Prepared, scores: dict[str, Any]) -> Path:
     """Write one attack's files, its record last."""
-    folder, key = AttackFolder(job.folder), (job.of["variant"], job.of["attack"])
+    folder, named = AttackFolder(job.folder), {"attack": job.of["attack"]}
     folder.metrics.unlink(missing_ok=True)
-    pictures = found.pictures[key] if found else torch.full_like(truth.images, 0.5)
-    shown = pictures[:COLUMNS].nan_to_num(0.5).cpu()
-    write_strip(folder.reconstructions, truth.images[:COLUMNS].cpu(), shown)
-    write_jsonl(folder.history, _curve(found.curves[key]) if found else [])
-    _write_per_image(folder, rows)
-    failed = [row["reason"] for row in rows if row["status"] != "ok"]
-    reason = f"{len(failed)} of {len(rows)} images: {failed[0]}" if failed else None
-    scores = {
-        "attack": job.of["attack"],
-        "knowledge": folder.root.name.rpartition("-")[2],
-        **_means(rows),
-        "n_images": len(rows),
-        "model_sha256": truth.model_sha256,
-        "wall_seconds": seconds,
-    }
-    write_record(job, "attack", reason, scores, attack_files(folder))
+    shown = found.pictures[:COLUMNS].nan_to_num(0.5).cpu()
+    originals = to_float(data.test.images[: len(shown)]).cpu()
+    write_strip(folder.reconstructions, originals, shown)
+    write_jsonl(folder.history, _curve(found.curve))
+    _write_per_image(folder, [{"defence": job.of["variant"], **named} | row for row in found.rows])
+    failed = [row["reason"] for row in found.rows if row["status"] != "ok"]
+    reason = f"{len(failed)} of {len(found.rows)} images: {failed[0]}" if failed else None
+    known = {"knowledge": folder.root.name.rpartition("-")[2]}
+    means = _means(found.rows) | {"n_images": len(found.rows)}
+    write_record(job, "attack", reason, named | known | means | scores, attack_files(folder))
     return folder.metrics
 
 

@@ -4,7 +4,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from cemlib.federated.client import Masking, gradients, masked_gradients, step_mask
+from cemlib.federated.client import Masking, descend, gradients, masked_gradients, step_mask
 from cemlib.federated.inversion.gradients import Shared, true_gradients
 from cemlib.federated.inversion.variants import Scene
 from cemlib.federated.mask import draw_columns
@@ -33,6 +33,19 @@ def network(
         torch.manual_seed(seed)
         net = build("lenet", num_classes=10, image_shape=SHAPE, activation=activation)
     return net.to(dtype)
+
+
+def trained(steps: int) -> FederatedNet:
+    """The network after some steps of descent on all digits but the last."""
+    net, draws = network(), torch.Generator().manual_seed(0)
+    images, labels = (part[:-200] for part in digits(1797))
+    weights = weights_of(net)
+    for _ in range(steps):
+        rows = torch.randint(len(labels), (32,), generator=draws)
+        slope, _ = gradients(net, weights, images[rows], labels[rows])
+        weights = descend(weights, slope, 0.3)
+    net.load_state_dict(weights)
+    return net
 
 
 def flat_network() -> FederatedNet:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from inversion_scenes import class_means, digits, network, scene, undefended
+from inversion_scenes import class_means, digits, network, scene, trained, undefended
 from scipy.optimize import minimize, rosen, rosen_der
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from cemlib.config.federated_attacks import (
     PriorImage,
 )
 from cemlib.federated.client import Masking
-from cemlib.federated.inversion import ATTACKS, Reconstruction, trial
+from cemlib.federated.inversion import ATTACKS, Reconstruction
 from cemlib.federated.inversion.cosine import signed_descent
 from cemlib.federated.inversion.dlg import idlg
 from cemlib.federated.inversion.evaluate import unmixed
@@ -69,8 +69,8 @@ def test_cosine_and_features_come_closer_than_the_mean_image() -> None:
 
 def test_all_that_is_known_together_comes_back_from_a_trained_network() -> None:
     """Where the images are classified well, and matching gradients alone fails."""
-    (images, labels), others = trial.attacked_and_others(8)
-    net = trial.trained(others, 300, seed=0)
+    images, labels = digits(8)
+    net = trained(300)
     shared = undefended(net, images, labels)
     ceiling = mse(class_means()[labels], images).mean()
 
@@ -184,7 +184,7 @@ def test_no_other_factor_guesses_the_true_image_better(ratio: float) -> None:
 def test_signed_descent_keeps_the_best_and_stays_in_the_box() -> None:
     target = torch.tensor([[0.3], [1.7]])
     best = signed_descent(lambda x: (x - target).square().sum(1), torch.zeros(2, 1), 200, 0.1)
-    torch.testing.assert_close(best.images, torch.tensor([[0.3], [1.0]]), rtol=0, atol=2e-3)
+    torch.testing.assert_close(best.points, torch.tensor([[0.3], [1.0]]), rtol=0, atol=2e-3)
     assert torch.equal(best.values, best.curve.min(1).values)
 
 

@@ -19,7 +19,6 @@ from cemlib.federated.inversion.gradients import (
     absolute_variation,
     cosine_distance,
     squared_distance,
-    stacked,
     true_gradients,
 )
 from cemlib.federated.inversion.lbfgs import Objective
@@ -99,21 +98,6 @@ def test_slope_of_the_cosine_loss_against_finite_differences() -> None:
     loss = cosine_objective(net, undefended(net, images, labels), settings, labels[:, None])
     start = torch.rand(2, 1, 1, 8, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss, (start,), eps=1e-6, atol=1e-5)
-
-
-def test_stacking_keeps_each_part_as_it_was() -> None:
-    net, where = network(), scene(3)
-    parts = [
-        shared_gradients(net, where, variant, 1, seed=0)
-        for variant in (Variant(), Variant(mixed=True, masking=Masking(0.5, 0.5)))
-    ]
-    both = stacked(parts)
-    assert len(both) == 6
-    again = both.part(slice(3, 6))
-    assert again.numbers().tolist() == [0, 1, 2]
-    assert torch.equal(again.masks(), parts[1].masks())
-    assert torch.equal(again.ratios(), parts[1].ratios())
-    assert both.masks()[:3].min() == 1
 
 
 def test_gradients_need_whole_batches() -> None:

@@ -1,4 +1,4 @@
-"""Every attack on every defence in one call, its configuration, and the trial of the docs."""
+"""Every attack on every defence, and its configuration."""
 
 from typing import Any
 
@@ -9,11 +9,10 @@ from pydantic import ValidationError
 
 from cemlib.config.federated_attacks import Cosine, DpSgd, Idlg, InversionStudy, PriorImage
 from cemlib.federated.client import Masking
-from cemlib.federated.inversion import trial
-from cemlib.federated.inversion.evaluate import Findings, run_attacks, search_of
-from cemlib.federated.inversion.scoring import Row
+from cemlib.federated.inversion.evaluate import Finding, run_attacks, search_of
+from cemlib.federated.inversion.scoring import worst_cases
 from cemlib.federated.inversion.summary import summary
-from cemlib.federated.inversion.variants import standard_variants
+from cemlib.federated.inversion.variants import Variant
 
 ATTACKS = {
     "idlg": Idlg(iterations=60),
@@ -21,38 +20,44 @@ ATTACKS = {
     "cosine": Cosine(iterations=10),
     "mean_image": PriorImage(),
 }
-VARIANTS = standard_variants(Masking(0.5, 0.5), DpSgd(clip=1.0, noise_multiplier=0.3))
+VARIANTS = {
+    "none": Variant(),
+    "pseudo_data": Variant(mixed=True),
+    "gradient_mask": Variant(masking=Masking(0.5, 0.5)),
+    "both": Variant(mixed=True, masking=Masking(0.5, 0.5)),
+    "dp_sgd": Variant(dp_sgd=DpSgd(clip=1.0, noise_multiplier=0.3)),
+    "soteria": Variant(masking=Masking(0.5, 1.0, "soteria")),
+}
 
 
 @pytest.fixture(scope="module")
-def findings() -> Findings:
-    return run_attacks(network(), scene(3), VARIANTS, ATTACKS, seed=0)
+def findings() -> dict[str, dict[str, Finding]]:
+    net, where = network(), scene(3)
+    return {name: run_attacks(net, where, v, ATTACKS, seed=0) for name, v in VARIANTS.items()}
 
 
-def table(rows: list[Row]) -> dict[tuple[str, str], Row]:
-    return {(row["defence"], row["attack"]): row for row in summary([rows])}
+def means(found: dict[str, Finding]) -> dict[str, dict[str, Any]]:
+    """The summary of each attack on one defence, and of the worst case."""
+    rows = [
+        {"defence": "it", "attack": name, **row} for name, each in found.items() for row in each.rows
+    ]
+    return {row["attack"]: row for row in summary([rows + worst_cases(rows)])}
 
 
-def test_there_is_a_row_for_each_defence_attack_and_image(findings: Findings) -> None:
-    keys = {(row["defence"], row["attack"], row["image"]) for row in findings.rows}
-    assert len(keys) == len(findings.rows) == 6 * (4 + 1) * 3
-    assert {row["status"] for row in findings.rows} == {"ok"}
-    assert findings.pictures["both", "idlg"].shape == (3, 1, 8, 8)
-    assert findings.curves["none", "cosine"].shape == (3, 11)
-
-
-def test_what_each_defence_is_worth(findings: Findings) -> None:
-    found = table(findings.rows)
-    mse = {key: row["mse_mean"] for key, row in found.items()}
-    assert mse["none", "idlg"] < 1e-4
-    assert mse["gradient_mask", "idlg"] > 1e-3 > mse["gradient_mask", "adaptive"]
-    assert mse["soteria", "idlg"] > 1e-2 > mse["soteria", "adaptive"]
+def test_what_each_defence_is_worth(findings: dict[str, dict[str, Finding]]) -> None:
+    found = {name: means(each) for name, each in findings.items()}
+    mse = {name: {a: row["mse_mean"] for a, row in each.items()} for name, each in found.items()}
+    assert mse["none"]["idlg"] < 1e-4
+    assert mse["gradient_mask"]["idlg"] > 1e-3 > mse["gradient_mask"]["adaptive"]
+    assert mse["soteria"]["idlg"] > 1e-2 > mse["soteria"]["adaptive"]
     # What is seen is nearer to the class mean than the true image is, and the attacker knows.
-    assert mse["pseudo_data", "idlg"] > 2 * mse["both", "adaptive"] > 1e-4
-    assert found["pseudo_data", "idlg"]["mse_trained_mean"] < 1e-4
-    assert mse["dp_sgd", "worst_case"] > 1e-2
-    for defence in VARIANTS:
-        assert mse[defence, "worst_case"] <= min(mse[defence, name] for name in ATTACKS)
+    assert mse["pseudo_data"]["idlg"] > 2 * mse["both"]["adaptive"] > 1e-4
+    assert found["pseudo_data"]["idlg"]["mse_trained_mean"] < 1e-4
+    assert mse["dp_sgd"]["worst_case"] > 1e-2
+    for each in mse.values():
+        assert each["worst_case"] <= min(each[name] for name in ATTACKS)
+    assert findings["both"]["idlg"].pictures.shape == (3, 1, 8, 8)
+    assert findings["none"]["cosine"].curve.shape == (3, 11)
 
 
 def test_attacks_that_differ_in_nothing_there_is_share_one_search() -> None:
@@ -60,15 +65,14 @@ def test_attacks_that_differ_in_nothing_there_is_share_one_search() -> None:
     assert search_of(known, VARIANTS["none"]) == search_of(plain, VARIANTS["none"])
     assert search_of(known, VARIANTS["both"]) == Idlg(mask="known")
     attacks = {"known": Idlg(iterations=3, mask="known"), "plain": Idlg(iterations=3)}
-    found = run_attacks(network(), scene(2), VARIANTS, attacks, seed=0).pictures
-    assert torch.equal(found["none", "known"], found["none", "plain"])
-    assert not torch.equal(found["both", "known"], found["both", "plain"])
+    for name, same in (("none", True), ("both", False)):
+        found = run_attacks(network(), scene(2), VARIANTS[name], attacks, seed=0)
+        assert torch.equal(found["known"].pictures, found["plain"].pictures) == same
 
 
 def test_batches_are_attacked_and_scored_image_by_image() -> None:
     attack = {"idlg": Idlg(iterations=150)}
-    found = run_attacks(network(), scene(4), {"none": VARIANTS["none"]}, attack, seed=0, batch=2)
-    rows = [row for row in found.rows if row["attack"] == "idlg"]
+    rows = run_attacks(network(), scene(4), Variant(), attack, seed=0, batch=2)["idlg"].rows
     assert [row["image"] for row in rows] == [0, 1, 2, 3]
     assert min(row["mse"] for row in rows) < 1e-3
 
@@ -77,10 +81,10 @@ def test_a_broken_network_gives_failed_rows() -> None:
     net = network()
     with torch.no_grad():
         net.classifier.weight.fill_(torch.nan)
-    found = run_attacks(net, scene(2), {"none": VARIANTS["none"]}, ATTACKS, seed=0)
-    assert {row["status"] for row in found.rows} == {"failed"}
-    assert all(row["mse"] is None for row in found.rows)
-    assert table(found.rows)["none", "worst_case"]["failed"] == 2
+    found = run_attacks(net, scene(2), Variant(), ATTACKS, seed=0)
+    for each in found.values():
+        assert all((row["status"], row["mse"]) == ("failed", None) for row in each.rows)
+    assert means(found)["worst_case"]["failed"] == 2
 
 
 def test_the_configuration_takes_names_for_kinds() -> None:
@@ -97,38 +101,3 @@ def test_the_configuration_takes_names_for_kinds() -> None:
 def test_the_configuration_refuses(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         InversionStudy.model_validate(wrong)
-
-
-def test_no_attacked_image_is_among_the_others() -> None:
-    attacked, others = trial.attacked_and_others(16)
-    assert (len(attacked[1]), len(others[1])) == (16, 1797 - 16)
-    same = (attacked[0][:, None] == others[0]).flatten(2).all(2)
-    assert not same.any()
-
-
-def test_the_pseudo_image_is_another_of_the_same_class() -> None:
-    attacked, others = trial.attacked_and_others(8)
-    scene = trial.scene_of(attacked, others, 0.25, seed=0)
-    pseudo = (scene.mixed - 0.25 * scene.images) / 0.75
-    nearest = (pseudo[:, None] - others[0]).abs().flatten(2).amax(2).min(1)
-    assert nearest.values.max() < 1e-5
-    assert torch.equal(others[1][nearest.indices], scene.labels)
-
-
-def test_training_makes_the_network_right() -> None:
-    attacked, others = trial.attacked_and_others(200)
-    right = [
-        (trial.trained(others, steps, seed=0)(attacked[0]).argmax(1) == attacked[1]).float().mean()
-        for steps in (0, 150)
-    ]
-    assert right[0] < 0.3 < 0.6 < right[1]
-
-
-@pytest.mark.slow
-def test_the_table_has_a_line_for_each_attack(capsys: pytest.CaptureFixture[str]) -> None:
-    trial.main(["--images", "2", "--seeds", "2", "--steps", "100"])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "| attack | none | pseudo_data | gradient_mask | both | dp_sgd | soteria |"
-    names = [line.split("`")[1] for line in lines if line.startswith("| `")]
-    assert names[-1] == "worst_case"
-    assert len(names) == 10

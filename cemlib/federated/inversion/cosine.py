@@ -15,7 +15,6 @@ rate's steps and restarts of their code, and the best image that a descent met i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +29,7 @@ from cemlib.federated.inversion.gradients import (
     kept,
     one_hot,
 )
+from cemlib.federated.inversion.lbfgs import Minimum
 from cemlib.federated.inversion.reconstruction import (
     Reconstruction,
     best_of_restarts,
@@ -55,7 +55,7 @@ def cosine(
         if settings.prior_weight > 0:
             start = part.prior[labels]
         best = signed_descent(objective, start, settings.iterations, settings.lr)
-        return Reconstruction(best.images, labels, best.values, best.curve)
+        return Reconstruction(best.points, labels, best.values, best.curve)
 
     return best_of_restarts(run, shared, settings, generator)
 
@@ -88,16 +88,7 @@ def gradient_misfit(net: FederatedNet, shared: Shared, mask: str, labels: Tensor
     return misfit
 
 
-@dataclass(frozen=True)
-class Best:
-    """Hold the lowest values (P,) met, their images, and all values (P, iterations + 1)."""
-
-    images: Tensor
-    values: Tensor
-    curve: Tensor
-
-
-def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: float) -> Best:
+def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: float) -> Minimum:
     """Minimise P functions of images, each by itself.
 
     Args:
@@ -127,7 +118,7 @@ def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: flo
             optimiser.step(rate(step, iterations, lr))
             with torch.no_grad():
                 images.clamp_(0, 1)
-    return Best(best, lowest, torch.stack(curve, dim=1))
+    return Minimum(best, lowest, torch.stack(curve, dim=1))
 
 
 def rate(step: int, iterations: int, lr: float) -> float:

@@ -5,7 +5,7 @@ of a single image. Single problems are tiny, so that many are solved at once: ev
 first axis of P problems, and nothing that is computed for one depends on another.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -70,18 +70,6 @@ class Shared:
     def ratios(self) -> Tensor:
         """Return `ratio`, filled in."""
         return self.prior.new_ones(len(self)) if self.ratio is None else self.ratio
-
-
-def stacked(parts: Sequence[Shared]) -> Shared:
-    """Join the problems of several parts, which differ in nothing else."""
-    names = parts[0].gradients
-    return replace(
-        parts[0],
-        gradients={name: torch.cat([part.gradients[name] for part in parts]) for name in names},
-        mask=torch.cat([part.masks() for part in parts]),
-        ratio=torch.cat([part.ratios() for part in parts]),
-        index=torch.cat([part.numbers() for part in parts]),
-    )
 
 
 def gradient_function(net: FederatedNet) -> GradientFunction:

@@ -24,7 +24,13 @@ _CURVATURE = 1e-8  # least cosine of a step and its change of gradient
 
 @dataclass(frozen=True)
 class Minimum:
-    """Hold where the problems ended: points (P, D), values (P,), curve (P, evaluations + 1)."""
+    """Hold where P problems ended.
+
+    Attributes:
+        points: (P, ...).
+        values: (P,) there.
+        curve: (P, evaluations), the value of each point that was met.
+    """
 
     points: Tensor
     values: Tensor

@@ -58,7 +58,7 @@ def best_of_restarts(
         part = shared.part(slice(first, first + tries.at_once))
         runs = (run(part, _seeds(base, again, part)) for again in range(tries.restarts))
         found.append(reduce(better, runs))
-    return joined(found)
+    return Reconstruction(*(torch.cat(each) for each in zip(*map(_tensors, found), strict=True)))
 
 
 def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
@@ -69,25 +69,11 @@ def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
     def chosen(a: Tensor, b: Tensor) -> Tensor:
         return torch.where(wins.view(-1, *[1] * (a.ndim - 1)), b, a)
 
-    return Reconstruction(
-        chosen(first.images, second.images),
-        chosen(first.labels, second.labels),
-        chosen(first.loss, second.loss),
-        chosen(first.curve, second.curve),
-    )
+    return Reconstruction(*map(chosen, _tensors(first), _tensors(second)))
 
 
-def joined(parts: Sequence[Reconstruction]) -> Reconstruction:
-    """Join the answers of several parts."""
-    fields = ("images", "labels", "loss", "curve")
-    return Reconstruction(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
-
-
-def split(answer: Reconstruction, sizes: Sequence[int]) -> list[Reconstruction]:
-    """Split an answer into parts of so many problems each, which `joined` undoes."""
-    fields = (answer.images, answer.labels, answer.loss, answer.curve)
-    parts = (torch.split_with_sizes(field, list(sizes)) for field in fields)
-    return [Reconstruction(*part) for part in zip(*parts, strict=True)]
+def _tensors(answer: Reconstruction) -> tuple[Tensor, ...]:
+    return answer.images, answer.labels, answer.loss, answer.curve
 
 
 def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:

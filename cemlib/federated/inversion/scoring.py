@@ -62,7 +62,12 @@ def matched(answer: Reconstruction, truth: Tensor) -> Found:
 
 
 def scored(found: Found, truth: Tensor, trained: Tensor, labels: Tensor) -> list[Row]:
-    """Return a row for each image, without the names of the defence and of the attack.
+    """Return a row for each image.
+
+    Its keys are `image`, `label`, `status` (`ok` or `failed`), `reason`, `strongest` (None, of the
+    worst case the attack that came closest), `label_right`, `loss` (the attack's own), `mse`,
+    `psnr`, `ssim` against the true image, and the same with `_trained` against the image that the
+    gradient is of: the mixture, under mixing. A failed row has no scores.
 
     Args:
         found: the answers.
@@ -70,9 +75,10 @@ def scored(found: Found, truth: Tensor, trained: Tensor, labels: Tensor) -> list
         trained: the images that the gradient is of, (N, C, H, W).
         labels: (N,).
     """
-    columns = {name: function(truth, found.images) for name, function in _FUNCTIONS.items()}
-    columns |= {
-        name + TRAINED: function(trained, found.images) for name, function in _FUNCTIONS.items()
+    columns = {
+        name + end: function(images, found.images)
+        for end, images in (("", truth), (TRAINED, trained))
+        for name, function in _FUNCTIONS.items()
     }
     columns |= {"loss": found.loss}
     numbers = {name: column.double().tolist() for name, column in columns.items()}
@@ -85,39 +91,39 @@ def scored(found: Found, truth: Tensor, trained: Tensor, labels: Tensor) -> list
 
 
 def worst_cases(rows: list[Row]) -> list[Row]:
-    """Return the rows of `worst_case`: image by image the attack with the lowest MSE.
+    """Return the rows of `worst_case` on one defence: for each image the attack of the lowest MSE.
 
     It is what an attacker would reach who could tell which attack comes closest. The label counts
     as found where some attack found it. Where an attack failed, the strongest one is not known, and
     the worst case fails too: otherwise an attack that diverged would make a defence look private.
     """
-    groups: dict[tuple[str, int], list[Row]] = {}
+    groups: dict[int, list[Row]] = {}
     for row in rows:
-        groups.setdefault((row["defence"], row["image"]), []).append(row)
+        groups.setdefault(row["image"], []).append(row)
     return [_worst(group) for group in groups.values()]
 
 
 def _worst(group: list[Row]) -> Row:
     failed = [row["attack"] for row in group if row["status"] != "ok"]
     if failed:
-        reason = f"no result of {', '.join(failed)}"
-        named = {"attack": WORST_CASE, "strongest": None}
-        return {**group[0], **_failed(reason), **named}
+        first, reason = group[0], f"no result of {', '.join(failed)}"
+        return {**first, **failed_row(first["image"], first["label"], reason), "attack": WORST_CASE}
     best = min(group, key=lambda row: float(row["mse"]))
     found = any(row["label_right"] for row in group)
     return {**best, "attack": WORST_CASE, "strongest": best["attack"], "label_right": found}
 
 
 def _row(image: int, label: int, right: bool, numbers: dict[str, float]) -> Row:
-    row = {"image": image, "label": label, "status": "ok", "reason": None, "strongest": None}
-    if math.isfinite(numbers["loss"]):
-        return {**row, "label_right": right, **numbers}
-    return {**row, **_failed("the attack's loss is not a number")}
+    if not math.isfinite(numbers["loss"]):
+        return failed_row(image, label, "the attack's loss is not a number")
+    ended = {"status": "ok", "reason": None, "strongest": None}
+    return {"image": image, "label": label, **ended, "label_right": right, **numbers}
 
 
-def _failed(reason: str) -> Row:
-    none = dict.fromkeys(("label_right", "loss", *SCORES))
-    return {"status": "failed", "reason": reason, **none}
+def failed_row(image: int, label: int, reason: str) -> Row:
+    """Return the row of an image without a result."""
+    none = dict.fromkeys(("strongest", "label_right", "loss", *SCORES))
+    return {"image": image, "label": label, "status": "failed", "reason": reason, **none}
 
 
 def _order(answers: Tensor, truth: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Apply the defences that are attacked: what becomes of an image before its gradient is shared."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -51,22 +51,6 @@ class Scene:
     def trained_on(self, variant: Variant) -> Tensor:
         """Return the images (N, C, H, W) whose gradient is shared."""
         return self.mixed if variant.mixed else self.images
-
-
-def standard_variants(masking: Masking, dp_sgd: DpSgd) -> dict[str, Variant]:
-    """Return each perturbation by itself, both, none, and the two peers.
-
-    Soteria prunes as many features as `masking`, for every output.
-    """
-    soteria = replace(masking, beta=1.0, order="soteria")
-    return {
-        "none": Variant(),
-        "pseudo_data": Variant(mixed=True),
-        "gradient_mask": Variant(masking=masking),
-        "both": Variant(mixed=True, masking=masking),
-        "dp_sgd": Variant(dp_sgd=dp_sgd),
-        "soteria": Variant(masking=soteria),
-    }
 
 
 def shared_gradients(
