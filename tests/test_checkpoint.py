@@ -1,7 +1,6 @@
 """Checkpoints: what is put in comes out, and training goes on as if nothing had happened."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -137,7 +136,7 @@ def test_what_is_kept_is_written_when_due_or_interrupted(tmp_path: Path) -> None
             for number in range(3):
                 weights += 1
                 state = copied({"x": weights}), {"number": number}
-                patient.keep(partial(tuple, state))
+                patient.keep(state)
                 assert not patient.path.exists()
             weights += 1
             raise KeyboardInterrupt
@@ -146,7 +145,7 @@ def test_what_is_kept_is_written_when_due_or_interrupted(tmp_path: Path) -> None
         interrupted()
     assert patient.load() == ({"x": torch.full((1,), 3.0)}, {"number": 2})
     eager = Checkpoint(tmp_path / "eager", interval=0.0)
-    eager.keep(lambda: ({}, {"number": 7}))
+    eager.keep(({}, {"number": 7}))
     assert eager.load() == ({}, {"number": 7})
     patient.save({}, {})
     assert (eager.due(), patient.due()) == (True, False)

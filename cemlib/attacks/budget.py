@@ -23,7 +23,7 @@ RATES = (1 / 3, 1.0, 3.0)  # tried learning rates, in units of the configured on
 
 
 def budgeted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with the budget's epochs and widths, rounded up to whole, filled in."""
+    """Return the options with the budget's epochs and widths, rounded up to whole."""
     if options["budget"] == "standard":
         return dict(options)
     wider = {name: (3 * options[name] + 1) // 2 for name in WIDTHS if name in options}
@@ -31,7 +31,7 @@ def budgeted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def strengthened(task: Task, trial: Callable[[Task], float]) -> Task:
-    """The task as its budget has it, with the learning rate that its trials chose.
+    """Return the task as its budget has it, with the learning rate that its trials chose.
 
     Args:
         task: What the attacker has in hand.
@@ -46,7 +46,7 @@ def strengthened(task: Task, trial: Callable[[Task], float]) -> Task:
 
 
 def _best_rate(task: Task, trial: Callable[[Task], float]) -> float:
-    """Learning rate of the best trial; the finished ones are kept beside the checkpoint."""
+    """Return the learning rate of the best trial; finished ones are kept beside the checkpoint."""
     kept = Checkpoint(task.checkpoint.folder / "trials")
     found = kept.load()
     results: list[float | str] = [] if found is None else found[1]["results"]
@@ -75,7 +75,7 @@ def _trial_task(task: Task, rate: float) -> Task:
 
 
 def _attempt(task: Task, trial: Callable[[Task], float]) -> float | str:
-    """Held-out MSE of a trial, or what was wrong with it."""
+    """Return the held-out MSE of a trial, or what was wrong with it."""
     try:
         return trial(task)
     except DivergedError as error:

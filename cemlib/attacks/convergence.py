@@ -16,7 +16,7 @@ TOLERANCE = 0.01
 
 
 def late_improvement(val: Sequence[float]) -> float:
-    """Share by which the last value lies below that of the last epoch before the last tenth.
+    """Return the share by which the last value lies below that of the epoch before the last tenth.
 
     Negative if the error rose; 0 if there was nothing left to improve. Infinite where there is no
     epoch before the last tenth (one epoch or none): nothing shows that such an attack is done.
@@ -31,7 +31,7 @@ def late_improvement(val: Sequence[float]) -> float:
 
 
 def converged(val: Sequence[float], tolerance: float = TOLERANCE) -> bool:
-    """Whether the held-out error fell by no more than a share in the last tenth of the epochs.
+    """Return whether the held-out error fell by no more than a share in the last tenth of epochs.
 
     An error that rose counts as converged: training on would not have helped.
     """

@@ -37,13 +37,13 @@ class Critic(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels * height * side, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to unbounded scores (B,), higher for what looks real."""
+        """Map (B, C, H, W) to unbounded scores (B,), higher for what looks real."""
         scores: Tensor = self.layers(images)
         return scores.squeeze(1)
 
 
 def gradient_penalty(critic: nn.Module, real: Tensor, fake: Tensor, share: Tensor) -> Tensor:
-    """Mean squared deviation from 1 of the critic's slope; differentiable in its weights.
+    """Return the mean squared deviation of the critic's slope from 1; its weights get a gradient.
 
     Args:
         critic: Images to scores (B,), each of its own image alone.

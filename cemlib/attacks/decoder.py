@@ -111,10 +111,12 @@ class _Correction(Regression):
         state = self.decoder.state_dict()
         return copied({name: tensor for name, tensor in state.items() if name not in FIXED})
 
-    def _state(self) -> State:
-        tensors, state = super()._state()
+    def state(self) -> State:
+        """Return also what the best epoch trained."""
+        tensors, state = super().state()
         return tensors | pack("best", self._best_state), state | {"best": self._best}
 
-    def _restore(self, tensors: Numbers, state: dict[str, Any]) -> None:
-        super()._restore(tensors, state)
+    def restore(self, tensors: Numbers, state: dict[str, Any]) -> None:
+        """Continue from such a state."""
+        super().restore(tensors, state)
         self._best, self._best_state = state["best"], unpack("best", tensors)

@@ -25,7 +25,7 @@ from cemlib.numerics.replay import Replay
 
 
 def total_variation(images: Tensor) -> Tensor:
-    """Mean squared difference of vertical neighbours plus that of horizontal ones.
+    """Return the mean squared difference of vertical neighbours plus that of horizontal ones.
 
     Args:
         images: (N, C, H, W) with H and W of at least 2.
@@ -63,7 +63,7 @@ class Descent:
         self._replay = Replay(start.device, list)
 
     def misfit(self) -> Tensor:
-        """Misfit per feature of each image, (N,)."""
+        """Return the misfit per feature of each image, (N,)."""
         victim = self._task.victim
         features: Tensor = victim.model.encoder(self.images)
         misfit = victim.channel.misfit(features, self._released, self._task.queries)

@@ -25,7 +25,7 @@ TINY = 1e-8  # added to squared lengths: the bound on the slope of a scaled acti
 
 
 def activations(network: nn.Module, images: Tensor) -> list[Tensor]:
-    """What enters the layers of a network that give up resolution, in their order.
+    """Return what enters the layers of a network that give up resolution, in their order.
 
     Args:
         network: Maps images to anything.
@@ -56,12 +56,12 @@ def _gives_up_resolution(layer: nn.Module) -> bool:
 
 
 def unit_length(activation: Tensor) -> Tensor:
-    """Activations (B, C, h, w), scaled to length 1 over the channels."""
+    """Scale activations (B, C, h, w) to length 1 over the channels."""
     return activation * (activation.square().sum(1, keepdim=True) + TINY).rsqrt()
 
 
 def distance(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
-    """Mean over layers, images and positions of the squared distance of scaled activations.
+    """Return the mean squared distance of scaled activations, over layers, images and positions.
 
     Args:
         ours: Activations (B, C_l, h_l, w_l) of one batch of images.
@@ -73,7 +73,7 @@ def distance(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
 
 
 def vgg16(path: Path, side: int) -> nn.Module:
-    """VGG16 of torchvision as far as images of a side fit, in eval mode, on images in [0, 1].
+    """Load VGG16 of torchvision as far as images of a side fit, for images in [0, 1], in eval mode.
 
     Args:
         path: Its weights, as torchvision publishes them, or those of `features` alone.
@@ -111,7 +111,7 @@ def _load(path: Path) -> dict[str, Tensor]:
 
 
 def _fitting(layers: nn.Sequential, side: int) -> list[nn.Module]:
-    """The layers up to the last pool that finds two pixels a side."""
+    """Return the layers up to the last pool that finds two pixels a side."""
     pools = [index for index, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
     fitting = pools[: side.bit_length() - 1]
     return list(layers)[: fitting[-1] + 1]

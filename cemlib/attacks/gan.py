@@ -64,11 +64,11 @@ class _Gan(Training):
         self.generators["attack_mixtures"] = torch.Generator(self.device)
 
     def kind(self, count: int) -> bool:
-        """Whether it is the generator's turn."""
+        """Return whether it is the generator's turn."""
         return bool(count % self.options["critic_steps"] == 0)
 
     def step(self, batch: Batch) -> Numbers:
-        """Teach the critic, and let every n-th batch's answers teach the generator."""
+        """Train the critic, and at every n-th batch the generator."""
         self.model.train()
         turn = bool(batch.kind)
         with torch.set_grad_enabled(turn), self.precision():
@@ -95,7 +95,7 @@ class _Gan(Training):
         return {"critic_loss": loss.detach(), "wasserstein": distance.detach()}
 
     def _shares(self, size: int) -> Tensor:
-        """Shares of the real images in the mixtures of a batch."""
+        """Draw the shares of the real images in the mixtures of a batch."""
         draws = self.generators["attack_mixtures"]
         return torch.rand((size, 1, 1, 1), generator=draws, device=self.device)
 

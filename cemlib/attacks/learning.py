@@ -11,7 +11,7 @@ It assumes that the attacker can release his own images as often as he likes (wh
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,8 +30,15 @@ from cemlib.numerics.precision import autocast, resolve
 from cemlib.numerics.replay import Replay
 from cemlib.numerics.seeds import derive, generator
 from cemlib.numerics.sums import Sums
-from cemlib.records.checkpoint import State, copied, pack, restore_training, training_state, unpack
-from cemlib.records.progress import progress
+from cemlib.records.checkpoint import (
+    Resumed,
+    State,
+    copied,
+    pack,
+    restore_training,
+    training_state,
+    unpack,
+)
 
 CHUNK = 512
 RECOGNISED = 500  # held-out images whose reconstructions the judge looks at after every epoch
@@ -97,11 +104,11 @@ class Training:
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch."""
+        """Return the number of steps of an epoch."""
         return len(self._shuffle.sizes)
 
     def kind(self, count: int) -> Hashable:  # noqa: ARG002 - here all steps are of one kind
-        """What tells the count-th step since the attack began, from 1, from those that differ."""
+        """Return what tells the count-th step of the attack, from 1, from those that differ."""
         return None
 
     def step(self, batch: Batch) -> Numbers:
@@ -114,15 +121,28 @@ class Training:
         Raises:
             DivergedError: if a number of the history is not finite.
         """
-        self._resume()
-        epochs, done = self.options["epochs"], len(self.history)
-        kept = self.task.checkpoint.written_when_interrupted()
-        with progress(self.task.title, epochs, done) as report, kept:
-            for number in range(done + 1, epochs + 1):
-                row = self._epoch(number)
-                self._keep()
-                report(number, {"train_mse": row["train_mse"], "val_mse": row["val_mse"]})
+        resumed, shown = Resumed(self, self.task.checkpoint), ("train_mse", "val_mse")
+        with self.task.checkpoint.written_when_interrupted():
+            for _ in resumed.remaining(self.task.title, self.options["epochs"], shown):
+                pass
         return float(self.history[-1]["val_mse"])
+
+    def remaining(self) -> Iterator[dict[str, Any]]:
+        """Train the epochs that are not done yet, one by one."""
+        for number in range(len(self.history) + 1, self.options["epochs"] + 1):
+            yield self._epoch(number)
+
+    def state(self) -> State:
+        """Return what a killed attack resumes from, in memory of its own."""
+        tensors: Numbers = {}
+        for name, (module, optimiser) in self.parts.items():
+            tensors |= pack(name, copied(training_state({"module": module}, optimiser)))
+        return tensors, {}
+
+    def restore(self, tensors: Numbers, _state: dict[str, Any]) -> None:
+        """Continue from such a state."""
+        for name, (module, optimiser) in self.parts.items():
+            restore_training(unpack(name, tensors), {"module": module}, optimiser)
 
     def outcome(self) -> Outcome:
         """Answer every release of the task with the decoder as it is."""
@@ -130,13 +150,13 @@ class Training:
         return Outcome(answers, self.model.state_dict(), self.history)
 
     def answer(self, released: Tensor) -> Tensor:
-        """Images (N, C, H, W) that the decoder, in eval mode, makes of releases (N, c, h, w)."""
+        """Decode releases (N, c, h, w) to images (N, C, H, W), in eval mode."""
         self.model.eval()
         with torch.no_grad():
             return torch.cat([self.model(part) for part in torch.split(released, CHUNK)])
 
     def precision(self) -> torch.autocast:
-        """Arithmetic of the forward passes, by the option `precision`."""
+        """Return the arithmetic of the forward passes, by the option `precision`."""
         return autocast(resolve(self.options["precision"], self.device), self.device)
 
     def _epoch(self, number: int) -> dict[str, Any]:
@@ -183,27 +203,6 @@ class Training:
         right = (found == held_out.labels[:RECOGNISED]).float().mean()
         mse = F.mse_loss(answers, held_out.targets())
         return {"val_mse": mse.item(), "val_recon_top1": right.item()}
-
-    def _keep(self) -> None:
-        tensors, state = self._state()
-        self.task.checkpoint.keep(lambda: (tensors, state))
-
-    def _state(self) -> State:
-        """Return what a killed attack resumes from, in memory of its own."""
-        tensors: Numbers = {}
-        for name, (module, optimiser) in self.parts.items():
-            tensors |= pack(name, copied(training_state({"module": module}, optimiser)))
-        return tensors, {"history": [*self.history]}
-
-    def _resume(self) -> None:
-        found = self.task.checkpoint.load()
-        if found is not None:
-            self._restore(*found)
-
-    def _restore(self, tensors: Numbers, state: dict[str, Any]) -> None:
-        for name, (module, optimiser) in self.parts.items():
-            restore_training(unpack(name, tensors), {"module": module}, optimiser)
-        self.history = state["history"]
 
 
 class Regression(Training):
@@ -262,6 +261,6 @@ def learn(task: Task, begin: Callable[[Task], Training]) -> Outcome:
 
 
 def cosine(epoch: int, epochs: int, first: float, last: float) -> float:
-    """Learning rate of a 1-based epoch, on half a cosine from `first` to `last`."""
+    """Return the learning rate of a 1-based epoch, on half a cosine from `first` to `last`."""
     done = (epoch - 1) / max(1, epochs - 1)
     return last + (first - last) * (1 + math.cos(math.pi * done)) / 2

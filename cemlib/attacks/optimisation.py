@@ -57,7 +57,7 @@ def optimisation(task: Task) -> Outcome:
 
 
 def checkpoints(iterations: int) -> list[int]:
-    """Numbers of steps to look at, from 0 to `iterations`.
+    """Return the numbers of steps to look at, from 0 to `iterations`.
 
     Evenly spaced, with the powers of two before the first: from a good start and through much noise
     the best answer is a few steps away.
@@ -103,7 +103,7 @@ class _Search:
         return trials[errors.index(min(errors))]
 
     def answer(self, settings: Settings) -> Tensor:
-        """Images (N, C, H, W) of all releases, chunk by chunk."""
+        """Return images (N, C, H, W) of all releases, chunk by chunk."""
         chunks = torch.split(self.task.released, self.options["batch_size"])
         done = len(self._answers)
         with progress(self.task.title, len(chunks), done) as report:
@@ -119,7 +119,7 @@ class _Search:
     def _keep(self, settings: Settings) -> None:
         answers = {str(number): part for number, part in enumerate(self._answers)}
         state = {"settings": asdict(settings), "history": self.history}
-        self.task.checkpoint.keep(lambda: (answers, state))
+        self.task.checkpoint.keep((answers, state))
 
     def resume(self) -> None:
         """Take over what a killed job left, if there is anything."""
@@ -132,7 +132,7 @@ class _Search:
 
 
 def _rehearsal(task: Task) -> tuple[Tensor, Tensor]:
-    """Some held-out images and what the channel releases of them."""
+    """Return some held-out images and what the channel releases of them."""
     count = len(task.held_out.images)
     order = torch.randperm(count, generator=generator(task.seed, "attack_order"))
     rows = order[:HELD_OUT].to(task.released.device)
@@ -148,7 +148,7 @@ def _variants(settings: Settings) -> list[Settings]:
 
 
 def _course(task: Task, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:
-    """Rows of the history at the checkpoints of a descent on images that the attacker knows."""
+    """Yield a row at each checkpoint of a descent on images that the attacker knows."""
     chunks = torch.split(released, task.options["batch_size"])
     descents = [Descent(task, part, settings) for part in chunks]
     for steps in checkpoints(settings.steps):

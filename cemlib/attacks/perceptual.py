@@ -51,7 +51,7 @@ class _Perceptual(Regression):
 
 
 def feature_network(task: Task) -> nn.Module:
-    """The network whose features are compared, in eval mode, frozen, on the task's device."""
+    """Return the network whose features are compared, in eval mode and frozen."""
     file, device = task.options["pretrained"], task.own.features.device
     # A copy: freezing must not reach the task's own judge. Its weights stay in their order in
     # memory: not every network works in another one.

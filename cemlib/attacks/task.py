@@ -28,17 +28,17 @@ class Pairs:
     labels: Tensor
 
     def targets(self, rows: Tensor | slice = slice(None)) -> Tensor:
-        """Images in [0, 1]."""
+        """Return the images in [0, 1]."""
         return to_float(self.images[rows])
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of the images."""
+        """Return (C, H, W) of the images."""
         channels, height, width = self.images.shape[1:]
         return channels, height, width
 
     def part(self, rows: slice) -> "Pairs":
-        """Some of the pairs."""
+        """Return some of the pairs."""
         return Pairs(self.images[rows], self.features[rows], self.labels[rows])
 
     def beside(self, other: "Pairs") -> "Pairs":
@@ -78,16 +78,16 @@ class Task:
 
     @property
     def queries(self) -> int:
-        """Releases of the same image that the attacker sees and averages."""
+        """Return how many releases of the same image the attacker sees and averages."""
         return int(self.options.get("queries", 1))
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of the images."""
+        """Return (C, H, W) of the images."""
         return self.own.image_shape
 
     def release(self, features: Tensor, noise: torch.Generator) -> Tensor:
-        """Features as the attacker would see them: the mean of `queries` fresh releases."""
+        """Return features as the attacker would see them: the mean of `queries` fresh releases."""
         return self.victim.channel(features, noise, queries=self.queries)
 
 

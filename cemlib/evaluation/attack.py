@@ -92,7 +92,7 @@ def attack(
 def _attempt(
     scene: Scene, name: str, knowledge: str, before: Outcome | str | None
 ) -> Outcome | str:
-    """One attack, with what the attack that it begins with found."""
+    """Carry out one attack, with what the attack that it begins with found."""
     start = scene.study.attacks[name].begins_with
     if start is None or before is None:
         decoder = None

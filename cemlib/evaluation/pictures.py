@@ -15,7 +15,7 @@ SIDE = 64  # images are enlarged by a whole factor to about this many pixels
 
 
 def showcase(labels: Tensor, first: int) -> list[int]:
-    """Indices of the images to show: the first test image of each class from `first` on.
+    """Return the indices of the images to show: of each class the first test image from `first` on.
 
     The rule looks at labels and positions only, so the same images stand in every strip of an
     experiment; at most ten, in the order of their class.
@@ -25,7 +25,7 @@ def showcase(labels: Tensor, first: int) -> list[int]:
 
 
 def extremes(mse: Tensor) -> list[int]:
-    """Indices of the images with the lowest MSE, lowest first, then with the highest, highest last.
+    """Return the indices of the images with the lowest and with the highest MSE, in order.
 
     At most five of each, none twice; among equal ones the earlier image is the less protected.
     """

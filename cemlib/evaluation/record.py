@@ -33,12 +33,12 @@ class Record:
 
     @property
     def folder(self) -> AttackFolder:
-        """Where its files go."""
+        """Return where its files go."""
         return attacked_run(self.job).attack(self.job.of["attack"], self.knowledge)
 
     @property
     def first(self) -> int:
-        """Index of the first test image that was attacked."""
+        """Return the index of the first test image that was attacked."""
         return first_target(self.knowledge, len(self.data.test))
 
     def write_found(self, outcome: Outcome, stage: Stage, start: float) -> None:
@@ -69,7 +69,7 @@ class Record:
             write_strip(path, to_float(originals[rows]), answers[rows])
 
     def _write_metrics(self, reason: str | None, scores: dict[str, Any], start: float) -> None:
-        """Metrics come last: a folder with metrics is a whole attack."""
+        """Write the metrics, which come last: a folder with metrics is a whole attack."""
         metrics = self._metrics(reason, scores) | {"wall_seconds": time.perf_counter() - start}
         others = [file for file in self.folder.files() if file != self.folder.metrics]
         write_sealed(self.folder.metrics, metrics, others)

@@ -26,18 +26,18 @@ RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
 
 
 def first_target(knowledge: str, test_images: int) -> int:
-    """Index of the first test image that is attacked: all of them, or the last tenth."""
+    """Return the index of the first test image that is attacked, of all or of the last tenth."""
     return 0 if knowledge == "train_data" else int(PUBLIC * test_images)
 
 
 def targets(data: Prepared, knowledge: str) -> Split:
-    """The images that are attacked, with their labels."""
+    """Return the images that are attacked, with their labels."""
     first = first_target(knowledge, len(data.test))
     return Split(data.test.images[first:], data.test.labels[first:])
 
 
 def start_failed(attack: str, reason: str | None) -> str:
-    """Why an attack fails that begins with the decoder of a failed one."""
+    """Say why an attack fails that begins with the decoder of a failed one."""
     return f"the attack it starts from failed: {attack}: {reason}"
 
 
@@ -63,14 +63,14 @@ class Scene:
 
     @cached_property
     def pairs(self) -> dict[str, Pairs]:
-        """Images and clean features of every split, computed once for all attacks."""
+        """Return images and clean features of every split, computed once for all attacks."""
         splits = self.data.parts().items()
         return {
             name: Pairs(s.images, self.victim.features(s.images), s.labels) for name, s in splits
         }
 
     def owned(self, knowledge: str) -> tuple[Pairs, Pairs]:
-        """What the attacker trains on, and what it holds out to see how well it does.
+        """Return what the attacker trains on, and what it holds out to see how well it does.
 
         With `train_data` these are the victim's training and validation images; with
         `public_data` nine and one tenth of the first 90 % of the test images.
@@ -111,7 +111,7 @@ class Scene:
             return str(error)
 
     def decoder(self, attack: str, state: Mapping[str, Tensor]) -> nn.Module:
-        """The trained decoder that an attack left, from the state of its outcome.
+        """Return the trained decoder that an attack left, from the state of its outcome.
 
         Raises:
             RuntimeError: the tensors are not those of such a decoder.
@@ -122,7 +122,7 @@ class Scene:
         return model.to(images.device).to(memory_format=torch.channels_last)
 
     def recognition(self, answers: Tensor, knowledge: str) -> dict[str, Tensor]:
-        """Whether each reconstruction, and each original by the judge, is put in its class."""
+        """Tell whether each reconstruction, and each original by the judge, is put in its class."""
         judge, split = self.judge, targets(self.data, knowledge)
         noise = generator(self.seed, f"recognition/{knowledge}")
         found = (

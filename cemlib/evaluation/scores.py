@@ -17,14 +17,14 @@ MEASURES = ("mse", "psnr", "ssim", "ssim_valid")
 
 
 def per_image(originals: Tensor, reconstructions: Tensor) -> dict[str, Tensor]:
-    """Scores (N,) of images (N, C, H, W) in [0, 1], by the names of `MEASURES`; N may be 0."""
+    """Score images (N, C, H, W) in [0, 1], by the names of `MEASURES`: (N,) each; N may be 0."""
     pairs = zip(torch.split(originals, CHUNK), torch.split(reconstructions, CHUNK), strict=True)
     parts = [torch.stack(_score(x, y)) for x, y in pairs]
     return dict(zip(MEASURES, torch.cat(parts, dim=1), strict=True))
 
 
 def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
-    """Mean of every score over the images, and PSNR by the published convention.
+    """Return the mean of every score over the images, and PSNR by the published convention.
 
     None stands for what is no number: the mean over no images, an infinite PSNR, or the SSIM
     without padding of images smaller than its window.
@@ -38,7 +38,7 @@ def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
 def recognised(
     classifier: Deployed, images: Tensor, labels: Tensor, noise: torch.Generator
 ) -> Tensor:
-    """Whether a classifier puts each image (N, C, H, W) into its class (N,): (N,) bool."""
+    """Return whether a classifier puts each image (N, C, H, W) into its class (N,): (N,) bool."""
     return classifier.logits(classifier.features(images), noise).argmax(1) == labels
 
 

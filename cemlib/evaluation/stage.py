@@ -35,7 +35,7 @@ def check_same_study(plan: Plan[Study], run: RunFolder, defence: str) -> dict[st
 
 
 def load_judge(plan: Plan[Study], device: torch.device) -> Deployed:
-    """The undefended classifier that recognises reconstructions.
+    """Load the undefended classifier that recognises reconstructions.
 
     Raises:
         FileError: there is none, or its training diverged.
@@ -78,7 +78,7 @@ class Stage:
         return self.scene.attempt(attack, knowledge, self.checkpoint(job, knowledge), start)
 
     def _start(self, attack: str, knowledge: str) -> nn.Module | str | None:
-        """The trained decoder that an attack begins with; or why there is none."""
+        """Return the trained decoder that an attack begins with, or why there is none."""
         name = self.scene.study.attacks[attack].begins_with
         if name is None:
             return None
@@ -96,7 +96,7 @@ class Stage:
             raise FileError(f"{folder.attacker}: no decoder of this study ({error})") from error
 
     def checkpoint(self, job: Job[Study], knowledge: str) -> Checkpoint:
-        """Where an attack keeps its state, for exactly what it reads and does."""
+        """Return where an attack keeps its state, for exactly what it reads and does."""
         settings, device = self.scene.study.attacks[job.of["attack"]], job.processor()
         start, weights = settings.begins_with, settings.foreign_weights
         read = [self.run.attack(start, knowledge).attacker] if start else []

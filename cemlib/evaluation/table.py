@@ -13,7 +13,7 @@ from cemlib.training.fit import Trained
 
 
 def table(trained: Sequence[Trained], attacked: Sequence[Attacked]) -> pd.DataFrame:
-    """Means over seeds with 95 % intervals, as in a study's `summary.csv`.
+    """Return means over seeds with 95 % intervals, as in a study's `summary.csv`.
 
     Args:
         trained: The classifiers, in the order of the rows.

@@ -38,7 +38,7 @@ def verdict(outcome: Outcome, scene: Scene, knowledge: str) -> Verdict:
 
 
 def convergence(curve: list[float]) -> dict[str, Any]:
-    """Whether a learned attack still improved on the images it held out; None without a curve."""
+    """Tell whether a learned attack still improved on held-out images; None without a curve."""
     if not curve:
         return {"late_improvement": None, "converged": None}
     return {"late_improvement": late_improvement(curve), "converged": converged(curve)}

@@ -26,7 +26,7 @@ from cemlib.federated.gan import (
 from cemlib.federated.network import Shape, Weights
 from cemlib.numerics.optim import Adam
 from cemlib.numerics.seeds import derive, generator
-from cemlib.records.checkpoint import pack, unpack
+from cemlib.records.checkpoint import State, copied, pack, unpack
 
 KEPT = 6  # epochs whose images are kept
 BETAS = (0.5, 0.999)  # of Adam, as Radford, Metz and Chintala, ICLR 2016, train a GAN
@@ -93,15 +93,16 @@ class Adversaries:
                 self.course[epoch] = after
             yield row
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that a killed job resumes from."""
+    def state(self) -> State:
+        """Return what a killed job resumes from."""
         tensors = pack("g", self.g_weights) | pack("d", self.d_weights)
         tensors |= pack("g_optimiser", self.g_optimiser.state_dict())
         tensors |= pack("d_optimiser", self.d_optimiser.state_dict())
-        return tensors | pack("course", {str(epoch): x for epoch, x in self.course.items()})
+        tensors |= pack("course", {str(epoch): x for epoch, x in self.course.items()})
+        return copied(tensors), {}
 
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from such tensors."""
+    def restore(self, tensors: dict[str, Tensor], _state: dict[str, Any]) -> None:
+        """Continue from such a state."""
         with torch.no_grad():
             for prefix, weights in (("g", self.g_weights), ("d", self.d_weights)):
                 for name, tensor in unpack(prefix, tensors).items():

@@ -9,10 +9,10 @@ import torch
 from cemlib.data.prepared import checksum, load
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import Extractor, cached_weights, local, pretrained
-from cemlib.federated.record import Resumed, write_record
+from cemlib.federated.record import write_record
 from cemlib.federated.setting import Clients, clients_of
 from cemlib.numerics.precision import set_up
-from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.checkpoint import Checkpoint, Resumed
 from cemlib.records.files import save_tensors, write_jsonl
 from cemlib.study.federated import FederatedJob
 
@@ -40,7 +40,7 @@ def run(job: FederatedJob) -> list[Path]:
     resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
-        reason = resumed.finish(job.title, study.gan.epochs, folder.history, SHOWN)
+        reason = resumed.finish(job.title, study.gan.epochs, SHOWN, folder.history)
         found = {"extractor": extractor.origin, "wall_seconds": resumed.seconds}
         _write(job, gans, reason, found)
     checkpoint.remove()

@@ -1,20 +1,12 @@
-"""Share what all jobs of a federated study do: resume, keep checkpoints, and write records."""
+"""Find the variant and the run of a job of a federated study, and write its record."""
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from cemlib.config.federated import Variant
 from cemlib.data.prepared import checksum
-from cemlib.errors import DivergedError
-from cemlib.records.checkpoint import Checkpoint, copied
-from cemlib.records.files import write_jsonl
 from cemlib.records.layout import RunFolder
-from cemlib.records.progress import progress
 from cemlib.records.seal import RECORD, write_sealed
 from cemlib.study.federated import FederatedJob
 
@@ -52,61 +44,3 @@ def write_record(
     }
     (metrics,) = (file for file in files if file.name == RECORD)
     write_sealed(metrics, record, [file for file in files if file != metrics])
-
-
-class Learner(Protocol):
-    """Say what `Resumed` trains: rounds of clients, or epochs of their GANs."""
-
-    history: list[dict[str, Any]]
-
-    def remaining(self) -> Iterator[dict[str, Any]]:
-        """Carry out what is left, yielding a row of the history after each round or epoch."""
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that a killed job resumes from."""
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from such tensors."""
-
-
-@dataclass
-class Resumed:
-    """Train a learner to its end, from its checkpoint if there is one.
-
-    Attributes:
-        learner: What is trained.
-        checkpoint: Of the job.
-        start: When the job began, by `time.perf_counter`; earlier by what killed jobs took.
-    """
-
-    learner: Learner
-    checkpoint: Checkpoint
-    start: float = field(default_factory=time.perf_counter)
-
-    def __post_init__(self) -> None:
-        found = self.checkpoint.load()
-        if found is not None:
-            tensors, state = found
-            self.learner.restore(tensors)
-            self.learner.history = state["history"]
-            self.start -= float(state["spent"])
-
-    @property
-    def seconds(self) -> float:
-        """Return the time spent so far, by killed jobs too."""
-        return time.perf_counter() - self.start
-
-    def finish(self, title: str, total: int, history: Path, shown: Sequence[str]) -> str | None:
-        """Carry out what is left, of so many in total; return why it failed, or None."""
-        learner = self.learner
-        with progress(title, total, len(learner.history)) as report:
-            try:
-                for row in learner.remaining():
-                    write_jsonl(history, learner.history)
-                    facts = {"history": [*learner.history], "spent": self.seconds}
-                    state = (copied(learner.state()), facts)
-                    self.checkpoint.keep(lambda state=state: state)  # type: ignore[misc]
-                    report(row["epoch"], {name: row[name] for name in shown})
-            except DivergedError as error:
-                return str(error)
-        return None

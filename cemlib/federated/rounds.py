@@ -26,7 +26,7 @@ from cemlib.federated.gan import Generator
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
 from cemlib.federated.private import draw_noise
 from cemlib.federated.setting import Clients, clients_of, masking_of, network_of
-from cemlib.records.checkpoint import pack, unpack
+from cemlib.records.checkpoint import State, copied, pack, unpack
 
 CHUNK = 512
 
@@ -89,12 +89,12 @@ class Federation:
             self.history.append(row)
             yield row
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that a killed job resumes from; draws depend on the round alone."""
-        return pack("weights", self.weights)
+    def state(self) -> State:
+        """Return what a killed job resumes from; draws depend on the round alone."""
+        return copied(pack("weights", self.weights)), {}
 
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from such tensors."""
+    def restore(self, tensors: dict[str, Tensor], _state: dict[str, Any]) -> None:
+        """Continue from such a state."""
         device = self.data.train.labels.device
         self.weights = {n: t.to(device) for n, t in unpack("weights", tensors).items()}
 

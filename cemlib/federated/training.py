@@ -7,10 +7,10 @@ from cemlib.config.errors import ConfigError
 from cemlib.data.prepared import Prepared, checksum, load
 from cemlib.federated.adversaries import make_generator
 from cemlib.federated.private import epsilon
-from cemlib.federated.record import Resumed, run_of, variant_of, write_record
+from cemlib.federated.record import run_of, variant_of, write_record
 from cemlib.federated.rounds import Federation, Pseudo, score
 from cemlib.numerics.precision import set_up
-from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.checkpoint import Checkpoint, Resumed
 from cemlib.records.files import load_tensors, save_tensors, write_json, write_jsonl
 from cemlib.records.seal import checked, read_sealed
 from cemlib.study.federated import FederatedJob
@@ -43,7 +43,7 @@ def run(job: FederatedJob) -> list[Path]:
     resumed = Resumed(federation, checkpoint, start)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
-        reason = fault or resumed.finish(job.title, study.train.rounds, folder.history, SHOWN)
+        reason = fault or resumed.finish(job.title, study.train.rounds, SHOWN, folder.history)
         _write(job, federation, reason, resumed.seconds)
     checkpoint.remove()
     return [folder.metrics]

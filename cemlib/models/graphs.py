@@ -44,7 +44,7 @@ class _Tracer(fx.Tracer):
         return super().create_node(*args, **kwargs)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
-        """Whether a submodule is one node of the graph."""
+        """Return whether a submodule is one node of the graph."""
         return not self.cut.startswith(f"{module_qualified_name}.")
 
 

@@ -210,7 +210,7 @@ def _check_options(
 
 
 def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
-    """Shape of the features of one image; the encoder's modes are left as they are."""
+    """Return the shape of the features of one image; the encoder's modes stay as they are."""
     modes = [(module, module.training) for module in encoder.modules()]
     device = next((weights.device for weights in encoder.parameters()), torch.device("cpu"))
     encoder.eval()

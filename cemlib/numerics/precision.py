@@ -21,14 +21,14 @@ def set_up(device: torch.device, threads: int) -> None:
 
 
 def resolve(setting: str, device: torch.device) -> str:
-    """`float32` or `bfloat16`; `auto` is the latter where the hardware multiplies it."""
+    """Return `float32` or `bfloat16`; `auto` is the latter where the hardware multiplies it."""
     if setting != "auto":
         return setting
     return "bfloat16" if multiplies_bfloat16(device) else "float32"
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether there are instructions for it: emulated, it is slower than float32."""
+    """Return whether there are instructions for it: emulated, it is slower than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     found = torch.cpu.get_capabilities()
@@ -36,6 +36,6 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Context of a network's forward pass, for what `resolve` returned."""
+    """Return the context of a network's forward pass, for what `resolve` returned."""
     low = precision == "bfloat16"
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=low)

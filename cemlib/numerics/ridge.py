@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Least squares with an l2 penalty on the weights, none on the intercept, in float64.
+    """Solve least squares with an l2 penalty on the weights, none on the intercept, in float64.
 
     Args:
         inputs: (N, D).

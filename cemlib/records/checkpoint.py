@@ -10,11 +10,11 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -22,8 +22,10 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
+from cemlib.errors import DivergedError
 from cemlib.numerics.optim import Optimiser
-from cemlib.records.files import write_bytes
+from cemlib.records.files import write_bytes, write_jsonl
+from cemlib.records.progress import progress
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -41,16 +43,16 @@ class Checkpoint:
     folder: Path
     interval: float = 20.0
     _written: float = field(default_factory=time.monotonic)
-    _kept: Callable[[], State] | None = None
+    _kept: State | None = None
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Return the file."""
         return self.folder / "state.checkpoint"
 
     @property
     def job(self) -> str:
-        """The job's name inside the file, which is the end of the path, where its hash is."""
+        """Return the job's name inside the file: the end of the path, where its hash is."""
         return "/".join(self.folder.parts[-2:])
 
     def load(self) -> State | None:
@@ -87,12 +89,8 @@ class Checkpoint:
         """Return whether the last write lies long enough back."""
         return time.monotonic() - self._written >= self.interval
 
-    def keep(self, state: Callable[[], State]) -> None:
-        """Keep the state after an epoch, and write it if that is due.
-
-        Args:
-            state: Makes what `save` gets; what it reads must not change any more.
-        """
+    def keep(self, state: State) -> None:
+        """Keep a state, which must not change any more; write it if that is due."""
         self._kept = state
         if self.due():
             self._write_kept()
@@ -113,7 +111,7 @@ class Checkpoint:
 
     def _write_kept(self) -> None:
         if self._kept is not None:
-            self.save(*self._kept())
+            self.save(*self._kept)
             self._kept = None
 
     def _pass_over(self, fault: str) -> None:
@@ -127,6 +125,75 @@ def _divided(content: bytes) -> tuple[bytes, bytes]:
 
 
 _JSON = "__json__"
+
+
+class Learner(Protocol):
+    """Something trained in epochs or rounds, which `Resumed` brings to its end."""
+
+    history: list[dict[str, Any]]
+
+    def remaining(self) -> Iterator[dict[str, Any]]:
+        """Carry out what is left, yielding a row of the history after each epoch or round."""
+
+    def state(self) -> State:
+        """Return what a killed job resumes from beside the history, in memory of its own."""
+
+    def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Continue from such a state; the history is there already."""
+
+
+@dataclass
+class Resumed:
+    """Train a learner to its end, from its checkpoint if there is one.
+
+    Attributes:
+        learner: What is trained.
+        checkpoint: Of the job.
+        start: When the job began, by `time.perf_counter`; earlier by what killed jobs took.
+    """
+
+    learner: Learner
+    checkpoint: Checkpoint
+    start: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        found = self.checkpoint.load()
+        if found is not None:
+            tensors, state = found
+            self.start -= float(state["spent"])
+            self.learner.history = state["history"]
+            self.learner.restore(tensors, state)
+
+    @property
+    def seconds(self) -> float:
+        """Return the time spent so far, by killed jobs too."""
+        return time.perf_counter() - self.start
+
+    def remaining(self, title: str, total: int, shown: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Carry out what is left, of so many epochs in total; what is yielded is kept then.
+
+        Args:
+            title: What the progress says.
+            total: Epochs or rounds.
+            shown: Columns of the history that the progress shows.
+        """
+        learner = self.learner
+        with progress(title, total, len(learner.history)) as report:
+            for row in learner.remaining():
+                yield row
+                tensors, state = learner.state()
+                known = {"history": [*learner.history], "spent": self.seconds}
+                self.checkpoint.keep((tensors, state | known))
+                report(row["epoch"], {name: row[name] for name in shown})
+
+    def finish(self, title: str, total: int, shown: Sequence[str], history: Path) -> str | None:
+        """Carry out what is left, and write the history; return why it failed, or None."""
+        try:
+            for _ in self.remaining(title, total, shown):
+                write_jsonl(history, self.learner.history)
+        except DivergedError as error:
+            return str(error)
+        return None
 
 
 def pack(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

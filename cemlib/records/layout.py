@@ -128,7 +128,7 @@ class Layout:
 
     @property
     def judge(self) -> RunFolder:
-        """The undefended classifier that recognises reconstructions, of no seed of the study."""
+        """Return the folder of the undefended classifier that recognises reconstructions."""
         return RunFolder(self.root / "judge")
 
     def tracked(self, defence: str = "all") -> Path:

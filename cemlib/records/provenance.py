@@ -66,12 +66,12 @@ class Member(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """Its source file."""
+        """Return its source file."""
         return _file(self.module)
 
     @property
     def docstring(self) -> str:
-        """Its own docstring, not the module's."""
+        """Return its own docstring, not the module's."""
         nodes = (node for node in _tree(self.file).body if getattr(node, "name", "") == self.name)
         documented = (node for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef))
         return ast.get_docstring(next(documented)) or ""

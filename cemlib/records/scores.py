@@ -49,12 +49,12 @@ class Score:
 
     @property
     def arrowed(self) -> str:
-        """Title with an arrow to the better side."""
+        """Return the title with an arrow to the better side."""
         return f"{self.title} {'↑' if self.better == 'higher' else '↓'}"
 
     @property
     def heading(self) -> str:
-        """Title with unit and arrow, for the head of a column."""
+        """Return the title with unit and arrow, for the head of a column."""
         return _with_unit(self.title, self.unit) + self.arrowed.removeprefix(self.title)
 
     @property
@@ -64,27 +64,27 @@ class Score:
 
     @property
     def step(self) -> str:
-        """Unit of a difference."""
+        """Return the unit of a difference."""
         return "percentage points" if self.unit == "%" else self.unit
 
     @property
     def difference(self) -> str:
-        """Subject with the unit of a difference, for the head of a table of differences."""
+        """Return the subject with the unit of a difference, for the head of a table of them."""
         return _with_unit(self.subject, self.step)
 
     @property
     def worst(self) -> str:
-        """Subject with unit and arrow, where no other heading says of which attack it is."""
+        """Return the subject with unit and arrow, where nothing else says of which attack it is."""
         return _with_unit(self.subject, self.unit) + self.arrowed.removeprefix(self.title)
 
     @property
     def side(self) -> str:
-        """The better side in words."""
+        """Return the better side in words."""
         return f"{self.better} = more {self.gain}"
 
     @property
     def axis(self) -> str:
-        """Subject with unit and the better side in words, for the axis of a figure."""
+        """Return the subject with unit and the better side in words, for the axis of a figure."""
         return f"{_with_unit(self.subject, self.unit)}\n({self.side})"
 
     def places(self, values: Iterable[float]) -> int:

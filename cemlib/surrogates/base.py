@@ -120,7 +120,7 @@ class Surrogate(nn.Module):
 
     @property
     def replayable(self) -> bool:
-        """Whether the next call runs the same kernels as the last, so that it can be replayed."""
+        """Return whether the next call runs the same kernels as the last, for a replay."""
         return True
 
     def replayed(self) -> None:

@@ -199,7 +199,7 @@ class LogDet(Surrogate):
 
     @property
     def _due(self) -> bool:
-        """Whether it is the turn of a factorisation.
+        """Return whether it is the turn of a factorisation.
 
         In the first epoch also at every power of two: a covariance of few samples has empty
         directions, which the tangent at it would fill at 1 / sigma^2 for `refresh` steps.

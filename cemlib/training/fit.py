@@ -12,7 +12,7 @@ from cemlib.defences.deployed import Deployed
 from cemlib.numerics.precision import set_up
 from cemlib.records.progress import progress
 from cemlib.training.own import OwnSurrogate
-from cemlib.training.scores import scores, shown
+from cemlib.training.scores import SHOWN, scores
 from cemlib.training.setup import Network, Setup
 from cemlib.training.trainer import Trainer
 
@@ -77,7 +77,7 @@ def fit(
     _check_logits(trainer)
     with progress(f"train {defence} seed{seed}", trainer.settings.epochs) as report:
         for row in trainer.remaining():
-            report(row["epoch"], shown(row))
+            report(row["epoch"], {name: row[name] for name in SHOWN})
     epoch = trainer.deploy()
     return Trained(defence, seed, trainer.deployed, trainer.history, epoch, scores(trainer))
 

@@ -1,17 +1,14 @@
-"""What a finished training is worth, and what is shown of it on the way."""
+"""Score a finished training."""
 
 import torch
 from torch import Tensor
 
 from cemlib.numerics.seeds import generator
-from cemlib.records.progress import Numbers
-from cemlib.training.step import Row
 from cemlib.training.trainer import Trainer
 
 SCORES = ("top1", "test_loss", "val_top1", "leakage_nats", "leakage_images")
-MOST = (
-    2048  # images of a class that the leakage is estimated from, where there are not more to test
-)
+SHOWN = ("train_loss", "val_top1")  # of every epoch by the progress
+MOST = 2048  # images of a class to estimate the leakage from, where there are not more to test
 
 
 def scores(trainer: Trainer) -> dict[str, float]:
@@ -50,8 +47,3 @@ def _filled_up(trainer: Trainer, features: Tensor) -> tuple[Tensor, Tensor]:
     more = trainer.deployed.features(data.train.images[:missing])
     labels = torch.cat([data.test.labels, data.train.labels[:missing]])
     return torch.cat([features, more]), labels
-
-
-def shown(row: Row) -> Numbers:
-    """Return what the progress shows of an epoch's row."""
-    return {"loss": row["train_loss"], "val_top1": row["val_top1"]}

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,14 @@ from cemlib.errors import check_finite
 from cemlib.numerics.optim import SGD
 from cemlib.numerics.precision import autocast
 from cemlib.numerics.seeds import generator
+from cemlib.records.checkpoint import (
+    State,
+    copied,
+    pack,
+    restore_training,
+    training_state,
+    unpack,
+)
 from cemlib.surrogates.base import Surrogate
 from cemlib.training.metrics import METRICS
 from cemlib.training.step import Defended, Row, Step
@@ -103,6 +112,30 @@ class Trainer:
         if pruning is not None and self.client_widths is None and number > pruning.epoch:
             self.client_widths = prune(self.deployed.model, pruning.ratio)
             self.step = Step(self.defended, self.batches, self.settings, self.seed)
+
+    def state(self) -> State:
+        """Return what a killed job resumes from, in memory of its own."""
+        tensors = training_state(self.defended.modules, self.optimiser)
+        penalty = self.defended.penalty
+        if penalty is not None and penalty.optimiser is not None:
+            tensors |= pack("penalty_optimiser", penalty.optimiser.state_dict())
+        tensors = copied(tensors) | pack("best", self.best.weights)
+        for epoch, fit in enumerate(self.fits):
+            tensors |= pack(f"fits/{epoch}", fit)
+        return tensors, {"best": {"epoch": self.best.epoch, "score": self.best.score}}
+
+    def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Continue from such a state."""
+        self.prune_before(len(self.history))
+        fits = unpack("fits", tensors)
+        epochs = len({name.partition("/")[0] for name in fits})
+        self.fits = [unpack(str(epoch), fits) for epoch in range(epochs)]
+        tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        restore_training(tensors, self.defended.modules, self.optimiser)
+        penalty = self.defended.penalty
+        if penalty is not None and penalty.optimiser is not None:
+            penalty.optimiser.load_state_dict(unpack("penalty_optimiser", tensors))
+        self.best = Best(**state["best"], weights=unpack("best", tensors))
 
     def _deployable(self, number: int) -> bool:
         """Tell whether an epoch has its whole defence: the surrogate acts, pruning is done."""

@@ -38,9 +38,8 @@ def findings() -> dict[str, dict[str, Finding]]:
 
 def means(found: dict[str, Finding]) -> dict[str, dict[str, Any]]:
     """The summary of each attack on one defence, and of the worst case."""
-    rows = [
-        {"defence": "it", "attack": name, **row} for name, each in found.items() for row in each.rows
-    ]
+    named = {name: {"defence": "it", "attack": name} for name in found}
+    rows = [named[name] | row for name, each in found.items() for row in each.rows]
     return {row["attack"]: row for row in summary([rows + worst_cases(rows)])}
 
 

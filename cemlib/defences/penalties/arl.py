@@ -59,7 +59,7 @@ class AdversarialDecoder(Penalty):
         self.optimiser = Adam(self.decoder.parameters(), weight_decay=WEIGHT_DECAY)
 
     def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
-        """`scale` relu(S - threshold), whose backward pass trains the decoder to raise S."""
+        """Return `scale` relu(S - threshold), whose backward pass trains the decoder to raise S."""
         scale, threshold = self.settings.scale, self.settings.threshold
         pull = released.new_zeros(())  # filled once S is known
         answers = self.decoder(
