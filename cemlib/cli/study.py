@@ -11,8 +11,7 @@ from cemlib.cli.exits import failing_at_end
 from cemlib.cli.options import plan_of
 
 if TYPE_CHECKING:
-    from cemlib.study.job import AnyJob
-    from cemlib.study.systems import AnyPlan
+    from cemlib.study.job import AnyJob, AnyPlan
     from cemlib.tracking import Study
 
 ENDINGS = (".csv", ".md", ".tex", ".png")  # of what is published

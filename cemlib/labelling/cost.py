@@ -1,16 +1,13 @@
 """Measure what a round costs against key length, in CPU seconds and bytes, and what helps.
 
-`python -m cemlib.labelling.cost 256 512 1024 2048` prints the tables.
-
 Packing divides the number of ciphertexts, `short` blindings and their table replace a power by
 products, and blindings made beforehand leave one product for the time of the vote. The Chinese
 remainder theorem is for who knows p and q: the dealer, not the participants, whose partial
 decryptions therefore cost a whole power each.
 """
 
-import argparse
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -197,25 +194,3 @@ def run(job: Job[LabellingStudy]) -> list[Path]:
     }
     write_sealed(job.plan.layout.cost, record)
     return [job.plan.layout.cost]
-
-
-def main() -> None:
-    """Measure, and print the tables as Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("key_bits", nargs="+", type=int, help="lengths of n")
-    parser.add_argument("--images", type=int, default=18, help="in one round, packed")
-    arguments = parser.parse_args()
-    for rows in filter(None, measured(arguments.key_bits, images=arguments.images).values()):
-        _print_row(rows[0])
-        _print_row(["---"] * len(rows[0]))
-        for row in rows:
-            _print_row(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values())
-        print()
-
-
-def _print_row(cells: Iterable[str]) -> None:
-    print(f"| {' | '.join(cells)} |")
-
-
-if __name__ == "__main__":
-    main()

@@ -7,13 +7,13 @@ from cemlib.config.federated import Federated
 from cemlib.records.layout import AttackFolder
 from cemlib.records.provenance import source_files
 from cemlib.study.job import (
-    FIGURE_FORMATS,
-    TABLE_FORMATS,
     Entry,
     Job,
-    named,
+    by,
+    figure_files,
     prepare_job,
     report_job,
+    table_files,
     together,
 )
 from cemlib.study.plan import Plan
@@ -43,8 +43,7 @@ def jobs(plan: Plan[Federated], device: str = "auto") -> list[FederatedJob]:
     read = [*gans, *of_runs]
     metrics = {"metrics": [record for job in read for record in job.records]}
     drawn = FIGURES + (PSEUDO_FIGURES if mixing else ())
-    files = named(plan.layout.tables, TABLES, TABLE_FORMATS)
-    files += named(plan.layout.figures, drawn, FIGURE_FORMATS)
+    files = table_files(plan, TABLES) + figure_files(plan, drawn)
     sources = source_files("cemlib.federated.report")
     write = Entry("cemlib.federated.report", "write_report")
     report = report_job(plan, "report", read, metrics, files, sources, write)
@@ -61,9 +60,8 @@ def pseudo_job(plan: Plan[Federated], seed: int, device: str = "auto") -> Federa
         inputs={"data": [plan.layout.prepared]},
         leaves=plan.layout.pseudo("{seed}").files(),
         settings=plan.study.pseudo_slice(),
-        sources=source_files("cemlib.federated.pseudo"),
-        call=Entry("cemlib.federated.pseudo"),
         device=device,
+        **by("cemlib.federated.pseudo"),
     )
 
 
@@ -79,9 +77,8 @@ def train_job(plan: Plan[Federated], variant: str, seed: int, device: str = "aut
         inputs={"data": [plan.layout.prepared], **generators},
         leaves=plan.layout.run(*_RUN).files(),
         settings=plan.study.train_slice(variant),
-        sources=source_files("cemlib.federated.training"),
-        call=Entry("cemlib.federated.training"),
         device=device,
+        **by("cemlib.federated.training"),
     )
 
 
@@ -104,9 +101,8 @@ def _attack(plan: Plan[Federated], variant: str, seed: int, name: str, device: s
         inputs={**training.inputs, "model": [run.model, *run.files()]},
         leaves=attack_files(attack_folder(plan, *_RUN, name)),
         settings=settings | {"attack": settings["inversion"]["attacks"][name]},
-        sources=source_files("cemlib.federated.attacking"),
-        call=Entry("cemlib.federated.attacking"),
         device=device,
+        **by("cemlib.federated.attacking"),
     )
 
 

@@ -152,6 +152,7 @@ class Job(Generic[StudyT]):
 
 
 AnyJob: TypeAlias = Job[Any]
+AnyPlan: TypeAlias = Plan[Any]
 
 
 def together(pattern: str, parts: Sequence[Job[StudyT]]) -> Job[StudyT]:
@@ -237,9 +238,24 @@ def report_files(jobs: Iterable[AnyJob]) -> list[Path]:
     return [file for job in jobs if not job.records for file in job.outputs]
 
 
-def named(folder: Path, names: Sequence[str], endings: Sequence[str]) -> list[Path]:
-    """Return the files of some names, with every ending."""
-    return [folder / f"{name}.{ending}" for name in names for ending in endings]
+def table_files(plan: AnyPlan, names: Sequence[str]) -> list[Path]:
+    """Return the files of some tables, in every format."""
+    return [plan.layout.tables / f"{name}.{kind}" for name in names for kind in TABLE_FORMATS]
+
+
+def figure_files(plan: AnyPlan, names: Sequence[str]) -> list[Path]:
+    """Return the files of some figures, in every format."""
+    return [plan.layout.figures / f"{name}.{kind}" for name in names for kind in FIGURE_FORMATS]
+
+
+def by(module: str, **members: str | None) -> dict[str, Any]:
+    """Return what a job has from the module whose `run` carries it out: sources and call.
+
+    Args:
+        module: Such as `cemlib.training.job`.
+        members: As for `cemlib.records.provenance.source_files`.
+    """
+    return {"sources": source_files(module, **members), "call": Entry(module)}
 
 
 def find_device(name: str) -> "torch.device":

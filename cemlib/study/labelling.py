@@ -4,13 +4,13 @@ from cemlib.config.labelling import LabellingStudy
 from cemlib.records.provenance import source_files
 from cemlib.study.job import (
     CPU,
-    FIGURE_FORMATS,
-    TABLE_FORMATS,
     Entry,
     Job,
-    named,
+    by,
+    figure_files,
     prepare_job,
     report_job,
+    table_files,
 )
 from cemlib.study.plan import Plan
 
@@ -28,10 +28,7 @@ def jobs(plan: Plan[LabellingStudy], _device: str = CPU) -> list[LabellingJob]:
         "metrics": [record for job in repeats for record in job.records],
         "cost": cost.records,
     }
-    written = {
-        "tables": named(plan.layout.tables, TABLES, TABLE_FORMATS),
-        "figures": named(plan.layout.figures, FIGURES, FIGURE_FORMATS),
-    }
+    written = {"tables": table_files(plan, TABLES), "figures": figure_files(plan, FIGURES)}
     sources = source_files("cemlib.labelling.report")
     reports = [
         report_job(
@@ -59,8 +56,7 @@ def repeat_job(plan: Plan[LabellingStudy], number: int) -> LabellingJob:
         inputs={"data": [plan.layout.prepared]},
         leaves=[file for folder in folders for file in folder.files()],
         settings=plan.study.repeat_slice(),
-        sources=source_files("cemlib.labelling.job"),
-        call=Entry("cemlib.labelling.job"),
+        **by("cemlib.labelling.job"),
     )
 
 
@@ -74,6 +70,5 @@ def cost_job(plan: Plan[LabellingStudy]) -> LabellingJob:
         inputs={},
         leaves=[plan.layout.cost],
         settings=plan.study.cost_slice(),
-        sources=source_files("cemlib.labelling.cost"),
-        call=Entry("cemlib.labelling.cost"),
+        **by("cemlib.labelling.cost"),
     )

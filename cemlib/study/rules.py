@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cemlib.study.job import CONFIG, CPU, AnyJob, records_below, report_files
-from cemlib.study.systems import AnyPlan
+from cemlib.study.job import CONFIG, CPU, AnyJob, AnyPlan, records_below, report_files
 
 WILDCARD = re.compile(r"{(\w+)}")
 

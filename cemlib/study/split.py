@@ -12,10 +12,10 @@ from cemlib.records.provenance import source_files
 from cemlib.report import OF_RUNS, SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.page import PAGE, assets
 from cemlib.study.job import (
-    FIGURE_FORMATS,
     Entry,
     Job,
-    named,
+    by,
+    figure_files,
     prepare_job,
     report_job,
     together,
@@ -77,15 +77,14 @@ def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") 
         inputs={"data": [plan.layout.prepared]},
         leaves=(plan.layout.judge if is_judge else plan.layout.run(*_RUN)).files(),
         settings=plan.study.train_slice(defence),
-        sources=source_files(
+        device=device,
+        **by(
             "cemlib.training.job",
             models=plan.study.model.name,
             surrogates=surrogate.name if surrogate else None,
             channels=settings.channel.name,
             penalties=penalty.name if penalty else None,
         ),
-        call=Entry("cemlib.training.job"),
-        device=device,
     )
 
 
@@ -130,14 +129,13 @@ def _attack(plan: Plan[Study], defence: str, seed: int, name: str, device: str) 
         },
         leaves=_attack_files(plan.layout, ["{attack}"]),
         settings=plan.study.attack_slice(defence, name),
-        sources=source_files(
+        device=device,
+        **by(
             "cemlib.evaluation.job",
             models=plan.study.model.name,
             channels=plan.study.defences[defence].channel.name,
             attacks=plan.study.attacks[name].kind,
         ),
-        call=Entry("cemlib.evaluation.job"),
-        device=device,
     )
 
 
@@ -213,7 +211,7 @@ def _written(plan: Plan[Study], part: str) -> list[Path]:
     several = len({attack.releases for attack in study.attacks.values()}) > 1
     has = ["releases"] * several + ["sweeps"] * bool(study.sweeps)
     names = [drawing.name for drawing in drawings(part, KNOWLEDGES, has)]
-    return named(plan.layout.figures, names, FIGURE_FORMATS)
+    return figure_files(plan, names)
 
 
 def _report_sources() -> tuple[Path, ...]:

@@ -11,10 +11,8 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.load import SPLIT, load_as, parse
 from cemlib.errors import nearest
 from cemlib.study import federated, labelling, split
-from cemlib.study.job import AnyJob
+from cemlib.study.job import AnyJob, AnyPlan
 from cemlib.study.plan import Plan
-
-AnyPlan = Plan[Any]
 
 
 @dataclass(frozen=True)

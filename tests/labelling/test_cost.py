@@ -7,7 +7,7 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from cemlib.labelling.cost import CostRow, main, measure, measured
+from cemlib.labelling.cost import CostRow, measure, measured
 from cemlib.labelling.tables import growth_exponent
 
 
@@ -58,13 +58,3 @@ def test_the_exponent_of_a_power_law_is_found(exponent: float) -> None:
     rows["seconds"] = 1e-9 * rows["key_bits"] ** exponent
     assert growth_exponent(rows, "seconds") == pytest.approx(exponent)
     assert math.isnan(growth_exponent(rows[:1], "seconds"))
-
-
-def test_the_tables_are_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["cost", "256", "--images", "2"])
-    main()
-    tables = capsys.readouterr().out.split("\n\n")
-    assert [table.count("\n") for table in tables[:2]] == [1 + 12, 2]
-    assert tables[0].startswith("| key_bits | packing |")
