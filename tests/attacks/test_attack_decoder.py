@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from curved_victim import STD, curved_task
-from easy_tasks import Dying, changed, rows, same
+from easy_tasks import Dying, changed, same
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -173,14 +173,6 @@ def test_an_interrupted_decoder_ends_with_the_same_bits(
     assert kept is not None
     assert len(kept[1]["history"]) == writes
     assert same(decoder(again), decoder(task))
-
-
-def test_the_targets_do_not_enter_the_decoder(tmp_path: Path) -> None:
-    task, _ = curved_task(tmp_path, own=40, epochs=2)
-    one, other = decoder(task), decoder(changed(task, released=task.released + 100))
-    assert rows(one) == rows(other)
-    assert all(torch.equal(one.state[name], other.state[name]) for name in one.state)
-    assert not torch.equal(one.reconstructions, other.reconstructions)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

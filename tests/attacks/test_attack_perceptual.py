@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from easy_tasks import OPTIONS, Dying, changed, easy_task, judge, network_task, same
+from easy_tasks import OPTIONS, easy_task, judge, network_task
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.models import vgg16 as architecture
@@ -18,7 +18,6 @@ from cemlib.attacks.task import Task
 from cemlib.config.attacks import Perceptual, Residual
 from cemlib.models import Decoder, build
 from cemlib.numerics.seeds import derive, generator
-from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError
 
 POOLS = (4, 9, 16, 23, 30)  # of VGG16's layers, counted from 0
@@ -147,14 +146,6 @@ def test_features_come_closer_than_the_plain_decoders(tmp_path: Path) -> None:
         for answers in (perceptual(task).reconstructions, residual(plain).reconstructions)
     ]
     assert apart[0] < 0.95 * apart[1]
-
-
-def test_an_interrupted_attack_ends_with_the_same_bits(tmp_path: Path) -> None:
-    task, _ = perceptual_task(tmp_path / "alone", std=0.05, epochs=3)
-    with pytest.raises(KeyboardInterrupt):
-        perceptual(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
-    again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
-    assert same(perceptual(again), perceptual(task))
 
 
 @pytest.mark.parametrize(("side", "channels"), [(16, 1), (128, 3)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, Dying, changed, easy_task, same
+from easy_tasks import OPTIONS, changed, easy_task, same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,10 +17,8 @@ from cemlib.attacks.residual import residual
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Residual
-from cemlib.errors import DivergedError
 from cemlib.models import Decoder
 from cemlib.numerics.seeds import derive, generator
-from cemlib.records.checkpoint import Checkpoint
 
 
 def residual_task(place: Path, **given: Any) -> tuple[Task, Tensor]:
@@ -33,15 +31,6 @@ def trained_decoder(state: Mapping[str, Tensor]) -> Decoder:
     return model.eval()
 
 
-def test_the_cosine_starts_and_ends_as_published() -> None:
-    rates = [cosine(epoch, 50, 1e-3, 1e-5) for epoch in range(1, 51)]
-    assert rates[0] == pytest.approx(1e-3, rel=1e-12)
-    assert rates[-1] == pytest.approx(1e-5, rel=1e-9)
-    assert rates == sorted(rates, reverse=True)
-    assert cosine(26, 51, 1e-3, 1e-5) == pytest.approx((1e-3 + 1e-5) / 2, rel=1e-9)
-    assert cosine(1, 1, 1e-3, 1e-5) == 1e-3
-
-
 def test_the_cosine_is_torchs() -> None:
     parameter = nn.Parameter(torch.zeros(1))
     optimiser = torch.optim.Adam([parameter], lr=1e-3)
@@ -50,6 +39,7 @@ def test_the_cosine_is_torchs() -> None:
         assert cosine(epoch, 50, 1e-3, 1e-5) == pytest.approx(schedule.get_last_lr()[0], rel=1e-6)
         optimiser.step()
         schedule.step()
+    assert cosine(1, 1, 1e-3, 1e-5) == 1e-3
 
 
 def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
@@ -65,16 +55,6 @@ def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
     assert rows[-1]["lr"] == pytest.approx(1e-5)
 
 
-def test_the_state_answers_as_scored(tmp_path: Path) -> None:
-    """The saved decoder, in eval mode, gives the very answers, image by image."""
-    task, _ = residual_task(tmp_path, epochs=2)
-    found = residual(task)
-    model = trained_decoder(found.state)
-    with torch.no_grad():
-        alone = torch.cat([model(one[None]) for one in task.released])
-    assert torch.allclose(alone, found.reconstructions, atol=1e-5)
-
-
 def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
     """Neither the held-out images nor the targets enter its batch statistics."""
     states = []
@@ -86,12 +66,6 @@ def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
     assert any("running_mean" in name for name in states[0])
     for name, tensor in states[0].items():
         assert torch.equal(tensor, states[1][name]), name
-
-
-def test_batch_statistics_count_the_attackers_batches_only(tmp_path: Path) -> None:
-    task, _ = residual_task(tmp_path, epochs=3)
-    counts = {int(tensor) for name, tensor in residual(task).state.items() if "num_batches" in name}
-    assert counts == {3 * 3}  # 96 images in batches of 32, three epochs
 
 
 def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
@@ -124,20 +98,6 @@ def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path) -> None:
     assert far < 0.01 * total  # a gradient that is nearly zero may round to either sign
 
 
-def test_a_seed_decides_the_decoder(tmp_path: Path) -> None:
-    task, _ = residual_task(tmp_path, std=0.05, epochs=1)
-    first, again = residual(task), residual(task)
-    assert torch.equal(first.reconstructions, again.reconstructions)
-    other = residual(changed(task, seed=1))
-    assert not torch.equal(first.reconstructions, other.reconstructions)
-
-
-def test_a_decoder_that_diverges_says_where(tmp_path: Path) -> None:
-    task, _ = residual_task(tmp_path, lr=1e30)
-    with pytest.raises(DivergedError, match=r"epoch \d+: (train|val)_mse is (nan|inf)"):
-        residual(task)
-
-
 def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> None:
     """With one image left over for the last batch, which is left out."""
     task, _ = residual_task(tmp_path, train=33, epochs=1, lr=1e-30, weight_decay=0.0)
@@ -148,15 +108,6 @@ def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> 
         answers = model(task.own.features[rows])
     expected = F.mse_loss(answers, task.own.images[rows].float() / 255).item()
     assert residual(task).history[0]["train_mse"] == pytest.approx(expected, rel=1e-5)
-
-
-def test_an_interrupted_decoder_ends_with_the_same_bits(tmp_path: Path) -> None:
-    task, _ = residual_task(tmp_path / "alone", std=0.05, epochs=4)
-    with pytest.raises(KeyboardInterrupt):
-        residual(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
-    again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
-    assert again.checkpoint.load() is not None
-    assert same(residual(again), residual(task))
 
 
 def test_a_trained_decoder_is_loaded_as_it_was_scored(tmp_path: Path) -> None:

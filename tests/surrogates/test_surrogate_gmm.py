@@ -78,55 +78,6 @@ def test_one_sample_by_hand(covariance):
     assert float(value) == pytest.approx(expected, rel=1e-6)
 
 
-def test_in_one_dimension_full_is_diagonal():
-    z, y, num_classes = batch("unequal")
-    z = z[:, :1]
-    diagonal, full = (
-        loaded("gmm", num_classes, 1, 3, num_train=300, covariance=covariance)
-        for covariance in COVARIANCES
-    )
-    one, two = (value_and_gradient(lambda z, s=s: s(z, y), z) for s in (diagonal, full))
-    torch.testing.assert_close(two[0], one[0])
-    torch.testing.assert_close(two[1][0], one[1][0])
-
-
-def test_full_is_diagonal_where_nothing_is_off_the_diagonal():
-    """Each sample lies along one axis from its centre, so the batch's moments are diagonal."""
-    surrogates = [made(name, 2, 4, clusters=1, num_train=100) for name in COVARIANCES]
-    variances = 0.02 * torch.rand(2, 1, 4, generator=torch.Generator().manual_seed(0))
-    for surrogate in surrogates:
-        surrogate.load_statistics(torch.zeros(2, 1, 4), torch.ones(2, 1), variances)
-    z = torch.diag_embed(torch.tensor([0.3, -0.2, 0.1, 0.4]))
-    values = [surrogate(z, torch.tensor([0, 0, 1, 1])) for surrogate in surrogates]
-    torch.testing.assert_close(values[1], values[0])
-
-
-def test_turning_everything_leaves_the_full_bound_alone():
-    z, y, num_classes = batch("balanced")
-    dim = z.shape[1]
-    turn = torch.linalg.qr(torch.randn(dim, dim, generator=torch.Generator().manual_seed(0))).Q
-    plain = loaded("gmm", num_classes, dim, 3, num_train=300, covariance="full")
-    covariances = some_covariances(num_classes, 3, dim)
-    plain.load_statistics(plain.means, plain.weights, covariances)
-    turned = made("full", num_classes, dim, clusters=3, num_train=300)
-    turned.load_statistics(
-        plain.means @ turn.double(),
-        plain.weights,
-        turn.T.double() @ covariances @ turn.double(),
-    )
-    torch.testing.assert_close(turned(z @ turn, y), plain(z, y), rtol=1e-5, atol=0)
-
-
-def test_full_never_exceeds_diagonal():
-    """Hadamard: a determinant is at most the product of the diagonal."""
-    z, y, num_classes = batch("balanced")
-    diagonal, full = (
-        loaded("gmm", num_classes, 8, 3, num_train=300, covariance=name) for name in COVARIANCES
-    )
-    full.load_statistics(full.means, full.weights, diagonal.variances)
-    assert float(full(z, y)) < float(diagonal(z, y))
-
-
 def test_with_one_full_component_it_is_the_leakage_bound():
     """On all features of the fit, but for the ridge of 1e-6."""
     y = torch.tensor([0] * 60 + [1] * 30 + [2] * 90)

@@ -1,5 +1,4 @@
 import math
-from itertools import pairwise
 
 import pytest
 import surrogate_references as reference
@@ -10,7 +9,6 @@ from surrogate_batches import (
     built,
     compare,
     of_seed,
-    value_and_gradient,
 )
 
 from cemlib.surrogates.slot import slot_weights
@@ -79,47 +77,6 @@ def test_published_start_values():
     assert surrogate.rounds.iterations == 3
     assert surrogate.refine.attention.num_heads == 4
     assert surrogate.settings.scale == 0.25
-
-
-def test_other_classes_do_not_meet_a_class():
-    """A pair too small to count has no gradient, and moving it changes nothing but p_c's share."""
-    z, y = torch.rand(8, 8, dtype=torch.float64), torch.tensor([0] * 6 + [1, 1])
-    surrogate = small(2, 8).double()
-    value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
-    assert torch.equal(gradient[6:], torch.zeros(2, 8))
-    assert gradient[:6].abs().min() > 0
-    surrogate.reseed(11)
-    torch.testing.assert_close(surrogate(torch.cat([z[:6], z[:2]]), y).detach(), value)
-
-
-def gated_hinge(gate, mean, v):
-    opening, hinge, _ = gate(mean, v)
-    return opening * hinge
-
-
-def test_the_learned_hinge_rises_with_the_variances_of_a_slot_together():
-    """The gate on LayerNorm(log v) does not see a common factor; the hinge and g_snr rise."""
-    torch.manual_seed(0)
-    gate = small(2, 8).gate.double()
-    mean, v = torch.randn(2, 3, 8).double(), torch.rand(2, 3, 8).double()
-    values = [gated_hinge(gate, mean, t * v) for t in (1e-3, 0.1, 1, 10)]
-    assert all((low < high).all() for low, high in pairwise(values))
-
-
-def test_the_learned_hinge_can_fall_while_a_variance_rises():
-    """Nothing keeps the learned b_snr positive."""
-    gate = small(2, 8).gate.double()
-    mean, v = torch.full((1, 1, 8), 0.1).double(), torch.linspace(0.1, 1, 8).double()[None, None]
-    assert gated_hinge(gate, mean, 2 * v).mean() > gated_hinge(gate, mean, v).mean()
-    torch.nn.init.constant_(gate.b_snr, -1)
-    assert gated_hinge(gate, mean, 2 * v).mean() < gated_hinge(gate, mean, v).mean()
-
-
-def test_a_larger_mean_lowers_the_learned_hinge():
-    """g_snr falls with mu^2: moving a whole slot away pays like contracting its samples."""
-    gate = small(2, 8).gate
-    mean, v = torch.full((1, 1, 8), 0.5), torch.full((1, 1, 8), 0.3)
-    assert (gated_hinge(gate, 2 * mean, v) < gated_hinge(gate, mean, v)).all()
 
 
 def test_parameters_come_from_the_global_generator():
