@@ -96,6 +96,8 @@ MODES: list[tuple[str, Image.Image, dict[str, Any], Any, float]] = [
     ("ink.tif", Image.fromarray(INK, "CMYK"), {}, (255.0 - INK[0, 0, :3]) * 225 / 255, 1),
     # A CMYK JPEG is not inverted.
     ("ink.jpg", Image.new("CMYK", (16, 16), (255, 0, 0, 0)), {}, np.array([0, 255, 255]), 3),
+    # CIE's L*a*b* of red: 53.2, 80.1 and 67.2, stored as bytes.
+    ("lab.tif", Image.new("LAB", (16, 16), (136, 208, 195)), {}, np.array([255, 0, 0]), 12),
     # What is transparent is composited on black.
     ("a.png", Image.fromarray(np.dstack([RGB, GREY])), {}, RGB * (GREY[..., None] / 255), 1),
     (
@@ -158,6 +160,22 @@ def test_images_are_turned_upright(tmp_path: Path, suffix: str, orientation: int
     path = written(tmp_path / f"a.{suffix}", Image.fromarray(RGB), exif=exif)
     expected = channels_first(UPRIGHT[orientation](RGB))
     assert np.array_equal(read_image(path, 16, None), expected)
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+@pytest.mark.parametrize("suffix", ["png", "webp", "tif"])
+def test_a_truncated_exif_block_turns_nothing(tmp_path: Path, suffix: str) -> None:
+    exif = b"Exif\0\0II*\0\x08\0\0\0\xff\xff"  # of 65,535 entries there is none
+    path = written(tmp_path / f"a.{suffix}", Image.fromarray(RGB), exif=exif)
+    assert np.array_equal(read_image(path, 16, None), channels_first(RGB))
+
+
+def test_exif_that_is_none_is_passed_over_in_a_jpeg_and_named_in_a_png(tmp_path: Path) -> None:
+    for suffix in ("jpg", "png"):
+        written(tmp_path / f"a.{suffix}", Image.new("RGB", (8, 8), "red"), exif=b"Exif\0\0nonsense")
+    assert abs(read_image(tmp_path / "a.jpg", 8, None)[0].astype(int) - 255).max() <= 3
+    with pytest.raises(DataError, match=r"a\.png: cannot be read as an image .*replace"):
+        read_image(tmp_path / "a.png", 8, None)
 
 
 def triangle_weights(length: int, start: float, side: float, size: int) -> np.ndarray:

@@ -115,6 +115,13 @@ def test_an_answer_depends_on_no_neighbour(settings: AnyInversion) -> None:
     assert not torch.equal(one.images[1], two.images[1])
 
 
+def test_another_generator_gives_other_starts() -> None:
+    shared = undefended(network(), *digits(2))
+    first, again, other = (attacked(Idlg(iterations=2), shared, seed) for seed in (1, 1, 2))
+    assert torch.equal(first.images, again.images)
+    assert not torch.isclose(first.images, other.images).all((1, 2, 3, 4)).any()
+
+
 def test_how_many_are_attacked_at_once_changes_nothing() -> None:
     images, labels = digits(3)
     shared = undefended(network(), images, labels)
