@@ -54,12 +54,6 @@ def test_rotation_equals_torchvisions_one_by_one(shape: tuple[int, int]) -> None
         assert (result - expected).abs().max() < 2e-5
 
 
-def test_a_quarter_turn_moves_whole_pixels_counter_clockwise() -> None:
-    images = batch(1, 1, 8, 8)
-    found = rotate(images, torch.tensor([90.0]))
-    np.testing.assert_allclose(found[0, 0], np.rot90(images[0, 0].numpy()), atol=1e-5)
-
-
 def test_the_whole_protocol_equals_torchvisions_steps_with_the_same_draws() -> None:
     images = batch(32)
     found = augmented(PUBLISHED, images, seeded(5))
@@ -73,31 +67,6 @@ def test_the_whole_protocol_equals_torchvisions_steps_with_the_same_draws() -> N
         expected = reference.hflip(expected) if flip else expected
         expected = reference.rotate(expected, angle, InterpolationMode.BILINEAR)
         assert (result - expected).abs().max() < 2e-5
-
-
-def test_draws_cover_their_range_evenly() -> None:
-    spot = torch.zeros(4000, 1, 9, 9)
-    spot[:, :, 4, 4] = 1
-    found = augmented(AugmentConfig(crop_padding=1), spot, seeded())
-    share = found.mean(0)[0, 3:6, 3:6]
-    assert abs(share - 1 / 9).max() < 0.025  # five standard deviations
-    assert found.sum() == 4000
-    corner = torch.zeros(4000, 1, 2, 2)
-    corner[:, :, 0, 0] = 1
-    flipped = augmented(AugmentConfig(flip=True), corner, seeded())[:, 0, 0, 1].mean()
-    assert abs(flipped - 0.5) < 0.04
-
-
-def test_rotation_stays_within_its_bounds() -> None:
-    ramp = torch.linspace(-1, 1, 33).expand(2000, 1, 33, 33)
-    found = augmented(AugmentConfig(rotation=15.0), ramp, seeded())
-    # Along the middle column a turned ramp rises by the sine of the angle.
-    sines = (found[:, 0, 24, 16] - found[:, 0, 8, 16]) / (ramp[0, 0, 0, 24] - ramp[0, 0, 0, 8])
-    degrees = torch.rad2deg(torch.asin(sines))
-    assert degrees.abs().max() <= 15.01
-    assert degrees.min() < -14.8
-    assert degrees.max() > 14.8
-    assert abs(degrees.mean()) < 1
 
 
 def test_nothing_configured_changes_nothing() -> None:

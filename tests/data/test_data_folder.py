@@ -126,12 +126,6 @@ def test_a_damaged_image_is_named(make_folder: Maker) -> None:
     assert refused(root).startswith(f"{path}: cannot be read as an image")
 
 
-def test_a_broken_link_is_named(make_folder: Maker) -> None:
-    root = make_folder(BOTH)
-    (root / "train/a/link.png").symlink_to(root / "gone.png")
-    assert str(root / "train/a/link.png") in refused(root)
-
-
 def test_many_damaged_images_are_counted(make_folder: Maker) -> None:
     root = make_folder({"a": 80, "b": 5})
     for index in range(10, 80, 10):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import short_study
 import yaml
 
 from cemlib.cli import main
@@ -19,15 +20,11 @@ from cemlib.study.standing import failed_results
 
 ROOT = Path(__file__).parents[2]
 WILD = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
-SMALL = {"epochs": 1, "blocks": 1, "width": 8, "batch_size": 64}
-STUDY: dict[str, Any] = {
-    "experiment": "short",
+STUDY: dict[str, Any] = short_study.STUDY | {
     "seeds": [0, 1],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 5, "batch_size": 32, "milestones": [2]},
+    "train": short_study.STUDY["train"] | {"epochs": 5, "milestones": [2]},
     "defences": {"noise": {}, "wild": WILD},
-    "attacks": {"decoder": SMALL | {"lr": 1.0e30}, "linear": {}},
+    "attacks": {"decoder": short_study.SMALL | {"lr": 1.0e30}, "linear": {}},
 }
 KNOWLEDGES = ("train_data", "public_data")
 

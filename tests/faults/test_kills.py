@@ -5,18 +5,15 @@ The quick version kills a training of the tiny study; the others (`pytest -m slo
 and attacks, the runner, and Snakemake with and without its jobs.
 """
 
-import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import killed_job
 import pytest
 from checkout import Checkout, Outcome
+from killed_job import start_victim
 from killing import (
     STUDY,
     bits,
@@ -51,7 +48,7 @@ def test_a_training_killed_three_times_ends_with_the_same_bits(tmp_path: Path) -
     results, draws = tmp_path / "killed", random.Random(6)
     plan = tiny_plan(results, **settings)
     for write in (True, False, True):
-        victim = _tiny_training(results)
+        victim = start_victim("train", str(results), "clustering", "40", "best_val")
         wait_for_line(victim, " epoch ")
         if write:
             left = len(halves(results / ".checkpoints"))
@@ -62,20 +59,6 @@ def test_a_training_killed_three_times_ends_with_the_same_bits(tmp_path: Path) -
     train(train_job(plan, "clustering", 0, "cpu"))
     assert outcome(plan.layout.run("clustering", 0)) == outcome(alone)
     assert not list((results / ".checkpoints").iterdir())
-
-
-def _tiny_training(results: Path) -> "subprocess.Popen[str]":
-    paths = (str(killed_job.HERE), str(killed_job.HERE.parents[1]))
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-c", killed_job.VICTIM),
-            *("train", str(results), "clustering", "40", "best_val"),
-        ],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 @pytest.fixture(scope="module")

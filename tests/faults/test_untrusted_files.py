@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import short_study
 import torch
 import yaml
 from bombs import BOMBS, escaping_tar, escaping_zip, plain_bomb, torch_bomb
@@ -23,19 +24,9 @@ from cemlib.data.prepare import prepare
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_arrays, load_tensors, read_json, read_jsonl
 
-STUDY: dict[str, Any] = {
-    "experiment": "x",
-    "seeds": [0],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 150, "test_limit": 50},
-    "model": {"name": "small", "cut": 3},
-    "train": {"epochs": 2, "batch_size": 64, "milestones": []},
-    "defences": {"clustering": {"surrogate": "clustering"}},
-    "attacks": {
-        "decoder": {"epochs": 1, "batch_size": 64, "blocks": 1, "width": 4},
-        "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 1},
-        "linear": {},
-        "mean_image": {},
-    },
+STUDY: dict[str, Any] = short_study.STUDY | {
+    "attacks": short_study.STUDY["attacks"]
+    | {"refinement": {"kind": "optimisation", "start": "decoder", "iterations": 1}},
 }
 # Python tells an audit hook of every class or function that a pickle names.
 WATCHED = """

@@ -2,25 +2,17 @@
 
 import copy
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import short_study
+from checkout import Checkout
 
 from cemlib.config import ConfigError, parse
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "workflow")]
-
-from checkout import Checkout  # noqa: E402 - found by the line above
-
-STUDY: dict[str, Any] = {
+STUDY: dict[str, Any] = short_study.STUDY | {
     "experiment": "x",
-    "seeds": [0],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 150, "test_limit": 50},
-    "model": {"name": "small", "cut": 3},
-    "train": {"epochs": 1, "batch_size": 64, "milestones": []},
     "defences": {"noise": {}},
     "attacks": {"linear": {}, "mean_image": {}},
 }

@@ -239,15 +239,6 @@ def test_values_never_rise() -> None:
     assert torch.equal(rosenbrock(found.points)[0], found.values)
 
 
-def test_a_problem_goes_its_own_way_whatever_its_neighbours() -> None:
-    torch.manual_seed(2)
-    start = torch.randn(4, 6, dtype=torch.float64)
-    together = minimise(rosenbrock, start, 60, 8)
-    for row in range(4):
-        alone = minimise(rosenbrock, start[row : row + 1], 60, 8)
-        torch.testing.assert_close(alone.points[0], together.points[row], rtol=1e-6, atol=1e-8)
-
-
 def test_a_cliff_is_stepped_back_from() -> None:
     """x - log x is no number below 0, where the first step may lead; its minimum is at 1."""
 

@@ -28,23 +28,28 @@ else:
 """
 
 
-def kill_after(epoch: int, *arguments: str) -> None:
-    """Start the job in a process of its own and send it SIGKILL once the epoch is done."""
+def start_victim(*arguments: str) -> "subprocess.Popen[str]":
+    """Start the job in a process of its own."""
     paths = (str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", ""))
-    victim = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", VICTIM, *arguments],
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
     )
-    assert victim.stderr is not None
-    log = []
-    for line in victim.stderr:
+
+
+def kill_after(epoch: int, *arguments: str) -> None:
+    """Start the job and send it SIGKILL once the epoch is done."""
+    victim, log = start_victim(*arguments), []
+    assert victim.stdout is not None
+    for line in victim.stdout:
         log.append(line)
         if f" epoch {epoch}/" in line:
             victim.kill()
             break
-    victim.stderr.close()
+    victim.stdout.close()
     assert victim.wait() == -signal.SIGKILL, "".join(log)
 
 
