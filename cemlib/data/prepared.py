@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from cemlib.data.errors import DataError
-from cemlib.data.raw import check_part
 from cemlib.records.files import FileError, load_tensors, save_tensors, sha256
 from cemlib.records.seal import read_sealed, write_sealed
 
 PARTS = ("train", "val", "test")
 TENSORS = "prepared.safetensors"
 DESCRIPTION = "data.json"
+FACTS = ("sha256", "classes", "mean", "std", "image_shape", "source", "duplicates_train_test")
 
 
 @dataclass(frozen=True)
@@ -74,40 +73,24 @@ class Prepared:
         return replace(self, train=moved["train"], val=moved["val"], test=moved["test"])
 
 
-class _Description(BaseModel):
-    """The content of data.json."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
-
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    counts: dict[str, int]
-    image_shape: tuple[int, int, int]
-    duplicates_train_test: int
-    source: dict[str, Any]
-    split_indices_sha256: str
-    sha256: str
-
-
 def save(prepared: Prepared, folder: Path) -> tuple[Path, Path]:
     """Write the tensors and their description into ``folder``; return both paths."""
     tensors = {f"{name}_images": part.images for name, part in prepared.parts().items()}
     tensors |= {f"{name}_labels": part.labels for name, part in prepared.parts().items()}
     tensors |= {f"{name}_indices": index for name, index in prepared.indices.items()}
     save_tensors(folder / TENSORS, tensors)
-    description = _Description(
-        classes=prepared.classes,
-        mean=prepared.mean,
-        std=prepared.std,
-        counts={name: len(part) for name, part in prepared.parts().items()},
-        image_shape=prepared.image_shape,
-        duplicates_train_test=prepared.duplicates_train_test,
-        source=prepared.provenance,
-        split_indices_sha256=_indices_sha256(prepared.indices),
-        sha256=sha256(folder / TENSORS),
-    )
-    write_sealed(folder / DESCRIPTION, description.model_dump(mode="json"))
+    description = {
+        "classes": prepared.classes,
+        "mean": prepared.mean,
+        "std": prepared.std,
+        "counts": {name: len(part) for name, part in prepared.parts().items()},
+        "image_shape": prepared.image_shape,
+        "duplicates_train_test": prepared.duplicates_train_test,
+        "source": prepared.provenance,
+        "split_indices_sha256": _indices_sha256(prepared.indices),
+        "sha256": sha256(folder / TENSORS),
+    }
+    write_sealed(folder / DESCRIPTION, description)
     return folder / TENSORS, folder / DESCRIPTION
 
 
@@ -119,18 +102,28 @@ def load(folder: Path) -> Prepared:
     """
     path = folder / TENSORS
     try:
-        description = _Description.model_validate(read_sealed(folder / DESCRIPTION))
+        facts = read_sealed(folder / DESCRIPTION, FACTS)
         tensors = load_tensors(path)
     except FileError as error:
         raise DataError(str(error)) from error
-    except ValidationError as error:
-        raise DataError(f"{folder / DESCRIPTION}: {error}; rerun the preparation") from error
-    if sha256(path) != description.sha256:
+    if sha256(path) != facts["sha256"]:
         raise DataError(
             f"{path}: its checksum is not the one in {DESCRIPTION}: it was changed or damaged "
             "after it was written; delete the folder and rerun the preparation"
         )
-    return _checked(path, description, tensors)
+    parts = {name: Split(tensors[f"{name}_images"], tensors[f"{name}_labels"]) for name in PARTS}
+    indices = {name: tensors.get(f"{name}_indices") for name in PARTS}
+    channels, height, width = facts["image_shape"]
+    return Prepared(
+        **parts,
+        mean=tuple(facts["mean"]),
+        std=tuple(facts["std"]),
+        classes=tuple(facts["classes"]),
+        image_shape=(channels, height, width),
+        provenance=facts["source"],
+        indices={name: index for name, index in indices.items() if index is not None},
+        duplicates_train_test=facts["duplicates_train_test"],
+    )
 
 
 def checksum(folder: Path) -> str:
@@ -143,43 +136,6 @@ def checksum(folder: Path) -> str:
         return str(read_sealed(folder / DESCRIPTION, ("sha256",))["sha256"])
     except FileError as error:
         raise DataError(str(error)) from error
-
-
-def _checked(path: Path, description: _Description, tensors: Mapping[str, Tensor]) -> Prepared:
-    wanted = {f"{name}_{kind}" for name in PARTS for kind in ("images", "labels")}
-    if missing := sorted(wanted - set(tensors)):
-        raise DataError(
-            f"{path}: no tensors {missing}; delete the folder and rerun the preparation"
-        )
-    return Prepared(
-        train=_part(path, "train", description, tensors),
-        val=_part(path, "val", description, tensors),
-        test=_part(path, "test", description, tensors),
-        mean=description.mean,
-        std=description.std,
-        classes=description.classes,
-        image_shape=description.image_shape,
-        provenance=description.source,
-        indices={
-            name: tensors[f"{name}_indices"] for name in PARTS if f"{name}_indices" in tensors
-        },
-        duplicates_train_test=description.duplicates_train_test,
-    )
-
-
-def _part(path: Path, name: str, description: _Description, tensors: Mapping[str, Tensor]) -> Split:
-    part = Split(tensors[f"{name}_images"], tensors[f"{name}_labels"])
-    check_part(f"{path}, {name}", part.images, part.labels, len(description.classes))
-    found, expected = (
-        tuple(part.images.shape),
-        (description.counts.get(name), *description.image_shape),
-    )
-    if found != expected:
-        raise DataError(
-            f"{path}: {name} images are {found}, {DESCRIPTION} says {expected}; delete the folder "
-            "and rerun the preparation"
-        )
-    return part
 
 
 def _indices_sha256(indices: Mapping[str, Tensor]) -> str:
