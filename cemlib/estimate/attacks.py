@@ -57,7 +57,7 @@ def _one_attack(scene: Scene, name: str, knowledge: str) -> float:
         checkpoint = Checkpoint(Path(folder) / "whole", interval=math.inf)
         task = scene.task(name, knowledge, checkpoint, decoder)
         whole = extended(attack, task, all_at_once=settings.closed_form)
-        return whole + seconds_of(partial(_score, scene, knowledge, Path(folder)))
+        return whole + seconds_of(partial(_score, scene, name, knowledge, Path(folder)))
 
 
 def _decoder(scene: Scene, attack: str | None) -> nn.Module | None:
@@ -108,8 +108,8 @@ def _part(task: Task, share: float, options: dict[str, int]) -> Task:
     )
 
 
-def _score(scene: Scene, knowledge: str, folder: Path) -> None:
+def _score(scene: Scene, name: str, knowledge: str, folder: Path) -> None:
     """Score answers to all releases, and write the scores."""
     grey = torch.full_like(targets(scene.data, knowledge).images, 0.5, dtype=torch.float32)
-    found = verdict(Outcome(grey, {}), scene, knowledge)
+    found = verdict(scene, name, knowledge, Outcome(grey, {}))
     write_per_image(folder / "scores", 0, scene.data.test.labels.cpu(), found.per_image)

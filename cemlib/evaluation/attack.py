@@ -2,54 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-from torch import Tensor
 
 from cemlib.attacks.task import Outcome
 from cemlib.config import Study
-from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
-from cemlib.evaluation.scene import Scene, start_failed, targets
-from cemlib.evaluation.verdict import verdict
+from cemlib.evaluation.scene import Scene, start_failed
+from cemlib.evaluation.verdict import Attacked, verdict
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.training.fit import Trained
 
-
-@dataclass(frozen=True)
-class Attacked:
-    """What one attack with one knowledge found; tensors are on the CPU.
-
-    Attributes:
-        defence: Name of the attacked defence.
-        seed: Of the attacked run.
-        attack: Name of the attack in the study.
-        knowledge: `train_data` or `public_data`.
-        queries: Releases of the same image that it saw.
-        originals: The attacked images (N, C, H, W) in [0, 1].
-        reason: Why it failed; then it has no scores and no reconstructions. None if it did not.
-        scores: As in an attack's `metrics.json`: `mse`, `psnr`, `ssim`, `recon_top1`, ...
-        per_image: (N,) each: `mse`, `psnr`, `ssim`, `ssim_valid`, and `recognised`.
-        reconstructions: (N, C, H, W) in [0, 1], or None.
-        history: The learning curve, empty for a closed-form attack.
-    """
-
-    defence: str
-    seed: int
-    attack: str
-    knowledge: str
-    queries: int
-    originals: Tensor
-    reason: str | None
-    scores: dict[str, Any] = field(default_factory=dict)
-    per_image: dict[str, Tensor] = field(default_factory=dict)
-    reconstructions: Tensor | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
+__all__ = ["Attacked", "attack"]
 
 
 def attack(
@@ -80,37 +46,23 @@ def attack(
     """
     set_up(data.train.images.device, study.threads)
     scene = Scene(study, trained.defence, trained.seed, data, trained.deployed, judge.deployed)
-    found: dict[tuple[str, str], Outcome | str] = {}
+    found: dict[tuple[str, str], Attacked] = {}
     for name in study.attacks:
         for knowledge in knowledges:
             start = study.attacks[name].begins_with
             before = found[start, knowledge] if start is not None else None
-            found[name, knowledge] = _attempt(scene, name, knowledge, before)
-    return [_attacked(scene, *names, outcome) for names, outcome in found.items()]
+            outcome = _attempt(scene, name, knowledge, before)
+            found[name, knowledge] = verdict(scene, name, knowledge, outcome)
+    return list(found.values())
 
 
-def _attempt(
-    scene: Scene, name: str, knowledge: str, before: Outcome | str | None
-) -> Outcome | str:
+def _attempt(scene: Scene, name: str, knowledge: str, before: Attacked | None) -> Outcome | str:
     """Carry out one attack, with what the attack that it begins with found."""
-    start = scene.study.attacks[name].begins_with
-    if start is None or before is None:
-        decoder = None
-    elif isinstance(before, str):
-        return start_failed(start, before)
-    else:
-        decoder = scene.decoder(start, before.state)
+    decoder = None
+    if before is not None and before.reason is not None:
+        return start_failed(before.attack, before.reason)
+    if before is not None:
+        decoder = scene.decoder(before.attack, before.state)
     with TemporaryDirectory() as folder:  # of the trials of a strong budget
         checkpoint = Checkpoint(Path(folder) / "attack", interval=math.inf)
         return scene.attempt(name, knowledge, checkpoint, decoder)
-
-
-def _attacked(scene: Scene, name: str, knowledge: str, found: Outcome | str) -> Attacked:
-    queries = scene.study.attacks[name].releases
-    originals = to_float(targets(scene.data, knowledge).images).cpu()
-    which = (scene.defence, scene.seed, name, knowledge, queries, originals)
-    if isinstance(found, str):
-        return Attacked(*which, found)
-    scored = verdict(found, scene, knowledge)
-    answers = found.reconstructions.float().cpu()
-    return Attacked(*which, None, scored.scores, scored.per_image, answers, found.history)

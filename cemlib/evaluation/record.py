@@ -43,7 +43,7 @@ class Record:
 
     def write_found(self, outcome: Outcome, stage: Stage, start: float) -> None:
         """Write a finished attack that began at `start`."""
-        found = verdict(outcome, stage.scene, self.knowledge)
+        found = verdict(stage.scene, self.job.of["attack"], self.knowledge, outcome)
         weights = dict(zip(ATTACKED, stage.weights, strict=True))
         self._write(outcome, found.per_image, outcome.reconstructions.float().cpu())
         self._write_metrics(None, found.scores | weights, start)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.evaluation.attack import Attacked
+from cemlib.evaluation.verdict import Attacked
 from cemlib.report.collect import ATTACK_COLUMNS, RUN_COLUMNS
 from cemlib.report.tables import summary_table
 from cemlib.training.fit import Trained
