@@ -127,10 +127,11 @@ def clusters(dim: int, samples: int) -> plain.Statistics:
 
 
 def ours(found: plain.Statistics) -> Clustering:
-    sizes = {"dim": found.means.shape[-1], "num_classes": CLASSES, "num_train": found.samples}
-    surrogate = build("clustering", noise_std=NOISE_STD, **sizes)
+    dim = found.means.shape[-1]
+    surrogate = build("clustering", dim=dim, num_classes=CLASSES, noise_std=NOISE_STD)
     assert isinstance(surrogate, Clustering)
-    surrogate.load_statistics(found.means, found.weights, found.variances)
+    surrogate.num_train.fill_(found.samples)
+    surrogate.keep(found.means, found.weights, found.variances)
     return surrogate
 
 

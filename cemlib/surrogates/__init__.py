@@ -8,7 +8,7 @@ from typing import Any
 
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.load import validated
-from cemlib.surrogates.base import Surrogate
+from cemlib.surrogates.base import Sizes, Surrogate
 from cemlib.surrogates.clustering import Clustering
 from cemlib.surrogates.fusion import ParallelFusion, ShortcutFusion
 from cemlib.surrogates.gated import GatedAttention
@@ -44,8 +44,7 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
         dim: number of feature dimensions D.
         num_classes: number of classes C.
         noise_std: standard deviation sigma of the released noise.
-        options: those of its section of the configuration, and for `clustering` and `gmm`
-            `num_train`, the number of training images, where it does not come from a fit.
+        options: those of its section of the configuration.
 
     Raises:
         ConfigError: no surrogate has the name or the option, or an option's value is out of range.
@@ -59,9 +58,7 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
         >>> bool(value > 0), z.grad.shape
         (True, torch.Size([4, 4]))
     """
-    sizes: dict[str, Any] = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
-    if options.get("num_train") is not None:
-        sizes["num_train"] = options["num_train"]
-    section = {"name": name} | {key: options[key] for key in options.keys() - {"num_train"}}
+    section = {"name": name} | options
     defence = validated(DefenceConfig, {"surrogate": section, "noise_std": noise_std})
+    sizes: Sizes = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
     return SURROGATES[name](defence.surrogate, **sizes)

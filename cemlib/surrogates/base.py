@@ -156,7 +156,6 @@ class Fitted(Surrogate):
 
     Args:
         settings: its section of the configuration.
-        num_train: number of training images N; None takes it from each `fit`.
         spread: shape of a cluster's stored variances.
         dtype: floating type of the statistics.
         sizes: those of `Surrogate`.
@@ -164,11 +163,6 @@ class Fitted(Surrogate):
 
     start_epoch: ClassVar[int] = 2
     fits = True
-    blends: bool = True
-    """Whether stored variances are blended with the batch's, which needs N."""
-
-    squares: tuple[torch.Size, ...] = ()
-    """Shape of full covariances, where such can be loaded."""
 
     settings: Clustering | Gmm
     means: Tensor
@@ -180,19 +174,17 @@ class Fitted(Surrogate):
         self,
         settings: Clustering | Gmm,
         *,
-        num_train: int | None = None,
         spread: tuple[int, ...] = (),
         dtype: torch.dtype = torch.float32,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(settings, **sizes)
         self.clusters, self._seed = settings.clusters, 0
-        self._takes_num_train = num_train is None
         rows = torch.zeros(self.num_classes, self.clusters, dtype=dtype)
         self.register_buffer("means", rows.new_zeros(*rows.shape, self.dim))
         self.register_buffer("weights", rows)
         self.register_buffer("variances", rows.new_zeros(*rows.shape, *spread))
-        self.register_buffer("num_train", torch.tensor(num_train or 0))
+        self.register_buffer("num_train", torch.tensor(0))
 
     def blend(self, members: Tensor, weights: Tensor) -> Tensor:
         """Return the weight `a` of the batch's variance against the stored one.
@@ -212,8 +204,7 @@ class Fitted(Surrogate):
         device = self.means.device
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             self._fit(z.to(device), y.to(device), generator)
-        if self._takes_num_train:
-            self.num_train.fill_(len(y))
+        self.num_train.fill_(len(y))
 
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
         """Fit the buffers; each surrogate defines it."""
@@ -229,46 +220,11 @@ class Fitted(Surrogate):
         found = {"means": self.means, "weights": self.weights, "variances": spread}
         return {name: values.detach().float().clone() for name, values in found.items()}
 
-    def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
-        """Use statistics fitted elsewhere.
-
-        Args:
-            means: (C, K, D).
-            weights: share of each class's samples, (C, K).
-            variances: (C, K), the same in all dimensions, or (C, K, D); full covariances, where
-                such are kept, (C, K, D, D).
-
-        Raises:
-            ValueError: a shape does not fit, or the blend needs `num_train` and it is unknown.
-        """
-        full, short = self.means.shape, self.weights.shape
-        self._check_shape("means", means, full)
-        self._check_shape("weights", weights, short)
-        self._check_shape("variances", variances, short, full, *self.squares)
-        if self.blends and not self.num_train:
-            raise ValueError(
-                f"{type(self).__name__}: num_train is unknown; give it when building or fit first"
-            )
-        self._store(means=means, weights=weights)
-        self._keep(variances)
-
-    def _keep(self, variances: Tensor) -> None:
-        """Store variances of one of the shapes that `load_statistics` takes."""
-        raise NotImplementedError
-
-    def _check_shape(self, name: str, values: Tensor, *allowed: torch.Size) -> None:
-        if values.shape not in allowed:
-            shapes = " or ".join(str(tuple(shape)) for shape in allowed)
-            raise ValueError(
-                f"{type(self).__name__}: {name} has shape {tuple(values.shape)}, "
-                f"expected {shapes} for its classes, clusters and dimensions"
-            )
-
-    def _store(self, **statistics: Tensor) -> None:
-        """Copy values into buffers of their names."""
-        with torch.no_grad():
-            for name, values in statistics.items():
-                getattr(self, name).copy_(values)
+    def keep(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
+        """Use statistics of the shapes of the buffers."""
+        self.means.copy_(means)
+        self.weights.copy_(weights)
+        self.variances.copy_(variances)
 
 
 def needs_noise(name: str, noise_std: float) -> None:

@@ -70,22 +70,14 @@ class Clustering(Fitted):
 
     Args:
         settings: its section of the configuration.
-        num_train: number of training images N; None takes it from each `fit`.
         sizes: those of `Surrogate`.
     """
 
     settings: config.Clustering
 
-    def __init__(
-        self,
-        settings: config.Clustering,
-        *,
-        num_train: int | None = None,
-        **sizes: Unpack[Sizes],
-    ) -> None:
+    def __init__(self, settings: config.Clustering, **sizes: Unpack[Sizes]) -> None:
         spread = (sizes["dim"],) if settings.variance == "diagonal" else ()
-        super().__init__(settings, num_train=num_train, spread=spread, **sizes)
-        self.blends = settings.form == "blended"
+        super().__init__(settings, spread=spread, **sizes)
         self.ceiling = settings.var_threshold * self.noise_std**2
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -156,12 +148,5 @@ class Clustering(Fitted):
 
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
         new = fit_clusters(z.to(self.means), y, self.means, self.weights, generator)
-        self._store(means=new.means, weights=new.weights)
-        self._keep(new.variances)
-
-    def _keep(self, variances: Tensor) -> None:
-        if self.variances.ndim == 2 and variances.ndim == 3:
-            variances = variances.mean(-1)
-        elif self.variances.ndim == 3 and variances.ndim == 2:
-            variances = variances.unsqueeze(-1).expand(self.means.shape)
-        self._store(variances=variances)
+        scalar = self.settings.variance == "scalar"
+        self.keep(new.means, new.weights, new.variances.mean(-1) if scalar else new.variances)

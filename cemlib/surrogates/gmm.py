@@ -65,7 +65,6 @@ class GaussianMixture(Fitted):
 
     Args:
         settings: its section of the configuration.
-        num_train: number of training images N of the blend; None takes it from each `fit`.
         sizes: those of `Surrogate`; the noise above 0.
 
     Raises:
@@ -76,19 +75,15 @@ class GaussianMixture(Fitted):
     axes: Tensor
     class_shares: Tensor
 
-    def __init__(
-        self, settings: config.Gmm, *, num_train: int | None = None, **sizes: Unpack[Sizes]
-    ) -> None:
+    def __init__(self, settings: config.Gmm, **sizes: Unpack[Sizes]) -> None:
         needs_noise("gmm", sizes["noise_std"])
-        spread = (sizes["dim"],)
-        super().__init__(settings, num_train=num_train, spread=spread, dtype=torch.float64, **sizes)
+        super().__init__(settings, spread=(sizes["dim"],), dtype=torch.float64, **sizes)
         self.covariance = settings.covariance
         shares = torch.full_like(self.weights[:, 0], 1 / self.num_classes)
         self.register_buffer("class_shares", shares)
         if self.covariance == "full":
             unit = torch.eye(self.dim)
             self.register_buffer("axes", unit.expand(*self.weights.shape, *unit.shape).clone())
-            self.squares = (self.axes.shape,)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs the share of components reached, and their variance."""
@@ -163,9 +158,8 @@ class GaussianMixture(Fitted):
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
         last = Mixtures(self.means, self.weights, self._covariances())
         new = fit_mixtures(z, y, last, generator)
-        shares = torch.bincount(y, minlength=self.num_classes) / len(y)
-        self._store(means=new.means, weights=new.weights, class_shares=shares)
-        self._keep(new.covariances)
+        self.class_shares.copy_(torch.bincount(y, minlength=self.num_classes) / len(y))
+        self.keep(new.means, new.weights, new.covariances)
 
     def _covariances(self) -> Tensor:
         """Return stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
@@ -176,14 +170,12 @@ class GaussianMixture(Fitted):
         each = zip(self.axes, variances.unsqueeze(-2), strict=True)
         return torch.stack([(axes * spread) @ axes.to(spread).mT for axes, spread in each])
 
-    def _keep(self, variances: Tensor) -> None:
+    def keep(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
         """Keep diagonals (C, K, D), or the axes of (C, K, D, D) and the variances along them."""
-        if variances.ndim == 2:
-            variances = variances.unsqueeze(-1).expand(self.means.shape)
         if self.covariance == "diagonal":
-            self._store(variances=variances)
+            super().keep(means, weights, variances)
             return
-        covariances = variances.diag_embed() if variances.ndim == 3 else variances
-        for c, matrices in enumerate(covariances.detach().to(self.means)):
+        super().keep(means, weights, self.variances)
+        for c, matrices in enumerate(variances):
             spread, self.axes[c] = torch.linalg.eigh(matrices)
             self.variances[c] = spread.clamp_min(0)

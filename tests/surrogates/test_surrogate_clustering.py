@@ -1,7 +1,7 @@
 import mixture_references as reference
 import pytest
 import torch
-from mixture_references import assert_equal_to, loaded, stored
+from mixture_references import assert_equal_to, loaded, put, stored
 from surrogate_batches import BATCHES, NOISE_STD, batch, built
 
 from cemlib.surrogates.base import Fitted
@@ -10,12 +10,11 @@ BLENDED = [{}, {"variance": "diagonal"}, {"reference_indexing": True}]
 BLENDED.append(BLENDED[1] | BLENDED[2])
 
 
-def holding(*statistics, **options):
+def holding(*statistics, num_train=1, **options):
     """A surrogate with given means, weights and variances."""
     num_classes, clusters, dim = statistics[0].shape
     surrogate = built("clustering", num_classes, dim, clusters=clusters, **options)
-    surrogate.load_statistics(*statistics)
-    return surrogate
+    return put(surrogate, *statistics, num_train)
 
 
 def assert_blended_loops(surrogate, z, y, num_train):
@@ -54,7 +53,7 @@ def test_equal_features_equal_the_loops():
 def test_the_batch_form_equals_the_loops(name, clusters, gate, var_threshold):
     """The larger threshold puts some classes below the ceiling of 0.125, others above."""
     z, y, num_classes = batch(name)
-    options = {"form": "batch", "gate": gate, "var_threshold": var_threshold, "num_train": None}
+    options = {"form": "batch", "gate": gate, "var_threshold": var_threshold}
     surrogate = loaded("clustering", num_classes, z.shape[1], clusters, **options)
     means, weights, _ = stored(surrogate)
     tau = var_threshold * NOISE_STD**2
@@ -82,18 +81,17 @@ def test_blend_is_ten_times_the_share_of_the_batch_up_to_its_limit():
     members = torch.tensor([2.0, 5.0, 0.0, 0.25, 0.0, 1.0])
     weights = torch.tensor([0.5, 0.5, 0.5, 0.025, 0.0, 0.0])
     expected = torch.tensor([0.4, 0.99, 0.0, 0.99, 0.99, 0.99])
-    surrogate = built("clustering", 3, 2, num_train=300)
+    surrogate = built("clustering", 3, 2)
+    surrogate.num_train.fill_(300)
     torch.testing.assert_close(surrogate.blend(members, weights), expected)
 
 
 @pytest.mark.parametrize("name", ["clustering", "gmm"])
-def test_the_number_of_training_images_comes_from_the_fit_unless_given(name):
-    z, y = torch.rand(12, 4), torch.arange(12) % 2
-    for number, expected in ((None, 12), (7, 7)):
-        surrogate = built(name, 2, 4, clusters=2, num_train=number)
-        assert isinstance(surrogate, Fitted)
-        surrogate.fit(z, y)
-        assert surrogate.num_train == expected
+def test_the_number_of_training_images_comes_from_the_fit(name):
+    surrogate = built(name, 2, 4, clusters=2)
+    assert isinstance(surrogate, Fitted)
+    surrogate.fit(torch.rand(12, 4), torch.arange(12) % 2)
+    assert surrogate.num_train == 12
 
 
 def test_a_cluster_of_weight_zero_contributes_nothing():
@@ -104,17 +102,6 @@ def test_a_cluster_of_weight_zero_contributes_nothing():
     value.backward()
     assert value == 0
     assert torch.equal(z.grad, torch.zeros(2, 2))
-
-
-def test_loaded_statistics_must_fit():
-    surrogate = built("clustering", 2, 3, clusters=2)
-    means, weights = torch.zeros(2, 2, 3), torch.ones(2, 2)
-    with pytest.raises(ValueError, match=r"weights has shape \(2, 3\), expected \(2, 2\)"):
-        surrogate.load_statistics(means, torch.ones(2, 3), torch.zeros(2, 2))
-    with pytest.raises(ValueError, match=r"variances has shape \(2, 3\), expected \(2, 2\)"):
-        surrogate.load_statistics(means, weights, torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="num_train is unknown"):
-        surrogate.load_statistics(means, weights, torch.zeros(2, 2))
 
 
 def test_log_counts_active_hinges_and_empty_clusters():
@@ -188,25 +175,7 @@ def test_diagonal_fits_a_variance_per_dimension():
     torch.testing.assert_close(diagonal.statistics()["variances"], scalar.variances)
 
 
-def test_variances_are_spread_or_averaged_over_the_dimensions():
-    means, weights, variances = torch.rand(2, 2, 3), torch.full((2, 2), 0.5), torch.rand(2, 2, 3)
-    scalar = holding(means, weights, variances, num_train=5)
-    torch.testing.assert_close(scalar.statistics()["variances"], variances.mean(-1))
-    options, short = {"num_train": 5, "variance": "diagonal"}, variances[..., 0]
-    one, each = (
-        holding(means, weights, given, **options) for given in (short, torch.stack([short] * 3, -1))
-    )
-    z, y = torch.rand(6, 3), torch.arange(6) % 2
-    assert torch.equal(one(z, y), each(z, y))
-
-
 @pytest.mark.parametrize("option", [{"variance": "diagonal"}, {"reference_indexing": True}])
 def test_options_without_a_meaning_in_the_batch_form_are_refused(option):
     with pytest.raises(ValueError, match=f"{next(iter(option))} is .*form 'batch' allows only"):
         built("clustering", 2, 3, form="batch", **option)
-
-
-def test_the_batch_form_needs_no_number_of_training_images():
-    halves = torch.full((2, 2), 0.5)
-    surrogate = holding(torch.zeros(2, 2, 3), halves, torch.zeros(2, 2), form="batch")
-    assert surrogate(torch.rand(4, 3), torch.tensor([0, 0, 1, 1])) > 0

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from mixture_references import assert_equal_to, gmm_by_loops, loaded, some_covariances
+from mixture_references import assert_equal_to, gmm_by_loops, loaded, put, some_covariances
 from surrogate_batches import (
     BATCHES,
     NOISE_STD,
@@ -45,7 +45,7 @@ def test_full_equals_the_loops(name, clusters, num_train):
     expected, (slope,) = value_and_gradient(function, z.double())
     for dtype, rel in ((torch.float32, 1e-5), (torch.float64, 1e-9)):
         surrogate.axes = surrogate.axes.to(dtype)
-        surrogate.load_statistics(surrogate.means, surrogate.weights, covariances)
+        surrogate.keep(surrogate.means, surrogate.weights, covariances)
         value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z.to(dtype))
         assert_near(value, expected, rel)
         assert_near(gradient, slope, rel)
@@ -58,15 +58,17 @@ def test_equal_features_equal_the_loops(covariance):
     surrogate = loaded("gmm", 3, 8, 2, num_train=3000, covariance=covariance)
     covariances = some_covariances(3, 2, 8).diagonal(dim1=-2, dim2=-1).diag_embed()
     variances = covariances if covariance == "full" else covariances.diagonal(dim1=-2, dim2=-1)
-    surrogate.load_statistics(surrogate.means, surrogate.weights, variances)
+    surrogate.keep(surrogate.means, surrogate.weights, variances)
     assert_equal_to(gmm_by_loops(surrogate, y, covariances, 3000), surrogate, z, y)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_one_sample_by_hand(covariance):
     """n = 1 of N / C = 40 images: a = .25, v = .25 (.01, .04) + .75 (.02, .02)."""
-    surrogate = made(covariance, 2, 2, clusters=1, num_train=80)
-    surrogate.load_statistics(torch.zeros(2, 1, 2), torch.ones(2, 1), torch.full((2, 1, 2), 0.02))
+    variances = torch.full((2, 1, 2), 0.02)
+    variances = variances.double().diag_embed() if covariance == "full" else variances
+    surrogate = made(covariance, 2, 2, clusters=1)
+    put(surrogate, torch.zeros(2, 1, 2), torch.ones(2, 1), variances, 80)
     value = surrogate(torch.tensor([[0.1, 0.2]]), torch.tensor([1]))
     unseen = 2 * math.log1p(0.02 / NOISE_STD**2)
     if covariance == "diagonal":
@@ -116,10 +118,10 @@ def test_fits_start_where_the_last_one_ended(covariance):
 
 
 def test_the_statistics_are_means_weights_and_mean_variances():
-    surrogate = made("full", 1, 3, clusters=2, num_train=5)
+    surrogate = made("full", 1, 3, clusters=2)
     covariances = some_covariances(1, 2, 3)
     means, weights = torch.rand(1, 2, 3), torch.tensor([[0.3, 0.7]])
-    surrogate.load_statistics(means, weights, covariances)
+    surrogate.keep(means, weights, covariances)
     found = surrogate.statistics()
     assert torch.equal(found["means"], means)
     assert torch.equal(found["weights"], weights)
@@ -127,46 +129,11 @@ def test_the_statistics_are_means_weights_and_mean_variances():
     torch.testing.assert_close(found["variances"], spread.float())
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_one_variance_per_component_is_that_of_all_dimensions(covariance):
-    z, y, num_classes = batch("balanced")
-    short, long = (made(covariance, num_classes, 8, clusters=1, num_train=9) for _ in range(2))
-    means, weights = z[:num_classes].unsqueeze(1), torch.ones(num_classes, 1)
-    variances = torch.linspace(0.01, 0.1, num_classes).unsqueeze(1)
-    short.load_statistics(means, weights, variances)
-    long.load_statistics(means, weights, variances.unsqueeze(-1).expand(-1, -1, 8))
-    assert torch.equal(short(z, y), long(z, y))
-
-
-def test_loaded_classes_are_equally_frequent_unless_a_fit_counted_them():
-    z, y = torch.rand(8, 2), torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
-    surrogate = made("diagonal", 2, 2, clusters=1, num_train=8)
-    statistics = (torch.zeros(2, 1, 2), torch.ones(2, 1), torch.ones(2, 1))
-    surrogate.load_statistics(*statistics)
-    assert surrogate.class_shares.tolist() == [0.5, 0.5]
-    surrogate.fit(z, y)
-    surrogate.load_statistics(*statistics)
-    assert surrogate.class_shares.tolist() == [0.75, 0.25]
-
-
-def test_statistics_of_a_wrong_shape_are_refused():
-    surrogate = made("diagonal", 2, 3, clusters=2, num_train=5)
-    means, weights = torch.zeros(2, 2, 3), torch.ones(2, 2)
-    refused = r"variances has shape \(2, 2, 3, 3\), expected \(2, 2\) or \(2, 2, 3\) for"
-    with pytest.raises(ValueError, match=refused):
-        surrogate.load_statistics(means, weights, torch.zeros(2, 2, 3, 3))
-    with pytest.raises(ValueError, match=r"means has shape \(2, 2\), expected \(2, 2, 3\)"):
-        surrogate.load_statistics(weights, weights, weights)
-
-
 def test_log_counts_the_components_that_the_batch_reaches():
     """Far components get no representable responsibility: one of three with a weight is reached."""
-    surrogate = made("diagonal", 2, 1, clusters=2, num_train=8)
-    surrogate.load_statistics(
-        torch.tensor([[[0.0], [100.0]], [[0.0], [100.0]]]),
-        torch.tensor([[0.5, 0.5], [1.0, 0.0]]),
-        torch.full((2, 2), 0.01),
-    )
+    surrogate = made("diagonal", 2, 1, clusters=2)
+    means = torch.tensor([[[0.0], [100.0]], [[0.0], [100.0]]])
+    put(surrogate, means, torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.full((2, 2, 1), 0.01), 8)
     surrogate(torch.tensor([[0.1], [0.3]]), torch.tensor([0, 0]))
     notes = surrogate.log()
     assert notes["classes"] == 1
@@ -178,10 +145,9 @@ def test_log_counts_the_components_that_the_batch_reaches():
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_stored_variances_of_zero_are_survived(covariance):
     z, y, num_classes = batch("balanced")
-    surrogate = made(covariance, num_classes, 8, clusters=2, num_train=100)
-    surrogate.load_statistics(
-        z[:8].view(4, 2, 8), torch.full((num_classes, 2), 0.5), torch.zeros(4, 2)
-    )
+    surrogate = made(covariance, num_classes, 8, clusters=2)
+    variances = torch.zeros(4, 2, 8, *([8] if covariance == "full" else [])).double()
+    put(surrogate, z[:8].view(4, 2, 8), torch.full((num_classes, 2), 0.5), variances, 100)
     value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
     assert value > 0
     assert gradient.isfinite().all()
