@@ -30,9 +30,9 @@ def late_improvement(val: Sequence[float]) -> float:
     return 1 - val[-1] / before if before > 0 else 0.0
 
 
-def converged(val: Sequence[float], tolerance: float = TOLERANCE) -> bool:
-    """Return whether the held-out error fell by no more than a share in the last tenth of epochs.
+def converged(val: Sequence[float]) -> bool:
+    """Return whether the held-out error fell by no more than 1 % in the last tenth of epochs.
 
     An error that rose counts as converged: training on would not have helped.
     """
-    return late_improvement(val) <= tolerance
+    return late_improvement(val) <= TOLERANCE

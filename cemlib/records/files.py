@@ -115,14 +115,12 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def save_tensors(
-    path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write named tensors (and string metadata) as a safetensors file."""
+def save_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
+    """Write named tensors as a safetensors file."""
     from safetensors.torch import save
 
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(on_cpu, dict(metadata) if metadata else None))
+    write_bytes(path, save(on_cpu))
 
 
 def load_tensors(path: Path) -> "dict[str, Tensor]":

@@ -148,12 +148,3 @@ def test_the_plain_part_does_not_betray_the_noise(noise_std: float) -> None:
     counts = np.bincount((fraction // 256).ravel(), minlength=16)
     assert chisquare(counts).pvalue > 1e-6
     assert abs(np.corrcoef(fraction.ravel(), noise.ravel())[0, 1]) < 6 / np.sqrt(noise.size)
-
-
-def test_masks_of_whole_votes_would_betray_it() -> None:
-    # Why masks lie on the noise's grid: with whole ones the noise can be read off the plain part.
-    setting = setting_of(noise_std=0.1)
-    noise = draw_noise(setting, QUERIES, np.random.default_rng(0))
-    plain = draw_masks(setting, QUERIES) // 4096 * 4096 + noise
-    read_off = (plain + 2048) % 4096 - 2048
-    assert np.array_equal(read_off, noise)

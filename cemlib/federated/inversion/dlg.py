@@ -33,6 +33,7 @@ from cemlib.federated.inversion.reconstruction import (
 from cemlib.federated.network import FederatedNet
 
 Unpack = Callable[[Tensor], tuple[Tensor, Tensor]]
+LabelOf = Callable[[Shared], Callable[[Tensor], Tensor]]
 
 
 def dlg(
@@ -40,16 +41,11 @@ def dlg(
 ) -> Reconstruction:
     """Search image and label together; the label is the soft label's largest entry."""
     classes = net.classifier.out_features
-    pixels = shared.batch * prod(shared.image_shape)
 
-    def run(part: Shared, seeds: Sequence[int]) -> Reconstruction:
-        def unpack(points: Tensor) -> tuple[Tensor, Tensor]:
-            logits = points[:, pixels:].reshape(-1, part.batch, classes)
-            return _images(points[:, :pixels], part), logits.softmax(-1)
+    def searched(part: Shared) -> Callable[[Tensor], Tensor]:
+        return lambda logits: logits.reshape(-1, part.batch, classes).softmax(-1)
 
-        return _matched(net, part, settings, unpack, seeds, pixels + part.batch * classes)
-
-    return best_of_restarts(run, shared, settings, generator)
+    return _matched(net, shared, settings, generator, searched, shared.batch * classes)
 
 
 def idlg(
@@ -57,33 +53,39 @@ def idlg(
 ) -> Reconstruction:
     """Search the image of each problem, with the label that the last layer's gradient tells."""
     classes = net.classifier.out_features
-    pixels = shared.batch * prod(shared.image_shape)
 
-    def run(part: Shared, seeds: Sequence[int]) -> Reconstruction:
-        labels = inferred_labels(part)
-        targets = one_hot(labels, classes, part.prior.dtype)
+    def told(part: Shared) -> Callable[[Tensor], Tensor]:
+        targets = one_hot(inferred_labels(part), classes, part.prior.dtype)
+        return lambda _: targets
 
-        def unpack(points: Tensor) -> tuple[Tensor, Tensor]:
-            return _images(points, part), targets
-
-        return _matched(net, part, settings, unpack, seeds, pixels)
-
-    return best_of_restarts(run, shared, settings, generator)
+    return _matched(net, shared, settings, generator, told, 0)
 
 
 def _matched(
     net: FederatedNet,
     shared: Shared,
     settings: Dlg | Idlg,
-    unpack: Unpack,
-    seeds: Sequence[int],
-    size: int,
+    generator: torch.Generator,
+    label_of: LabelOf,
+    logits: int,
 ) -> Reconstruction:
-    objective = matching_objective(net, shared, settings.mask, unpack)
-    start = normal_starts(seeds, (size,), shared.prior)
-    found = minimise(objective, start, settings.iterations, settings.memory)
-    images, targets = unpack(found.points)
-    return Reconstruction(images.clamp(0, 1), targets.argmax(-1), found.values, found.curve)
+    """Search points that hold an image and then so many logits, of which a label is made."""
+    pixels = shared.batch * prod(shared.image_shape)
+
+    def run(part: Shared, seeds: Sequence[int]) -> Reconstruction:
+        label = label_of(part)
+
+        def unpack(points: Tensor) -> tuple[Tensor, Tensor]:
+            images = points[:, :pixels].reshape(-1, part.batch, *part.image_shape)
+            return images, label(points[:, pixels:])
+
+        objective = matching_objective(net, part, settings.mask, unpack)
+        start = normal_starts(seeds, (pixels + logits,), part.prior)
+        found = minimise(objective, start, settings.iterations, settings.memory)
+        images, targets = unpack(found.points)
+        return Reconstruction(images.clamp(0, 1), targets.argmax(-1), found.values, found.curve)
+
+    return best_of_restarts(run, shared, settings, generator)
 
 
 def matching_objective(net: FederatedNet, shared: Shared, mask: str, unpack: Unpack) -> Objective:
@@ -96,7 +98,3 @@ def matching_objective(net: FederatedNet, shared: Shared, mask: str, unpack: Unp
         return squared_distance(kept(gradients(*unpack(points)), entries), theirs)
 
     return with_slope(values)
-
-
-def _images(points: Tensor, shared: Shared) -> Tensor:
-    return points.reshape(-1, shared.batch, *shared.image_shape)
