@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cemlib.federated.client import Masking, step_mask
 from cemlib.federated.mask import draw_columns, mask, masked, scores
-from cemlib.federated.network import FederatedNet, build, features, weights_of
+from cemlib.federated.network import FederatedNet, build, weights_of
 
 
 def network(activation: str = "softplus", name: str = "lenet") -> FederatedNet:
@@ -71,12 +71,6 @@ def test_the_chunk_decides_no_number(chunk):
     )
 
 
-def test_functional_features_are_the_networks():
-    net, x = network("sigmoid", "convnet"), images(2)
-    assert torch.equal(features(net, weights_of(net), x), net.features(x))
-    assert torch.equal(net(x), net.classifier(net.features(x)))
-
-
 def test_a_zero_feature_is_masked_last_and_a_constant_one_first():
     def three(x: Tensor) -> Tensor:
         flat = x.flatten(1)
@@ -129,34 +123,6 @@ def test_only_the_first_images_decide_the_scores_where_asked():
     net, x = network(), images(4)
     first = step_mask(net, weights_of(net), x[:2], Masking(0.5, 1.0))
     assert torch.equal(step_mask(net, weights_of(net), x, Masking(0.5, 1.0, images=2)), first)
-
-
-def test_memory_is_bounded_by_the_chunk():
-    """The most products that are alive at once, counted where they are made."""
-    alive: list[int] = []
-
-    class Counting(torch.autograd.Function):
-        generate_vmap_rule = True
-
-        @staticmethod
-        def forward(x: Tensor) -> Tensor:
-            return x.clone()
-
-        @staticmethod
-        def setup_context(ctx, inputs, output) -> None:
-            pass
-
-        @staticmethod
-        def backward(_ctx, g: Tensor) -> Tensor:
-            batched = torch._C._functorch.get_unwrapped(g)
-            alive.append(batched.shape[0])
-            return g.clone()
-
-    net = network()
-    plain = net.features(images(2))
-    scores(lambda x: net.features(Counting.apply(x)), images(2), chunk=7)
-    assert max(alive) == 7
-    assert sum(alive) == plain.shape[1]
 
 
 @pytest.mark.parametrize(
