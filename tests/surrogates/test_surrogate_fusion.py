@@ -1,4 +1,4 @@
-"""The fusions against loops in float64, and which way they pull, also on what they learn."""
+"""The fusions against loops in float64, against each branch alone, and what their attention learns."""
 
 import math
 
@@ -10,9 +10,7 @@ from surrogate_batches import (
     batch,
     built,
     compare,
-    normalised,
     of_seed,
-    outward,
     value_and_gradient,
 )
 
@@ -205,56 +203,3 @@ def test_published_start_values():
     assert scales == [0.1, 0.25, 0.1]
     assert parallel.slot.settings.slots == 8
     assert parallel.slot.rounds.iterations == 3
-
-
-def trained(fusion, z, y, parameter, steps):
-    """Notes after gradient descent of one parameter on one batch, the same slots in every step."""
-    for _ in range(steps):
-        _, (_, slope) = value_and_gradient(lambda z: of_seed(fusion, z, y), z, parameter)
-        with torch.no_grad():
-            parameter -= 5 * slope
-    of_seed(fusion, z, y)
-    return fusion.log()
-
-
-@pytest.mark.parametrize(("gated_scale", "slot_scale"), [(1.0, 0.1), (0.1, 1.0)])
-def test_training_moves_the_share_to_the_smaller_penalty(gated_scale, slot_scale):
-    """Whatever it protects: here only the constant factors decide."""
-    z, y, num_classes = batch("unequal")
-    scales = {"scale": gated_scale, "slot_scale": slot_scale}
-    fusion = small("parallel", num_classes, z.shape[1], **scales)
-    notes = trained(fusion, z, y, fusion.logits, 10)
-    slot_is_smaller = notes["slot_value"] < notes["gated_value"]
-    assert slot_is_smaller == (slot_scale < gated_scale)
-    assert notes["slot_share"] > 0.9 if slot_is_smaller else notes["slot_share"] < 0.1
-    assert notes["value"] < 0.5 * (notes["slot_value"] + notes["gated_value"])
-
-
-def test_training_only_lowers_the_strength_and_makes_it_negative():
-    z, y, num_classes = batch("unequal")
-    fusion = small("shortcut", num_classes, z.shape[1])
-    strengths = [trained(fusion, z, y, fusion.a, steps)["strength"] for steps in (0, 1, 2, 4)]
-    assert strengths == sorted(strengths, reverse=True)
-    assert strengths[0] > 0 > strengths[-1]
-
-
-@BOTH
-def test_raw_moments_see_the_scale_but_the_slots_do_not(kind):
-    """Shrinking all features brings `gated` to 0; what the slots add hardly notices."""
-    z, y, num_classes = batch("unequal")
-    fusion = small(kind, num_classes, z.shape[1], moments="raw")
-    gated = alone(fusion, "gated", hidden=7, moments="raw")
-    assert gated(0.02 * z, y) < 0.01 * gated(z, y)
-    assert of_seed(fusion, 0.02 * z, y) > 0.4 * of_seed(fusion, z, y)
-
-
-def test_a_negative_strength_rewards_the_spread_around_slots():
-    """The slots' part then pushes outwards, against the pull of `gated`."""
-    z, y, num_classes = batch("balanced")
-    x = normalised(z)
-    pulls = []
-    for a in (0.1, 0.0, -0.1, -0.3):
-        fusion = small("shortcut", num_classes, z.shape[1], gate="linear").double()
-        torch.nn.init.constant_(fusion.a, a)
-        pulls.append(sum(outward(fusion, x, y, smallest=3)))
-    assert pulls == sorted(pulls, reverse=True)
