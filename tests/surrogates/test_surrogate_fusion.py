@@ -1,4 +1,4 @@
-"""The fusions against loops in float64, against each branch alone, and what their attention learns."""
+"""The fusions against loops in float64, and against each branch alone."""
 
 import math
 
