@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cemlib.data.pixels import to_float
+from cemlib.data.pixels import image_shape, to_float
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
 from cemlib.records.checkpoint import Checkpoint
@@ -34,8 +34,7 @@ class Pairs:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """Return (C, H, W) of the images."""
-        channels, height, width = self.images.shape[1:]
-        return channels, height, width
+        return image_shape(self.images)
 
     def part(self, rows: slice) -> "Pairs":
         """Return some of the pairs."""

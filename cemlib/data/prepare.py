@@ -16,6 +16,7 @@ from torch import Tensor
 from cemlib.config.data import DataConfig
 from cemlib.data import SOURCES
 from cemlib.data.errors import DataError, shown
+from cemlib.data.pixels import image_shape
 from cemlib.data.prepared import Prepared, Split
 from cemlib.data.raw import Raw
 from cemlib.data.splits import shuffled, stratified
@@ -107,7 +108,7 @@ def divided(raw: Raw, config: DataConfig) -> Prepared:
         mean=mean,
         std=std,
         classes=raw.classes,
-        image_shape=_shape(train.images),
+        image_shape=image_shape(train.images),
         provenance=raw.provenance,
         indices=indices,
         duplicates_train_test=count_duplicates(torch.cat([train.images, val.images]), test.images),
@@ -185,11 +186,6 @@ def _enough_per_class(classes: tuple[str, ...], train: Split, test: Split, at_le
                 "images, raise data.train_limit or data.test_limit, change the fractions, or "
                 "lower data.min_per_class"
             )
-
-
-def _shape(images: Tensor) -> tuple[int, int, int]:
-    channels, height, width = images.shape[1:]
-    return channels, height, width
 
 
 def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from cemlib.config.federated import GanConfig
+from cemlib.data.pixels import image_shape
 from cemlib.errors import check_finite
 from cemlib.federated.client import stack
 from cemlib.federated.gan import (
@@ -57,8 +58,8 @@ class Adversaries:
     course: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = _shape(self.images[0])
-        features = _shape(extracted(self.images[0][:1], self.kernels[0]))
+        shape = image_shape(self.images[0])
+        features = image_shape(extracted(self.images[0][:1], self.kernels[0]))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self.seed, "federated/gan"))
             self.generator = make_generator(shape, self.num_classes, self.settings)
@@ -219,8 +220,3 @@ def _update(optimiser: Adam, loss: Tensor, lr: float) -> None:
 def _stacked(module: nn.Module, clients: int, device: torch.device) -> dict[str, nn.Parameter]:
     own = {name: tensor.detach().to(device) for name, tensor in module.named_parameters()}
     return {name: nn.Parameter(tensor) for name, tensor in stack([own] * clients).items()}
-
-
-def _shape(images: Tensor) -> Shape:
-    channels, height, width = images.shape[1:]
-    return channels, height, width
