@@ -17,24 +17,27 @@ from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Task
 from cemlib.config import parse
 from cemlib.config.study import JUDGE
-from cemlib.errors import DivergedError
-from cemlib.estimate import attacks, training
-from cemlib.estimate.training import FewSteps, new_trainer, read_data, train_seconds
 from cemlib.evaluation.scene import Scene
+from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
+from cemlib.search import attack_cost, training_cost
+from cemlib.search.training_cost import FewSteps, new_trainer, read_data, train_seconds
 from cemlib.study.environment import OF_JOBS
 from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
+from cemlib.study.split import train_job
 
 ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests/configs/tiny.yaml"
 WITHIN = 1.5  # a job's peak is told within this factor
-ROW = re.compile(r"^(prepare|\w+ \w+) +(\d+) +([\d,.]+) +([\d,.]+) +([\d,]+) +-$", re.MULTILINE)
+ROW = re.compile(
+    r"^(\w+(?: \w+)?) +(\d+) +([\d,.]+) +([\d,.]+) +([\d,]+) +-$", re.MULTILINE
+)
 TOTAL = re.compile(
     r"total by extrapolation: ([\d.]+) core hours; with --slots 2 ([\d.]+) hours and ([\d,]+) MiB"
 )
-OFTEN = {"prepare": 1, "train judge": 1, "train noise": 2, "train clustering": 2, "train gated": 2}
+OFTEN = {"prepare": 1, "judge": 1, "train noise": 2, "train clustering": 2, "train gated": 2}
 OFTEN |= {"attack decoder": 6, "attack refinement": 6, "attack closed_form": 6}
 
 
@@ -73,7 +76,7 @@ def test_jobs_take_the_memory_that_was_told(told: tuple[Path, str]) -> None:
     folder, said = told
     rows = {kind: number(peak) for kind, *_, peak in ROW.findall(said)}
     jobs = {
-        "train judge": ["train", "--defence", "judge"],
+        "judge": ["train", "--defence", "judge"],
         "train clustering": ["train", "--defence", "clustering", "--seed", "0"],
         "attack decoder": [
             "attack",
@@ -106,8 +109,10 @@ def test_steps_that_are_left_out_are_counted(
     prepared: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 3 steps the first warms up and the second is enough; the fit finds rows for the third."""
-    monkeypatch.setattr(training, "STEPS", 1)
-    trainer = new_trainer(prepared, "clustering", 0, read_data(prepared, "cpu"))
+    monkeypatch.setattr(training_cost, "STEPS", 1)
+    trainer = new_trainer(
+        prepared.study, "clustering", 0, read_data(train_job(prepared, "noise", 0, "cpu"))
+    )
     trainer.step = steps = FewSteps(trainer)
     trainer.epoch(1)
     assert (len(trainer.batches.sizes), len(steps.seconds)) == (3, 2)
@@ -124,7 +129,7 @@ def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
     plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}))
     list(rerun_job(prepare_job(plan)))
-    assert train_seconds(plan, "wild", 0, "cpu") > 0
+    assert train_seconds(train_job(plan, "wild", 0, "cpu")) > 0
 
 
 def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
@@ -145,14 +150,15 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
         return images * epochs / 300
 
     monkeypatch.setitem(ATTACKS, "decoder", attack)
-    monkeypatch.setattr(attacks, "seconds_of", seconds_of)
-    monkeypatch.setattr(attacks, "EPOCHS", 1)
-    data = read_data(prepared, "cpu")
-    victim, judge = (new_trainer(prepared, name, 0, data).deployed for name in ("noise", JUDGE))
+    monkeypatch.setattr(attack_cost, "seconds_of", seconds_of)
+    monkeypatch.setattr(attack_cost, "EPOCHS", 1)
+    data = read_data(train_job(prepared, "noise", 0, "cpu"))
+    runs = ("noise", JUDGE)
+    victim, judge = (new_trainer(prepared.study, name, 0, data).deployed for name in runs)
     scene = Scene(prepared.study, "noise", 0, data, victim, judge)
     task = scene.task("decoder", "train_data", Checkpoint(prepared.layout.root / "none"))
     long = replace(task, options=task.options | {"epochs": 50})
-    assert attacks.extended(attack, long) == pytest.approx(180 * 50 / 300)
+    assert attack_cost.extended(attack, long) == pytest.approx(180 * 50 / 300)
     assert [images for images, *_ in found] == [64, 128, 180, 180, 180]
     assert [epochs for _, epochs, _ in found] == [1, 1, 1, 2, 4]
     assert found[0][2] == 36  # of 100 releases

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from cemlib.attacks.task import Task
-from cemlib.errors import DivergedError
+from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 
 EPOCHS = 3  # times as many as configured

@@ -23,7 +23,7 @@ from cemlib.attacks.budget import budgeted
 from cemlib.attacks.critic import Critic, gradient_penalty
 from cemlib.attacks.learning import Batch, Numbers, Training
 from cemlib.attacks.task import Outcome, Task
-from cemlib.errors import DivergedError
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.optim import Adam, Rate
 from cemlib.numerics.seeds import derive
 

@@ -24,7 +24,7 @@ from cemlib.attacks.budget import strengthened
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
 from cemlib.data.batches import Shuffle
-from cemlib.errors import check_finite
+from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam, Optimiser, Rate
 from cemlib.numerics.precision import autocast, resolve
 from cemlib.numerics.replay import Replay

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from cemlib.attacks.budget import EPOCHS, RATES
 from cemlib.attacks.descent import Descent, Settings
 from cemlib.attacks.task import Outcome, Task
-from cemlib.errors import check_finite
+from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.seeds import generator
 from cemlib.records.progress import progress
 

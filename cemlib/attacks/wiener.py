@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cemlib.attacks.task import Pairs, Task
-from cemlib.errors import check_finite
 from cemlib.models.decoder import LARGEST, LinearEstimate
+from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.seeds import generator
 
 CHUNK = 4096

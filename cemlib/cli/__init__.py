@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cemlib.cli import exits
+from cemlib.cli.exits import FailedResultsError, ProblemsError
 from cemlib.cli.parser import build_parser
-from cemlib.errors import FailedResultsError
 from cemlib.study.environment import exit_code, farewell, set_for_jobs, sigterm_raises
 
 
@@ -63,7 +63,6 @@ def _complain(error: Exception, code: int) -> int:
 
 # Imported when an exception is there to be compared, and not before.
 def _failures() -> tuple[type[Exception], ...]:
-    from cemlib.doctor.finding import ProblemsError
     from cemlib.study.schedule import StudyError
 
     return (StudyError, ProblemsError)

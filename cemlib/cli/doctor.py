@@ -4,10 +4,11 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cemlib.cli.exits import ProblemsError
 from cemlib.cli.options import plan_of
 
 if TYPE_CHECKING:
-    from cemlib.doctor.finding import Finding
+    from cemlib.study.machine import Finding
 
 
 def doctor(options: argparse.Namespace) -> Iterator[str]:
@@ -16,7 +17,7 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
     Raises:
         ProblemsError: if something would stop a study.
     """
-    from cemlib.doctor.finding import PROBLEM, ProblemsError
+    from cemlib.study.machine import PROBLEM
 
     problems = 0
     for finding in _findings(options):
@@ -30,9 +31,8 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
 def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
     """Yield what is found of the machine, then of the study if one is named."""
     from cemlib.config import ConfigError
-    from cemlib.doctor.finding import PROBLEM, Finding
-    from cemlib.doctor.machine import machine
-    from cemlib.doctor.study import places
+    from cemlib.study.machine import PROBLEM, Finding, machine
+    from cemlib.study.places import places
 
     yield from machine()
     plan = None

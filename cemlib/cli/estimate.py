@@ -9,7 +9,7 @@ from cemlib.cli.columns import aligned
 from cemlib.cli.options import plan_of
 
 if TYPE_CHECKING:
-    from cemlib.estimate.study import Row
+    from cemlib.search.estimate import Row
 
 
 def estimate(options: argparse.Namespace) -> Iterator[str]:
@@ -19,7 +19,7 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
     upload are left out.
     """
     plan = plan_of(options)
-    from cemlib.estimate.study import estimate
+    from cemlib.search.estimate import estimate
 
     rows = estimate(plan, options.device, _say)
     yield _table(rows, plan.study.threads)

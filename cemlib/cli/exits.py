@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cemlib.errors import FailedResultsError
+
+class FailedResultsError(RuntimeError):
+    """Everything was carried out, but some results are failed ones; what was printed names them."""
+
+
+class ProblemsError(RuntimeError):
+    """Some finding of `doctor` is a problem."""
+
 
 OK, ERROR, USAGE, DIVERGED, CLOSED = 0, 1, 2, 3, 141
 

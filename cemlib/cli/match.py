@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cemlib.cli.columns import aligned, figure
+from cemlib.cli.exits import FailedResultsError
 from cemlib.cli.options import plan_of
-from cemlib.errors import FailedResultsError
 
 if TYPE_CHECKING:
     from cemlib.search.match import Matched, Wanted

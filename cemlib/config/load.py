@@ -10,11 +10,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cemlib.config.base import Section
-from cemlib.config.errors import ConfigError
+from cemlib.config.errors import ConfigError, nearest
 from cemlib.config.extending import changed, read_extended
 from cemlib.config.study import Study
 from cemlib.config.sweeps import SWEPT, expanded
-from cemlib.errors import nearest
 
 __all__ = ["ConfigError", "check_paths", "check_system", "load", "load_as", "parse", "validated"]
 

@@ -24,8 +24,8 @@ from pydantic_core import PydanticCustomError
 from cemlib.config.attacks import Name
 from cemlib.config.base import Section, nested
 from cemlib.config.defences import DefenceConfig
+from cemlib.config.errors import nearest
 from cemlib.config.surrogates import AnySurrogate
-from cemlib.errors import nearest
 
 MAX_MEMBERS = 1000
 SWEPT = "swept"  # kind of a fault whose message goes on with the key

@@ -14,8 +14,8 @@ from cemlib.config.study import Study
 from cemlib.data.errors import DataError
 from cemlib.data.prepared import Prepared, Split
 from cemlib.defences.deployed import Deployed
-from cemlib.errors import DivergedError
 from cemlib.evaluation.scores import recognised
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import Checkpoint
 

@@ -14,7 +14,6 @@ from torch.func import functional_call, vmap
 
 from cemlib.config.federated import GanConfig
 from cemlib.data.pixels import image_shape
-from cemlib.errors import check_finite
 from cemlib.federated.client import stack
 from cemlib.federated.gan import (
     Discriminator,
@@ -25,6 +24,7 @@ from cemlib.federated.gan import (
     variance,
 )
 from cemlib.federated.network import Shape, Weights
+from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import State, copied, pack, unpack

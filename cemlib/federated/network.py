@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from cemlib.errors import nearest
+from cemlib.config.errors import nearest
 
 Shape = tuple[int, int, int]
 Weights = dict[str, Tensor]

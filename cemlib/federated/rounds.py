@@ -18,7 +18,6 @@ from torch import Tensor
 from cemlib.config.federated import Federated, Variant
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
-from cemlib.errors import DivergedError
 from cemlib.federated import drawing
 from cemlib.federated.adversaries import generate
 from cemlib.federated.client import Step, Work, mixed, stack, step_of, train_at_once
@@ -26,6 +25,7 @@ from cemlib.federated.gan import Generator
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
 from cemlib.federated.private import draw_noise
 from cemlib.federated.setting import Clients, clients_of, masking_of, network_of
+from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
 CHUNK = 512

@@ -7,10 +7,10 @@ from typing import Any
 
 from cemlib.config.labelling import LabellingStudy
 from cemlib.data.prepared import checksum, load
-from cemlib.errors import DivergedError
 from cemlib.labelling.experiment import Experiment, Found
 from cemlib.labelling.participants import Participants
 from cemlib.labelling.record import Record, write_failed, write_found
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.progress import progress

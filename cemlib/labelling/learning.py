@@ -15,8 +15,8 @@ from torch.nn.functional import conv2d, relu
 from torch.nn.utils.rnn import pad_sequence
 
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
-from cemlib.errors import check_finite
 from cemlib.labelling.loss import information_entropy_loss
+from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
 
 Weights = list[Tensor]

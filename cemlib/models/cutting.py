@@ -16,11 +16,11 @@ or by a size, is decided once. They are traced in training and in evaluation mod
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor, fx, nn
 
-from cemlib.errors import nearest
 from cemlib.models.graphs import BypassedError, CutError, divided, trace
 
 ITSELF = "or give both halves yourself: SplitModel(encoder, head)"
@@ -105,10 +105,9 @@ def _halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
 def _check_name(module: nn.Module, cut: str) -> None:
     names = [name for name, _ in module.named_modules(remove_duplicate=False) if name]
     if cut not in names:
-        kind = type(module).__name__
-        raise CutError(
-            f"cut: {kind} has no submodule {cut!r}{nearest(cut, names)}; {_others(module)}"
-        )
+        kind, close = type(module).__name__, get_close_matches(cut, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise CutError(f"cut: {kind} has no submodule {cut!r}{hint}; {_others(module)}")
 
 
 def _others(module: nn.Module) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from cemlib.errors import DivergedError
+from cemlib.numerics.divergence import DivergedError
 
 
 class Sums:

@@ -14,9 +14,9 @@ from typing import Any
 
 from cemlib.config import ConfigError, Study
 from cemlib.config.differing import differing
+from cemlib.config.errors import nearest
 from cemlib.config.sweeps import PLACES, SweepConfig
 from cemlib.data.prepared import checksum
-from cemlib.errors import nearest
 from cemlib.records.files import read_json
 from cemlib.records.provenance import device_name, provenance, source_files
 from cemlib.records.seal import write_sealed

@@ -14,8 +14,8 @@ from typing import Any
 
 from cemlib.config import ConfigError, Study, parse
 from cemlib.config.defences import DefenceConfig
+from cemlib.config.errors import nearest
 from cemlib.config.study import TrainConfig
-from cemlib.errors import nearest
 from cemlib.records.layout import Layout
 from cemlib.records.seal import read_sealed
 from cemlib.study.finished import finished, run_job

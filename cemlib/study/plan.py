@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from cemlib.config.data import DataConfig
-from cemlib.config.errors import ConfigError
-from cemlib.errors import nearest
+from cemlib.config.errors import ConfigError, nearest
 from cemlib.records.files import FileError, read_json, write_json
 from cemlib.records.layout import Layout
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from cemlib.config import federated as federated_config
 from cemlib.config import labelling as labelling_config
-from cemlib.config.errors import ConfigError
+from cemlib.config.errors import ConfigError, nearest
 from cemlib.config.load import SPLIT, load_as, parse
-from cemlib.errors import nearest
 from cemlib.study import federated, labelling, split
 from cemlib.study.job import AnyJob, AnyPlan
 from cemlib.study.plan import Plan

@@ -13,7 +13,7 @@ from cemlib.data.augment import Augment
 from cemlib.data.batches import Batches
 from cemlib.data.prepared import Prepared
 from cemlib.defences.pruning import prune
-from cemlib.errors import check_finite
+from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import SGD
 from cemlib.numerics.precision import autocast
 from cemlib.numerics.seeds import generator

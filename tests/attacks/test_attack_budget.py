@@ -13,7 +13,7 @@ from cemlib.attacks.residual import residual
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan, Residual
-from cemlib.errors import DivergedError
+from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 
 

@@ -14,7 +14,7 @@ from cemlib.attacks.decoder import decoder
 from cemlib.attacks.start import load_decoder, untrained
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.attacks.wiener import linear_estimate
-from cemlib.errors import DivergedError
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import Checkpoint
 

@@ -16,7 +16,7 @@ from cemlib.attacks.gan import gan
 from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan
-from cemlib.errors import DivergedError
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import Checkpoint
 

@@ -19,9 +19,9 @@ from cemlib.config.attacks import Optimisation
 from cemlib.defences.channels import Channel, build
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
-from cemlib.errors import DivergedError
 from cemlib.models import build as build_model
 from cemlib.models.split import SplitModel
+from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 
 OPTIONS: dict[str, Any] = {"iterations": 60, "lr": 0.05, "tv_weight": 0.0}

@@ -16,9 +16,9 @@ from cemlib.attacks.task import Task
 from cemlib.attacks.wiener import RIDGES, linear_estimate
 from cemlib.defences.channels import Channel, build
 from cemlib.defences.deployed import Deployed
-from cemlib.errors import DivergedError
 from cemlib.models.decoder import LinearEstimate
 from cemlib.models.split import SplitModel
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import generator
 from cemlib.records.checkpoint import Checkpoint
 

@@ -18,10 +18,9 @@ from finished_study import Finished
 
 from cemlib.cli import main
 from cemlib.config import parse
-from cemlib.doctor import study as checks
-from cemlib.doctor.finding import Finding, Level
-from cemlib.doctor.machine import available_memory
-from cemlib.doctor.study import DOWNLOADS, places
+from cemlib.study import places as checks
+from cemlib.study.machine import Finding, Level, available_memory
+from cemlib.study.places import DOWNLOADS, places
 from cemlib.study.plan import Plan
 
 ROOT = Path(__file__).parents[2]
@@ -160,18 +159,6 @@ def test_downloads_lie_where_torchvision_puts_them(tmp_path: Path) -> None:
         held = kind.__new__(kind)
         held.root = tmp_path
         assert Path(held.raw_folder) == tmp_path / DOWNLOADS[name]
-
-
-def test_sets_in_the_common_folder_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CEMLIB_DATA", str(tmp_path / "none"))
-    assert about("CEMLIB_DATA", places(ABSENT)).level is Level.WARNING
-    monkeypatch.setenv("CEMLIB_DATA", str(tmp_path))
-    assert about("CEMLIB_DATA", places(ABSENT)).found.endswith("none of torchvision's sets")
-    for name in ("cifar10", "mnist"):
-        (tmp_path / DOWNLOADS[name]).mkdir(parents=True)
-    assert about("CEMLIB_DATA", places(ABSENT)).found.endswith("torchvision's cifar10, mnist")
 
 
 def test_a_download_that_is_missing_is_a_warning(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from tiny_federation import study_of
 
 from cemlib.config.federated import GanConfig
 from cemlib.data.prepared import Prepared
-from cemlib.errors import DivergedError
 from cemlib.federated import gan as extractor
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import (
@@ -20,6 +19,7 @@ from cemlib.federated.gan import (
     variance,
 )
 from cemlib.federated.setting import clients_of
+from cemlib.numerics.divergence import DivergedError
 from cemlib.records.files import FileError
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from cemlib.config.federated_attacks import DpSgd
 from cemlib.data.prepared import Prepared
-from cemlib.errors import DivergedError
 from cemlib.federated import drawing
 from cemlib.federated.client import Masking, Work, stack, step_of, train_at_once
 from cemlib.federated.gan import Generator
@@ -17,6 +16,7 @@ from cemlib.federated.network import build, weights_of
 from cemlib.federated.private import draw_noise
 from cemlib.federated.rounds import Federation, Pseudo, aggregate, finite
 from cemlib.federated.training import _epsilon
+from cemlib.numerics.divergence import DivergedError
 
 
 def generator(seed: int = 0) -> torch.Generator:

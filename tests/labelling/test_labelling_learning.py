@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.data.prepare import prepare
-from cemlib.errors import DivergedError
 from cemlib.labelling.experiment import Experiment
 from cemlib.labelling.learning import KINDS, Lesson, Weights, classify, learn, stack, start
 from cemlib.labelling.participants import Participants
+from cemlib.numerics.divergence import DivergedError
 
 SHAPE, CLASSES, M = (1, 8, 8), 10, 3
 PARTICIPANTS = Participants(tiny(), 0, prepare(tiny().data))

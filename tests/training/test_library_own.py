@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from cemlib.config import ConfigError, Study, parse
 from cemlib.config.study import JUDGE
-from cemlib.errors import DivergedError
 from cemlib.evaluation.attack import Attacked, attack
 from cemlib.models import SplitModel
+from cemlib.numerics.divergence import DivergedError
 from cemlib.surrogates import SURROGATES, build
 from cemlib.training.fit import fit
 from cemlib.training.own import OwnSurrogate

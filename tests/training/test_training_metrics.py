@@ -15,9 +15,9 @@ import cemlib.training.metrics
 from cemlib.config import parse
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
-from cemlib.errors import DivergedError
 from cemlib.models import build
 from cemlib.models.split import SplitModel
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import generator
 from cemlib.training.metrics import RIDGE, image_metric, squared_jacobian, task_metric
 from cemlib.training.setup import Setup

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.config.study import TrainConfig
-from cemlib.errors import DivergedError
 from cemlib.models import SplitModel, build
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 from cemlib.numerics.sums import Monitor
 from cemlib.surrogates import Surrogate

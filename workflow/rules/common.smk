@@ -14,10 +14,10 @@ from cemlib.config import ConfigError
 from cemlib.config.extending import resolved
 from cemlib.config.load import SPLIT, load_as
 from cemlib.study.environment import set_for_jobs
-from cemlib.doctor.finding import Level
-from cemlib.doctor.study import images
 from cemlib.records.files import FileError, read_json
 from cemlib.report.contents import figure_entry, strip_entry, table_entry
+from cemlib.study.machine import Level
+from cemlib.study.places import images
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.split import jobs_of_one
 from cemlib.study.standing import failed_results

@@ -9,12 +9,12 @@ from `Channel`, a line in `CHANNELS`, and its options in the configuration.
 
 from typing import Any
 
+from cemlib.config.errors import nearest
 from cemlib.defences.channels.base import Channel
 from cemlib.defences.channels.dropout import Dropout
 from cemlib.defences.channels.local_dp import LocalDP
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.channels.topk import TopK
-from cemlib.errors import nearest
 
 __all__ = ["CHANNELS", "Channel", "build"]
 

@@ -1,9 +1,12 @@
-"""The places of a study: its images, its results, its MLflow store."""
+"""Whether the places of a study are there: its images, its results, its MLflow store.
+
+Nothing here writes a file or uses the network, but for one bounded question to an MLflow server
+that the user named.
+"""
 
 import os
 import shutil
 import sqlite3
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,13 +14,12 @@ from http.client import HTTPException
 from pathlib import Path
 
 from cemlib.config.data import DataConfig
-from cemlib.doctor.finding import OK, PROBLEM, WARNING, Finding
-from cemlib.doctor.machine import usable_cores
+from cemlib.study.machine import OK, PROBLEM, WARNING, Finding, usable_cores
 from cemlib.study.plan import AnyStudy, Plan
 from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.store import database_of, without_password
 
-PATIENCE = 3.0  # seconds for a server, its name included
+PATIENCE = 3.0  # seconds for a server
 LEAST_FREE = 2**30  # bytes at the results: below that a warning
 DIGITS = "digits"  # the source that needs no place
 FOLDER = "folder"
@@ -37,24 +39,11 @@ def places(store: str, plan: Plan[AnyStudy] | None = None) -> Iterator[Finding]:
         store: address of the MLflow store.
         plan: of the study, where there is one.
     """
-    yield _shared(os.environ.get("CEMLIB_DATA"))
     if plan is not None:
         yield images(plan)
         yield _threads(plan.study.threads)
     yield _disk(Path("results" if plan is None else plan.study.results))
     yield _store(store)
-
-
-def _shared(named: str | None) -> Finding:
-    """Look at the folder of studies without `data.root`, and for torchvision's sets in it."""
-    place = Path(named or "data")
-    if named and not place.is_dir():
-        return Finding(
-            WARNING, "CEMLIB_DATA", f"{place}: no such folder", "set it to a folder, or unset it"
-        )
-    there = [name for name, files in DOWNLOADS.items() if (place / files).exists()]
-    sets = f"torchvision's {', '.join(there)}" if there else "none of torchvision's sets"
-    return Finding(OK, "CEMLIB_DATA", f"{named or 'not set, ./data is used'}; {sets}")
 
 
 def images(plan: Plan[AnyStudy]) -> Finding:
@@ -150,15 +139,7 @@ def _database(file: Path, shown: str) -> Finding:
 
 
 def _answers(uri: str) -> str:
-    """Return why a server does not answer, or nothing; after `PATIENCE` seconds at most."""
-    said: list[str] = []
-    asking = threading.Thread(target=lambda: said.append(_ask(uri)), daemon=True)
-    asking.start()
-    asking.join(PATIENCE)  # looking up a name has no limit of its own
-    return said[0] if said else f"no answer within {PATIENCE:.0f} s"
-
-
-def _ask(uri: str) -> str:
+    """Return why a server does not answer, or nothing."""
     try:
         with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=PATIENCE):
             return ""

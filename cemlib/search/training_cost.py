@@ -13,11 +13,10 @@ import torch
 
 from cemlib.config.study import Study
 from cemlib.data.prepared import Prepared, load
-from cemlib.errors import DivergedError
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.precision import set_up
 from cemlib.numerics.replay import WARM_UP
-from cemlib.study.job import find_device
-from cemlib.study.plan import Plan
+from cemlib.study.split import SplitJob
 from cemlib.training.scores import scores
 from cemlib.training.setup import Setup
 from cemlib.training.step import Pace, Step
@@ -27,10 +26,11 @@ ENOUGH = 2.0  # seconds of measured work
 STEPS = 10  # measured at most in an epoch
 
 
-def train_seconds(plan: Plan[Study], defence: str, seed: int, device: str) -> float:
+def train_seconds(job: SplitJob) -> float:
     """Return the seconds of one training, from a few steps of it."""
     start = clock()
-    trainer = new_trainer(plan, defence, seed, read_data(plan, device))
+    data = read_data(job)
+    trainer = new_trainer(job.plan.study, job.of["defence"], job.of["seed"], data)
     begun, last = clock() - start, trainer.settings.epochs
     slower = 0.0
     with suppress(DivergedError):  # as its job would end here
@@ -40,16 +40,16 @@ def train_seconds(plan: Plan[Study], defence: str, seed: int, device: str) -> fl
     return begun + last * slower
 
 
-def read_data(plan: Plan[Study], device: str) -> Prepared:
-    """Return a study's prepared data on a device, for which the process is set up."""
-    place = find_device(device)
-    set_up(place, plan.study.threads)
-    return load(plan.layout.data).to(place)
+def read_data(job: SplitJob) -> Prepared:
+    """Return a job's prepared data on its device, for which the process is set up."""
+    place = job.processor()
+    set_up(place, job.plan.study.threads)
+    return load(job.plan.layout.data).to(place)
 
 
-def new_trainer(plan: Plan[Study], defence: str, seed: int, data: Prepared) -> Trainer:
+def new_trainer(study: Study, defence: str, seed: int, data: Prepared) -> Trainer:
     """Return the trainer of one run, as its job builds it."""
-    setup = Setup(plan.study, defence, seed)
+    setup = Setup(study, defence, seed)
     return setup.trainer(data, setup.network(data))
 
 

@@ -1,4 +1,4 @@
-"""Programs, libraries, devices and memory."""
+"""Whether a machine has what a study needs: programs, libraries, devices and memory."""
 
 import importlib
 import os
@@ -6,12 +6,13 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from cemlib import __version__
-from cemlib.doctor.finding import OK, PROBLEM, WARNING, Finding
 from cemlib.records.provenance import git_state
 
 OLDEST_PYTHON = (3, 11)
@@ -25,6 +26,26 @@ PROGRAMS = {
     "make": "`make results` and `make test` are not to be had; the README has the same by hand",
 }
 JOB_MEMORY = 1.5 * 2**30  # of a job with torch, whatever the study
+
+
+class Level(Enum):
+    """How bad a finding is: a warning stops no study, a problem does."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+OK, WARNING, PROBLEM = Level
+
+
+class Finding(NamedTuple):
+    """What was looked at, what was found, and what to do about it."""
+
+    level: Level
+    subject: str
+    found: str
+    advice: str = ""
 
 
 def machine() -> Iterator[Finding]:

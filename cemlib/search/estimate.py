@@ -1,26 +1,29 @@
-"""Every kind of job of a study, measured in a process of its own."""
+"""What a study will take of time and memory, extrapolated from a few real steps of its jobs.
+
+Each kind of job is built from the study's own data and settings in a process of its own, and takes
+a few steps there. So whatever a configuration can name is measured by what it does.
+"""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import redirect_stderr
 from dataclasses import dataclass
-from functools import partial
 from io import StringIO
 from multiprocessing import get_context
 
 import torch
 
-from cemlib.config.study import JUDGE, JUDGE_SEED, Study
-from cemlib.estimate.attacks import attack_seconds
-from cemlib.estimate.training import seconds_of, train_seconds
+from cemlib.config.study import Study
 from cemlib.records.provenance import peak_memory_mb
+from cemlib.search.attack_cost import attack_seconds
+from cemlib.search.training_cost import seconds_of, train_seconds
 from cemlib.study.environment import set_for_jobs
 from cemlib.study.finished import finished, run_job
-from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.schedule import StudyError
+from cemlib.study.split import PARTS, SplitJob, jobs
 
 MIB = 2**20
 
@@ -47,29 +50,24 @@ def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list
         StudyError: if the process of a job died.
     """
     set_for_jobs(plan.study.threads)
+    kinds: dict[str, list[SplitJob]] = {}
+    for job in jobs(plan, device):
+        if job.kind not in PARTS and not (job.kind == "prepare" and finished(job)):
+            kinds.setdefault(_label(job), []).append(job)
     rows = []
-    for kind, count, job in _kinds(plan, device):
+    for kind, alike in kinds.items():
         say(kind)
-        rows.append(Row(kind, count, *_in_child(kind, job)))
+        rows.append(Row(kind, len(alike), *_in_child(kind, alike[0])))
     return rows
 
 
-def _kinds(plan: Plan[Study], device: str) -> Iterator[tuple[str, int, Callable[[], float]]]:
-    """Yield each kind of job, how many there are, and what measures one."""
-    study, seeds = plan.study, plan.study.seeds
-    if not finished(prepare_job(plan)):
-        yield "prepare", 1, partial(prepare_seconds, plan)
-    yield "train judge", 1, partial(train_seconds, plan, JUDGE, JUDGE_SEED, device)
-    for name in study.defences:
-        yield f"train {name}", len(seeds), partial(train_seconds, plan, name, seeds[0], device)
-    attacks = {name: (name,) for name in study.learned_attacks()}
-    together = study.closed_form_attacks()
-    for label, names in (attacks | ({"closed_form": together} if together else {})).items():
-        job = partial(attack_seconds, plan, names, device)
-        yield f"attack {label}", len(seeds) * len(study.defences), job
+def _label(job: SplitJob) -> str:
+    """Return what a job shares with those that cost as much: the defence trained, or the attack."""
+    kind, *names = job.name.split("/")
+    return " ".join([kind, *(names[-1:] if kind == "attack" else names[:1])])
 
 
-def _in_child(kind: str, job: Callable[[], float]) -> tuple[float, float, float]:
+def _in_child(kind: str, job: SplitJob) -> tuple[float, float, float]:
     """Measure seconds and peaks of a job in a new process: a peak is of a whole process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as child:
         try:
@@ -79,14 +77,24 @@ def _in_child(kind: str, job: Callable[[], float]) -> tuple[float, float, float]
             raise StudyError(fault) from error
 
 
-def _measured(job: Callable[[], float], born: float) -> tuple[float, float, float]:
-    """Run a job; `born` is when its process was asked for, before all imports."""
+def _measured(job: SplitJob, born: float) -> tuple[float, float, float]:
+    """Measure a job in this process; `born` is when that was asked for, before all imports."""
     started = time.time() - born
     with redirect_stderr(StringIO()):  # the progress of a few steps would mislead
-        seconds = job()
+        seconds = _SECONDS[job.kind](job)
     return started + seconds, peak_memory_mb(), torch.cuda.max_memory_allocated() / MIB
 
 
-def prepare_seconds(plan: Plan[Study]) -> float:
+def _prepare_seconds(job: SplitJob) -> float:
     """Prepare a study's data and return the seconds that it took."""
-    return seconds_of(lambda: list(run_job(prepare_job(plan))))
+    return seconds_of(lambda: list(run_job(job)))
+
+
+_SECONDS: dict[str, Callable[[SplitJob], float]] = {
+    "prepare": _prepare_seconds,
+    "judge": train_seconds,
+    "train": train_seconds,
+    "attack": attack_seconds,
+    "attack_closed_form": attack_seconds,
+}
+"""What measures a job of each kind."""

@@ -20,32 +20,33 @@ from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import budgeted
 from cemlib.attacks.start import untrained
 from cemlib.attacks.task import Outcome, Task
-from cemlib.config.study import JUDGE, JUDGE_SEED, Study
-from cemlib.errors import DivergedError
-from cemlib.estimate.training import ENOUGH, clock, new_trainer, read_data, seconds_of
+from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.evaluation.scene import FEWEST, Scene, targets
 from cemlib.evaluation.scores import write_per_image
 from cemlib.evaluation.verdict import verdict
+from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
-from cemlib.study.plan import Plan
+from cemlib.search.training_cost import ENOUGH, clock, new_trainer, read_data, seconds_of
+from cemlib.study.split import SplitJob
 
 EPOCHS = 3  # at first: a strong budget tries three rates, for a third of the epochs each
 BATCH = 256  # images at first, without an option `batch_size`
 LENGTHS = ("epochs", "iterations")  # options that say how long an attack goes on
 
 
-def attack_seconds(plan: Plan[Study], attacks: tuple[str, ...], device: str) -> float:
+def attack_seconds(job: SplitJob) -> float:
     """Return the seconds of one attack job, with every knowledge, from a share of it."""
     start = clock()
-    data, study = read_data(plan, device), plan.study
-    defence, seed = next(iter(study.defences)), study.seeds[0]
+    data, study = read_data(job), job.plan.study
+    defence, seed = job.of["defence"], job.of["seed"]
     runs = ((defence, seed), (JUDGE, JUDGE_SEED))
-    victim, judge = (new_trainer(plan, *run, data).deployed for run in runs)
+    victim, judge = (new_trainer(study, *run, data).deployed for run in runs)
     judge.model.eval()
     scene = Scene(study, defence, seed, data, victim, judge)
     scene.owned(KNOWLEDGES[0])  # encodes all images, once for all attacks
     begun = clock() - start
+    attacks = [part.of["attack"] for part in job.parts or (job,)]
     return begun + sum(_one_attack(scene, name, known) for name in attacks for known in KNOWLEDGES)
 
 
