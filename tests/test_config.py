@@ -7,16 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cemlib.config import ConfigError, federated, labelling, load, parse
+from cemlib.config import ConfigError, load, parse
 from cemlib.config.base import Section
+from cemlib.config.load import SYSTEMS, load_any, load_as
 from cemlib.config.reference import reference
 
 ROOT = Path(__file__).parents[1]
-LOADERS: dict[str | None, Any] = {  # by system
-    None: load,
-    "pctc": labelling.load,
-    "federated": federated.load,
-}
 VALID: dict[str, Any] = {
     "experiment": "test",
     "seeds": [0, 1],
@@ -148,17 +144,16 @@ def test_where_the_images_lie_decides_no_training() -> None:
     "path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.name
 )
 def test_every_committed_study_is_valid(path: Path) -> None:
-    system = yaml.safe_load(path.read_text()).get("system")
-    assert LOADERS[system](path).experiment
+    assert load_any(path).experiment
 
 
-@pytest.mark.parametrize("system", LOADERS)
-def test_a_study_of_another_system_is_sent_where_it_belongs(system: str | None) -> None:
-    for other, folder in ((None, "config.yaml"), ("pctc", "pctc.yaml")):
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_study_of_another_system_is_sent_where_it_belongs(system: str) -> None:
+    for other, file in (("split", "config.yaml"), ("pctc", "pctc.yaml")):
         if other != system:
             with pytest.raises(ConfigError) as caught:
-                LOADERS[system](ROOT / "config" / folder)
-            assert f"system: this is a study of {other or 'split'}; give it to" in str(caught.value)
+                load_as(SYSTEMS[system], ROOT / "config" / file)
+            assert f"system: this is a study of {other}; give it to" in str(caught.value)
             assert len(str(caught.value).splitlines()) == 1
 
 

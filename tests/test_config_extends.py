@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cemlib.config import ConfigError, federated, labelling, load, parse
+from cemlib.config import ConfigError, load, parse
 from cemlib.config.base import Section
 from cemlib.config.extending import changed, merged, read_extended, resolved
 
@@ -102,9 +102,7 @@ def test_snakemakes_configuration_is_resolved_the_same(tmp_path: Path) -> None:
 
 def test_taking_a_key_away_is_setting_it_to_null() -> None:
     """Where `null` is allowed it is the default, or else a patch could not say it."""
-    assert issubclass(federated.Federated, Section)  # imported: the sections of every system
-    assert issubclass(labelling.LabellingStudy, Section)
-    waiting = [Section]
+    waiting = [Section]  # and those of every system, which are imported by now
     while waiting:
         section = waiting.pop()
         waiting.extend(section.__subclasses__())
@@ -130,9 +128,7 @@ def test_values_are_set_from_the_command_line_as_a_file_would(tmp_path: Path) ->
         load(path, ["train.lrr=1"])
 
 
-@pytest.mark.parametrize(
-    "change", ["train.lr", "=1", "train..lr=1", "a=[1", "a=010", "a={b: 1, b: 2}"]
-)
+@pytest.mark.parametrize("change", ["train.lr", "=1", "train..lr=1", "a=[1", "a={b: 1, b: 2}"])
 def test_a_change_of_another_form_is_named(change: str) -> None:
     with pytest.raises(ConfigError) as caught:
         changed(BASE, [change])

@@ -31,9 +31,7 @@ from cemlib.study.split import train_job
 ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests/configs/tiny.yaml"
 WITHIN = 1.5  # a job's peak is told within this factor
-ROW = re.compile(
-    r"^(\w+(?: \w+)?) +(\d+) +([\d,.]+) +([\d,.]+) +([\d,]+) +-$", re.MULTILINE
-)
+ROW = re.compile(r"^(\w+(?: \w+)?) +(\d+) +([\d,.]+) +([\d,.]+) +([\d,]+) +-$", re.MULTILINE)
 TOTAL = re.compile(
     r"total by extrapolation: ([\d.]+) core hours; with --slots 2 ([\d.]+) hours and ([\d,]+) MiB"
 )

@@ -2,12 +2,9 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from cemlib.config.base import Precision, Section
-
-# Names become folder names, rule names and wildcards: nothing a shell or a path could read.
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
+from cemlib.config.base import Name, Precision, Section
 
 
 class AttackConfig(Section):

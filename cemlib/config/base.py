@@ -1,10 +1,12 @@
 """What every section of the configuration has in common."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
+# Names become folder names, rule names and wildcards: nothing a shell or a path could read.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.numerics.precision
 
 
@@ -14,6 +16,10 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=False
     )
+
+    def plain(self) -> dict[str, Any]:
+        """Return the section as plain values, by the keys of a file."""
+        return self.model_dump(mode="json", by_alias=True)
 
 
 class Named(Section):

@@ -1,15 +1,12 @@
 """Configure doubly perturbed federated learning (`system: federated`)."""
 
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from cemlib.config.attacks import Name
-from cemlib.config.base import Section
-from cemlib.config.data import DataConfig
+from cemlib.config.base import Name, Section
+from cemlib.config.common import AnyStudy, Seeds
 from cemlib.config.federated_attacks import DpSgd, InversionStudy
-from cemlib.config.load import check_paths, check_system, load_as, validated
 
 RESERVED = frozenset(
     {"all", "federated", "pctc"}
@@ -128,17 +125,11 @@ class Variant(Section):
         return self
 
 
-class Federated(Section):
+class Federated(AnyStudy):
     """Set up clients, variants of their training, and the attacks on their gradients."""
 
     system: Literal["federated"] = Field(description="this kind of experiment")
-    experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
-    results: str = Field("results", min_length=1, description="folder of all result folders")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (0, 1, 2), min_length=1, description="one run per variant and seed"
-    )
-    threads: int = Field(1, ge=1, description="CPU threads of a job; part of what decides its bits")
-    data: DataConfig = Field(description="the images and their splits")
+    seeds: Seeds = Field((0, 1, 2), description="one run per variant and seed")
     model: FederatedModel = Field(FederatedModel(), description="the classifier")
     clients: ClientsConfig = Field(ClientsConfig(), description="who takes part")
     train: FederatedTrain = Field(FederatedTrain(), description="rounds of training")
@@ -155,14 +146,6 @@ class Federated(Section):
         InversionStudy(), description="attacks on the gradients of single images"
     )
     reference: Name = Field("none", description="variant that the others are compared with")
-
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-        if twice:
-            raise ValueError(f"seeds {twice} are listed twice; a repeated seed is the same run")
-        return seeds
 
     @field_validator("variants")
     @classmethod
@@ -201,68 +184,39 @@ class Federated(Section):
         """Return the variants that train on pseudo images."""
         return tuple(n for n, variant in self.variants.items() if variant.mixing is not None)
 
-    def data_slice(self) -> dict[str, Any]:
-        """Return what the preparation of the data depends on."""
-        return _plain(self.data)
-
     def pseudo_slice(self) -> dict[str, Any]:
         """Return what the clients' GANs depend on, whatever the seed."""
-        clients = _plain(self.clients)
+        clients = self.clients.plain()
         parts = {key: clients[key] for key in ("number", "split", "concentration")}
         return {
-            "data": self._images(),
+            "data": self.data_slice(),
             "clients": parts,
             "batch_size": self.train.batch_size,
             "extractor": self.extractor,
-            "gan": _plain(self.gan),
+            "gan": self.gan.plain(),
             "threads": self.threads,
         }
 
     def train_slice(self, variant: str) -> dict[str, Any]:
         """Return what the training of one variant depends on, whatever the seed."""
         settings = self.variants[variant]
-        sections = {"model": self.model, "clients": self.clients, "train": self.train}
-        found = {"data": self._images(), **{name: _plain(part) for name, part in sections.items()}}
-        if settings.mixing is not None:
-            found["pseudo"] = self.pseudo_slice()
-        return {**found, "variant": _plain(settings), "threads": self.threads}
+        found = {
+            "data": self.data_slice(),
+            "model": self.model.plain(),
+            "clients": self.clients.plain(),
+            "train": self.train.plain(),
+            "variant": settings.plain(),
+            "threads": self.threads,
+        }
+        return found | ({"pseudo": self.pseudo_slice()} if settings.mixing is not None else {})
 
     def attack_slice(self, variant: str) -> dict[str, Any]:
         """Return what the attacks on one variant depend on, whatever the seed."""
-        return self.train_slice(variant) | {"inversion": _plain(self.inversion)}
+        return self.train_slice(variant) | {"inversion": self.inversion.plain()}
 
     def report_slice(self) -> dict[str, Any]:
         """Return what tables and figures depend on beside the results."""
-        variants = {name: _plain(variant) for name, variant in self.variants.items()}
+        variants = {name: variant.plain() for name, variant in self.variants.items()}
         attacks = list(self.inversion.attacks)
         named = {"variants": variants, "attacks": attacks, "reference": self.reference}
         return named | {"seeds": list(self.seeds), "system": self.system}
-
-    def _images(self) -> dict[str, Any]:
-        """Return the section `data` without where the images lie, which is not what they are."""
-        return {key: value for key, value in _plain(self.data).items() if key != "root"}
-
-
-def _plain(section: Section) -> dict[str, Any]:
-    return section.model_dump(mode="json", by_alias=True)
-
-
-def load(path: Path) -> Federated:
-    """Read a federated study from a YAML (or JSON) file.
-
-    Raises:
-        ConfigError: if the file cannot be read, or holds a wrong or unknown key.
-    """
-    return load_as(path, parse)
-
-
-def parse(raw: Any) -> Federated:
-    """Turn plain nested dicts into a checked study.
-
-    Raises:
-        ConfigError: one line per fault.
-    """
-    check_system(raw, "federated")
-    study = validated(Federated, raw)
-    check_paths({"results": study.results})
-    return study

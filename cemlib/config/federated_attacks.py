@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from cemlib.config.attacks import Name, with_kind
-from cemlib.config.base import Section
+from cemlib.config.attacks import with_kind
+from cemlib.config.base import Name, Section
 
 
 class Inversion(Section):

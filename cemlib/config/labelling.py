@@ -1,14 +1,11 @@
 """Configure a labelling study (`system: pctc`), and say what each of its jobs depends on."""
 
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cemlib.config.attacks import Name
 from cemlib.config.base import Section
-from cemlib.config.data import DataConfig
-from cemlib.config.load import check_paths, check_system, load_as, validated
+from cemlib.config.common import AnyStudy
 
 SECURE_KEY_BITS = 2048  # NIST SP 800-57: shorter moduli are for tests alone
 KeyBits = Annotated[int, Field(ge=256, le=3072)]
@@ -77,20 +74,16 @@ class CostConfig(Section):
     images: int = Field(18, ge=1, description="labelled in one round at each length")
 
 
-class LabellingStudy(Section):
+class LabellingStudy(AnyStudy):
     """Set up participants who label images for each other, at several sizes of their sets."""
 
     system: Literal["pctc"] = Field(description="which system the file is about")
-    experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
-    results: str = Field("results", min_length=1, description="folder of all result folders")
     repeats: int = Field(10, ge=1, description="independent draws of sets, weights and noise")
-    threads: int = Field(1, ge=1, description="CPU threads of a job; part of what decides its bits")
     participants: int = Field(15, ge=2, description="parties who vote, the requester among them")
     images: tuple[Positive, ...] = Field(
         min_length=1, description="labelled images of a participant; one experiment each"
     )
     queries: int = Field(200, ge=1, description="unlabelled images that are asked about")
-    data: DataConfig = Field(description="the images and their splits")
     networks: tuple[NetworkConfig, ...] = Field(
         min_length=1, description="given to the participants in turn"
     )
@@ -143,42 +136,17 @@ class LabellingStudy(Section):
         """Return the epsilons of one query: the study's own, then those of the sweep."""
         return (self.privacy.epsilon, *self.privacy.sweep)
 
-    def data_slice(self) -> dict[str, Any]:
-        """Return what the preparation of the data depends on."""
-        return self.data.model_dump(mode="json")
-
     def repeat_slice(self) -> dict[str, Any]:
         """Return what one repeat depends on, whatever its number."""
-        plain = self.model_dump(mode="json", exclude={"experiment", "results", "repeats", "cost"})
-        plain["data"].pop("root")  # where the images lie is not what they are
-        return plain
+        left_out = {"experiment", "results", "repeats", "cost"}
+        plain = {key: value for key, value in self.plain().items() if key not in left_out}
+        return plain | {"data": self.data_slice()}
 
     def cost_slice(self) -> dict[str, Any]:
         """Return what the timing depends on."""
         shared = {"participants": self.participants, "threads": self.threads}
-        return self.cost.model_dump(mode="json") | shared
+        return self.cost.plain() | shared
 
     def report_slice(self) -> dict[str, Any]:
         """Return what tables and figures depend on beside the results."""
         return self.repeat_slice() | {"repeats": self.repeats}
-
-
-def load(path: Path) -> LabellingStudy:
-    """Read a labelling study from a YAML (or JSON) file.
-
-    Raises:
-        ConfigError: if the file cannot be read, or holds a wrong or unknown key.
-    """
-    return load_as(path, parse)
-
-
-def parse(raw: Any) -> LabellingStudy:
-    """Turn plain nested dicts into a checked study.
-
-    Raises:
-        ConfigError: one line per fault.
-    """
-    check_system(raw, "pctc")
-    study = validated(LabellingStudy, raw)
-    check_paths({"results": study.results})
-    return study

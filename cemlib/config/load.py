@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,22 +11,29 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cemlib.config.base import Section
+from cemlib.config.common import AnyStudy
 from cemlib.config.errors import ConfigError, nearest
 from cemlib.config.extending import changed, read_extended
+from cemlib.config.federated import Federated
+from cemlib.config.labelling import LabellingStudy
 from cemlib.config.study import Study
 from cemlib.config.sweeps import SWEPT, expanded
 
-__all__ = ["ConfigError", "check_paths", "check_system", "load", "load_as", "parse", "validated"]
-
 SPLIT = "split"  # of a study that names no system
-SYSTEMS = (SPLIT, "pctc", "federated")
+SYSTEMS: dict[str, type[AnyStudy]] = {
+    SPLIT: Study,
+    "pctc": LabellingStudy,
+    "federated": Federated,
+}
+"""The configuration of each system's studies."""
 
 _S = TypeVar("_S", bound=Section)
+_StudyT = TypeVar("_StudyT", bound=AnyStudy)
 _T = TypeVar("_T")
 
 
 def load(path: Path, changes: Sequence[str] = ()) -> Study:
-    """Read a study from a YAML (or JSON) file, and from those that it extends.
+    """Read a study of split inference from a YAML (or JSON) file, and from those that it extends.
 
     Args:
         path: The file.
@@ -34,21 +42,17 @@ def load(path: Path, changes: Sequence[str] = ()) -> Study:
     Raises:
         ConfigError: if a file cannot be read (see `read_extended`), or a key is wrong or unknown.
     """
-    return load_as(path, parse, changes)
+    return load_as(Study, path, changes)
 
 
-def load_as(path: Path, parse: Callable[[Any], _T], changes: Sequence[str] = ()) -> _T:
-    """Read a file as `load` does, whose values `parse` checks; faults name the file.
+def load_as(kind: type[_StudyT], path: Path, changes: Sequence[str] = ()) -> _StudyT:
+    """Read a study of one system as `load` does."""
+    return _naming_file(path, changes, partial(parse_as, kind))
 
-    Raises:
-        ConfigError: if a file cannot be read (see `read_extended`), or `parse` finds a fault.
-    """
-    raw = changed(read_extended(path), changes)
-    try:
-        return parse(raw)
-    except ConfigError as error:
-        lines = str(error).splitlines()
-        raise ConfigError("\n".join(f"{path}: {line}" for line in lines)) from error
+
+def load_any(path: Path, changes: Sequence[str] = ()) -> AnyStudy:
+    """Read a study of any system as `load` does."""
+    return _naming_file(path, changes, parse_any)
 
 
 def parse(raw: Any) -> Study:
@@ -57,24 +61,50 @@ def parse(raw: Any) -> Study:
     Raises:
         ConfigError: one line per fault: the key, what was found, and the nearest right name.
     """
-    check_system(raw, SPLIT)
-    study = validated(Study, raw, expanded)
-    weights = {f"attacks.{n}.pretrained": a.foreign_weights for n, a in study.attacks.items()}
-    check_paths({"results": study.results, **weights})
+    return parse_as(Study, raw)
+
+
+def parse_any(raw: Any) -> AnyStudy:
+    """Turn plain nested dicts into a checked study of whichever system they name."""
+    return parse_as(SYSTEMS[system_of(raw)], raw)
+
+
+def parse_as(kind: type[_StudyT], raw: Any) -> _StudyT:
+    """Turn plain nested dicts into a checked study of one system.
+
+    Raises:
+        ConfigError: one line per fault; a study of another system is none of this kind, before its
+            keys are called unknown one by one.
+    """
+    system = system_of(raw)
+    if SYSTEMS[system] is not kind:
+        raise ConfigError(
+            f"system: this is a study of {system}; give it to Snakemake or `cemlib run`"
+        )
+    study = validated(kind, raw, expanded if kind is Study else None)
+    _check_paths(study.paths())
     return study
 
 
-def check_system(raw: Any, system: str) -> None:
-    """Refuse a study of another system, before its keys are called unknown one by one.
+def system_of(raw: Any) -> str:
+    """Return which system a configuration is about; a study of split inference need not say so.
 
     Raises:
-        ConfigError: naming the command for it.
+        ConfigError: if there is no such system.
     """
-    found = raw.get("system", SPLIT) if isinstance(raw, Mapping) else system
-    if found != system and found in SYSTEMS:
-        raise ConfigError(
-            f"system: this is a study of {found}; give it to Snakemake or `cemlib run`"
-        )
+    found = raw.get("system", SPLIT) if isinstance(raw, Mapping) else SPLIT
+    if found not in SYSTEMS:
+        raise ConfigError(f"system: {found!r} is not one of {', '.join(SYSTEMS)}")
+    return str(found)
+
+
+def _naming_file(path: Path, changes: Sequence[str], parse: Callable[[Any], _T]) -> _T:
+    raw = changed(read_extended(path), changes)
+    try:
+        return parse(raw)
+    except ConfigError as error:
+        lines = str(error).splitlines()
+        raise ConfigError("\n".join(f"{path}: {line}" for line in lines)) from error
 
 
 def validated(
@@ -100,7 +130,7 @@ def validated(
         raise ConfigError("\n".join(_explain(fault, plain) for fault in faults)) from error
 
 
-def check_paths(paths: Mapping[str, str | None]) -> None:
+def _check_paths(paths: Mapping[str, str | None]) -> None:
     """Refuse paths that would mean something else to Snakemake or to a shell.
 
     Raises:

@@ -1,23 +1,13 @@
-"""Reading a configuration file, YAML or JSON, that means one thing only.
-
-Of a key given twice, readers take the last without a word. YAML 1.1 takes `no` for false and `1`
-for a number as a key too, and reads some numbers (`010`, `1_0`, `0b11`, `1:30`) otherwise than
-YAML 1.2 does.
-"""
+"""Reading a configuration file, YAML or JSON: of a key given twice, libraries take the last."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import MappingNode, ScalarNode
 
 from cemlib.config.errors import ConfigError
-
-TEXT = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")  # and `<<`
-NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-AMBIGUOUS = re.compile(r"[-+]?(0\d+|0b.*|.*[_:].*)")  # numbers in YAML 1.1, or others than in 1.2
 
 
 def read(path: Path) -> Any:
@@ -65,7 +55,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which checks keys and numbers."""
+    """Read YAML safely, with each key of a mapping once."""
 
     def compose_mapping_node(self, anchor: Any) -> MappingNode:
         """Check the keys here: later, those of a merge would be among them."""
@@ -73,26 +63,10 @@ class _Loader(yaml.SafeLoader):
         lines: dict[Any, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
-            if key.tag not in TEXT:
-                raise ConfigError(f"line {line}: expected text as a key, found {_shown(key)}")
-            if key.value in lines:
+            if isinstance(key, ScalarNode) and key.value in lines:
                 first = f"first on line {lines[key.value]}"
                 raise ConfigError(
                     f"line {line}: key {key.value!r} is given twice, {first}; keep one"
                 )
-            lines[key.value] = line
+            lines[str(key.value)] = line
         return node
-
-    def compose_scalar_node(self, anchor: Any) -> ScalarNode:
-        """Refuse a number that two versions of YAML read differently."""
-        node = super().compose_scalar_node(anchor)
-        if node.tag in NUMBERS and AMBIGUOUS.fullmatch(node.value):
-            raise ConfigError(
-                f"line {node.start_mark.line + 1}: {node.value} is another number, or text, in"
-                " another version of YAML; write it in plain digits, or in quotes if it is text"
-            )
-        return node
-
-
-def _shown(key: Node) -> str:
-    return f"{key.value}; put it in quotes" if isinstance(key.value, str) else "a list or mapping"

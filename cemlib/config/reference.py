@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from typing import Any, get_origin
 
 from cemlib.config.base import Section, nested, tagged
-from cemlib.config.federated import Federated
-from cemlib.config.labelling import LabellingStudy
-from cemlib.config.study import Study
+from cemlib.config.load import SPLIT, SYSTEMS
 
 HEADER = """# Configuration
 
@@ -20,19 +18,13 @@ This page is written from the schema by `make reference`.
 """
 
 
-STUDIES: dict[str, tuple[str, type[Section]]] = {
-    "The study": ("", Study),
-    "A labelling study (`system: pctc`)": ("pctc ", LabellingStudy),
-    "A federated study (`system: federated`)": ("federated ", Federated),
-}
-
-
 def reference() -> str:
     """Return the whole page, in Markdown."""
     seen = set[type[Section]]()  # the other systems have the same `data`
     parts = [HEADER]
-    for title, (system, study) in STUDIES.items():
-        parts.append(_section(title, study))
+    for name, study in SYSTEMS.items():
+        system = "" if name == SPLIT else f"{name} "
+        parts.append(_section(f"A study (`system: {name}`)" if system else "The study", study))
         for place, kind in _below(study, ""):
             if kind not in seen:
                 parts.append(_section(f"{system}{place}", kind))

@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from cemlib.config.attacks import AnyAttack, Name, with_kind
-from cemlib.config.base import Precision, Section
-from cemlib.config.data import AugmentConfig, DataConfig
+from cemlib.config.attacks import AnyAttack, with_kind
+from cemlib.config.base import Name, Precision, Section
+from cemlib.config.common import AnyStudy, Seeds
+from cemlib.config.data import AugmentConfig
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_members
 
@@ -84,16 +85,10 @@ def _kinds(value: Any) -> Any:
     return {name: with_kind(name, options) for name, options in value.items()}
 
 
-class Study(Section):
+class Study(AnyStudy):
     """One experiment: a data set, a network, defences and the attacks on them."""
 
-    experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
-    results: str = Field("results", min_length=1, description="folder of all result folders")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (0, 1, 2), min_length=1, description="one run per defence and seed"
-    )
-    threads: int = Field(1, ge=1, description="CPU threads of a job; part of what decides its bits")
-    data: DataConfig = Field(description="the images and their splits")
+    seeds: Seeds = Field((0, 1, 2), description="one run per defence and seed")
     model: ModelConfig = Field(ModelConfig(), description="the split network")
     train: TrainConfig = Field(TrainConfig(), description="training of the classifier")
     defences: dict[Name, DefenceConfig] = Field(
@@ -110,14 +105,6 @@ class Study(Section):
         " settings, which become defences of their own",
     )
     report: ReportConfig = Field(ReportConfig(), description="how sweeps are compared")
-
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-        if twice:
-            raise ValueError(f"seeds {twice} are listed twice; a repeated seed is the same run")
-        return seeds
 
     @field_validator("defences", "attacks")
     @classmethod
@@ -189,23 +176,27 @@ class Study(Section):
         """Return how a defence, or the judge, is trained: nobody selects the judge's epoch."""
         return self.train.model_copy(update={"select": "last"}) if name == JUDGE else self.train
 
-    def data_slice(self) -> dict[str, Any]:
-        """Return what the preparation of the data depends on."""
-        return _plain(self.data)
+    def paths(self) -> dict[str, str | None]:
+        """Return the paths that the study names, by their keys."""
+        weights = {f"attacks.{n}.pretrained": a.foreign_weights for n, a in self.attacks.items()}
+        return super().paths() | weights
 
     def train_slice(self, defence: str) -> dict[str, Any]:
         """Return what the training of one defence depends on, whatever the seed."""
-        sections = {"data": self.data, "model": self.model, "train": self.training(defence)}
-        plain = {name: _plain(section) for name, section in sections.items()}
-        plain["data"].pop("root")  # where the images lie is not what they are
-        return {**plain, "defence": _plain(self.defence(defence)), "threads": self.threads}
+        return {
+            "data": self.data_slice(),
+            "model": self.model.plain(),
+            "train": self.training(defence).plain(),
+            "defence": self.defence(defence).plain(),
+            "threads": self.threads,
+        }
 
     def attack_slice(self, defence: str, attack: str) -> dict[str, Any]:
         """Return what one attack on one defence depends on, whatever the seed."""
         settings = self.attacks[attack]
-        sections = {**self.train_slice(defence), "attack": _plain(settings)}
+        sections = {**self.train_slice(defence), "attack": settings.plain()}
         if settings.begins_with is not None:
-            sections["start"] = _plain(self.attacks[settings.begins_with])
+            sections["start"] = self.attacks[settings.begins_with].plain()
         return sections
 
     def report_slice(self) -> dict[str, Any]:
@@ -216,7 +207,7 @@ class Study(Section):
             "seeds": list(self.seeds),
             "reference": self.reference,
             "families": self.families(),
-            "report": _plain(self.report),
+            "report": self.report.plain(),
         }
 
     def families(self) -> dict[str, dict[str, Settings]]:
@@ -230,7 +221,3 @@ class Study(Section):
     def learned_attacks(self) -> tuple[str, ...]:
         """Return the attacks with a job of their own."""
         return tuple(name for name, attack in self.attacks.items() if not attack.closed_form)
-
-
-def _plain(section: Section) -> dict[str, Any]:
-    return section.model_dump(mode="json", by_alias=True)

@@ -21,8 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from cemlib.config.attacks import Name
-from cemlib.config.base import Section, nested
+from cemlib.config.base import Name, Section, nested
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.errors import nearest
 from cemlib.config.surrogates import AnySurrogate

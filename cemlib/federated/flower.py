@@ -18,7 +18,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
-from cemlib.config.federated import load as load_study
+from cemlib.config.federated import Federated
+from cemlib.config.load import load_as
 from cemlib.data.prepared import load
 from cemlib.federated.client import stack
 from cemlib.federated.network import Weights
@@ -101,7 +102,7 @@ def main(grid: Grid, context: Context) -> None:
 def _federation(context: Context) -> Federation:
     """Build what the run's configuration says, with the weights of the first round."""
     settings = context.run_config
-    plan = Plan(load_study(Path(str(settings["config"]))))
+    plan = Plan(load_as(Federated, Path(str(settings["config"]))))
     (variant,) = chosen("variant", tuple(plan.study.variants), str(settings["variant"]))
     (seed,) = chosen("seed", plan.study.seeds, int(settings["seed"]))
     job = train_job(plan, variant, seed, "cpu")

@@ -22,7 +22,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from cemlib.errors import DivergedError
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.optim import Optimiser
 from cemlib.records.files import write_bytes, write_jsonl
 from cemlib.records.progress import progress

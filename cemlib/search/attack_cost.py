@@ -40,8 +40,8 @@ def attack_seconds(job: SplitJob) -> float:
     start = clock()
     data, study = read_data(job), job.plan.study
     defence, seed = job.of["defence"], job.of["seed"]
-    runs = ((defence, seed), (JUDGE, JUDGE_SEED))
-    victim, judge = (new_trainer(study, *run, data).deployed for run in runs)
+    victim = new_trainer(study, defence, seed, data).deployed
+    judge = new_trainer(study, JUDGE, JUDGE_SEED, data).deployed
     judge.model.eval()
     scene = Scene(study, defence, seed, data, victim, judge)
     scene.owned(KNOWLEDGES[0])  # encodes all images, once for all attacks

@@ -200,7 +200,7 @@ def _write(
         "tried": tried,
         "val_images": matched.images,
         "data_sha256": checksum(plan.layout.data),
-        "config": plan.study.model_dump(mode="json", by_alias=True),
+        "config": plan.study.plain(),
         "provenance": provenance(
             source_files("cemlib.search.match"), device_name(kind), study.threads
         ),

@@ -59,8 +59,8 @@ def search_plan(
             "train.select: best_test chooses by test images, which a search must not see;"
             " set last or best_val"
         )
-    plain = base.model_dump(mode="json", by_alias=True)
-    train = shortened(base.train, epochs).model_dump(mode="json", by_alias=True)
+    plain = base.plain()
+    train = shortened(base.train, epochs).plain()
     full = base.train.epochs
     own: Plain = {
         "experiment": f"{name}_epochs{epochs}",
@@ -102,7 +102,7 @@ def section_of(study: Study, name: str) -> Plain:
             f"no defence or sweep {name!r} in this study (it has {', '.join(known)})"
             f"{nearest(name, known)}"
         )
-    return study.defences[name].model_dump(mode="json", by_alias=True)
+    return study.defences[name].plain()
 
 
 def is_possible(section: Plain) -> bool:

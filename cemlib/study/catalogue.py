@@ -60,9 +60,9 @@ def own_entries(study: Study, kind: str) -> list[Entry]:
     The source of an attack is its kind, that of a defence its surrogate.
     """
     if kind == "attacks":
-        attacks = {name: _plain(section) for name, section in study.attacks.items()}
+        attacks = {name: section.plain() for name, section in study.attacks.items()}
         return [Entry(n, a.pop("kind"), _flow(a)) for n, a in _differing(attacks, "attack")]
-    defences = {name: _plain(section) for name, section in study.defences.items()}
+    defences = {name: section.plain() for name, section in study.defences.items()}
     found = _differing(defences, "defence")
     return [Entry(n, _surrogate(study, n), _flow(settings)) for n, settings in found]
 
@@ -86,10 +86,6 @@ def _flow(settings: dict[str, Any]) -> str:
     """Settings as one line of YAML."""
     text = yaml.safe_dump(settings, default_flow_style=True, sort_keys=False, width=10**6)
     return text.strip() if settings else "the defaults"
-
-
-def _plain(section: Section) -> dict[str, Any]:
-    return section.model_dump(mode="json", by_alias=True)
 
 
 def _shown(file: Path) -> str:

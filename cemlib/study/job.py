@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
+from cemlib.config.common import AnyStudy
 from cemlib.config.errors import ConfigError
 from cemlib.records.layout import DESCRIPTION
 from cemlib.records.provenance import (
@@ -21,7 +22,7 @@ from cemlib.records.provenance import (
     source_files,
 )
 from cemlib.records.seal import RECORD
-from cemlib.study.plan import AnyStudy, Plan, StudyT
+from cemlib.study.plan import Plan, StudyT
 
 if TYPE_CHECKING:
     import torch
@@ -179,8 +180,7 @@ def together(pattern: str, parts: Sequence[Job[StudyT]]) -> Job[StudyT]:
 
 
 def prepare_job(plan: Plan[StudyT]) -> Job[StudyT]:
-    """Return the job that prepares a study's images; where these lie is not what they are."""
-    images = {key: value for key, value in plan.study.data_slice().items() if key != "root"}
+    """Return the job that prepares a study's images."""
     return Job(
         plan,
         "prepare",
@@ -188,7 +188,7 @@ def prepare_job(plan: Plan[StudyT]) -> Job[StudyT]:
         needs=frozenset(),
         inputs={},
         leaves=(plan.layout.prepared, plan.layout.prepared_facts),
-        settings=images,
+        settings=plan.study.data_slice(),
         sources=source_files("cemlib.data.prepare", data=plan.study.data.source),
         call=prepare,
     )

@@ -13,9 +13,10 @@ from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
 
+from cemlib.config.common import AnyStudy
 from cemlib.config.data import DataConfig
 from cemlib.study.machine import OK, PROBLEM, WARNING, Finding, usable_cores
-from cemlib.study.plan import AnyStudy, Plan
+from cemlib.study.plan import Plan
 from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.store import database_of, without_password
 

@@ -3,42 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from cemlib.config.data import DataConfig
+from cemlib.config.common import AnyStudy
 from cemlib.config.errors import ConfigError, nearest
 from cemlib.records.files import FileError, read_json, write_json
 from cemlib.records.layout import Layout
-
-
-class AnyStudy(Protocol):
-    """Hold what the configurations of all systems have."""
-
-    @property
-    def experiment(self) -> str:
-        """Name of its result folder."""
-
-    @property
-    def results(self) -> str:
-        """Return where that folder lies."""
-
-    @property
-    def threads(self) -> int:
-        """CPU threads of each job."""
-
-    @property
-    def data(self) -> DataConfig:
-        """The images and their splits."""
-
-    def data_slice(self) -> dict[str, Any]:
-        """Return what the preparation of the data depends on."""
-
-    def report_slice(self) -> dict[str, Any]:
-        """Return what tables and figures depend on beside the results."""
-
-    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
-        """Return it as plain dicts."""
-
 
 StudyT = TypeVar("StudyT", bound=AnyStudy, covariant=True)
 _Name = TypeVar("_Name", str, int)
@@ -55,17 +25,13 @@ class Plan(Generic[StudyT]):
         """Return where the study's files lie."""
         return Layout(Path(self.study.results) / self.study.experiment)
 
-    def settings(self) -> dict[str, Any]:
-        """Return the configuration as plain dicts, its defaults filled in."""
-        return self.study.model_dump(mode="json", by_alias=True)
-
     def write_config(self) -> None:
         """Write the configuration down with its defaults filled in, if what is there is another.
 
         It is no job's input in the workflow: what a job depends on is its slice of it. Without
         Snakemake, its time tells tables and figures to follow.
         """
-        settings = self.settings()
+        settings = self.study.plain()
         try:
             before = read_json(self.layout.config)
         except FileError:

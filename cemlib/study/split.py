@@ -173,7 +173,7 @@ def report_jobs(
     sources = (*source_files("cemlib.report.page.build"), *assets())
     made = [plan.layout.root / PAGE]
     last = report_job(plan, page, [*everything, *parts], shown, made, sources, call)
-    return [*parts, replace(last, settings=plan.settings())]
+    return [*parts, replace(last, settings=plan.study.plain())]
 
 
 def jobs_of_one(plan: Plan[Study], defence: str) -> list[SplitJob]:

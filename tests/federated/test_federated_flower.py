@@ -17,7 +17,7 @@ import yaml
 from tiny_federation import tiny
 
 from cemlib.cli import main
-from cemlib.config.federated import load
+from cemlib.config.load import load_any as load
 from cemlib.records.files import load_tensors, read_jsonl
 from cemlib.study.plan import Plan
 

@@ -15,7 +15,8 @@ from tiny_federation import tiny
 
 from cemlib.cli import main
 from cemlib.config import ConfigError
-from cemlib.config.federated import load, parse
+from cemlib.config.load import load_any as load
+from cemlib.config.load import parse_any as parse
 from cemlib.records.files import read_jsonl, sha256
 from cemlib.study.federated import attack_folder, jobs
 from cemlib.study.finished import finished

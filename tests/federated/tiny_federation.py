@@ -5,7 +5,8 @@ from typing import Any
 
 import yaml
 
-from cemlib.config.federated import Federated, parse
+from cemlib.config.federated import Federated
+from cemlib.config.load import parse_any as parse
 
 FILE = Path(__file__).parents[1] / "configs/tiny_federated.yaml"
 TINY: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))

@@ -5,7 +5,8 @@ from typing import Any
 
 import yaml
 
-from cemlib.config.labelling import LabellingStudy, parse
+from cemlib.config.labelling import LabellingStudy
+from cemlib.config.load import parse_any as parse
 from cemlib.study.plan import Plan
 
 FILE = Path(__file__).parents[1] / "configs/tiny_pctc.yaml"

@@ -7,7 +7,8 @@ import pytest
 from labelling_study import changed, tiny
 
 from cemlib.config.errors import ConfigError
-from cemlib.config.labelling import load, parse
+from cemlib.config.load import load_any as load
+from cemlib.config.load import parse_any as parse
 
 ROOT = Path(__file__).parents[2]
 

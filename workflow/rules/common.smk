@@ -12,7 +12,7 @@ from snakemake.settings.enums import Quietness
 
 from cemlib.config import ConfigError
 from cemlib.config.extending import resolved
-from cemlib.config.load import SPLIT, load_as
+from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError, read_json
 from cemlib.report.contents import figure_entry, strip_entry, table_entry
@@ -21,7 +21,8 @@ from cemlib.study.places import images
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.split import jobs_of_one
 from cemlib.study.standing import failed_results
-from cemlib.study.systems import SYSTEMS, read_study, system_of
+from cemlib.study.plan import Plan
+from cemlib.study.systems import SYSTEMS, jobs_of, read_study
 
 FURTHER = {"pctc": "Collaborative labelling", "federated": "Federated learning"}
 CAPTIONS = tempfile.TemporaryDirectory(prefix="cemlib-captions-")
@@ -33,12 +34,11 @@ def given():
     # nothing of files that extend others.
     settings = resolved([Path(file) for file in workflow.configfiles], config)
     system = system_of(settings)
-    plan = SYSTEMS[system].plan(settings)
-    jobs = SYSTEMS[system].jobs(plan, "auto")
+    plan = Plan(parse_any(settings))
     is_split = system == SPLIT
     prefix, target = ("", "all") if is_split else (f"{system}_", system)
     # With defaults and what the command line replaced, written as the jobs start.
-    return system, Planned(target, prefix, plan, jobs, plan.layout.config)
+    return system, Planned(target, prefix, plan, jobs_of(plan), plan.layout.config)
 
 
 def embedded(system):

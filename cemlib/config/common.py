@@ -1,0 +1,42 @@
+"""What the configurations of all systems have."""
+
+from abc import abstractmethod
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from cemlib.config.base import Name, Section
+from cemlib.config.data import DataConfig
+
+
+def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice:
+        raise ValueError(f"seeds {twice} are listed twice; a repeated seed is the same run")
+    return seeds
+
+
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_distinct)
+]
+
+
+class AnyStudy(Section):
+    """Hold what the studies of all systems have."""
+
+    experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
+    results: str = Field("results", min_length=1, description="folder of all result folders")
+    threads: int = Field(1, ge=1, description="CPU threads of a job; part of what decides its bits")
+    data: DataConfig = Field(description="the images and their splits")
+
+    def paths(self) -> dict[str, str | None]:
+        """Return the paths that the study names, by their keys."""
+        return {"results": self.results}
+
+    def data_slice(self) -> dict[str, Any]:
+        """Return what decides the prepared data: where the images lie is not what they are."""
+        return {key: value for key, value in self.data.plain().items() if key != "root"}
+
+    @abstractmethod
+    def report_slice(self) -> dict[str, Any]:
+        """Return what tables and figures depend on beside the results."""
