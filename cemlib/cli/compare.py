@@ -2,12 +2,10 @@
 
 import argparse
 import json
-import math
 import textwrap
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cemlib.cli.columns import aligned, figure
 from cemlib.cli.options import plan_of
@@ -15,7 +13,9 @@ from cemlib.records.files import finite
 from cemlib.records.scores import NOTE, marked
 
 if TYPE_CHECKING:
-    from cemlib.report.paired import Comparison, Row, Side
+    import pandas as pd
+
+    from cemlib.report.paired import Side
 
 _HOW = """\
 Means over the common seeds. difference: first minus second, +- half the width
@@ -41,9 +41,13 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
 
     if options.first == options.second:
         raise ConfigError(f"compare: both are {options.first!r}; name two defences")
-    found = compare(_side(options, options.first), _side(options, options.second))
-    write = as_json if options.json else as_text
-    yield write(found, options.first, options.second)
+    table, notes = compare(_side(options, options.first), _side(options, options.second))
+    names = {"first": options.first, "second": options.second}
+    if options.json:
+        rows = finite(table.to_dict("records"))
+        yield json.dumps(names | {"notes": notes, "rows": rows}, indent=2)
+    else:
+        yield as_text(table, notes, **names)
 
 
 def join(options: argparse.Namespace) -> Iterator[Path]:
@@ -85,43 +89,27 @@ def _side(options: argparse.Namespace, name: str) -> "Side":
     return read_side(name, [run / RECORD for run in runs], attacks)
 
 
-def as_json(found: "Comparison", first: str, second: str) -> str:
-    """Return a comparison as one JSON object."""
-    told = {
-        "first": first,
-        "second": second,
-        "notes": found.notes,
-        "rows": [asdict(row) for row in found.rows],
-    }
-    return json.dumps(finite(told), indent=2)
-
-
-def as_text(found: "Comparison", first: str, second: str) -> str:
+def as_text(table: "pd.DataFrame", notes: Sequence[str], first: str, second: str) -> str:
     """Return a comparison for people: a block for each attack and knowledge."""
-    shown = [row for row in found.rows if not (math.isnan(row.first) and math.isnan(row.second))]
+    shown = table[table["first"].notna() | table["second"].notna()].reset_index(drop=True)
     heads = ("  score", "first", "second", "difference", "+-", "g_z", "p", "p Holm")
-    header, *lines = aligned([heads, *map(_cells, shown)], right=range(1, 8)).splitlines()
-    blocks: dict[str, list[str]] = {}
-    for row, line in zip(shown, lines, strict=True):
-        blocks.setdefault(_title(row), []).append(line)
-    table = [header, *(line for title, rows in blocks.items() for line in (title, *rows))]
-    tests = sum(not math.isnan(row.p_holm) for row in shown)
+    rows = [_cells(row) for row in shown.to_dict("records")]
+    header, *lines = aligned([heads, *rows], right=range(1, 8)).splitlines()
+    text = [header]
+    for (attack, knowledge), block in shown.groupby(["attack", "knowledge"], sort=False):
+        name = f"{attack}, {knowledge}" if attack else "accuracy and leakage bound"
+        text += [f"{name}: {block['n_pairs'].iloc[0]} pairs", *(lines[row] for row in block.index)]
+    tests = shown["p_holm"].notna().sum()
     names = f"first: {first}\nsecond: {second}"
-    parts = [names, "\n".join(found.notes), "\n".join(table), _HOW.format(tests=tests)]
-    if any(any(row.unconverged) for row in shown):
+    parts = [names, "\n".join(notes), "\n".join(text), _HOW.format(tests=tests)]
+    if (shown["unconverged"] != "").any():
         parts.append(textwrap.fill(NOTE, 80))
     return "\n\n".join(parts)
 
 
-def _title(row: "Row") -> str:
-    """Return what stands above the rows of an attack with one knowledge."""
-    name = f"{row.attack}, {row.knowledge}" if row.attack else "accuracy and leakage bound"
-    return f"{name}: {row.difference.n} pairs"
-
-
-def _cells(row: "Row") -> tuple[str, ...]:
-    found = row.difference
-    means = map(figure, (row.first, row.second, found.mean))
-    spread = (figure(number, digits=3) for number in (found.high - found.mean, found.g_z))
-    tests = (figure(number, digits=2) for number in (found.p, row.p_holm))
-    return (marked(f"  {row.score}", any(row.unconverged)), *means, *spread, *tests)
+def _cells(row: "Mapping[Hashable, Any]") -> tuple[str, ...]:
+    means = (figure(row[name]) for name in ("first", "second", "difference"))
+    half = row["ci_high"] - row["difference"]
+    spread = (figure(number, digits=3) for number in (half, row["g_z"]))
+    tests = (figure(number, digits=2) for number in (row["p"], row["p_holm"]))
+    return (marked(f"  {row['metric']}", bool(row["unconverged"])), *means, *spread, *tests)

@@ -44,6 +44,13 @@ def nested(annotation: Any) -> Iterator[type[Section]]:
             yield from nested(argument)
 
 
+def keys_of(kind: type[Section]) -> set[str]:
+    """Return the keys of a section and of all sections inside it."""
+    fields = kind.model_fields.items()
+    inside = (keys_of(inner) for _, field in fields for inner in nested(field.annotation))
+    return {field.alias or name for name, field in fields}.union(*inside)
+
+
 def tagged(annotation: Any) -> dict[str, type[Section]]:
     """Return the members of a union of sections by the `name` or `kind` that tells them apart."""
     kinds = list(nested(annotation))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from cemlib.config.base import Section
+from cemlib.config.base import Section, keys_of
 from cemlib.config.common import AnyStudy
 from cemlib.config.errors import ConfigError, nearest
 from cemlib.config.extending import changed, read_extended
@@ -127,7 +127,7 @@ def validated(
         return kind.model_validate_json(json.dumps(plain, default=str))  # YAML has dates: text
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        raise ConfigError("\n".join(_explain(fault, plain) for fault in faults)) from error
+        raise ConfigError("\n".join(_explain(fault, plain, kind) for fault in faults)) from error
 
 
 def _check_paths(paths: Mapping[str, str | None]) -> None:
@@ -146,7 +146,7 @@ def _check_paths(paths: Mapping[str, str | None]) -> None:
         raise ConfigError(f"results: {results!r} would be taken for an option; rename it")
 
 
-def _explain(fault: ErrorDetails, raw: Any) -> str:
+def _explain(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
     key, found = _key(fault["loc"], raw), fault["input"]
     message = fault["msg"].removeprefix("Value error, ")
     if not fault["loc"]:  # a check across sections, whose message names its keys
@@ -155,7 +155,7 @@ def _explain(fault: ErrorDetails, raw: Any) -> str:
         case kind if kind == SWEPT:
             return f"{key}.{message}"
         case "extra_forbidden":
-            return f"{key}: unknown key{_hint(str(fault['loc'][-1]))}"
+            return f"{key}: unknown key{_hint(str(fault['loc'][-1]), keys_of(section))}"
         case "missing":
             return f"{key}: missing; add it"
         case "union_tag_invalid":
@@ -184,8 +184,7 @@ def _key(location: tuple[int | str, ...], raw: Any) -> str:
     return ".".join(parts) or "configuration"
 
 
-def _hint(unknown: str) -> str:
-    names = _field_names()
+def _hint(unknown: str, names: set[str]) -> str:
     if unknown in names:
         others = nearest(unknown, names - {unknown})
         return f" here; it belongs to another section (see config/README.md){others}"
@@ -199,13 +198,3 @@ def _quoted(text: str) -> list[str]:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 60 else f"{text[:57]}..."
-
-
-def _field_names() -> set[str]:
-    """Return every key that some section knows."""
-    sections, names = [Section], set[str]()
-    while sections:
-        section = sections.pop()
-        sections.extend(section.__subclasses__())
-        names.update(field.alias or name for name, field in section.model_fields.items())
-    return names

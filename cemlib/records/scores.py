@@ -161,6 +161,7 @@ SCORES = {
 ROUNDING = 1e-5  # of a mean in float32
 TESTED = "mse"  # of the worst case: the one score with tests; the others have intervals
 IDENTIFICATION = "recon_top1"  # NaN where the training of the judge failed
+UNBOUNDED = ("leakage_nats", "psnr", "psnr_of_mean_mse")  # infinite where a record has null
 RUN_SCORES = tuple(name for name, score in SCORES.items() if score.of_runs)
 ATTACK_SCORES = tuple(n for n, s in SCORES.items() if not s.of_runs and n != IDENTIFICATION)
 

@@ -1,6 +1,5 @@
 """How attacks fare: over the epochs of their training, and with several releases of an image."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +8,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from cemlib.records.scores import MARK, SCORES, marked
+from cemlib.records.scores import MARK, SCORES
 from cemlib.report.courses import histories, mean_and_range, over_seeds
-from cemlib.report.style import Look, legend, log_scale, looks, new_figure, readable, remark
+from cemlib.report.style import (
+    Look,
+    legend,
+    legend_height,
+    log_scale,
+    looks,
+    new_figure,
+    readable,
+    remark,
+    saying,
+)
 from cemlib.report.tables import present
 from cemlib.report.worst_case import release_counts, unconverged, worst_cases
 
-_LEGEND_COLUMNS = 5
 _DECODER = "decoder"
 _COURSES = {
     "val_mse": "MSE of held-out\nreconstructions",
@@ -38,9 +46,7 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     history["percent"] = 100 * history["val_recon_top1"].astype(float)
     learned = list(history["attack"].unique())
     if not learned:
-        figure, (panel,) = new_figure(1.0)
-        remark(panel, "no attack of this study learns in epochs")
-        return figure
+        return saying("no attack of this study learns in epochs")
     attack = _DECODER if _DECODER in learned else learned[0]
     figure, panels = new_figure(5.0, len(knowledges), 2, share_x=True)
     for place, panel in enumerate(panels):
@@ -58,7 +64,7 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
         elif history.loc[chosen, course].isna().all():
             remark(panel, "not recorded")
         panel.set(xlabel="epoch" if row else "", ylabel="" if column else _COURSES[course])
-    legend(figure, {readable(name): look for name, look in style.items()})
+    legend(figure, style)
     return figure
 
 
@@ -75,15 +81,14 @@ def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     style = looks(present(attacks, defences))
     strongest = worst_cases(attacks)
     knowledges = list(attacks["knowledge"].unique())
-    legend_rows = math.ceil(len(style) / _LEGEND_COLUMNS)
-    figure, panels = new_figure(3.2 + 0.19 * legend_rows, len(knowledges), share_y=True)
+    figure, panels = new_figure(3.2 + legend_height(style), len(knowledges), share_y=True)
     for panel, knowledge in zip(panels, knowledges, strict=True):
         _lines(panel, strongest[strongest["knowledge"] == knowledge], style)
         _count_releases(panel, release_counts(attacks))
         panel.set_title(f"attacker has {readable(knowledge)}")
     panels[0].set_ylabel(SCORES["mse"].axis)
     late = strongest.loc[unconverged(strongest, "mse"), "defence"].tolist()
-    legend(figure, {marked(readable(n), n in late): look for n, look in style.items()})
+    legend(figure, style, late)
     return figure
 
 

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cemlib.records.scores import SCORES, TESTED, marked
+from cemlib.report.cells import with_failures
 from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import Look, looks, new_figure, readable, remark, significant
@@ -93,10 +94,9 @@ def _bars(panel: Axes, values: Values, written: Any, late: Sequence[str] = ()) -
 
 def _write(panel: Axes, place: int, found: Interval, number: str, wanted: int) -> None:
     """Write the mean to the right of its bar, and how many of the wanted seeds are not in it."""
-    failed = f"failed ({wanted - found.n} of {wanted})"
     edge = max(v for v in (found.mean, found.high, 0.0) if math.isfinite(v))
     panel.annotate(
-        failed if found.n == 0 else number if found.n == wanted else f"{number}, {failed}",
+        with_failures(number, wanted - found.n, wanted),
         (edge, place),
         xytext=(4, 0),
         textcoords="offset points",

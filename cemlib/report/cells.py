@@ -49,6 +49,12 @@ def spread(
     return text if is_missing(high) else f"{text} ± {scale * (high - mean):.{decimals}f}"
 
 
+def with_failures(text: str, failed: float, wanted: float) -> str:
+    """Return a number's text, and how many of the wanted results failed and are not in it."""
+    failures = f"failed ({failed:.0f} of {wanted:.0f})"
+    return failures if failed == wanted else f"{text}, {failures}" if failed else text
+
+
 def share(name: str) -> Cell:
     """Make cells of a share in whole per cent."""
     return lambda row: NONE if is_missing(row[name]) else f"{100 * row[name]:.0f}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import entr
 
 from cemlib.records.files import FileError, load_arrays
-from cemlib.report.style import new_figure, readable, remark
+from cemlib.report.style import new_figure, readable, saying
 
 Array = NDArray[np.float64]
 
@@ -71,9 +71,7 @@ def cluster_course(clusters: Mapping[str, Sequence[Path]]) -> Figure:
         FileError: as for `read_course`, and if seeds were fitted at different epochs.
     """
     if not clusters:
-        figure, (panel,) = new_figure(1.0)
-        remark(panel, "no surrogate of this study fits clusters")
-        return figure
+        return saying("no surrogate of this study fits clusters")
     figure, panels = new_figure(0.8 + 1.6 * len(clusters), 3, len(clusters), share_x=True)
     for row, (defence, paths) in enumerate(clusters.items()):
         courses = _courses(paths)

@@ -1,14 +1,15 @@
 """Reading the metrics files of a study into two tables: one row per run, one row per attack."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cemlib.records.files import FileError, read_json
-from cemlib.records.scores import impossible
+from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import FILES, check_files, check_record
 from cemlib.report.consistency import (
     WEIGHTS,
@@ -19,53 +20,65 @@ from cemlib.report.consistency import (
     check_unique,
 )
 
-Reader = Callable[[Path, Row, str], Any]
+Text = Annotated[str, Field(min_length=1)]
 
+
+class _Record(BaseModel):
+    """What every ``metrics.json`` holds, of what tables show; a number may be null."""
+
+    model_config = ConfigDict(strict=True)
+
+    experiment: Text
+    defence: Text
+    seed: int
+    status: Literal["ok", "failed"]
+    reason: str | None
+    wall_seconds: float | None
+    peak_memory_mb: float | None
+
+
+class _Provenance(BaseModel):
+    fingerprint: str
+    commit: str
+
+
+class _Run(_Record):
+    top1: float | None
+    val_top1: float | None
+    leakage_nats: float | None
+    leakage_images: float | None
+    selected_epoch: float | None
+    epochs: float | None
+    provenance: _Provenance
+
+
+class _Attack(_Record):
+    attack: Text
+    knowledge: Text
+    mse: float | None
+    psnr: float | None
+    psnr_of_mean_mse: float | None
+    ssim: float | None
+    ssim_valid: float | None
+    recon_top1: float | None
+    recon_top1_victim: float | None
+    judge_top1: float | None
+    queries: Annotated[int, Field(ge=1)]
+    late_improvement: float | None
+    converged: bool | None
+    n_images: float | None
+
+
+_NEEDED = ("top1", "mse", "ssim")  # there unless the job failed
+_MEASURED = ("recon_top1", "recon_top1_victim", "judge_top1")
 RUN_COLUMNS = (
-    "experiment",
-    "defence",
-    "seed",
-    "status",
-    "reason",
-    "top1",
-    "val_top1",
-    "leakage_nats",
-    "leakage_images",
-    "selected_epoch",
-    "epochs",
-    "fingerprint",
-    "commit",
-    "wall_seconds",
-    "peak_memory_mb",
+    *(name for name in _Run.model_fields if name != "provenance"),
+    *_Provenance.model_fields,
     "folder",
 )
-VERDICT_COLUMNS = (
-    "recon_top1",
-    "recon_top1_victim",
-    "judge_top1",
-    "queries",
-    "late_improvement",
-    "converged",
-)
-ATTACK_COLUMNS = (
-    "experiment",
-    "defence",
-    "seed",
-    "attack",
-    "knowledge",
-    "status",
-    "reason",
-    "mse",
-    "psnr",
-    "psnr_of_mean_mse",
-    "ssim",
-    "ssim_valid",
-    *VERDICT_COLUMNS,
-    "n_images",
-    "wall_seconds",
-    "peak_memory_mb",
-    "folder",
-)
+ATTACK_COLUMNS = (*_Attack.model_fields, "folder")
+# Of a result's other files, those that tables and figures are made from.
+_READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
 
 
 def collect(
@@ -90,7 +103,7 @@ def collect(
     if not attack_metrics:
         raise FileError("no metrics file of an attack was given: nothing to report")
     runs = _runs(run_metrics)
-    attacks = [_row(path, "attack", ATTACK_COLUMNS) for path in attack_metrics]
+    attacks = [_row(path, "attack", _Attack) for path in attack_metrics]
     check_unique(attacks, ("defence", "seed", "attack", "knowledge"))
     check_experiment([*runs, *attacks])
     check_queries(attacks)
@@ -110,111 +123,13 @@ def collect_runs(run_metrics: Sequence[Path]) -> pd.DataFrame:
 def _runs(run_metrics: Sequence[Path]) -> list[Row]:
     if not run_metrics:
         raise FileError("no metrics file of a run was given: nothing to report")
-    rows = [_row(path, "run", RUN_COLUMNS) for path in run_metrics]
+    rows = [_row(path, "run", _Run) for path in run_metrics]
     check_unique(rows, ("defence", "seed"))
     check_experiment(rows)
     return rows
 
 
-def _key(path: Path, found: Any, key: str) -> Any:
-    if not isinstance(found, dict) or key not in found:
-        raise _bad(path, f"no key {key!r}")
-    return found[key]
-
-
-def _checked(valid: Callable[[Any], bool], what: str) -> Reader:
-    """Make a reader of values that must be valid; `what` says what others are not."""
-
-    def read(path: Path, found: Row, key: str) -> Any:
-        value = _key(path, found, key)
-        if not valid(value):
-            raise _bad(path, f"{key} is {value!r}, {what}")
-        return value
-
-    return read
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-_text = _checked(lambda value: isinstance(value, str) and value != "", "not a name")
-_seed = _checked(_is_whole, "not a whole number")
-_status = _checked(lambda value: value in ("ok", "failed"), "neither 'ok' nor 'failed'")
-_queries = _checked(
-    lambda value: _is_whole(value) and value > 0, "not a whole number of at least 1"
-)
-_converged = _checked(
-    lambda value: isinstance(value, bool | None), "neither true nor false nor null"
-)
-
-
-def _reason(path: Path, found: Row, key: str) -> str:
-    value = _key(path, found, key)
-    return "" if value is None else str(value)
-
-
-def _number(path: Path, found: Row, key: str) -> float:
-    value = _key(path, found, key)
-    if value is None:
-        return math.nan
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _bad(path, f"{key} is {value!r}, not a number")
-    return value
-
-
-def _score(path: Path, found: Row, key: str) -> float:
-    """Read a score, which is there unless the job failed."""
-    score = _number(path, found, key)
-    if _status(path, found, "status") == "failed":
-        return math.nan
-    if math.isnan(score):
-        raise _bad(path, f"{key} is missing although the status is 'ok'")
-    return score
-
-
-def _bound(path: Path, found: Row, key: str) -> float:
-    """Read a score that may be infinite: null, since JSON has no such number, of a finished job."""
-    score = _number(path, found, key)
-    if _status(path, found, "status") == "failed":
-        return math.nan
-    return math.inf if math.isnan(score) else score
-
-
-def _measured(path: Path, found: Row, key: str) -> float:
-    """Return a number that may be null, and is none of a failed job."""
-    number = _number(path, found, key)
-    return math.nan if _status(path, found, "status") == "failed" else number
-
-
-def _provenance(path: Path, found: Row, key: str) -> str:
-    return str(_key(path, _key(path, found, "provenance"), key))
-
-
-def _folder(path: Path, _: Row, __: str) -> str:
-    return str(path.parent)
-
-
-# Of a result's other files, those that tables and figures are made from.
-_READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
-
-# How each column is read; every other one is a number that may be null.
-_READERS: dict[str, Reader] = {
-    **dict.fromkeys(("experiment", "defence", "attack", "knowledge"), _text),
-    **dict.fromkeys(("top1", "mse", "ssim"), _score),
-    **dict.fromkeys(("leakage_nats", "psnr", "psnr_of_mean_mse"), _bound),
-    **dict.fromkeys(("fingerprint", "commit"), _provenance),
-    **dict.fromkeys(("recon_top1", "recon_top1_victim", "judge_top1"), _measured),
-    "queries": _queries,
-    "converged": _converged,
-    "seed": _seed,
-    "status": _status,
-    "reason": _reason,
-    "folder": _folder,
-}
-
-
-def _row(path: Path, kind: str, columns: Sequence[str]) -> Row:
+def _row(path: Path, kind: str, record: type[_Record]) -> Row:
     found = read_json(path)
     if not isinstance(found, dict) or found.get("kind") != kind:
         raise _bad(path, f"this is not the metrics file of a result of kind {kind!r}")
@@ -222,8 +137,30 @@ def _row(path: Path, kind: str, columns: Sequence[str]) -> Row:
     check_files(path, found, map(path.with_name, _READ_BESIDE))
     for fault in impossible(found):
         raise _bad(path, fault)
-    row = {column: _READERS.get(column, _number)(path, found, column) for column in columns}
-    return row | {WEIGHTS: _weights(found)}
+    try:
+        row = record.model_validate(found).model_dump()
+    except ValidationError as error:
+        raise _bad(path, _fault(error)) from error
+    row |= row.pop("provenance", {})
+    failed = row["status"] == "failed"
+    for key in (*_NEEDED, *_MEASURED, *UNBOUNDED):
+        if key in row and failed:
+            row[key] = math.nan
+        elif key in UNBOUNDED and key in row and row[key] is None:
+            row[key] = math.inf  # JSON has no such number
+        elif key in _NEEDED and key in row and row[key] is None:
+            raise _bad(path, f"{key} is missing although the status is 'ok'")
+    numbers = {key: math.nan for key, value in row.items() if value is None and key != "converged"}
+    reason = {"reason": row["reason"] or ""}
+    return row | numbers | reason | {"folder": str(path.parent), WEIGHTS: _weights(found)}
+
+
+def _fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"no key {key!r}"
+    return f"{key} is {first['input']!r}: {first['msg']}"
 
 
 def _weights(found: Row) -> str | None:

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cemlib.records.files import FileError, read_jsonl
-from cemlib.report.style import log_scale, new_figure, readable, remark
+from cemlib.report.style import log_scale, new_figure, readable, remark, saying
 from cemlib.report.tables import present
 
 _COLUMNS = 4  # panels of the training curves in one row
@@ -107,9 +107,7 @@ def surrogate_course(
     """
     columns = ("lambda_eff", *_SURROGATE, *_OWN)
     if not surrogates:
-        figure, (panel,) = new_figure(1.0)
-        remark(panel, "no defence of this study has a surrogate")
-        return figure
+        return saying("no defence of this study has a surrogate")
     history = histories(runs, ("defence",), columns)
     width = len(_SURROGATE) + 1
     figure, panels = new_figure(0.9 + 1.05 * len(surrogates), width, len(surrogates), share_x=True)

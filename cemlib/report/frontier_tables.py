@@ -5,13 +5,14 @@ there is no point, and ``n_failed`` says so: the curve goes on between the other
 hypervolume can only be smaller for it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cemlib.report.frontier import Sweeps, along, front, hypervolume, pairs, targets
+from cemlib.report.frontier import Point, Sweeps, along, front, hypervolume, pairs, targets
 from cemlib.report.statistics import (
     difference_columns,
     holm,
@@ -54,7 +55,7 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     for knowledge, curves in points.groupby("knowledge", sort=False):
         for accuracy in targets(curves, sweeps):
             read = {
-                score: _read_off(curves, sweeps, score, accuracy)
+                score: _by_seed(curves, sweeps, partial(_read_off, score=score, accuracy=accuracy))
                 for score in ("mse", "ssim", "unconverged", *strengths)
             }
             late = read["unconverged"] > 0  # interpolated: either point beside it has the flag
@@ -93,21 +94,15 @@ def frontier_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     for knowledge, curves in points.groupby("knowledge", sort=False):
         lowest = curves.loc[curves["mse"].notna(), "accuracy"].min()
         floor = lowest if sweeps.accuracy_floor is None else sweeps.accuracy_floor
-        fronts = {
-            (family, seed): one.iloc[front(pairs(one))]
-            for family, seed, one in _curves(curves, sweeps)
-        }
-        areas, late = _frame(sweeps), _frame(sweeps)
-        for family, seed, one in _curves(curves, sweeps):
-            areas.loc[seed, family] = hypervolume(pairs(one), (floor, FLOOR_MSE))
-            late.loc[seed, family] = float(fronts[family, seed]["unconverged"].any())
+        areas = _by_seed(curves, sweeps, partial(_area, floor=(floor, FLOOR_MSE)))
+        late = _by_seed(curves, sweeps, lambda one: float(_front(one)["unconverged"].any()))
         compared = _compared(areas, late > 0)
         rows += [
             {"knowledge": knowledge, "family": family, **_counts(curves, family)}
             | {"n_unconverged": int((late[family] > 0).sum())}
             | {"floor_accuracy": floor, "floor_mse": FLOOR_MSE}
             | mean_columns("hypervolume", areas[family])
-            | {"efficient": _efficient(fronts, family)}
+            | {"efficient": _efficient(curves, family)}
             | compared[family]
             for family in sweeps.families
         ]
@@ -115,29 +110,31 @@ def frontier_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     return _whole(rows, [*names, *_parts("hypervolume"), "efficient", *_COMPARED])
 
 
-def _curves(points: pd.DataFrame, sweeps: Sweeps) -> Iterator[tuple[str, int, pd.DataFrame]]:
-    """Yield family, seed and points of every curve."""
-    for family in sweeps.families:
-        for seed, one in points[points["family"] == family].groupby("seed"):
-            yield family, int(str(seed)), one
+def _by_seed(
+    points: pd.DataFrame, sweeps: Sweeps, number: Callable[[pd.DataFrame], float]
+) -> pd.DataFrame:
+    """Return a number of every curve, by seed and family."""
+    families = {name: points[points["family"] == name].groupby("seed") for name in sweeps.families}
+    found = {name: {seed: number(one) for seed, one in curves} for name, curves in families.items()}
+    return pd.DataFrame(found, columns=[*families], dtype=float).sort_index()
 
 
-def _efficient(fronts: Mapping[tuple[str, int], pd.DataFrame], family: str) -> str:
+def _read_off(curve: pd.DataFrame, score: str, accuracy: float) -> float:
+    return along(pairs(curve), curve[score].tolist(), accuracy)
+
+
+def _area(curve: pd.DataFrame, floor: Point) -> float:
+    return hypervolume(pairs(curve), floor)
+
+
+def _front(curve: pd.DataFrame) -> pd.DataFrame:
+    return curve.iloc[front(pairs(curve))]
+
+
+def _efficient(points: pd.DataFrame, family: str) -> str:
     """Return the members on a family's fronts, with the number of seeds."""
-    found = (one["defence"] for (name, _), one in fronts.items() if name == family)
-    return counted(name for members in found for name in members)
-
-
-def _frame(sweeps: Sweeps) -> pd.DataFrame:
-    return pd.DataFrame(columns=[*sweeps.families], dtype=float)
-
-
-def _read_off(points: pd.DataFrame, sweeps: Sweeps, score: str, accuracy: float) -> pd.DataFrame:
-    """Return a score at an accuracy, by seed and family."""
-    found = _frame(sweeps)
-    for family, seed, one in _curves(points, sweeps):
-        found.loc[seed, family] = along(pairs(one), one[score].tolist(), accuracy)
-    return found
+    curves = points[points["family"] == family].groupby("seed")
+    return counted(name for _, one in curves for name in _front(one)["defence"])
 
 
 def _counts(points: pd.DataFrame, family: str) -> dict[str, int]:
@@ -153,7 +150,6 @@ def _compared(values: pd.DataFrame, late: pd.DataFrame) -> dict[str, dict[str, A
         values: a number for each seed and family.
         late: whether it rests on an attack that had not converged.
     """
-    values, late = values.sort_index(), late.sort_index()
     first, *others = values.columns
     rows: dict[str, dict[str, Any]] = {first: {"reference": first}}
     for family in others:

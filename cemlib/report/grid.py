@@ -14,7 +14,7 @@ from PIL import Image
 
 from cemlib.records.files import FileError
 from cemlib.records.scores import marked
-from cemlib.report.style import WIDTH, new_figure, readable, remark, significant
+from cemlib.report.style import WIDTH, new_figure, readable, saying, significant
 from cemlib.report.tables import present, records
 from cemlib.report.worst_case import worst_case
 
@@ -53,9 +53,7 @@ def reconstructions(
     finished = [row for row in rows.values() if row is not None]
     originals, strips = _strips(finished)
     if not originals:
-        figure, (panel,) = new_figure(1.0)
-        remark(panel, "no defence has a finished result")
-        return figure
+        return saying("no defence has a finished result")
     most = max(finished, key=lambda row: float(row["mse"]))["defence"]
     maps = _errors(originals, strips[most])
     highest = max(float(np.max(each)) for each in maps)

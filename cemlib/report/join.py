@@ -7,7 +7,6 @@ As within a study, only the worst-case MSE is tested.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from cemlib.records.scores import (
     TESTED,
     Score,
 )
-from cemlib.report.cells import NONE, spread
+from cemlib.report.cells import NONE, spread, with_failures
 from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import verdicts
@@ -64,14 +63,6 @@ _NOTE = (
 Metrics = tuple[Sequence[Path], Sequence[Path]]
 Results = tuple[pd.DataFrame, pd.DataFrame]
 Key = tuple[str, str, str]  # defence, knowledge and metric
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A score of one defence: a value per seed, and how many rest on an unconverged attack."""
-
-    values: list[float]
-    unconverged: int
 
 
 def write_joined(studies: Mapping[str, Metrics], out: Path) -> list[Path]:
@@ -118,7 +109,7 @@ def joined(studies: Mapping[str, Results]) -> pd.DataFrame:
     first = next(iter(scores))
     keys = dict.fromkeys(key for found in scores.values() for key in found)
     rows = [
-        _row(study, first, key, found[key], scores[first].get(key, Sample([], 0)))
+        _row(study, first, key, found[key], scores[first].get(key))
         for key in keys
         for study, found in scores.items()
         if key in found
@@ -132,33 +123,34 @@ def joined(studies: Mapping[str, Results]) -> pd.DataFrame:
     return table
 
 
-def _samples(runs: pd.DataFrame, attacks: pd.DataFrame) -> Iterator[tuple[Key, Sample]]:
-    for defence, group in runs.groupby("defence", sort=False):
-        for metric in RUN_SCORES:
-            yield (str(defence), "", metric), _sample(group, metric)
+def _samples(runs: pd.DataFrame, attacks: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
+    """Yield the results that have a score, of one defence with one knowledge."""
     strongest = worst_case(attacks)
     identified = [IDENTIFICATION] if strongest[IDENTIFICATION].notna().any() else []
-    for knowledge, seen in strongest.groupby("knowledge", sort=False):
-        for defence, group in seen.groupby("defence", sort=False):
-            for metric in (*ATTACK_SCORES, *identified):
-                yield (str(defence), str(knowledge), metric), _sample(group, metric)
+    seen = [("", RUN_SCORES, runs)]
+    for knowledge, rows in strongest.groupby("knowledge", sort=False):
+        seen.append((str(knowledge), (*ATTACK_SCORES, *identified), rows))
+    for known, metrics, results in seen:
+        for defence, group in results.groupby("defence", sort=False):
+            yield from (((str(defence), known, metric), group) for metric in metrics)
 
 
-def _sample(group: pd.DataFrame, metric: str) -> Sample:
-    return Sample(group[metric].tolist(), int(unconverged(group, metric).sum()))
-
-
-def _row(study: str, first: str, key: Key, ours: Sample, base: Sample) -> dict[str, object]:
-    found, wanted = mean_interval(ours.values), len(ours.values)
+def _row(
+    study: str, first: str, key: Key, ours: pd.DataFrame, base: pd.DataFrame | None
+) -> dict[str, object]:
+    metric, values = key[-1], ours[key[-1]].tolist()
+    found, wanted = mean_interval(values), len(values)
     row: dict[str, object] = dict(zip(("defence", "knowledge", "metric"), key, strict=True))
     row |= {"study": study, "n_seeds": wanted, "n_failed": wanted - found.n}
-    row |= {"n_unconverged": ours.unconverged, "unconverged": "", "first": first}
-    row |= {"mean": found.mean, "ci_low": found.low, "ci_high": found.high}
-    if study != first:
-        delta = welch_difference(ours.values, base.values)
+    row |= {"n_unconverged": int(unconverged(ours, metric).sum()), "unconverged": ""}
+    row |= {"mean": found.mean, "ci_low": found.low, "ci_high": found.high, "first": first}
+    if study != first and base is not None:
+        delta = welch_difference(values, base[metric].tolist())
         row |= {"delta": delta.mean, "delta_low": delta.low, "delta_high": delta.high, "p": delta.p}
-        sides = ((study, ours), (first, base))
-        row["unconverged"] = ", ".join(name for name, side in sides if side.unconverged)
+    if study != first:
+        sides = {study: ours} if base is None else {study: ours, first: base}
+        late = [name for name, side in sides.items() if unconverged(side, metric).any()]
+        row["unconverged"] = ", ".join(late)
     return row
 
 
@@ -191,10 +183,9 @@ def _table(part: pd.DataFrame, score: Score, knowledge: str) -> Table:
 def _mean(row: Row, score: Score, decimals: int) -> str:
     if math.isnan(row["n_seeds"]):
         return NONE
-    failed = f"failed ({row['n_failed']:.0f} of {row['n_seeds']:.0f})" if row["n_failed"] else ""
     late = row["n_unconverged"] > 0
     number = spread(row["mean"], row["ci_high"], decimals, score.scale, unconverged=late)
-    return ", ".join(part for part in (number, failed) if part not in ("", NONE)) or NONE
+    return with_failures(number, row["n_failed"], row["n_seeds"])
 
 
 def _delta(row: Row, score: Score, decimals: int) -> str:

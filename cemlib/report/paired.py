@@ -5,17 +5,19 @@ the knowledges and numbers of releases, there also the other defences of a study
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from cemlib.records.files import FileError, read_json
 from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, TESTED
 from cemlib.report.collect import ATTACK_COLUMNS, collect, collect_runs
-from cemlib.report.statistics import Difference, holm, paired_difference
-from cemlib.report.worst_case import RECOGNISER, WORST_CASE, unconverged, worst_cases
+from cemlib.report.comparisons import difference_of, finished_results
+from cemlib.report.statistics import holm
+from cemlib.report.worst_case import RECOGNISER, WORST_CASE, worst_cases
 
 
 @dataclass(frozen=True)
@@ -35,28 +37,6 @@ class Side:
     attacks: pd.DataFrame
     absent: tuple[str, ...]
     data: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One score of both: means over the seeds that both have, and the paired difference."""
-
-    attack: str
-    knowledge: str
-    score: str
-    first: float
-    second: float
-    difference: Difference
-    unconverged: tuple[bool, bool]  # whether either side rests on an attack that had not converged
-    p_holm: float = math.nan
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All rows, and what a reader must know of them."""
-
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
 
 
 def read_side(name: str, runs: Sequence[Path], attacks: Sequence[Path]) -> Side:
@@ -86,55 +66,47 @@ def read_side(name: str, runs: Sequence[Path], attacks: Sequence[Path]) -> Side:
     return Side(name, read_runs, read_attacks, absent, data)
 
 
-def compare(first: Side, second: Side) -> Comparison:
-    """Return paired differences, first minus second, over the seeds that both have.
+def compare(first: Side, second: Side) -> tuple[pd.DataFrame, list[str]]:
+    """Return paired differences, first minus second, over the seeds that both have, and notes.
 
-    Only the MSE of the worst cases is tested and has a p. Runs on different data share nothing that
-    a pair could cancel. For them, and where no seed is finished on both sides, the rows have the
-    means over each side's own seeds and their difference, but neither an interval nor a p.
+    Runs on different data share nothing that a pair could cancel. For them, and where no seed is
+    finished on both sides, the rows have the means over each side's own seeds and their difference,
+    but neither an interval nor a p.
+
+    Returns:
+        A row for each score of the runs (without ``attack``) and of each attack that both have:
+        ``first`` and ``second`` are means, the rest is as in comparisons.csv; only the MSE of the
+        worst cases is tested and has a p. And what a reader must know of them.
     """
     common = _finished(first.runs) & _finished(second.runs)
     paired = len(first.data | second.data) < 2 and bool(common)
-    rows = list(_rows(first, second, paired))
-    adjusted = holm([row.difference.p for row in rows])
-    corrected = tuple(replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True))
-    return Comparison(corrected, tuple(_notes(first, second, len(common), paired)))
+    table = pd.DataFrame(_rows(first, second, paired))
+    tested = (table["metric"] == TESTED) & table["attack"].str.startswith(WORST_CASE)
+    table.loc[~tested, ["p", "p_permutation"]] = math.nan
+    table["p_holm"] = holm(table["p"].tolist())
+    return table, list(_notes(first, second, len(common), paired))
 
 
-def _rows(first: Side, second: Side, paired: bool) -> Iterator[Row]:
+def _rows(first: Side, second: Side, paired: bool) -> Iterator[dict[str, Any]]:
     for score in RUN_SCORES:
-        yield _row("", "", score, (first.runs, second.runs), paired)
+        sides = {first.name: first.runs, second.name: second.runs}
+        yield {"attack": "", "knowledge": ""} | _row(sides, score, paired)
     keys = ["attack", "knowledge"]
     others = dict(iter(second.attacks.groupby(keys, sort=False)))
     for names, frame in first.attacks.groupby(keys, sort=False):
-        attack, knowledge = map(str, names)
         for score in (*ATTACK_SCORES, IDENTIFICATION) if names in others else ():
-            yield _row(attack, knowledge, score, (frame, others[names]), paired)
+            sides = {first.name: frame, second.name: others[names]}
+            yield dict(zip(keys, names, strict=True)) | _row(sides, score, paired)
 
 
-def _row(
-    attack: str, knowledge: str, score: str, results: Sequence[pd.DataFrame], paired: bool
-) -> Row:
-    sides = [frame[frame["status"] == "ok"].set_index("seed") for frame in results]
-    if paired:
-        seeds = sides[0].index.intersection(sides[1].index)
-        sides = [side.loc[seeds] for side in sides]
-    ours, theirs = (side[score].tolist() for side in sides)
-    means = _mean(ours), _mean(theirs)
-    alone = Difference(means[0] - means[1], math.nan, math.nan, 0)
-    difference = paired_difference(ours, theirs) if paired else alone
-    if score != TESTED or not attack.startswith(WORST_CASE):
-        difference = replace(difference, p=math.nan, p_permutation=math.nan)
-    first, second = (bool(unconverged(side, score).any()) for side in sides)
-    return Row(attack, knowledge, score, *means, difference, (first, second))
+def _row(sides: Mapping[str, pd.DataFrame], score: str, paired: bool) -> dict[str, Any]:
+    return {"metric": score} | difference_of(
+        finished_results(sides, paired=paired), score, paired=paired
+    )
 
 
 def _finished(runs: pd.DataFrame) -> set[int]:
     return set(runs[runs["status"] == "ok"]["seed"])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
 
 
 def _notes(first: Side, second: Side, common: int, paired: bool) -> Iterator[str]:

@@ -6,7 +6,7 @@ pyplot and its global state are not touched.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -21,7 +21,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from cemlib.records.files import write_bytes
-from cemlib.records.scores import MARK, NOTE
+from cemlib.records.scores import MARK, NOTE, marked
 
 # What would make the same picture another file: left out, by kind.
 _METADATA: dict[str, dict[str, None]] = {
@@ -67,6 +67,7 @@ _SETTINGS: Any = {
     "ytick.labelsize": 8,
 }
 _DPI = 300
+_LEGEND_COLUMNS = 5
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,26 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return written
 
 
-def legend(figure: Figure, styles: Mapping[str, Look], columns: int = 5) -> None:
-    """Explain below all panels what stands for each label."""
+def legend(figure: Figure, styles: Mapping[str, Look], unconverged: Container[str] = ()) -> None:
+    """Explain below all panels what stands for each defence; some are marked as unconverged."""
+    labels = {name: marked(readable(name), name in unconverged) for name in styles}
     handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, label=label)
-        for label, look in styles.items()
+        Line2D([], [], color=look.colour, marker=look.marker, label=labels[name])
+        for name, look in styles.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+    figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
+
+
+def legend_height(styles: Sized) -> float:
+    """Return the inches that `legend` takes."""
+    return 0.19 * math.ceil(len(styles) / _LEGEND_COLUMNS)
+
+
+def saying(text: str) -> Figure:
+    """Return a figure that says why there is nothing in it."""
+    figure, (panel,) = new_figure(1.0)
+    remark(panel, text)
+    return figure
 
 
 def log_scale(panel: Axes) -> None:

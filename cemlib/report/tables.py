@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from cemlib.records.scores import IDENTIFICATION, RUN_SCORES, SCORES
-from cemlib.report.collect import VERDICT_COLUMNS
 from cemlib.report.statistics import mean_columns
 from cemlib.report.worst_case import unconverged, worst_cases
 
@@ -29,7 +28,12 @@ _RUNS_COLUMNS = (
     "psnr_of_mean_mse",
     "ssim",
     "ssim_valid",
-    *VERDICT_COLUMNS,
+    "recon_top1",
+    "recon_top1_victim",
+    "judge_top1",
+    "queries",
+    "late_improvement",
+    "converged",
     "n_images",
     "selected_epoch",
     "epochs",

@@ -7,7 +7,7 @@ import pandas as pd
 
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, marked
-from cemlib.report.cells import NONE, interval, number, signed, spread
+from cemlib.report.cells import NONE, interval, number, signed, spread, with_failures
 from cemlib.report.claims import is_unconverged
 from cemlib.report.tables import is_marked, records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
@@ -139,12 +139,9 @@ def _cell(row: Row, name: str, decimals: int) -> str:
     if math.isnan(wanted):
         return NONE
     failed = row["n_failed_runs" if score.of_runs else "n_failed"]
-    failures = f"failed ({failed:.0f} of {wanted:.0f})"
-    if failed == wanted:
-        return failures
-    mean, high = row[f"{name}_mean"], row[f"{name}_ci_high"]
-    number = spread(mean, high, decimals, score.scale, unconverged=is_marked(row, name))
-    return f"{number}, {failures}" if failed else number
+    mean, high, late = row[f"{name}_mean"], row[f"{name}_ci_high"], is_marked(row, name)
+    number = spread(mean, high, decimals, score.scale, unconverged=late)
+    return with_failures(number, failed, wanted)
 
 
 def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:

@@ -15,12 +15,19 @@ from matplotlib.figure import Figure
 from cemlib.records.scores import SCORES, marked
 from cemlib.report.frontier import Settings, Sweeps, front, targets
 from cemlib.report.statistics import Interval, mean_interval
-from cemlib.report.style import Look, legend, looks, new_figure, readable, remark
+from cemlib.report.style import (
+    Look,
+    legend,
+    legend_height,
+    looks,
+    new_figure,
+    readable,
+    remark,
+)
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import unconverged, worst_case
 
 _MOST_LABELS = 12  # more would cover each other
-_LEGEND_COLUMNS = 5
 _SYMBOLS = {"lambda": "λ", "noise_std": "σ"}
 
 
@@ -37,7 +44,7 @@ def tradeoff(
     """
     style, strongest = looks(present(runs, defences)), worst_case(attacks)
     knowledges = list(attacks["knowledge"].unique())
-    height = 3.4 + 0.19 * math.ceil(len(style) / _LEGEND_COLUMNS)
+    height = 3.4 + legend_height(style)
     figure, panels = new_figure(height, len(knowledges), share_y=True)
     for panel, knowledge in zip(panels, knowledges, strict=True):
         rows = strongest[strongest["knowledge"] == knowledge]
@@ -47,7 +54,7 @@ def tradeoff(
     lowest = min(panel.dataLim.y0 for panel in panels)
     panels[0].set_ylim(bottom=max(panels[0].get_ylim()[0], min(0, lowest)))
     late = strongest.loc[unconverged(strongest, score), "defence"].tolist()
-    legend(figure, {marked(readable(n), n in late): look for n, look in style.items()})
+    legend(figure, style, late)
     return figure
 
 
@@ -62,7 +69,7 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
     style = looks(list(sweeps.families))
     rows = points[points["knowledge"] == knowledge]
     labelled = sum(map(len, sweeps.families.values())) <= _MOST_LABELS
-    figure, (panel,) = new_figure(4.2 + 0.19 * math.ceil(len(style) / _LEGEND_COLUMNS))
+    figure, (panel,) = new_figure(4.2 + legend_height(style))
     panel.set(xlabel="test accuracy [%]", ylabel=SCORES["mse"].axis)
     panel.set_title(f"attacker has {readable(knowledge)}")
     if not rows["mse"].notna().any():
@@ -73,8 +80,7 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
         names = {n: _label(s) if labelled else "" for n, s in sweeps.families[name].items()}
         _family(panel, rows[rows["family"] == name], look, names)
     late = rows.loc[rows["unconverged"] > 0, "family"].tolist()
-    styles = {marked(readable(n), n in late): look for n, look in style.items()}
-    legend(figure, styles)
+    legend(figure, style, late)
     return figure
 
 

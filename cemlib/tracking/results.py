@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cemlib.records.files import FileError
-from cemlib.records.scores import impossible
+from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Row, curves, flatten, scores
@@ -24,7 +24,6 @@ LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder o
 LAYOUT = b"5"  # of what is uploaded: a new number uploads every result again
 REPORT = "report"
 NEEDED = ("status", "config", "provenance", "wall_seconds")
-UNBOUNDED = ("leakage_nats", "psnr", "psnr_of_mean_mse")  # scores that may be infinite
 FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
 
 

@@ -21,7 +21,7 @@ from cemlib.report.statistics import holm
 def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[tuple[str, ...], Any]:
     assert main(["compare", *arguments, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    return {(row["attack"], row["knowledge"], row["score"]): row for row in rows}
+    return {(row["attack"], row["knowledge"], row["metric"]): row for row in rows}
 
 
 def forge(run: Path, seed: int, **scores: Any) -> None:
@@ -39,9 +39,9 @@ def test_differences_are_those_of_comparisons_csv(
     for _, line in table.iterrows():
         attack = "worst_case" if line["knowledge"] else ""
         row = found[attack, line["knowledge"], line["metric"]]
-        expected = [line[name] for name in ("difference", "ci_low", "ci_high", "p")]
-        got = [row["difference"][name] for name in ("mean", "low", "high", "p")]
-        assert [math.nan if x is None else x for x in got] == pytest.approx(expected, nan_ok=True)
+        for name in ("difference", "ci_low", "ci_high", "p", "g_z"):
+            found_there = math.nan if row[name] is None else row[name]
+            assert found_there == pytest.approx(line[name], nan_ok=True), name
 
 
 def test_intervals_over_images_are_around_the_same_difference(finished: Finished) -> None:
@@ -66,17 +66,17 @@ def test_every_attack_is_compared_as_scipy_does(
     test = ttest_rel(ours, theirs)
     low, high = test.confidence_interval(0.95)
     assert row["first"] == pytest.approx(sum(ours) / 2)
-    assert row["difference"]["p"] is None  # an attack's SSIM is not tested
-    assert (row["difference"]["low"], row["difference"]["high"]) == pytest.approx((low, high))
+    assert row["p"] is None  # an attack's SSIM is not tested
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((low, high))
 
 
 def test_the_worst_cases_errors_are_tested_and_corrected(
     finished: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = rows_of(capsys, "strong", "noise", "--config", finished.config)
-    tested = {key: row for key, row in rows.items() if row["difference"]["p"] is not None}
+    tested = {key: row for key, row in rows.items() if row["p"] is not None}
     assert set(tested) == {("worst_case", k, "mse") for k in ("train_data", "public_data")}
-    p = holm([row["difference"]["p"] for row in tested.values()])
+    p = holm([row["p"] for row in tested.values()])
     assert [row["p_holm"] for row in tested.values()] == pytest.approx(p)
     assert len(rows) == 2 + 3 * 2 * 4  # runs; worst case and two attacks, knowledges, scores
 
@@ -136,12 +136,12 @@ def test_no_common_seed_leaves_means_of_each(spoilt: Finished) -> None:
         read_side(name, [spoilt.run(f"{name}/seed{seed}") / "metrics.json"], [])
         for name, seed in (("strong", 0), ("noise", 1))
     ]
-    found = compare(*sides)
-    top1 = found.rows[0]
-    assert top1.first == sides[0].runs["top1"].item()
-    assert top1.difference.mean == pytest.approx(top1.first - top1.second)
-    assert "no seed is finished on both sides: not paired, so no interval and no p" in found.notes
-    assert "top1" in as_text(found, "strong", "noise")
+    table, notes = compare(*sides)
+    top1 = table.iloc[0]
+    assert top1["first"] == sides[0].runs["top1"].item()
+    assert top1["difference"] == pytest.approx(top1["first"] - top1["second"])
+    assert "no seed is finished on both sides: not paired, so no interval and no p" in notes
+    assert "top1" in as_text(table, notes, "strong", "noise")
 
 
 def test_an_attack_of_one_side_alone_is_told(spoilt: Finished) -> None:
@@ -152,7 +152,7 @@ def test_an_attack_of_one_side_alone_is_told(spoilt: Finished) -> None:
         read_side(name, [runs[name]], attacks)
         for name, attacks in (("strong", every), ("noise", few))
     )
-    notes = "\n".join(compare(first, second).notes)
+    notes = "\n".join(compare(first, second)[1])
     assert "only strong has linear: the worst case of noise may be over fewer attacks" in notes
 
 

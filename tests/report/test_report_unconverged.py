@@ -219,10 +219,11 @@ def test_two_defences_side_by_side_mark_it(unfinished: Study) -> None:
         )
         for name in ("clustering", "noise")
     ]
-    found = compare(*sides)
-    flagged = {(row.attack, row.knowledge) for row in found.rows if any(row.unconverged)}
+    table, notes = compare(*sides)
+    late = table[table["unconverged"] != ""]
+    flagged = set(zip(late["attack"], late["knowledge"], strict=True))
     assert flagged == {("worst_case", "train_data"), ("decoder", "train_data")}
-    lines = as_text(found, "clustering", "noise").splitlines()
+    lines = as_text(table, notes, "clustering", "noise").splitlines()
     assert sum(MARK in line for line in lines) == 2 * len(PRIVACY) + 1
     assert " ".join(lines[-2:]) == NOTE
 
