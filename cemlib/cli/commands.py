@@ -229,21 +229,13 @@ COMMANDS: dict[str, Command] = {
     "compare": Command(
         compare,
         [
-            *(
-                Option(
-                    name,
-                    metavar=name.upper(),
-                    help="a defence of the study, or the folder of a defence's runs"
-                    " (results/x/runs/y)",
-                )
-                for name in ("first", "second")
-            ),
+            Option("first", metavar="FIRST", help="a defence of the study"),
+            Option("second", metavar="SECOND", help="the one that it is compared with"),
             *CONFIG,
             JSON,
         ],
         [
             "cemlib compare clustering noise",
-            "cemlib compare results/digits/runs/gated results/other/runs/gated",
         ],
     ),
     "join": Command(

@@ -16,13 +16,7 @@ import pandas as pd
 from cemlib.records.files import FileError
 from cemlib.records.scores import IDENTIFICATION, TESTED
 from cemlib.report.bootstrap import two_level_intervals
-from cemlib.report.statistics import (
-    LEVEL,
-    Difference,
-    difference_columns,
-    holm,
-    paired_difference,
-)
+from cemlib.report.statistics import LEVEL, difference_columns, holm, paired_difference
 from cemlib.report.tables import present
 from cemlib.report.worst_case import unconverged, worst_case
 
@@ -161,44 +155,16 @@ def _families(
 
 
 def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> dict[str, Any]:
-    sides = {name: frame[frame["defence"] == name] for name in (defence, reference)}
-    sides = finished_results(sides, paired=True)
-    ours = sides[defence]
+    finished = frame[frame["status"] == "ok"].set_index("seed")
+    sides = [finished[finished["defence"] == name] for name in (defence, reference)]
+    seeds = sides[0].index.intersection(sides[1].index)
+    ours, theirs = (side.loc[seeds] for side in sides)
+    found = paired_difference(ours[score].tolist(), theirs[score].tolist())
+    named = zip((defence, reference), (ours, theirs), strict=True)
+    flagged = [name for name, side in named if unconverged(side, score).any()]
     images = ours["n_images"].min() if "n_images" in ours else math.nan
-    nothing = dict.fromkeys(("boot_low", "boot_high"), math.nan)
-    return difference_of(sides, score, paired=True) | {"n_images": images} | nothing
-
-
-def finished_results(sides: Mapping[str, pd.DataFrame], *, paired: bool) -> dict[str, pd.DataFrame]:
-    """Return the finished results of two sides by seed; in pairs, of the seeds that both have."""
-    found = {name: side[side["status"] == "ok"].set_index("seed") for name, side in sides.items()}
-    one, other = (side.index for side in found.values())
-    common = one.intersection(other)
-    return {name: side.loc[common] for name, side in found.items()} if paired else found
-
-
-def difference_of(sides: Mapping[str, pd.DataFrame], score: str, *, paired: bool) -> dict[str, Any]:
-    """Return the difference of two sides, first minus second, as the columns of a table.
-
-    Args:
-        sides: as `finished_results` returns them.
-        score: that is compared.
-        paired: whether the results are pairs; else the difference is of the means, without a test.
-
-    Returns:
-        Also ``unconverged``: the sides whose score rests on an attack that had not converged.
-    """
-    ours, theirs = (side[score].tolist() for side in sides.values())
-    alone = Difference(_mean(ours) - _mean(theirs), math.nan, math.nan, 0)
-    found = paired_difference(ours, theirs) if paired else alone
-    flagged = [name for name, side in sides.items() if unconverged(side, score).any()]
-    means = {"first": _mean(ours), "second": _mean(theirs)}
-    shown = {"d_z": found.d_z, "unconverged": ", ".join(flagged)}
-    return means | difference_columns(found) | shown
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
+    rest = {"d_z": found.d_z, "n_images": images, "unconverged": ", ".join(flagged)}
+    return difference_columns(found) | rest | dict.fromkeys(("boot_low", "boot_high"), math.nan)
 
 
 def _scores_by_run(results: pd.DataFrame) -> Runs:

@@ -12,7 +12,6 @@ from page_study import DEFENCES as PAGE_DEFENCES
 from page_study import build, page_study
 from synthetic_study import DEFENCES, Study, fill
 
-from cemlib.cli.compare import as_text
 from cemlib.records.files import read_json
 from cemlib.records.scores import MARK, NOTE
 from cemlib.records.seal import write_sealed
@@ -22,7 +21,6 @@ from cemlib.report.comparisons import comparisons_table
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.frontier_tables import frontier_table, tradeoff_table
 from cemlib.report.join import joined, write_joined
-from cemlib.report.paired import compare, read_side
 from cemlib.report.style import save
 from cemlib.report.tables import summary_table
 from cemlib.report.tradeoff import frontier
@@ -208,24 +206,6 @@ def test_joined_studies_mark_it_on_either_side(
     assert {row.count(MARK) for row in rows} == {2}  # the mean, and the difference
     assert text.count(NOTE) == len(PRIVACY)
     assert r"$^\dagger$" in tex
-
-
-def test_two_defences_side_by_side_mark_it(unfinished: Study) -> None:
-    sides = [
-        read_side(
-            name,
-            [path for path in unfinished.runs if f"/{name}/" in str(path)],
-            [path for path in unfinished.attacks if f"/{name}/" in str(path)],
-        )
-        for name in ("clustering", "noise")
-    ]
-    table, notes = compare(*sides)
-    late = table[table["unconverged"] != ""]
-    flagged = set(zip(late["attack"], late["knowledge"], strict=True))
-    assert flagged == {("worst_case", "train_data"), ("decoder", "train_data")}
-    lines = as_text(table, notes, "clustering", "noise").splitlines()
-    assert sum(MARK in line for line in lines) == 2 * len(PRIVACY) + 1
-    assert " ".join(lines[-2:]) == NOTE
 
 
 def test_the_page_marks_it(tmp_path: Path) -> None:
