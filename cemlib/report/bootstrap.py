@@ -24,9 +24,7 @@ _AT_ONCE = 100  # resamples whose counts are in memory together
 _NONE: Ends = (math.nan, math.nan)
 
 
-def two_level_intervals(
-    differences: Sequence[Array], resamples: int = RESAMPLES, level: float = LEVEL
-) -> list[Ends]:
+def two_level_intervals(differences: Sequence[Array], resamples: int = RESAMPLES) -> list[Ends]:
     """Return intervals of mean differences, over seeds and images drawn again.
 
     Each resample draws the N images with replacement, the same for all seeds, since all were scored
@@ -40,7 +38,6 @@ def two_level_intervals(
         differences: (S, N) each: of one score, defence minus reference, by seed and image. N is the
             same in all.
         resamples: number of resamples.
-        level: coverage of the intervals.
 
     Returns:
         Both ends for each; NaN for fewer than two seeds or images, or where a value is not finite.
@@ -52,7 +49,7 @@ def two_level_intervals(
         return [_NONE] * len(differences)
     drawn = _image_means(np.concatenate(kept), resamples)
     parts = np.split(drawn, np.cumsum([len(each) for each in kept])[:-1])
-    ends = (_interval(each, part, level) for each, part in zip(kept, parts, strict=True))
+    ends = (_interval(each, part) for each, part in zip(kept, parts, strict=True))
     return [next(ends) if good else _NONE for good in usable]
 
 
@@ -77,7 +74,7 @@ def _image_means(values: Array, resamples: int) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def _interval(differences: Array, drawn: Array, level: float) -> Ends:
+def _interval(differences: Array, drawn: Array) -> Ends:
     seeds, images = differences.shape
     of_seeds = float(differences.mean(axis=1).var(ddof=1)) / seeds
     of_images = max(float(two_level_means(drawn).var(ddof=1)) - of_seeds, 0.0)
@@ -85,5 +82,5 @@ def _interval(differences: Array, drawn: Array, level: float) -> Ends:
     if variance == 0:
         return mean, mean
     freedom = variance**2 / (of_seeds**2 / (seeds - 1) + of_images**2 / (images - 1))
-    half = float(student_t.ppf(0.5 + level / 2, freedom)) * math.sqrt(variance)
+    half = float(student_t.ppf(0.5 + LEVEL / 2, freedom)) * math.sqrt(variance)
     return mean - half, mean + half

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 from scipy.stats import t as student_t
 
-LEVEL = 0.95
+LEVEL = 0.95  # coverage of every interval
 _ROUNDING = 1e-6  # of a score: most are float32, and shares of images differ by that where equal
 MOST_PAIRS = 20  # whose signs are permuted: a million choices
 
@@ -58,12 +58,11 @@ class Difference:
     g_z: float = math.nan
 
 
-def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return mean and Student-t interval ``mean +- t(n - 1) s / sqrt(n)`` of independent values.
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Return mean and 95 % Student-t interval ``mean +- t(n - 1) s / sqrt(n)`` of values.
 
     Args:
         values: one value per seed; NaN counts as a value that is missing.
-        level: coverage of the interval.
 
     Returns:
         NaN as mean of no values; NaN as interval of fewer than two. If a value is infinite the mean
@@ -77,7 +76,7 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     kept = np.array([value for value in values if not math.isnan(value)], dtype=np.float64)
     n = len(kept)
     mean = float(kept.mean()) if n else math.nan
-    half = _half_width(kept, level) if n > 1 and math.isfinite(mean) else math.nan
+    half = _half_width(kept) if n > 1 and math.isfinite(mean) else math.nan
     return Interval(mean, mean - half, mean + half, n)
 
 
@@ -101,15 +100,12 @@ def difference_columns(found: Difference) -> dict[str, float]:
     }
 
 
-def paired_difference(
-    first: Sequence[float], second: Sequence[float], level: float = LEVEL
-) -> Difference:
+def paired_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Return paired tests of ``first - second``: the same seeds in the same order.
 
     Args:
         first: values of one defence, one per seed.
         second: values of another for the same seeds.
-        level: coverage of the interval.
 
     Returns:
         The mean difference; all else is NaN for fewer than two pairs or where a value is not
@@ -130,7 +126,7 @@ def paired_difference(
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if not all(math.isfinite(d) for d in differences):
         return Difference(math.nan, math.nan, math.nan, len(differences))
-    found = mean_interval(differences, level)
+    found = mean_interval(differences)
     if found.n < 2:
         return Difference(found.mean, found.low, found.high, found.n)
     size = max(map(abs, (*first, *second)))
@@ -151,15 +147,12 @@ def paired_difference(
     )
 
 
-def welch_difference(
-    first: Sequence[float], second: Sequence[float], level: float = LEVEL
-) -> Difference:
+def welch_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Return Welch's test of mean ``first`` minus mean ``second``, for values that are no pairs.
 
     Args:
         first: values of one sample; NaN counts as a value that is missing.
         second: values of the other, of any number.
-        level: coverage of the interval.
 
     Returns:
         ``n`` is the number of values in the smaller sample. The interval and ``p`` are NaN where
@@ -179,7 +172,7 @@ def welch_difference(
     if n < 2 or (np.ptp(one) == 0 and np.ptp(other) == 0):
         return Difference(mean, math.nan, math.nan, n)
     test = stats.ttest_ind(one, other, equal_var=False)
-    interval = test.confidence_interval(level)
+    interval = test.confidence_interval(LEVEL)
     return Difference(mean, float(interval.low), float(interval.high), n, float(test.pvalue))
 
 
@@ -235,9 +228,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _half_width(values: np.ndarray, level: float) -> float:
+def _half_width(values: np.ndarray) -> float:
     n = len(values)
-    quantile = student_t.ppf(0.5 + level / 2, n - 1)
+    quantile = student_t.ppf(0.5 + LEVEL / 2, n - 1)
     return float(quantile * values.std(ddof=1) / math.sqrt(n))
 
 

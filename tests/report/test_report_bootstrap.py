@@ -39,21 +39,6 @@ def test_the_intervals_cover_the_truth(seeds: int, of_images: float) -> None:
     assert 0.92 <= coverage(found) <= 0.97
 
 
-def test_the_interval_of_seeds_alone_does_not_hold_for_other_images() -> None:
-    """Why there are two: Student's interval covers 95 % over seeds, and far less over images."""
-    studies = differences(1000, 3, 1.0, 12.0)
-    found = [paired_difference(d.mean(axis=1).tolist(), [0.0] * 3) for d in studies]
-    assert coverage([(each.low, each.high) for each in found]) < 0.85
-
-
-def test_quantiles_of_the_resamples_would_be_too_narrow() -> None:
-    """Why the interval is Student's: of three drawn seeds the quantiles cover no 85 %."""
-    rng = np.random.default_rng(2)
-    values, drawn = rng.standard_normal((1000, 3)), rng.integers(3, size=(500, 3))
-    ends = np.quantile(values[:, drawn].mean(axis=2), [0.025, 0.975], axis=1)
-    assert coverage([*zip(*ends, strict=True)]) < 0.85
-
-
 def test_without_any_spread_of_images_it_is_students_interval() -> None:
     rows = np.array([0.3, 0.5, 0.1, 0.45])
     (low, high), *_ = two_level_intervals([np.tile(rows[:, None], 9)])

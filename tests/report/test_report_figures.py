@@ -1,7 +1,6 @@
 """Figures are what the files say; every one is labelled, written and repeatable."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -20,7 +19,7 @@ from cemlib.report.bars import forest, overview
 from cemlib.report.build import Results, figures, write_figures
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
-from cemlib.report.style import looks, new_figure, save, settings, significant
+from cemlib.report.style import looks, save, significant
 from cemlib.report.tradeoff import tradeoff
 from cemlib.study.job import FIGURE_FORMATS
 
@@ -204,13 +203,3 @@ def test_a_defence_keeps_its_look_and_differs_without_colour() -> None:
 )
 def test_significant_digits(value: float, expected: str) -> None:
     assert significant(value) == expected
-
-
-def test_settings_hold_only_inside() -> None:
-    with settings():
-        inside = mpl.rcParams["axes.grid"]
-    assert inside
-    assert not mpl.rcParams["axes.grid"]
-    figure, panels = new_figure(2.0, columns=2, rows=2)
-    assert isinstance(panels, Sequence)
-    assert len(figure.axes) == 4

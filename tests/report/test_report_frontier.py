@@ -69,11 +69,6 @@ def test_nothing_is_extrapolated(accuracy: float) -> None:
     assert math.isnan(along(CURVE, [p for _, p in CURVE], accuracy))
 
 
-def test_a_single_point_is_known_at_itself_alone() -> None:
-    assert along([(90.0, 0.2)], [0.2], 90.0) == 0.2
-    assert math.isnan(along([(90.0, 0.2)], [0.2], 90.001))
-
-
 def test_of_equal_points_the_first_counts() -> None:
     assert front([(1.0, 1.0), (1.0, 1.0)]) == [0]
     assert along([(1.0, 1.0), (1.0, 1.0)], [7.0, 9.0], 1.0) == 7.0
@@ -109,12 +104,6 @@ def test_the_hypervolume_is_the_number_of_unit_squares_below(
         if any(a >= x + 1 and p >= y + 1 for a, p in points)
     ]
     assert hypervolume(points, floor) == len(squares)
-
-
-def test_a_hypervolume_by_hand() -> None:
-    """From (70, 0): 28 x .04, then 20 x .16, then 10 x .10."""
-    assert hypervolume(CURVE, (70.0, 0.0)) == pytest.approx(28 * 0.04 + 20 * 0.16 + 10 * 0.10)
-    assert hypervolume(CURVE, (99.0, 0.0)) == 0
 
 
 @given(st.lists(grid.map(sorted), min_size=1, max_size=6))

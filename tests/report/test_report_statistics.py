@@ -22,21 +22,6 @@ def test_interval_equals_scipy() -> None:
     assert found.n == 4
 
 
-def test_interval_by_hand() -> None:
-    """1, 2, 3: mean 2, s 1, and the tabulated quantile t(2) = 4.303."""
-    found = mean_interval([1.0, 2.0, 3.0])
-    assert found.mean == 2
-    assert found.high - found.mean == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
-
-
-def test_other_levels_of_confidence() -> None:
-    narrow, wide = mean_interval(VALUES, 0.5), mean_interval(VALUES, 0.99)
-    assert narrow.high == pytest.approx(
-        stats.t.interval(0.5, 3, np.mean(VALUES), stats.sem(VALUES))[1]
-    )
-    assert wide.low < narrow.low < narrow.high < wide.high
-
-
 def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
     one, none = mean_interval([0.7]), mean_interval([])
     assert (one.mean, one.n) == (0.7, 1)
@@ -44,10 +29,6 @@ def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
     assert math.isnan(one.high)
     assert math.isnan(none.mean)
     assert none.n == 0
-
-
-def test_missing_values_are_left_out() -> None:
-    assert mean_interval([1.0, math.nan, 3.0]) == mean_interval([1.0, 3.0])
 
 
 def test_an_infinite_value_makes_the_mean_infinite_without_interval() -> None:
@@ -143,11 +124,6 @@ def test_the_corrected_effect_size_is_unbiased() -> None:
     found = [paired_difference(row.tolist(), [0.0] * 4) for row in values]
     assert np.mean([each.d_z for each in found]) == pytest.approx(1.11, abs=0.06)
     assert np.mean([each.g_z for each in found]) == pytest.approx(0.8, abs=0.04)
-
-
-def test_holm_by_hand() -> None:
-    """Sorted .005 .01 .03 .04 times 4 3 2 1 is .02 .03 .06 .04; the last may not fall: .06."""
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
 def test_holm_stops_at_one_and_skips_what_was_not_tested() -> None:
