@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _say(written: Path | str) -> bool:
-    """Print; whether somebody still reads."""
+    """Print a line; return whether somebody still reads."""
     try:
         print(written, flush=True)
     except BrokenPipeError:

@@ -52,13 +52,13 @@ class Command:
 
     @property
     def description(self) -> str:
-        """The docstring up to its first section, such as `Raises:`."""
+        """Return the docstring up to its first section, such as `Raises:`."""
         text = inspect.getdoc(self.run) or ""
         return re.split(r"\n\n\w+:\n", text)[0]
 
     @property
     def phrase(self) -> str:
-        """The first line of the docstring as a phrase."""
+        """Return the first line of the docstring as a phrase."""
         line = self.description.partition("\n")[0]
         return f"{line[:1].lower()}{line[1:].removesuffix('.')}"
 

@@ -14,22 +14,22 @@ class AttackConfig(Section):
 
     @property
     def begins_with(self) -> str | None:
-        """Name of the attack whose trained decoder this one starts from."""
+        """Return the name of the attack whose trained decoder this one starts from."""
         return getattr(self, "start", None)
 
     @property
     def foreign_weights(self) -> str | None:
-        """File of weights, from outside the study, that the attack reads."""
+        """Return the file of weights, from outside the study, that the attack reads."""
         return getattr(self, "pretrained", None)
 
     @property
     def releases(self) -> int:
-        """Releases of the same image that the attacker sees."""
+        """Return how many releases of the same image the attacker sees."""
         return int(getattr(self, "queries", 1))
 
     @property
     def arithmetic(self) -> Precision:
-        """Arithmetic of the attack's networks, as configured."""
+        """Return the arithmetic of the attack's networks, as configured."""
         return getattr(self, "precision", "float32")
 
 

@@ -8,7 +8,7 @@ from cemlib.config.base import Named, named
 
 
 class SurrogateConfig(Named):
-    """What every surrogate has: its weight in the loss, and how that follows the learning rate."""
+    """Set the weight of any surrogate in the loss, and how it follows the learning rate."""
 
     lambda_: float = Field(
         16.0, alias="lambda", ge=0, description="weight before scaling by the learning rate"

@@ -127,7 +127,7 @@ _ANY: dict[str, Any] = {"any": {}}  # in place of members that cannot be known
 
 
 class ReportConfig(Section):
-    """How the sweeps of a study are compared with each other."""
+    """Set how the sweeps of a study are compared with each other."""
 
     match_accuracy: tuple[Annotated[float, Field(gt=0, le=100)], ...] = Field(
         (),

@@ -28,7 +28,7 @@ from cemlib.report.writer import csv, html, latex, markdown
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a study, which its figures are drawn from.
+    """Hold the results of a study, which its figures are drawn from.
 
     Attributes:
         runs: As `collect` returns them.
@@ -48,20 +48,20 @@ class Results:
 
     @cached_property
     def points(self) -> pd.DataFrame:
-        """The points of the sweeps' curves."""
+        """Return the points of the sweeps' curves."""
         assert self.attacks is not None
         assert self.sweeps is not None
         return sweep_points(self.runs, self.attacks, self.sweeps)
 
     @cached_property
     def compared(self) -> pd.DataFrame:
-        """Differences to the reference (see `comparisons_table`)."""
+        """Return the differences to the reference (see `comparisons_table`)."""
         assert self.attacks is not None
         return comparisons_table(self.runs, self.attacks, self.defences, self.reference)
 
     @cached_property
     def clusters(self) -> Mapping[str, Sequence[Path]]:
-        """Fitted clusters of every finished run that left any, by defence."""
+        """Return the fitted clusters of every finished run that left any, by defence."""
         finished = self.runs[self.runs["status"] == "ok"]
         found = {}
         for defence in present(self.runs, self.defences):
@@ -72,7 +72,7 @@ class Results:
 
     @property
     def knowledges(self) -> list[str]:
-        """What the attackers have."""
+        """Return what the attackers have."""
         return [] if self.attacks is None else [*self.attacks["knowledge"].unique()]
 
     def features(self) -> list[str]:

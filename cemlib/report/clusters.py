@@ -20,7 +20,7 @@ _SHAPES = {"epochs": 1, "means": 4, "weights": 3, "variances": 3}
 
 @dataclass(frozen=True)
 class Course:
-    """Numbers of the `clusters.safetensors` of one run, per epoch (E,) and class (E, C)."""
+    """Hold the numbers of one run's `clusters.safetensors`, by epoch (E,) and class (E, C)."""
 
     epochs: Array
     variance: Array

@@ -24,7 +24,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class _Record(BaseModel):
-    """What every ``metrics.json`` holds, of what tables show; a number may be null."""
+    """Check what tables show of every ``metrics.json``; a number may be null."""
 
     model_config = ConfigDict(strict=True)
 

@@ -63,7 +63,7 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """Title with what is filled in, as words."""
+        """Return the title with what is filled in, as words."""
         words = {key: value.replace("_", " ") for key, value in self.chosen.items()}
         if "score" in words:
             words["score"] = SCORES[words["score"]].title

@@ -72,7 +72,7 @@ _LEGEND_COLUMNS = 5
 
 @dataclass(frozen=True)
 class Look:
-    """How one defence is drawn in every figure."""
+    """Say how one defence is drawn in every figure."""
 
     colour: str
     marker: str

@@ -28,7 +28,7 @@ MATCHED, UNREACHED, BETWEEN = "matched", "unreached", "between"
 
 @dataclass(frozen=True)
 class Strength:
-    """What is turned, and how far it goes.
+    """Say what is turned, and how far it goes.
 
     Attributes:
         start: Where the search begins, above 0.
@@ -43,11 +43,11 @@ class Strength:
     rising: bool = False
 
     def rounded(self, value: float) -> Value:
-        """A value with four digits, or the nearest whole number."""
+        """Return a value with four digits, or the nearest whole number."""
         return round(value) if self.whole else float(f"{value:.4g}")
 
     def beyond(self, value: Value, up: bool) -> Value | None:
-        """The next value of the bracket, nearer where a limit is; None at the limit."""
+        """Return the next value of the bracket, nearer where a limit is; None at the limit."""
         factor = FACTOR
         while factor > 1 + CLOSE:
             there = self.rounded(value * factor if up else value / factor)
@@ -59,7 +59,7 @@ class Strength:
 
 @dataclass(frozen=True)
 class Found:
-    """How a search ended, and at which strength, the one nearest to the target."""
+    """Say how a search ended, and at which strength, the one nearest to the target."""
 
     end: str
     value: Value
@@ -113,7 +113,7 @@ class _Search:
         return self.best()
 
     def bracket(self, first: float) -> tuple[Value, Value]:
-        """The last two strengths on the way from the start to the other side of the target."""
+        """Return the last two strengths on the way from the start across the target."""
         up = (first > 0) != self.strength.rising
         here = there = self.strength.rounded(self.strength.start)
         for _ in range(STEPS):
@@ -126,7 +126,7 @@ class _Search:
         return here, there
 
     def close_in(self, one: Value, other: Value) -> None:
-        """Brent's method between two strengths, on both sides of the target."""
+        """Apply Brent's method between two strengths, on both sides of the target."""
         low, high = sorted((math.log(one), math.log(other)))
         root_scalar(
             lambda place: self.miss(math.exp(place)),
@@ -137,7 +137,7 @@ class _Search:
         )
 
     def miss(self, value: float) -> float:
-        """By how much a strength misses the target; 0 where it is near enough."""
+        """Return by how much a strength misses the target; 0 where it is near enough."""
         value = self.strength.rounded(value)
         if value not in self.tried:
             self.tried[value] = self.accuracy(value)
@@ -145,7 +145,7 @@ class _Search:
         return 0.0 if abs(distance) <= self.within else distance
 
     def best(self) -> Found:
-        """The strength nearest to the target, of equal ones the last: the finder closes in."""
+        """Return the strength nearest to the target, the last of equal ones: the finder closes in."""
         tried = reversed(self.tried)
         value = min(tried, key=lambda value: abs(self.tried[value] - self.target))
         return Found(MATCHED if self.miss(value) == 0 else BETWEEN, value)

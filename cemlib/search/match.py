@@ -34,7 +34,7 @@ RISING = ("epsilon", "topk_keep", "var_threshold", "gamma")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for.
+    """Say what is asked for.
 
     Attributes:
         defence: Of the study, or a sweep without what it sweeps.
@@ -54,13 +54,13 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        """Of the search."""
+        """Return the name of the search."""
         return f"match_{self.defence}"
 
 
 @dataclass(frozen=True)
 class Matched:
-    """What was found.
+    """Hold what was found.
 
     Attributes:
         found: How the search ended, and where.
@@ -78,7 +78,7 @@ class Matched:
 
     @property
     def failed(self) -> bool:
-        """Whether some run diverged."""
+        """Return whether some run diverged."""
         return any(score.failed for score in self.tried.values())
 
 
@@ -122,7 +122,7 @@ def match(
 
 
 def strength_of(section: Plain, key: str) -> Strength:
-    """A strength of a defence's plain section, from the value that stands there.
+    """Return a strength of a defence's plain section, from the value that stands there.
 
     Raises:
         ConfigError: if the section has none of that key, or one that is no number above 0.
@@ -164,13 +164,13 @@ def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> 
 
 
 def _member(plan: Plan[Study], wanted: Wanted, value: Value) -> str:
-    """Name of the defence with a strength."""
+    """Return the name of the defence with a strength."""
     members = plan.study.families()[wanted.defence]
     return next(name for name, settings in members.items() if settings[wanted.key] == value)
 
 
 def _section(section: Plain, wanted: Wanted, value: Value) -> Plain:
-    """What of the found defence differs from the defaults, under a name for a study."""
+    """Return what of the found defence differs from the defaults, under a name for a study."""
     plain = _sweep(section, {wanted.key: [value]}).section({wanted.key: value})
     at = f"{wanted.accuracy:g}".replace(".", "p")
     return {"defences": {f"{wanted.defence}_at_{at}": differing(plain, "defence")}}
@@ -210,7 +210,7 @@ def _write(
 
 
 def remarks(matched: Matched, wanted: Wanted) -> list[str]:
-    """What must be known of the result, in sentences: how the search ended, and how noisy it is."""
+    """Return sentences that tell how the search ended, and how noisy its result is."""
     value, score = matched.found.value, matched.tried[matched.found.value]
     at = f"{wanted.key} {value:g}"
     reached = f"the accuracy is {score.accuracy:.1f} %" if not score.failed else "a run diverged"

@@ -30,7 +30,7 @@ Plain = dict[str, Any]
 
 
 def folder(study: Study) -> Path:
-    """Where the searches of a study lie: `results/<experiment>/search`."""
+    """Return where the searches of a study lie: `results/<experiment>/search`."""
     return Path(study.results) / study.experiment / SEARCH
 
 
@@ -42,7 +42,7 @@ def search_plan(
     seeds: Iterable[int],
     sweeps: Mapping[str, Plain],
 ) -> Plan[Study]:
-    """The plan of a search's study: the base's data, network and training, and sweeps of its own.
+    """Return a search's study: the base's data, network and training, and sweeps of its own.
 
     Args:
         base: The study that is searched.
@@ -77,7 +77,7 @@ def search_plan(
 
 
 def shortened(train: TrainConfig, epochs: int) -> TrainConfig:
-    """A training of fewer (or more) epochs, its milestones at the same share of them.
+    """Return a training of fewer (or more) epochs, its milestones at the same share of them.
 
     Example:
         >>> short = shortened(TrainConfig(), 24)
@@ -89,7 +89,7 @@ def shortened(train: TrainConfig, epochs: int) -> TrainConfig:
 
 
 def section_of(study: Study, name: str) -> Plain:
-    """The plain section of a defence, or of a sweep without what it sweeps.
+    """Return the plain section of a defence, or of a sweep without what it sweeps.
 
     Raises:
         ConfigError: if there is neither.
@@ -106,7 +106,7 @@ def section_of(study: Study, name: str) -> Plain:
 
 
 def is_possible(section: Plain) -> bool:
-    """Whether a plain section is one of a defence."""
+    """Return whether a plain section is one of a defence."""
     try:
         DefenceConfig.model_validate_json(json.dumps(section))
     except ValueError:
@@ -148,7 +148,7 @@ def _lay(source: Path, target: Path, mark: str) -> None:
 
 
 def _are_laid(plan: Plan[Study], mark: str) -> bool:
-    """Whether the data without test images are there, whole, and of the study's present data."""
+    """Return whether the data without test images are there, and of the study's present data."""
     if not finished(prepare_job(plan)):
         return False
     facts = read_sealed(plan.layout.prepared_facts, ("source",))
@@ -162,7 +162,7 @@ def _link(layout: Layout) -> None:
 
 
 def _scaled(sections: Mapping[str, Plain], epochs: int, full: int) -> dict[str, Plain]:
-    """Sections whose pruning comes at the same share of the epochs."""
+    """Return sections whose pruning comes at the same share of the epochs."""
     return {name: _with_pruning(section, epochs, full) for name, section in sections.items()}
 
 

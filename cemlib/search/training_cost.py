@@ -62,7 +62,7 @@ def _epoch_seconds(trainer: Trainer, number: int) -> float:
 
 
 class FewSteps(Step):
-    """The steps of a trainer, of which the first few are taken and timed, the others left out."""
+    """Take and time the first few steps of a trainer, and leave the others out."""
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer.defended, trainer.batches, trainer.settings, trainer.seed)
@@ -72,7 +72,7 @@ class FewSteps(Step):
 
     @property
     def each(self) -> float:
-        """Seconds of a step after the first ones, which also make what all others use."""
+        """Return the seconds of a step after the first ones, which also make what others use."""
         later = self.seconds[self._warm_up :] or self.seconds[-1:]
         return sum(later) / len(later)
 

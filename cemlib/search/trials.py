@@ -22,7 +22,7 @@ from cemlib.study.split import train_job
 
 @dataclass(frozen=True)
 class Score:
-    """What a setting is worth over the seeds.
+    """Hold what a setting is worth over the seeds.
 
     Attributes:
         accuracies: On validation images in %, one for each seed that ended.
@@ -38,24 +38,24 @@ class Score:
 
     @property
     def accuracy(self) -> float:
-        """Mean in %, and NaN if any seed failed, since what may diverge counts as the worst."""
+        """Return the mean in %; NaN if any seed failed: what may diverge counts as the worst."""
         return math.nan if self.failed else fmean(self.accuracies)
 
     @property
     def mse(self) -> float:
-        """Mean; NaN likewise."""
+        """Return the mean error; NaN likewise."""
         return math.nan if self.failed else fmean(self.errors)
 
     @property
     def standard_error(self) -> float:
-        """Of the mean accuracy, over the seeds, in points; NaN of a single seed."""
+        """Return that of the mean accuracy, in points; NaN of a single seed."""
         count = len(self.accuracies)
         return stdev(self.accuracies) / math.sqrt(count) if count > 1 else math.nan
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Where runs are carried out, and who is told.
+    """Carry runs out, and say which have ended.
 
     Attributes:
         crew: The processes.

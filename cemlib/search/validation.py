@@ -74,7 +74,7 @@ def run(job: Job[Study]) -> list[Path]:
 
 
 def _ridge_mse(job: Job[Study]) -> float:
-    """Mean over the validation images, which stand for the test images in a search's data."""
+    """Return the mean over the validation images, which stand for a search's test images."""
     study, device = job.plan.study, job.processor()
     set_up(device, study.threads)
     data = load(job.plan.layout.data).to(device)

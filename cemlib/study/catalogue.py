@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 def entries(kind: str) -> list[Entry]:
-    """What there is of one of `KINDS`; `defences` are the keys that make up a defence."""
+    """Return what there is of one of `KINDS`; `defences` are the keys of a defence."""
     if kind == DEFENCES:
         return _keys_of_a_defence()
     sections = named_sections(_KEYS[kind]) if kind in _KEYS else {}
@@ -55,7 +55,7 @@ def entries(kind: str) -> list[Entry]:
 
 
 def own_entries(study: Study, kind: str) -> list[Entry]:
-    """The defences or attacks of a study by their own names, with what differs from the defaults.
+    """Return a study's defences or attacks by name, with what differs from the defaults.
 
     The source of an attack is its kind, that of a defence its surrogate.
     """
@@ -83,7 +83,7 @@ def _differing(sections: dict[str, Any], key: str) -> list[tuple[str, dict[str, 
 
 
 def _flow(settings: dict[str, Any]) -> str:
-    """Settings as one line of YAML."""
+    """Return settings as one line of YAML."""
     text = yaml.safe_dump(settings, default_flow_style=True, sort_keys=False, width=10**6)
     return text.strip() if settings else "the defaults"
 

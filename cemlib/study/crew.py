@@ -62,12 +62,12 @@ class Crew:
 
     @property
     def has_room(self) -> bool:
-        """Whether a slot is free."""
+        """Return whether a slot is free."""
         return bool(self._idle)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is running."""
+        """Return whether a job is running."""
         return bool(self._busy)
 
     def start(self, job: AnyJob, log: Path) -> None:

@@ -37,12 +37,12 @@ class Result:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Scores, counts and what belongs to them: neither identity, costs nor checksums."""
+        """Return scores and counts, without identity, costs and checksums."""
         return dict(_numbers(self.record))
 
     @property
     def attacks(self) -> list[Path]:
-        """Records of the attacks on it, in the order of their names."""
+        """Return the records of the attacks on it, in the order of their names."""
         return sorted(self.folder.glob(f"attacks/*/{RECORD}"))
 
 
@@ -103,7 +103,7 @@ def _within(known: Mapping[str, Path], parts: Sequence[str]) -> Path:
 
 
 def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """How a file is by the record at `path`, and what to do about it."""
+    """Return how a file is by the record at `path`, and what to do about it."""
     file = path.with_name(name)
     if not file.is_file():
         return ABSENT, f"{file}: no such file, though its record names it; rerun its job"

@@ -29,7 +29,7 @@ JOB_MEMORY = 1.5 * 2**30  # of a job with torch, whatever the study
 
 
 class Level(Enum):
-    """How bad a finding is: a warning stops no study, a problem does."""
+    """Tell how bad a finding is: a warning stops no study, a problem does."""
 
     OK = "ok"
     WARNING = "warning"
@@ -40,7 +40,7 @@ OK, WARNING, PROBLEM = Level
 
 
 class Finding(NamedTuple):
-    """What was looked at, what was found, and what to do about it."""
+    """Say what was looked at, what was found, and what to do about it."""
 
     level: Level
     subject: str

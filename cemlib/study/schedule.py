@@ -74,14 +74,14 @@ class Schedule:
         return "; ".join([f"[{len(self._done)}/{self._total}] {line}", *outcome.notes])
 
     def fault(self) -> str:
-        """Which jobs failed, which were left out, and what to do."""
+        """Return which jobs failed, which were left out, and what to do."""
         left_out = ", ".join(job.name for job in self._waiting)
         lines = [f"failed: {', '.join(self.failed)}; the log of each is under logs/"]
         lines += [f"left out, since they need what failed: {left_out}"] if left_out else []
         return "\n".join([*lines, "the others are finished; run the same command again to go on"])
 
     def summary(self) -> str:
-        """How many jobs there were."""
+        """Return how many jobs there were."""
         before = self._total - self._carried_out
         return f"{self._carried_out} jobs carried out, {before} were finished before"
 
@@ -98,5 +98,5 @@ def carry_out(schedule: Schedule, crew: Crew, layout: Layout) -> Iterator[str]:
 
 
 def _lock(layout: Layout) -> Path:
-    """Beside the results and not among them: a finished study has the workflow's files alone."""
+    """Return the lock: beside the results, for a finished study has the workflow's files alone."""
     return layout.root.parent / ".locks" / layout.root.name

@@ -29,7 +29,7 @@ FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
 
 @dataclass(frozen=True)
 class Result:
-    """What one MLflow run shall hold.
+    """Hold what one MLflow run shall have.
 
     Attributes:
         folder: Folder within the experiment with `/` between its parts; it identifies the result.
@@ -57,7 +57,7 @@ class Result:
 
     @property
     def parent(self) -> str | None:
-        """Folder of the run that an attack was made on; None for anything but an attack."""
+        """Return the folder of the run that an attack was made on; None for anything else."""
         path = PurePosixPath(self.folder)
         return str(path.parents[1]) if path.parent.name == "attacks" else None
 

@@ -13,7 +13,7 @@ from cemlib.tracking.upload import Outcome, Uploader
 
 @dataclass(frozen=True)
 class Summary:
-    """What an upload did, in numbers of results (runs, attacks, and one report).
+    """Count what an upload did, in results (runs, attacks, and one report).
 
     Attributes:
         uploaded: New or changed results that the store now holds.

@@ -30,7 +30,7 @@ LONGEST_PARAM, LONGEST_TAG = 6000, 8000
 
 
 class Outcome(Enum):
-    """What became of one result."""
+    """Say what became of one result."""
 
     UPLOADED = auto()
     UNCHANGED = auto()
@@ -58,7 +58,7 @@ class Known:
 
     @property
     def epochs(self) -> int:
-        """How many epochs of a job under way have been uploaded."""
+        """Return how many epochs of a job under way have been uploaded."""
         return int(self.shown.partition(":")[0] or 0)
 
     def is_begun(self, curves: Sequence[Row]) -> bool:
