@@ -145,7 +145,7 @@ class _Search:
         return 0.0 if abs(distance) <= self.within else distance
 
     def best(self) -> Found:
-        """Return the strength nearest to the target, the last of equal ones: the finder closes in."""
+        """Return the strength nearest to the target, of equal ones the last: it closes in."""
         tried = reversed(self.tried)
         value = min(tried, key=lambda value: abs(self.tried[value] - self.target))
         return Found(MATCHED if self.miss(value) == 0 else BETWEEN, value)

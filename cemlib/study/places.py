@@ -1,16 +1,11 @@
 """Whether the places of a study are there: its images, its results, its MLflow store.
 
-Nothing here writes a file or uses the network, but for one bounded question to an MLflow server
-that the user named.
+Nothing here writes a file or uses the network.
 """
 
 import os
 import shutil
-import sqlite3
-import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
-from http.client import HTTPException
 from pathlib import Path
 
 from cemlib.config.common import AnyStudy
@@ -18,9 +13,8 @@ from cemlib.config.data import DataConfig
 from cemlib.study.machine import OK, PROBLEM, WARNING, Finding, usable_cores
 from cemlib.study.plan import Plan
 from cemlib.tracking.errors import TrackingError
-from cemlib.tracking.store import database_of, without_password
+from cemlib.tracking.store import check_database, database_of, without_password
 
-PATIENCE = 3.0  # seconds for a server
 LEAST_FREE = 2**30  # bytes at the results: below that a warning
 DIGITS = "digits"  # the source that needs no place
 FOLDER = "folder"
@@ -111,38 +105,10 @@ def _disk(results: Path) -> Finding:
 
 
 def _store(uri: str) -> Finding:
-    shown = without_password(uri)
     try:
         database = database_of(uri)
+        if database is not None and database.exists():
+            check_database(database)
     except TrackingError as error:
         return Finding(WARNING, "MLflow store", *str(error).split("; ", 1))
-    if database is not None:
-        return _database(database, shown)
-    reason = _answers(shown)  # urllib takes no user in an address, and this page asks for none
-    if reason:
-        return Finding(
-            WARNING, "MLflow store", f"{shown}: {reason}", "start it, or mend MLFLOW_TRACKING_URI"
-        )
-    return Finding(OK, "MLflow store", f"{shown} answers")
-
-
-def _database(file: Path, shown: str) -> Finding:
-    if not file.exists():
-        return Finding(OK, "MLflow store", f"{shown}: not there yet; `cemlib track` makes it")
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
-            opened.execute("SELECT count(*) FROM experiments").fetchone()
-    except sqlite3.Error as error:
-        return Finding(
-            WARNING, "MLflow store", f"{shown}: {error}", "move it away, and upload anew"
-        )
-    return Finding(OK, "MLflow store", shown)
-
-
-def _answers(uri: str) -> str:
-    """Return why a server does not answer, or nothing."""
-    try:
-        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=PATIENCE):
-            return ""
-    except (OSError, HTTPException) as error:
-        return str(getattr(error, "reason", error))
+    return Finding(OK, "MLflow store", without_password(uri))

@@ -157,7 +157,7 @@ def _take_turn(handle: TextIO, database: Path) -> None:
 def _check_or_create(database: Path, artifacts: Path) -> None:
     """Create a store whole or not at all: half a schema, left by an interruption, is past help."""
     if database.exists():
-        _check(database)
+        check_database(database)
         return
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
@@ -167,7 +167,7 @@ def _check_or_create(database: Path, artifacts: Path) -> None:
         store.engine.dispose()
 
 
-def _check(database: Path) -> None:
+def check_database(database: Path) -> None:
     """Refuse, after `BUSY` seconds at most, what mlflow would try to write for minutes."""
     try:
         with closing(sqlite3.connect(database, timeout=BUSY)) as connection:
