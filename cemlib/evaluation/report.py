@@ -1,10 +1,10 @@
 """The report on a study of split inference: each job of it writes one part."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from cemlib.config.study import Study
-from cemlib.report.build import write_figures, write_sweep_tables, write_tables
+from cemlib.report.build import Results, read, write_figures, write_tables
 from cemlib.report.frontier import Sweeps
 from cemlib.report.page.build import write_page
 from cemlib.study.job import Job
@@ -12,33 +12,16 @@ from cemlib.study.job import Job
 
 def run(job: Job[Study]) -> Iterator[Path]:
     """Write the tables, figures or page that a job is about: of one defence, or of all."""
-    part, runs, attacks = job.kind, job.inputs["runs"], job.inputs.get("attacks", ())
-    if part == "page":
+    layout, scope = job.plan.layout, _scope(job)
+    if job.kind == "page":
         data, *figures = job.inputs["shown"]
         (out,) = job.outputs
-        yield write_page(runs, attacks, out, data=data, figures=figures, settings=job.settings)
-    elif part == "tables":
-        yield from _tables(job, runs, attacks)
+        metrics = job.inputs["runs"], job.inputs["attacks"]
+        yield write_page(*metrics, out, data=data, figures=figures, settings=job.settings)
+    elif job.kind == "tables":
+        yield from write_tables(_results(job), layout.root, layout.tables / scope)
     else:
-        yield from write_figures(
-            runs,
-            attacks,
-            job.plan.layout.figures / _scope(job),
-            defences=_defences(job),
-            reference=_reference(job),
-            sweeps=_sweeps(job),
-            surrogates=[n for n in _defences(job) if job.plan.study.defences[n].surrogate],
-            part=part,
-        )
-
-
-def _tables(job: Job[Study], runs: Sequence[Path], attacks: Sequence[Path]) -> Iterator[Path]:
-    root, out = job.plan.layout.root, job.plan.layout.tables / _scope(job)
-    yield from write_tables(
-        root, runs, attacks, out, defences=_defences(job), reference=_reference(job)
-    )
-    if (sweeps := _sweeps(job)) is not None:
-        yield from write_sweep_tables(runs, attacks, out, sweeps)
+        yield from write_figures(_results(job), layout.figures / scope, job.kind)
 
 
 def _scope(job: Job[Study]) -> str:
@@ -46,17 +29,18 @@ def _scope(job: Job[Study]) -> str:
     return str(job.of.get("defence", ""))
 
 
-def _defences(job: Job[Study]) -> tuple[str, ...]:
-    return tuple(name for name in job.plan.study.defences if _scope(job) in ("", name))
-
-
-def _reference(job: Job[Study]) -> str | None:
-    """Return the defence that the others are compared with, where all are shown."""
-    return None if _scope(job) else job.plan.study.reference
-
-
-def _sweeps(job: Job[Study]) -> Sweeps | None:
-    study = job.plan.study
-    if not study.sweeps or _scope(job):
-        return None
-    return Sweeps(study.families(), study.report.match_accuracy, study.report.accuracy_floor)
+def _results(job: Job[Study]) -> Results:
+    """Read the results of all defences, with what compares them, or those of one."""
+    study, scope = job.plan.study, _scope(job)
+    defences = [name for name in study.defences if scope in ("", name)]
+    report, several = study.report, study.sweeps and not scope
+    return read(
+        job.inputs["runs"],
+        job.inputs.get("attacks", ()),
+        defences,
+        reference=None if scope else study.reference,
+        sweeps=Sweeps(study.families(), report.match_accuracy, report.accuracy_floor)
+        if several
+        else None,
+        surrogates=[name for name in defences if study.defences[name].surrogate],
+    )

@@ -103,39 +103,28 @@ def read(
     return Results(*collect(run_metrics, attack_metrics), defences, **rest)
 
 
-def write_tables(
-    root: Path,
-    run_metrics: Sequence[Path],
-    attack_metrics: Sequence[Path],
-    out: Path,
-    *,
-    defences: Sequence[str],
-    reference: str | None = None,
-) -> list[Path]:
-    """Write `TABLES`.
+def write_tables(results: Results, root: Path, out: Path) -> list[Path]:
+    """Write `TABLES`, and of a study with sweeps `SWEEP_TABLES`.
 
     Args:
+        results: of runs and attacks.
         root: folder of the experiment; runs.csv names folders relative to it.
-        run_metrics: ``metrics.json`` of every run.
-        attack_metrics: ``metrics.json`` of every attack.
         out: folder to write to.
-        defences: order of the rows; names without results are left out.
-        reference: the defence that comparisons.csv compares with (see `comparisons_table`).
 
     Returns:
         The files written.
 
     Raises:
-        FileError: if a metrics file is missing or wrong (see `collect`), or the scores of single
-            images are.
-        ValueError: if a result's defence is not in ``defences``, or the reference has no result.
+        FileError: if the scores of single images are missing or damaged.
+        ValueError: if a result's defence is not among those of the results, or the reference has
+            no result.
     """
-    runs, attacks = collect(run_metrics, attack_metrics)
+    assert results.attacks is not None
+    runs, attacks, defences = results.runs, results.attacks, results.defences
     summary = summary_table(runs, attacks, defences)
-    compared = comparisons_table(runs, attacks, defences, reference)
-    comparisons = with_image_intervals(compared, attacks)
+    comparisons = with_image_intervals(results.compared, attacks)
     document = summary_document(summary)
-    texts = (
+    texts = [
         csv(runs_table(runs, attacks, defences, root)),
         csv(summary),
         csv(comparisons),
@@ -144,44 +133,27 @@ def write_tables(
         html(document),
         html(comparisons_document(comparisons)),
         claims(comparisons),
-    )
-    return _write(out, TABLES, texts)
+    ]
+    names = TABLES
+    if results.sweeps is not None:
+        names += SWEEP_TABLES
+        tables = (tradeoff_table, frontier_table)
+        texts += [csv(table(results.points, results.sweeps)) for table in tables]
+    written = [out / name for name in names]
+    for path, text in zip(written, texts, strict=True):
+        write_text(path, text)
+    return written
 
 
-def write_sweep_tables(
-    run_metrics: Sequence[Path], attack_metrics: Sequence[Path], out: Path, sweeps: Sweeps
-) -> list[Path]:
-    """Write `SWEEP_TABLES`, which compare the curves of a study's sweeps.
+def write_figures(results: Results, out: Path, part: str = WHOLE) -> list[Path]:
+    """Write the figures of one part of the report as PNG and PDF; return the files.
 
-    Args and errors as for `write_tables`.
+    They also read the histories, clusters and pictures that lie beside the metrics files. The part
+    about trainings needs no results of attacks.
 
-    Returns:
-        The files written.
+    Raises:
+        FileError: if one of these files is missing or damaged.
     """
-    points = sweep_points(*collect(run_metrics, attack_metrics), sweeps)
-    texts = (csv(tradeoff_table(points, sweeps)), csv(frontier_table(points, sweeps)))
-    return _write(out, SWEEP_TABLES, texts)
-
-
-def write_figures(
-    run_metrics: Sequence[Path],
-    attack_metrics: Sequence[Path],
-    out: Path,
-    *,
-    defences: Sequence[str],
-    part: str = WHOLE,
-    **rest: Any,
-) -> list[Path]:
-    """Write the figures of one part of the report as PNG and PDF.
-
-    Args and errors as for `write_tables`, and the other attributes of `Results`; the figures also
-    read the histories, clusters and pictures that lie beside the metrics files. The part about
-    trainings needs no metrics of attacks.
-
-    Returns:
-        The files written.
-    """
-    results = read(run_metrics, attack_metrics, defences, **rest)
     drawn = figures(results, part)
     return [path for name, draw in drawn.items() for path in save(draw(), out, name)]
 
@@ -201,10 +173,3 @@ def _draw(drawing: Drawing, results: Results) -> Figure:
     with settings():
         figure: Figure = function(**given)
     return figure
-
-
-def _write(out: Path, names: Sequence[str], texts: Sequence[str]) -> list[Path]:
-    paths = [out / name for name in names]
-    for path, text in zip(paths, texts, strict=True):
-        write_text(path, text)
-    return paths

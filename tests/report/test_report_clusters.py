@@ -11,7 +11,7 @@ from synthetic_study import DEFENCES, Study, cluster_course
 
 from cemlib.records.files import FileError, save_tensors
 from cemlib.report import clusters as clusters_module
-from cemlib.report.build import write_figures
+from cemlib.report.build import read, write_figures
 from cemlib.report.clusters import read_course
 
 
@@ -63,7 +63,8 @@ def test_damaged_cluster_files_are_named(
 def test_cluster_course_uses_the_finished_runs_that_left_clusters(
     full_study: Study, tmp_path: Path
 ) -> None:
-    paths = write_figures(full_study.runs, (), tmp_path, defences=DEFENCES, part="training_figures")
+    results = read(full_study.runs, (), DEFENCES)
+    paths = write_figures(results, tmp_path, "training_figures")
     assert {"cluster_course.png", "cluster_course.pdf"} < {path.name for path in paths}
     files = [
         full_study.root / f"runs/clustering/seed{seed}/clusters.safetensors" for seed in range(3)

@@ -16,7 +16,7 @@ from cemlib.cli import main
 from cemlib.report import OF_RUNS, WHOLE
 from cemlib.report import figures as table
 from cemlib.report.bars import forest, overview
-from cemlib.report.build import Results, figures, write_figures
+from cemlib.report.build import Results, figures, read, write_figures
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks, save, significant
@@ -67,10 +67,11 @@ def test_every_figure_is_labelled_and_written_in_every_format(
 def test_a_damaged_study_still_has_its_figures(brief_study: Study, tmp_path: Path) -> None:
     """One defence failed, one seed, one knowledge, from the files."""
     brief_study.add_run("gated", 0, status="failed", reason="diverged")
-    names = {"defences": DEFENCES, "reference": "none", "surrogates": ("gated",)}
+    names = {"reference": "none", "surrogates": ("gated",)}
     for part in (WHOLE, OF_RUNS):
         attacks = brief_study.attacks if part == WHOLE else ()
-        paths = write_figures(brief_study.runs, attacks, tmp_path, part=part, **names)
+        found = read(brief_study.runs, attacks, DEFENCES, **names)
+        paths = write_figures(found, tmp_path, part)
         assert len(paths) == len({*tmp_path.iterdir()} & {*paths})
 
 

@@ -104,7 +104,7 @@ def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(study: Study
 
 
 def test_every_table_marks_it_and_explains_the_mark(unfinished: Study, tmp_path: Path) -> None:
-    write_tables(unfinished.root, unfinished.runs, unfinished.attacks, tmp_path, defences=DEFENCES)
+    write_tables(Results(*results(unfinished), DEFENCES), unfinished.root, tmp_path)
     text, tex, page = ((tmp_path / f"summary.{kind}").read_text() for kind in ("md", "tex", "html"))
     for table in text.split("## ")[1:]:
         rows = [line for line in table.splitlines() if line.startswith("| ")]
@@ -122,8 +122,7 @@ def test_every_table_marks_it_and_explains_the_mark(unfinished: Study, tmp_path:
 
 
 def test_claims_list_it_apart(unfinished: Study, tmp_path: Path) -> None:
-    arguments = (unfinished.root, unfinished.runs, unfinished.attacks, tmp_path)
-    write_tables(*arguments, defences=DEFENCES)
+    write_tables(Results(*results(unfinished), DEFENCES), unfinished.root, tmp_path)
     sections = (tmp_path / "claims.md").read_text().split("## ")[1:]
     (apart,) = (section for section in sections if section.startswith("No verdict"))
     assert apart.count(f", attack on clustering: clustering{MARK}\n") == 1
