@@ -35,10 +35,6 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw error and recognition of held-out reconstructions while a decoder is trained.
 
     Of the attack `decoder`, or else of the first that recorded either; a column for each knowledge.
-
-    Args:
-        attacks: as `cemlib.report.collect.collect` returns them.
-        defences: order of the study; it decides the looks.
     """
     style, knowledges = looks(present(attacks, defences)), list(attacks["knowledge"].unique())
     keys = ("attack", "knowledge", "defence", "converged")
@@ -73,10 +69,6 @@ def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
 
     A point is the mean over the seeds of the strongest attack on at most so many releases, its
     whisker spans the seeds. One line per defence, one panel per attacker knowledge.
-
-    Args:
-        attacks: as `collect` returns them.
-        defences: order of the study; it decides the looks.
     """
     style = looks(present(attacks, defences))
     strongest = worst_cases(attacks)

@@ -26,11 +26,6 @@ def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str])
     """Draw test accuracy, and for each attacker knowledge the worst-case MSE, as bars from zero.
 
     Above them stands what an attacker reaches who looks at nothing.
-
-    Args:
-        runs: as `cemlib.report.collect.collect` returns them.
-        attacks: likewise.
-        defences: order of the rows.
     """
     names, knowledges = present(runs, defences), list(attacks["knowledge"].unique())
     strongest, ceilings = worst_case(attacks), attacks[attacks["attack"] == CEILING]
@@ -51,13 +46,7 @@ def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str])
 
 
 def forest(compared: pd.DataFrame, defences: Sequence[str], knowledge: str) -> Figure:
-    """Draw paired differences of worst-case MSE and accuracy, with 95 % intervals over seeds.
-
-    Args:
-        compared: as `cemlib.report.comparisons.comparisons_table` returns them.
-        defences: order of the study; it decides the looks.
-        knowledge: what the attacker has.
-    """
+    """Draw paired differences of worst-case MSE and accuracy, with 95 % intervals over seeds."""
     styles = looks(defences)
     errors = compared[(compared["metric"] == TESTED) & (compared["knowledge"] == knowledge)]
     accuracies = compared[compared["metric"] == "top1"]

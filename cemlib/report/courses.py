@@ -58,10 +58,6 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
     The losses are cross-entropies, without penalty. In the panel stands the validation accuracy of
     the epochs that were deployed, mean over the seeds.
 
-    Args:
-        runs: as `cemlib.report.collect.collect_runs` returns them.
-        defences: order of the panels.
-
     Raises:
         FileError: if a history is missing or wrong.
     """
@@ -96,11 +92,6 @@ def surrogate_course(
 
     A row for each surrogate. What concerns the penalty is shown from the epoch on at which it
     starts, the leakage bound from the first one: so its course before and after can be compared.
-
-    Args:
-        runs: as `cemlib.report.collect.collect_runs` returns them.
-        surrogates: the defences that have one.
-        reference: the defence whose leakage bound is drawn beside them, where it has a finite one.
 
     Raises:
         FileError: if a history is missing or wrong.

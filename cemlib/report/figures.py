@@ -2,9 +2,9 @@
 
 To add one: a function in a file here that draws it, and an entry in `FIGURES`. The function takes
 what its parameters name: ``runs``, ``attacks``, ``defences``, ``reference``, ``sweeps``,
-``points``, ``compared``, ``clusters`` and ``surrogates`` of `cemlib.report.build.Results`, and
-what is filled in in the figure's name. Nothing here imports matplotlib: a workflow asks for the
-names.
+``points``, ``compared``, ``clusters`` and ``surrogates`` of `cemlib.report.build.Results`, where
+these are described, and what is filled in in the figure's name. Nothing here imports matplotlib: a
+workflow asks for the names.
 """
 
 import re

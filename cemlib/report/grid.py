@@ -36,13 +36,6 @@ def reconstructions(
     are of the run shown, the lowest seed that did not fail, over all its images. Of more than
     `MOST` defences those are shown that `shown` picks.
 
-    Args:
-        runs: as `cemlib.report.collect.collect` returns them.
-        attacks: likewise.
-        defences: order of the rows.
-        reference: the defence that the others are compared with, always shown.
-        knowledge: what the attacker has.
-
     Raises:
         FileError: naming a strip that is missing, is no picture, or shows other originals than the
             one before it.

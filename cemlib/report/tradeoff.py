@@ -34,14 +34,7 @@ _SYMBOLS = {"lambda": "λ", "noise_std": "σ"}
 def tradeoff(
     runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], score: str
 ) -> Figure:
-    """Draw test accuracy against a score of the worst case, one panel per attacker knowledge.
-
-    Args:
-        runs: as `cemlib.report.collect.collect` returns them.
-        attacks: likewise.
-        defences: order of the study; it decides the looks.
-        score: ``mse`` or ``ssim``.
-    """
+    """Draw test accuracy against a score of the worst case, one panel per attacker knowledge."""
     style, strongest = looks(present(runs, defences)), worst_case(attacks)
     knowledges = list(attacks["knowledge"].unique())
     height = 3.4 + legend_height(style)
@@ -59,13 +52,7 @@ def tradeoff(
 
 
 def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
-    """Draw every seed's points, their means with intervals, and a line through the efficient means.
-
-    Args:
-        points: as `sweep_points` returns them.
-        sweeps: of the study.
-        knowledge: of the attacker.
-    """
+    """Draw every seed's points, their means with intervals, and a line through efficient means."""
     style = looks(list(sweeps.families))
     rows = points[points["knowledge"] == knowledge]
     labelled = sum(map(len, sweeps.families.values())) <= _MOST_LABELS

@@ -48,11 +48,6 @@ def test_bash_completes(words: list[str], offered: list[str]) -> None:
     assert pressed(words) == offered
 
 
-def test_bash_completes_files_of_a_configuration(tmp_path: Path) -> None:
-    (tmp_path / "my_study.yaml").touch()
-    assert pressed(["run", "--config", "my"], tmp_path) == ["my_study.yaml"]
-
-
 def test_the_committed_page_is_the_parsers(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make reference` writes it anew."""
     committed = (ROOT / "docs/commands.md").read_text()

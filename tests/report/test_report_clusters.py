@@ -34,13 +34,6 @@ def test_course_of_the_clusters_equals_a_loop(tmp_path: Path) -> None:
     assert np.isnan(course.movement[0]).all()
 
 
-def test_one_cluster_that_holds_all_counts_as_one(tmp_path: Path) -> None:
-    found = dict(cluster_course(seed=0, epochs=2))
-    found["weights"] = torch.tensor([1.0, 0, 0, 0, 0]).expand(2, 10, 5)
-    save_tensors(tmp_path / "clusters.safetensors", found)
-    assert read_course(tmp_path / "clusters.safetensors").effective.tolist() == [[1.0] * 10] * 2
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

@@ -11,7 +11,7 @@ from cemlib.report.build import Results, figures
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks
-from cemlib.report.tables import runs_table, summary_table
+from cemlib.report.tables import summary_table
 from cemlib.report.texts import paper_document, summary_document
 from cemlib.report.worst_case import release_counts, worst_case
 from cemlib.report.writer import latex, markdown
@@ -140,22 +140,6 @@ def test_comparisons_are_of_one_release_and_of_identification_where_measured(
     )
 
 
-def test_the_runs_table_has_the_new_columns(study: Study) -> None:
-    study.add_run("noise", 0)
-    values = {
-        "recon_top1": 0.7,
-        "recon_top1_victim": 0.8,
-        "judge_top1": 0.9,
-        "queries": 4,
-        "late_improvement": 0.02,
-        "converged": False,
-    }
-    study.add_attack("noise", 0, "decoder_4", "train_data", **values)
-    table = runs_table(*collect(study.runs, study.attacks), ORDER, study.root)
-    assert table.iloc[0][list(values)].to_dict() == values
-    assert table.to_csv().splitlines()[1].count("False") == 1
-
-
 def test_the_report_tabulates_the_worst_case_against_the_releases(study: Study) -> None:
     table = summary(several_releases(study))
     text = markdown(summary_document(table))
@@ -168,11 +152,6 @@ def test_the_report_tabulates_the_worst_case_against_the_releases(study: Study) 
     assert means == [["0.0105", "0.0105", "0.0100"], ["0.0250", "0.0225", "0.0105"]]
     assert text.split("## ")[1].splitlines()[4].endswith(" | decoder (1), linear (1) |")
     assert "releases" not in latex(paper_document(table))
-
-
-def test_one_release_has_no_table_of_releases(full_study: Study) -> None:
-    table = summary_table(*collect(full_study.runs, full_study.attacks), DEFENCES)
-    assert "number of releases" not in markdown(summary_document(table))
 
 
 def test_the_figure_has_the_mean_of_every_worst_case(study: Study) -> None:
