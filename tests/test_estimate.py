@@ -20,8 +20,8 @@ from cemlib.config.study import JUDGE
 from cemlib.evaluation.scene import Scene
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
-from cemlib.search import attack_cost, training_cost
-from cemlib.search.training_cost import FewSteps, new_trainer, read_data, train_seconds
+from cemlib.search import costs
+from cemlib.search.costs import FewSteps, new_trainer, read_data, train_seconds
 from cemlib.study.environment import OF_JOBS
 from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
@@ -107,7 +107,7 @@ def test_steps_that_are_left_out_are_counted(
     prepared: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 3 steps the first warms up and the second is enough; the fit finds rows for the third."""
-    monkeypatch.setattr(training_cost, "STEPS", 1)
+    monkeypatch.setattr(costs, "STEPS", 1)
     trainer = new_trainer(
         prepared.study, "clustering", 0, read_data(train_job(prepared, "noise", 0, "cpu"))
     )
@@ -148,15 +148,15 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
         return images * epochs / 300
 
     monkeypatch.setitem(ATTACKS, "decoder", attack)
-    monkeypatch.setattr(attack_cost, "seconds_of", seconds_of)
-    monkeypatch.setattr(attack_cost, "EPOCHS", 1)
+    monkeypatch.setattr(costs, "seconds_of", seconds_of)
+    monkeypatch.setattr(costs, "EPOCHS", 1)
     data = read_data(train_job(prepared, "noise", 0, "cpu"))
     runs = ("noise", JUDGE)
     victim, judge = (new_trainer(prepared.study, name, 0, data).deployed for name in runs)
     scene = Scene(prepared.study, "noise", 0, data, victim, judge)
     task = scene.task("decoder", "train_data", Checkpoint(prepared.layout.root / "none"))
     long = replace(task, options=task.options | {"epochs": 50})
-    assert attack_cost.extended(attack, long) == pytest.approx(180 * 50 / 300)
+    assert costs.extended(attack, long) == pytest.approx(180 * 50 / 300)
     assert [images for images, *_ in found] == [64, 128, 180, 180, 180]
     assert [epochs for _, epochs, _ in found] == [1, 1, 1, 2, 4]
     assert found[0][2] == 36  # of 100 releases

@@ -112,8 +112,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     Raises:
         FileError: if a result is missing, or came from uncommitted code.
     """
-    from cemlib.report.publish import publish
-    from cemlib.report.republished import differences
+    from cemlib.report.publish import differences, publish
     from cemlib.study.job import records_below, report_files
     from cemlib.study.systems import read_study
 

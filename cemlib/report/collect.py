@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -11,15 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from cemlib.records.files import FileError, read_json
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import FILES, check_files, check_record
-from cemlib.report.consistency import (
-    WEIGHTS,
-    Row,
-    check_attacked_runs,
-    check_experiment,
-    check_queries,
-    check_unique,
-)
 
+Row = dict[str, Any]
+WEIGHTS = "weights_sha256"  # in a row, but no column: of the weights that were left or attacked
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -104,10 +98,10 @@ def collect(
         raise FileError("no metrics file of an attack was given: nothing to report")
     runs = _runs(run_metrics)
     attacks = [_row(path, "attack", _Attack) for path in attack_metrics]
-    check_unique(attacks, ("defence", "seed", "attack", "knowledge"))
-    check_experiment([*runs, *attacks])
-    check_queries(attacks)
-    check_attacked_runs(runs, attacks)
+    _check_unique(attacks, ("defence", "seed", "attack", "knowledge"))
+    _check_experiment([*runs, *attacks])
+    _check_queries(attacks)
+    _check_attacked_runs(runs, attacks)
     attacks += _attacks_without_a_victim(runs, attacks)
     return (
         pd.DataFrame(runs, columns=list(RUN_COLUMNS)),
@@ -124,8 +118,8 @@ def _runs(run_metrics: Sequence[Path]) -> list[Row]:
     if not run_metrics:
         raise FileError("no metrics file of a run was given: nothing to report")
     rows = [_row(path, "run", _Run) for path in run_metrics]
-    check_unique(rows, ("defence", "seed"))
-    check_experiment(rows)
+    _check_unique(rows, ("defence", "seed"))
+    _check_experiment(rows)
     return rows
 
 
@@ -186,6 +180,54 @@ def _attacks_without_a_victim(runs: Sequence[Row], attacks: Sequence[Row]) -> li
         if run["status"] == "failed"
         and (run["defence"], run["seed"], attack, knowledge) not in there
     ]
+
+
+def _check_unique(rows: Sequence[Row], keys: Sequence[str]) -> None:
+    """Refuse two results of the same job."""
+    seen: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        identity = tuple(row[key] for key in keys)
+        if identity in seen:
+            both = f"{seen[identity]['folder']} and {row['folder']}"
+            raise FileError(f"{both}: both hold {identity}; give each result once")
+        seen[identity] = row
+
+
+def _check_experiment(rows: Sequence[Row]) -> None:
+    """Refuse results of several experiments."""
+    for row in rows:
+        if row["experiment"] != rows[0]["experiment"]:
+            raise FileError(
+                f"{row['folder']}: result of experiment {row['experiment']!r}, the others are of "
+                f"{rows[0]['experiment']!r}; report one experiment at a time"
+            )
+
+
+def _check_queries(attacks: Sequence[Row]) -> None:
+    """Refuse an attack that saw another number of releases elsewhere."""
+    first: dict[str, Row] = {}
+    for row in attacks:
+        other = first.setdefault(row["attack"], row)
+        if row["queries"] != other["queries"]:
+            raise FileError(
+                f"{row['folder']}: {row['attack']} saw {row['queries']} release(s), but "
+                f"{other['queries']} in {other['folder']}; rerun the older one"
+            )
+
+
+def _check_attacked_runs(runs: Sequence[Row], attacks: Sequence[Row]) -> None:
+    """Refuse attacks on a run that is absent, failed, or has other weights by now."""
+    statuses = {(run["defence"], run["seed"]): run["status"] for run in runs}
+    weights = {(run["defence"], run["seed"]): run[WEIGHTS] for run in runs}
+    for row in attacks:
+        victim = (row["defence"], row["seed"])
+        if victim not in statuses:
+            raise FileError(f"{row['folder']}: attacks {victim}, but that run's metrics are absent")
+        if row["status"] == "ok" and statuses[victim] == "failed":
+            raise FileError(f"{row['folder']}: scored, but its run failed since; rerun the attack")
+        attacked, has = row[WEIGHTS], weights[victim]
+        if attacked and has and attacked != has:
+            raise FileError(f"{row['folder']}: attacked other weights than its run has; rerun it")
 
 
 def _bad(path: Path, problem: str) -> FileError:

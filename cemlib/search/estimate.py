@@ -17,8 +17,7 @@ import torch
 
 from cemlib.config.study import Study
 from cemlib.records.provenance import peak_memory_mb
-from cemlib.search.attack_cost import attack_seconds
-from cemlib.search.training_cost import seconds_of, train_seconds
+from cemlib.search.costs import attack_seconds, seconds_of, train_seconds
 from cemlib.study.environment import set_for_jobs
 from cemlib.study.finished import finished, run_job
 from cemlib.study.plan import Plan

@@ -12,8 +12,7 @@ from cemlib.config.common import AnyStudy
 from cemlib.config.data import DataConfig
 from cemlib.study.machine import OK, PROBLEM, WARNING, Finding, usable_cores
 from cemlib.study.plan import Plan
-from cemlib.tracking.errors import TrackingError
-from cemlib.tracking.store import check_database, database_of, without_password
+from cemlib.tracking.store import TrackingError, check_database, database_of, without_password
 
 LEAST_FREE = 2**30  # bytes at the results: below that a warning
 DIGITS = "digits"  # the source that needs no place

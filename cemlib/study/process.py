@@ -94,7 +94,7 @@ def _return_memory() -> None:
 
 def user_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions whose message is meant for the user; another one is a bug."""
-    from cemlib.tracking.errors import TrackingError
+    from cemlib.tracking.store import TrackingError
 
     # An OSError names the file and what the system refused: a full disk, a folder without rights.
     known = (ConfigError, FileError, TrackingError, OSError)

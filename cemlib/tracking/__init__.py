@@ -5,7 +5,7 @@ brings a store up to date. It does not change the result folder, so it can alway
 mlflow is imported when a store is opened, not before.
 """
 
-from cemlib.tracking.errors import TrackingError
+from cemlib.tracking.store import TrackingError
 from cemlib.tracking.sync import Study, Summary
 
 __all__ = ["Study", "Summary", "TrackingError"]

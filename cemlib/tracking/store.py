@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TextIO
 from urllib.parse import urlsplit
 
 from cemlib.records.files import atomic
-from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.notes import STUDY
 
 if TYPE_CHECKING:
@@ -34,6 +33,13 @@ SETTINGS = {
 AGAIN = "the result folder is untouched, so `track` can be repeated at any time"
 BUSY = 30.0  # seconds to wait for another program that is writing the database
 TURN = 600.0  # and for other trackers, who may have a whole study to upload
+
+
+class TrackingError(RuntimeError):
+    """The MLflow store cannot be used; the message names it and says what to do.
+
+    The result folder is untouched: once the store is well, the same upload can be repeated.
+    """
 
 
 @dataclass(frozen=True)

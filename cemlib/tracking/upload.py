@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.records.files import write_bytes
-from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.numbers import Row
 from cemlib.tracking.origin import Dataset
 from cemlib.tracking.results import RUNNING, Result
-from cemlib.tracking.store import AGAIN, NOTE, Store
+from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
 
 if TYPE_CHECKING:
     from mlflow.entities import Run, RunTag

@@ -15,7 +15,7 @@ from synthetic_study import Study
 from cemlib.config import parse
 from cemlib.report.build import Results, figures
 from cemlib.report.collect import collect
-from cemlib.report.contents import figure_entry
+from cemlib.report.figures import figure_entry
 from cemlib.report.frontier import Sweeps, sweep_points, targets
 from cemlib.report.frontier_tables import frontier_table, tradeoff_table
 from cemlib.report.tradeoff import frontier

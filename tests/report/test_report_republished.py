@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from cemlib.report.republished import differences
+from cemlib.report.publish import differences
 
 TABLE: dict[str, list[Any]] = {
     "defence": ["none", "noise"],

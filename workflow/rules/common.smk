@@ -15,7 +15,7 @@ from cemlib.config.extending import resolved
 from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError, read_json
-from cemlib.report.contents import figure_entry, strip_entry, table_entry
+from cemlib.report.figures import figure_entry, strip_entry, table_entry
 from cemlib.study.machine import Level
 from cemlib.study.places import images
 from cemlib.study.rules import JobRule, Planned
