@@ -134,7 +134,7 @@ def write_tables(results: Results, root: Path, out: Path) -> list[Path]:
         html(comparisons_document(comparisons)),
         claims(comparisons),
     ]
-    names = TABLES
+    names = [*TABLES]
     if results.sweeps is not None:
         names += SWEEP_TABLES
         tables = (tradeoff_table, frontier_table)

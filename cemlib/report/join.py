@@ -31,26 +31,6 @@ from cemlib.report.tables import records
 from cemlib.report.worst_case import unconverged, worst_case
 from cemlib.report.writer import Document, Row, Table, csv, latex, markdown
 
-COLUMNS = (
-    "study",
-    "defence",
-    "knowledge",
-    "metric",
-    "n_seeds",
-    "n_failed",
-    "n_unconverged",
-    "mean",
-    "ci_low",
-    "ci_high",
-    "first",
-    "delta",
-    "delta_low",
-    "delta_high",
-    "p",
-    "p_holm",
-    "unconverged",
-    "verdict",
-)
 _NOTE = (
     "Mean over seeds ± half width of its 95 % Student-t interval. Δ: the mean minus that of"
     " {first}, ± half width of Welch's 95 % interval; runs of different studies are no pairs. With"
@@ -114,7 +94,7 @@ def joined(studies: Mapping[str, Results]) -> pd.DataFrame:
         for study, found in scores.items()
         if key in found
     ]
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    table = pd.DataFrame(rows)
     tested = (table["metric"] == TESTED) & (table["study"] != first)
     table.loc[~tested, "p"] = math.nan
     table["p_holm"] = holm(table["p"].tolist())
@@ -138,20 +118,32 @@ def _samples(runs: pd.DataFrame, attacks: pd.DataFrame) -> Iterator[tuple[Key, p
 def _row(
     study: str, first: str, key: Key, ours: pd.DataFrame, base: pd.DataFrame | None
 ) -> dict[str, object]:
-    metric, values = key[-1], ours[key[-1]].tolist()
-    found, wanted = mean_interval(values), len(values)
-    row: dict[str, object] = dict(zip(("defence", "knowledge", "metric"), key, strict=True))
-    row |= {"study": study, "n_seeds": wanted, "n_failed": wanted - found.n}
-    row |= {"n_unconverged": int(unconverged(ours, metric).sum()), "unconverged": ""}
-    row |= {"mean": found.mean, "ci_low": found.low, "ci_high": found.high, "first": first}
-    if study != first and base is not None:
-        delta = welch_difference(values, base[metric].tolist())
-        row |= {"delta": delta.mean, "delta_low": delta.low, "delta_high": delta.high, "p": delta.p}
-    if study != first:
-        sides = {study: ours} if base is None else {study: ours, first: base}
-        late = [name for name, side in sides.items() if unconverged(side, metric).any()]
-        row["unconverged"] = ", ".join(late)
-    return row
+    defence, knowledge, metric = key
+    values, others = ours[metric].tolist(), []
+    if base is not None and study != first:
+        others = base[metric].tolist()
+    found, delta = mean_interval(values), welch_difference(values, others)
+    sides = {} if study == first else {study: ours, first: ours.head(0) if base is None else base}
+    late = [name for name, side in sides.items() if unconverged(side, metric).any()]
+    return {
+        "study": study,
+        "defence": defence,
+        "knowledge": knowledge,
+        "metric": metric,
+        "n_seeds": len(ours),
+        "n_failed": len(ours) - found.n,
+        "n_unconverged": int(unconverged(ours, metric).sum()),
+        "mean": found.mean,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "first": first,
+        "delta": delta.mean,
+        "delta_low": delta.low,
+        "delta_high": delta.high,
+        "p": delta.p,
+        "p_holm": math.nan,
+        "unconverged": ", ".join(late),
+    }
 
 
 def _document(table: pd.DataFrame) -> Document:

@@ -46,20 +46,6 @@ _RUNS_COLUMNS = (
     "folder",
 )
 _COUNTS = ("queries", "n_images", "leakage_images", "selected_epoch", "epochs")
-_SUMMARY_KEYS = (
-    "defence",
-    "attack",
-    "knowledge",
-    "queries",
-    "n_seeds",
-    "n_failed",
-    "n_failed_runs",
-    "n_unconverged",
-    "n_unconverged_recon",
-    "n_images",
-    "leakage_images",
-    "strongest",
-)
 
 
 def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
@@ -134,12 +120,10 @@ def summary_table(
     """
     scored = _ordered(pd.concat([attacks, worst_cases(attacks)]), defences)
     keys = ["defence", "attack", "knowledge"]
-    rows = [
+    table = pd.DataFrame(
         {**dict(zip(keys, names, strict=True)), **_summary_row(runs, group)}
         for names, group in scored.groupby(keys, sort=False)
-    ]
-    columns = [f"{score}_{part}" for score in SCORES for part in ("mean", "ci_low", "ci_high")]
-    table = pd.DataFrame(rows, columns=[*_SUMMARY_KEYS, *columns])
+    )
     return table.astype(dict.fromkeys(("n_images", "leakage_images"), "Int64"))
 
 
