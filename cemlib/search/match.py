@@ -22,7 +22,7 @@ from cemlib.records.provenance import device_name, provenance, source_files
 from cemlib.records.seal import write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
 from cemlib.search.study import Plain, folder, is_possible, prepare, search_plan, section_of
-from cemlib.search.trials import Score, Trials
+from cemlib.search.trials import Score, scored
 from cemlib.study.crew import Crew
 from cemlib.study.job import find_device
 from cemlib.study.lock import locked
@@ -104,19 +104,19 @@ def match(
     strength = strength_of(section, wanted.key)
     tried: dict[Value, Score] = {}
     with locked(folder(study) / ".locks" / wanted.name), Crew(slots, study.threads) as crew:
-        trials = Trials(crew, device, say)
 
         def accuracy(value: Value) -> float:
-            plan = _plan(study, wanted, section, [*tried, value])
+            plan = _plan(study, wanted, section, [value])
             prepare(study, plan)
-            tried[value] = trials.scores(plan, [_member(plan, wanted, value)]).popitem()[1]
+            tried[value] = scored(plan, crew, device, say)
             return 0.0 if tried[value].failed else tried[value].accuracy
 
         found = find(accuracy, wanted.accuracy, wanted.within, strength)
     plan = _plan(study, wanted, section, [*tried])
     made = _section(section, wanted, found.value)
     path = folder(study) / f"{wanted.name}.json"
-    matched = Matched(found, tried, _images(plan), made, path)
+    images = int(read_json(plan.layout.prepared_facts)["counts"]["val"])
+    matched = Matched(found, tried, images, made, path)
     _write(matched, study, wanted, plan, kind, time.perf_counter() - start)
     return matched
 
@@ -163,21 +163,11 @@ def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> 
     return search_plan(study, wanted.name, epochs=wanted.epochs, seeds=wanted.seeds, sweeps=sweep)
 
 
-def _member(plan: Plan[Study], wanted: Wanted, value: Value) -> str:
-    """Return the name of the defence with a strength."""
-    members = plan.study.families()[wanted.defence]
-    return next(name for name, settings in members.items() if settings[wanted.key] == value)
-
-
 def _section(section: Plain, wanted: Wanted, value: Value) -> Plain:
     """Return what of the found defence differs from the defaults, under a name for a study."""
     plain = _sweep(section, {wanted.key: [value]}).section({wanted.key: value})
     at = f"{wanted.accuracy:g}".replace(".", "p")
     return {"defences": {f"{wanted.defence}_at_{at}": differing(plain, "defence")}}
-
-
-def _images(plan: Plan[Study]) -> int:
-    return int(read_json(plan.layout.prepared_facts)["counts"]["val"])
 
 
 def _write(

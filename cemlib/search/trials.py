@@ -7,7 +7,6 @@ checkpoint. So a search that was killed and is called again comes to the same en
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from statistics import fmean, stdev
 
 from cemlib.config.study import Study
@@ -53,37 +52,29 @@ class Score:
         return stdev(self.accuracies) / math.sqrt(count) if count > 1 else math.nan
 
 
-@dataclass(frozen=True)
-class Trials:
-    """Carry runs out, and say which have ended.
+def scored(plan: Plan[Study], crew: Crew, device: str, say: Callable[[str], None]) -> Score:
+    """Train and measure the one defence of a search's study with all its seeds.
 
-    Attributes:
+    Args:
+        plan: The study.
         crew: The processes.
         device: `auto`, `cpu` or `cuda`.
         say: Called with a line when a run has ended.
+
+    Raises:
+        StudyError: if a job failed; a training that diverged did not, its score says so.
     """
-
-    crew: Crew
-    device: str
-    say: Callable[[str], None]
-
-    def scores(self, plan: Plan[Study], defences: Sequence[str]) -> dict[str, Score]:
-        """Train and measure some defences of a search's study with all its seeds.
-
-        Raises:
-            StudyError: if a job failed; a training that diverged did not, its score says so.
-        """
-        plan.write_config()
-        seeds = plan.study.seeds
-        measured = {run: measure_job(plan, *run, self.device) for run in product(defences, seeds)}
-        trained = [train_job(plan, *run, self.device) for run in measured]
-        pairs = zip(trained, measured.values(), strict=True)
-        schedule = Schedule([prepare_job(plan), *(job for pair in pairs for job in pair)])
-        for line in carry_out(schedule, self.crew, plan.layout):
-            self.say(f"{plan.study.experiment} {line}")
-        if schedule.failed:
-            raise StudyError(f"{plan.layout.root}: {schedule.fault()}")
-        return {name: _score([measured[name, seed] for seed in seeds]) for name in defences}
+    plan.write_config()
+    (defence,) = plan.study.defences
+    runs = [(defence, seed, device) for seed in plan.study.seeds]
+    measured = [measure_job(plan, *run) for run in runs]
+    pairs = zip((train_job(plan, *run) for run in runs), measured, strict=True)
+    schedule = Schedule([prepare_job(plan), *(job for pair in pairs for job in pair)])
+    for line in carry_out(schedule, crew, plan.layout):
+        say(f"{plan.study.experiment} {line}")
+    if schedule.failed:
+        raise StudyError(f"{plan.layout.root}: {schedule.fault()}")
+    return _score(measured)
 
 
 def _score(jobs: Sequence[Job[Study]]) -> Score:

@@ -26,7 +26,7 @@ from cemlib.numerics.seeds import derive, generator
 from cemlib.records.layout import RunFolder
 from cemlib.records.seal import read_sealed
 from cemlib.search.study import folder, prepare, search_plan, section_of, shortened
-from cemlib.search.trials import Trials
+from cemlib.search.trials import scored
 from cemlib.study.crew import Crew
 from cemlib.study.plan import Plan
 
@@ -168,8 +168,7 @@ def test_a_diverged_run_makes_its_setting_fail(tmp_path: Path) -> None:
     plan = search_plan(study, "any", epochs=2, seeds=[0], sweeps={"logdet": sweep})
     prepare(study, plan)
     with Crew(1, study.threads) as crew:
-        trials = Trials(crew, "cpu", lambda _: None)
-        (score,) = trials.scores(plan, list(plan.study.defences)).values()
+        score = scored(plan, crew, "cpu", lambda _: None)
     assert score.failed
     assert math.isnan(score.accuracy)
 
