@@ -66,13 +66,13 @@ class Store:
 
 
 @contextmanager
-def open_store(uri: str, artifact_root: Path | None = None) -> Iterator[Store]:
+def open_store(uri: str) -> Iterator[Store]:
     """Open a store for writing, alone if it is a SQLite file.
+
+    Artifacts of a new experiment go to `mlartifacts` beside it, or where the server puts them.
 
     Args:
         uri: `sqlite:///FILE`, created where there is none, or the `http(s)://` address of a server.
-        artifact_root: Folder for the artifacts of new experiments, each in a folder of its name;
-            by default `mlartifacts` beside the SQLite file, or where the server puts them.
 
     Raises:
         TrackingError: if the store cannot be used.
@@ -85,9 +85,9 @@ def open_store(uri: str, artifact_root: Path | None = None) -> Iterator[Store]:
 
     try:
         if database is None:
-            yield Store(MlflowClient(uri), address, artifact_root)
+            yield Store(MlflowClient(uri), address, None)
             return
-        artifacts = artifact_root or database.parent / "mlartifacts"
+        artifacts = database.parent / "mlartifacts"
         with _alone(database):
             _check_or_create(database, artifacts)
             yield Store(MlflowClient(f"{SQLITE}{database}"), f"{SQLITE}{database}", artifacts)

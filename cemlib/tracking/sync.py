@@ -59,13 +59,11 @@ class Study:
     attack_metrics: Sequence[Path]
     report_files: Sequence[Path]
 
-    def track(self, uri: str, artifact_root: Path | None = None, *, live: bool = False) -> Summary:
+    def track(self, uri: str, *, live: bool = False) -> Summary:
         """Upload every finished result, each once.
 
         Args:
             uri: `sqlite:///FILE` or the `http(s)://` address of an MLflow server.
-            artifact_root: Where a new experiment's files go, instead of `mlartifacts` beside the
-                SQLite file or the server's own choice.
             live: Also show the curves of jobs under way, as runs that are `RUNNING` and grow; the
                 same runs are completed when their jobs have finished, by this or a later upload.
 
@@ -74,7 +72,7 @@ class Study:
             FileError: if a result file is damaged.
         """
         done: Counter[Outcome] = Counter()
-        with open_store(uri, artifact_root) as store:
+        with open_store(uri) as store:
             uploader = Uploader(store, self.experiment)
             for result in self._results():
                 if result is None or (result.status == RUNNING and not live):

@@ -79,12 +79,6 @@ def test_summary_has_the_mean_and_t_interval_of_each_score(study: Study) -> None
     assert (row["n_seeds"], row["n_failed"], row["n_failed_runs"]) == (3, 0, 0)
 
 
-def test_summary_of_the_worst_case_aggregates_the_strongest_of_each_seed(study: Study) -> None:
-    row = summary_row(two_attacks(study), "worst_case")
-    assert row["mse_mean"] == pytest.approx((0.010 + 0.020 + 0.044) / 3)
-    assert row["strongest"] == "decoder (2), mean_image (1)"
-
-
 def test_failed_jobs_are_counted_and_leave_the_means(study: Study) -> None:
     two_attacks(study)
     study.add_run("noise", 3, status="failed", reason="diverged")
@@ -216,11 +210,6 @@ def test_without_noise_the_first_defence_is_the_reference(study: Study) -> None:
     assert set(table["reference"]) == {"none"}
     assert table.loc[("gated", "train_data", "mse"), "verdict"] == "no difference shown"  # one pair
     assert table["p"].isna().all()
-
-
-def test_failed_seeds_are_no_pairs(study: Study) -> None:
-    three_defences(study).add_run("gated", 3, status="failed", reason="diverged")
-    assert compared(study).loc[("gated", "train_data", "mse"), "n_pairs"] == 3
 
 
 def test_written_tables_are_complete_and_the_same_each_time(

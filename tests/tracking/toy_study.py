@@ -86,8 +86,8 @@ class Study:
     def files(self, experiment: str = "toy") -> tracking.Study:
         return tracking.Study(self.root, experiment, self.runs, self.attacks, self.report)
 
-    def track(self, experiment: str = "toy", artifact_root: Path | None = None) -> tracking.Summary:
-        return self.files(experiment).track(self.uri, artifact_root)
+    def track(self, experiment: str = "toy") -> tracking.Summary:
+        return self.files(experiment).track(self.uri)
 
 
 def common() -> dict[str, Any]:

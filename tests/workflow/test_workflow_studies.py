@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from checkout import Checkout, tiny
+from checkout import Checkout
 
 from cemlib.config import load
 from cemlib.study.plan import Plan
@@ -30,10 +30,3 @@ def test_settings_of_all_files_and_of_the_command_line_are_planned(fresh: Checko
     assert plan.runs("train") == {("noise", "4"), ("clustering", "4")}
     assert {job.fields["threads"] for job in plan.of("train")} == {"2"}
     assert all("results/shorter/" in job.fields["output"] for job in plan.of("train"))
-
-
-def test_a_file_that_extends_itself_stops_before_any_job(fresh: Checkout) -> None:
-    fresh.configure({"extends": "study.yaml", **tiny()})
-    outcome = fresh.snakemake("--dry-run")
-    assert outcome.code != 0
-    assert "study.yaml: extends: 'study.yaml' leads back to itself" in outcome.output
