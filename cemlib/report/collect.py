@@ -136,17 +136,16 @@ def _row(path: Path, kind: str, record: type[_Record]) -> Row:
     except ValidationError as error:
         raise _bad(path, _fault(error)) from error
     row |= row.pop("provenance", {})
-    failed = row["status"] == "failed"
-    for key in (*_NEEDED, *_MEASURED, *UNBOUNDED):
-        if key in row and failed:
+    for key in (name for name in (*_NEEDED, *_MEASURED, *UNBOUNDED) if name in row):
+        if row["status"] == "failed":
             row[key] = math.nan
-        elif key in UNBOUNDED and key in row and row[key] is None:
+        elif row[key] is None and key in UNBOUNDED:
             row[key] = math.inf  # JSON has no such number
-        elif key in _NEEDED and key in row and row[key] is None:
+        elif row[key] is None and key in _NEEDED:
             raise _bad(path, f"{key} is missing although the status is 'ok'")
-    numbers = {key: math.nan for key, value in row.items() if value is None and key != "converged"}
+    unknown = {key: math.nan for key, value in row.items() if value is None and key != "converged"}
     reason = {"reason": row["reason"] or ""}
-    return row | numbers | reason | {"folder": str(path.parent), WEIGHTS: _weights(found)}
+    return row | unknown | reason | {"folder": str(path.parent), WEIGHTS: _weights(found)}
 
 
 def _fault(error: ValidationError) -> str:
