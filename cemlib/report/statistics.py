@@ -62,7 +62,7 @@ def mean_interval(values: Sequence[float]) -> Interval:
     """Return mean and 95 % Student-t interval ``mean +- t(n - 1) s / sqrt(n)`` of values.
 
     Args:
-        values: one value per seed; NaN counts as a value that is missing.
+        values: one independent value per seed; NaN counts as a value that is missing.
 
     Returns:
         NaN as mean of no values; NaN as interval of fewer than two. If a value is infinite the mean

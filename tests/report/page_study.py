@@ -3,14 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from PIL import Image
-from synthetic_study import Study, fill, strip
+from synthetic_study import Study, fill
 
 from cemlib.config import parse
 from cemlib.records.files import read_json, write_jsonl
-from cemlib.records.layout import AttackFolder
 from cemlib.records.seal import write_sealed
 from cemlib.report.page.build import write_page
 
@@ -21,8 +18,6 @@ FIGURES = (
     "reconstructions-public_data",
     "comparisons-train_data",
 )
-CLASSES = 12  # as many as the strips have columns
-TEST, PUBLIC = 120, 108  # test images, and how many of them the public_data attacker owns
 MARKUP = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>&\"'"
 PROVENANCE = {
     "fingerprint": "f" * 64,
@@ -45,26 +40,14 @@ def page_study(root: Path) -> Study:
     write_jsonl(folder.history, [{"epoch": 1, "train_loss": 2.0}])
     for path in (*study.runs, *study.attacks):
         _complete(path)
-    for number, path in enumerate(study.attacks):
-        _score_images(AttackFolder(path.parent), number)
-    facts = {"classes": [*map(str, range(CLASSES - 1)), MARKUP], "image_shape": [1, 16, 16]}
-    counts = {"train": 400, "val": 50, "test": TEST}
+    facts = {"classes": [*map(str, range(11)), MARKUP], "image_shape": [1, 16, 16]}
+    counts = {"train": 400, "val": 50, "test": 120}
     write_sealed(study.root / "data/data.json", facts | {"counts": counts})
     return study
 
 
 def _complete(path: Path) -> None:
     write_sealed(path, read_json(path) | {"provenance": PROVENANCE})
-
-
-def _score_images(folder: AttackFolder, number: int) -> None:
-    first = PUBLIC if folder.root.name.endswith("public_data") else 0
-    index = np.arange(first, TEST)
-    mse = np.random.default_rng(number).permutation(np.geomspace(1e-3, 1e-1, len(index)))
-    scores = {"index": index, "label": index % CLASSES, "mse": mse.astype(np.float32)}
-    scores |= {"ssim": 1 - 5 * mse, "psnr": -10 * np.log10(mse), "recognised": mse < 0.01}
-    pd.DataFrame(scores).to_parquet(folder.per_image)
-    strip(0.001 * (number + 1)).save(folder.reconstructions)
 
 
 def settings() -> dict[str, Any]:
@@ -81,7 +64,7 @@ def settings() -> dict[str, Any]:
             "reference": "noise",
         }
     )
-    return study.model_dump(mode="json", by_alias=True)
+    return study.plain()
 
 
 def figures(study: Study) -> list[Path]:

@@ -129,7 +129,6 @@ def _add_attacks(
             psnr=ratio + 0.3,
             psnr_of_mean_mse=ratio,
             ssim=1 - 9 * error**0.7,
-            queries=1,
             recon_top1=0.98 - 15 * error,
             recon_top1_victim=0.97 - 15 * error,
             judge_top1=0.985,
@@ -139,8 +138,6 @@ def _add_attacks(
         history = attack_history(error, rng) if attack == "decoder" else []
         write_jsonl(folder.history, history)
         strip(error).save(folder.reconstructions)
-
-        image_scores(error).to_parquet(folder.per_image)
 
 
 def image_scores(error: float, images: int = 41) -> pd.DataFrame:
