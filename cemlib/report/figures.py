@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from string import Formatter
+from typing import NamedTuple
 
 from cemlib.records.scores import SCORES
 from cemlib.report import OF_RUNS, WHOLE
 
-UTILITY, PICTURES, TRAINING = (
-    "Accuracy and privacy",
-    "Reconstructions",
-    "Training and surrogates",
-)
-CATEGORIES = (UTILITY, PICTURES, TRAINING)
+CATEGORIES = ("Accuracy and privacy", "Reconstructions", "Training and surrogates")
+UTILITY, PICTURES, TRAINING = CATEGORIES
 
 
 @dataclass(frozen=True)
@@ -213,7 +210,7 @@ def modules() -> tuple[str, ...]:
     return tuple(f"cemlib.report.{name}" for name in dict.fromkeys(names))
 
 
-TABLES = "Tables"
+# Of the page that `snakemake --report` makes.
 EVERY = "all defences"
 _TABLES = {
     "summary": "Means over the seeds ± half the width of the 95 % Student-t interval; the arrow at"
@@ -232,9 +229,8 @@ _STRIP = (
 )
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Place of one file: its caption, two levels of categories, and its title."""
+class Entry(NamedTuple):
+    """Say where a file stands in the page of Snakemake, and how it is read."""
 
     caption: str
     category: str
@@ -244,7 +240,7 @@ class Entry:
 
 def table_entry(table: Path) -> Entry:
     """Return the place of a table by its file."""
-    return Entry(_TABLES[table.stem], TABLES, EVERY, table.stem)
+    return Entry(_TABLES[table.stem], "Tables", EVERY, table.stem)
 
 
 def figure_entry(path: Path) -> Entry:
