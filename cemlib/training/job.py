@@ -10,7 +10,6 @@ from cemlib.config.study import Study
 from cemlib.data.prepared import checksum, load
 from cemlib.defences.pruning import client_cost
 from cemlib.models import build
-from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.precision import resolve, set_up
 from cemlib.records.checkpoint import Checkpoint, Resumed
 from cemlib.records.files import save_tensors, write_json, write_jsonl

@@ -18,7 +18,6 @@ from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Residual
 from cemlib.models import Decoder
-from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 
 
