@@ -1,7 +1,7 @@
-"""What may be said of each paired comparison: no more than the corrected test supports."""
+"""What the comparisons support, in sentences: no more than the corrected test shows."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -16,17 +16,11 @@ Row = Mapping[str, Any]
 _HEAD = """\
 # What the comparisons show
 
-Every defence against {reference}, paired over the seeds. Tested is the worst-case MSE: a difference
-is claimed where p is below 0.05 after Holm's correction over all {tests} defences and knowledges
-that could be tested, and every attack that is quoted had converged. In brackets: the 95 % interval
-over seeds of that difference alone, not corrected. g_z: the difference in standard deviations of
-the paired differences, corrected for few seeds. Accuracy, SSIM and identification are not tested;
-comparisons.html has their intervals.
+Each defence is compared with {reference} on the same seeds. The worst-case MSE is tested by a
+paired t test, with Holm's correction over all {tests} comparisons. Brackets hold the 95 %
+confidence interval of the difference over the seeds, not corrected. Accuracy is not tested. "No
+significant difference" is no evidence of equality, since more seeds may show one.
 """
-_UNFINISHED = (
-    "The attack named had not converged on at least one seed: a longer one may find more.\n"
-)
-_EQUALITY = "These seeds do not show one. That is no proof of equality: more seeds may show one.\n"
 
 
 def is_shown(row: Row) -> bool:
@@ -39,68 +33,70 @@ def is_unconverged(row: Row) -> bool:
     return bool(row["unconverged"])
 
 
-def claim(row: Row) -> str:
-    """Return the sentence for a row of `comparisons_table` whose difference is shown."""
-    effect = "" if math.isnan(row["g_z"]) else f" g_z {significant(abs(row['g_z']), 2)},"
-    side = "better" if row["verdict"] == SCORES[TESTED].better else "worse"
-    does = "raises" if row["verdict"] == "higher" else "lowers"
-    p = "< 0.001" if row["p_holm"] < 0.001 else f"{row['p_holm']:.3f}"
-    return (
-        f"{readable(row['defence'])} {does} {_score(row)} over {readable(row['reference'])} by"
-        f" {_amount(row)}, the {side} side: shown by {row['n_pairs']} pairs of seeds,{effect}"
-        f" p (Holm) {p}."
-    )
-
-
 def claims(table: pd.DataFrame) -> str:
     """Return what the rows of `comparisons_table` support, as Markdown."""
-    rows = [row for row in records(table) if row["metric"] == TESTED]
-    if not rows:
+    tested = table[table["metric"] == TESTED]
+    if tested.empty:
         return "# What the comparisons show\n\nThere is one defence: nothing to compare it with.\n"
-    head = _HEAD.format(
-        reference=rows[0]["reference"], tests=sum(not math.isnan(row["p_holm"]) for row in rows)
-    )
-    shown = "\n".join(f"- {claim(row)}" for row in rows if is_shown(row))
-    neither = [row for row in rows if not (is_shown(row) or _is_unsure(row) or _is_untested(row))]
-    parts = [
-        head,
-        f"## Shown\n\n{shown or 'Nothing.'}\n",
-        *_listed(f"## No difference shown\n\n{_EQUALITY}", neither),
-        *_listed(f"## No verdict\n\n{_UNFINISHED}", list(filter(_is_unsure, rows))),
-        *_listed("## Not tested\n", list(filter(_is_untested, rows))),
-    ]
+    reference, tests = readable(tested["reference"].iloc[0]), tested["p_holm"].notna().sum()
+    parts = [_HEAD.format(reference=reference, tests=tests)]
+    for knowledge, told in sentences(table).items():
+        lines = (f"- {sentence}\n" for sentence in told)
+        parts.append(f"## Attacker with {knowledge}\n\n{''.join(lines)}")
     return "\n".join(parts)
 
 
-def _is_unsure(row: Row) -> bool:
-    return bool(row["verdict"] == UNCONVERGED)
+def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
+    """Return for each knowledge a sentence for every defence of `comparisons_table`."""
+    accuracy = {row["defence"]: row for row in records(table) if row["metric"] == "top1"}
+    found: dict[str, list[str]] = {}
+    for row in records(table[table["metric"] == TESTED]):
+        told = claim(row, accuracy.get(row["defence"]))
+        found.setdefault(readable(row["knowledge"]), []).append(told)
+    return found
 
 
-def _is_untested(row: Row) -> bool:
-    return math.isnan(row["p_holm"]) and row["verdict"] != UNCONVERGED
+def claim(row: Row, accuracy: Row | None = None) -> str:
+    """Return the sentence for one tested difference, and what it costs in accuracy.
+
+    Args:
+        row: The row of the MSE in `comparisons_table`.
+        accuracy: The row of the top-1 accuracy of the same defence; None leaves it out.
+    """
+    numbers = f"MSE {_amount(row)}" + (f", {_test(row)}" if _is_tested(row) else "")
+    cost = f"; accuracy {_amount(accuracy)} percentage points" if accuracy else ""
+    return f"{_verdict(row)} ({numbers}{cost})."
 
 
-def _listed(head: str, rows: Sequence[Row]) -> list[str]:
-    """Return a head and the defences of some rows by score; nothing without rows."""
-    names: dict[str, list[str]] = {}
-    for row in rows:
-        late = is_unconverged(row)
-        attacks = readable(row["unconverged"]).replace(", ", " and on ")
-        score = f"{_score(row)}, attack on {attacks}" if late else _score(row)
-        names.setdefault(score, []).append(marked(readable(row["defence"]), late))
-    lines = [f"- {score}: {', '.join(found)}" for score, found in names.items()]
-    return [head, "\n".join(lines) + "\n"] if lines else []
+def _verdict(row: Row) -> str:
+    name = marked(readable(row["defence"]), is_unconverged(row))
+    reference = readable(row["reference"])
+    if row["verdict"] == UNCONVERGED:
+        which = readable(row["unconverged"]).replace(", ", " and on ")
+        return f"{name}: no verdict, because the attack on {which} had not converged"
+    if not _is_tested(row):
+        return f"{name} could not be tested"
+    if not is_shown(row):
+        return f"{name}: no significant difference to {reference}"
+    side = "more" if row["verdict"] == SCORES[TESTED].better else "less"
+    return f"{name} is significantly {side} private than {reference}"
 
 
-def _score(row: Row) -> str:
-    title = SCORES[row["metric"]].subject
-    return f"{title} ({readable(row['knowledge'])})" if row["knowledge"] else title
+def _is_tested(row: Row) -> bool:
+    return not math.isnan(row["p_holm"])
+
+
+def _test(row: Row) -> str:
+    p = "p < 0.001" if row["p_holm"] < 0.001 else f"p = {row['p_holm']:.3f}"
+    return f"{p}, {row['n_pairs']} pairs of seeds"
 
 
 def _amount(row: Row) -> str:
-    """Return how much higher or lower, with the interval in the same direction."""
-    ends = [row[key] for key in ("difference", "ci_low", "ci_high")]
-    if row["verdict"] == "lower":
-        ends = [-ends[0], -ends[2], -ends[1]]
-    mean, low, high = map(significant, ends)
-    return f"{mean} [{low}, {high}]"
+    """Return a difference with its sign and its interval, in the unit of its tables."""
+    scale = SCORES[row["metric"]].scale
+    mean, *ends = (_signed(scale * row[key]) for key in ("difference", "ci_low", "ci_high"))
+    return mean if math.isnan(row["ci_low"]) else f"{mean} [{', '.join(ends)}]"
+
+
+def _signed(value: float) -> str:
+    return ("−" if value < 0 else "+") + significant(abs(value))

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from cemlib.records.scores import SCORES
 from cemlib.report import OF_RUNS, WHOLE
 
-CATEGORIES = ("Accuracy and privacy", "Reconstructions", "Training and surrogates")
-UTILITY, PICTURES, TRAINING = CATEGORIES
+CATEGORIES = ("Reconstructions", "Accuracy and privacy", "Training and surrogates")
+PICTURES, UTILITY, TRAINING = CATEGORIES
 
 
 @dataclass(frozen=True)

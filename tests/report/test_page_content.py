@@ -83,7 +83,7 @@ def test_the_tables_are_those_of_the_report(study: Study, page: Reader) -> None:
     for text in (note for document in documents for note in document.notes):
         assert text in page.text
     opened = [found for tag, found in page.elements if tag == "details" and "open" in found]
-    assert len(opened) == 2 + 2 + 3  # worst cases, tests, and the first figure of each kind
+    assert len(opened) == 2 + 3  # worst cases, and the first figure of each kind
 
 
 def test_failed_results_are_told_with_their_reason(page: Reader) -> None:

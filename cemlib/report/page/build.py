@@ -14,6 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from cemlib.records.files import FileError, write_text
 from cemlib.records.seal import read_sealed
+from cemlib.report.claims import sentences
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.figures import CATEGORIES, FIGURES, Drawing, drawing
@@ -72,6 +73,7 @@ def write_page(
         experiment=settings["experiment"],
         facts=facts(settings, described, runs, attacks, records),
         failures=failures(runs, attacks),
+        claims=sentences(compared),
         summary=summary_document(summary_table(runs, attacks, defences)),
         comparisons=comparisons_document(compared),
         sections=_sections(figures),
