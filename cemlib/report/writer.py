@@ -142,7 +142,7 @@ def csv(frame: pd.DataFrame) -> str:
 
 def markdown(document: Document) -> str:
     """Return a document in Markdown, the captions of its tables as headings."""
-    tables = [_markdown_table(table) for table in document.tables]
+    tables = [markdown_table(table) for table in document.tables]
     alone = [table.caption for table in document.tables] == [document.title]
     title = [] if alone else [f"# {document.title}"]
     return "\n\n".join([*title, *document.notes, *tables]) + "\n"
@@ -175,13 +175,15 @@ def _rendered(template: str, **content: Any) -> str:
     return environment.from_string(template).render(content)
 
 
-def _markdown_table(table: Table) -> str:
+def markdown_table(table: Table) -> str:
+    """Return a table in Markdown, under its caption if it has one."""
     rule = ["---"] + ["---:"] * (len(table.titles) - 1)
     lines = [
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
         for row in (table.titles, rule, *table.rows)
     ]
-    parts = [f"## {table.caption}", "\n".join(lines), table.footnote]
+    title = f"## {table.caption}" if table.caption else ""
+    parts = [title, "\n".join(lines), table.footnote]
     return "\n\n".join(part for part in parts if part)
 
 
