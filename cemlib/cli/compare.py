@@ -4,8 +4,8 @@ import argparse
 import json
 import math
 import textwrap
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from cemlib.records.scores import NOTE, marked
 
 if TYPE_CHECKING:
     from cemlib.report.paired import Comparison, Row, Side
+    from cemlib.study.job import AnyJob
 
 _HOW = """\
 Means over the common seeds. difference: first minus second, +- half the width
@@ -35,13 +36,21 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
 
     Raises:
         ConfigError: if there is no such defence, or both are the same.
+        FileError: if a result is of other settings, data or code than the study's, without --stale;
+            of a folder, if a result is of another defence or seed than its name says.
     """
     from cemlib.config import ConfigError
     from cemlib.report.paired import compare
+    from cemlib.study.finished import check, mismatches
 
     if options.first == options.second:
         raise ConfigError(f"compare: both are {options.first!r}; name two defences")
-    found = compare(_side(options, options.first), _side(options, options.second))
+    owned = [_owned(options, name) for name in (options.first, options.second)]
+    told = [line for side in owned for line in mismatches(side)]
+    if not options.stale:
+        check(told)
+    found = compare(*map(_side, (options.first, options.second), owned))
+    found = replace(found, notes=(*(f"stale: {line}" for line in told), *found.notes))
     write = as_json if options.json else as_text
     yield write(found, options.first, options.second)
 
@@ -55,8 +64,11 @@ def join(options: argparse.Namespace) -> Iterator[Path]:
 
     Raises:
         ConfigError: if a configuration is faulty, there are fewer than two, or two are of one name.
+        FileError: if a result is of other settings, data or code than its study's.
     """
     from cemlib.config import ConfigError, load
+    from cemlib.study.finished import check, mismatches
+    from cemlib.study.job import owners
     from cemlib.study.plan import Plan
     from cemlib.study.split import jobs
 
@@ -66,23 +78,33 @@ def join(options: argparse.Namespace) -> Iterator[Path]:
         raise ConfigError(f"join: at least two experiments, each once, are needed; found {names}")
     from cemlib.report.join import write_joined
 
-    read = {name: jobs(plan)[-1].inputs for name, plan in zip(names, plans, strict=True)}
-    metrics = {name: (files["runs"], files["attacks"]) for name, files in read.items()}
+    pages = {plan.study.experiment: jobs(plan)[-1] for plan in plans}
+    check(line for page in pages.values() for line in mismatches(owners(page.reads)))
+    metrics = {name: (page.inputs["runs"], page.inputs["attacks"]) for name, page in pages.items()}
     yield from write_joined(metrics, Path(plans[0].study.results) / "joined" / options.name)
 
 
-def _side(options: argparse.Namespace, name: str) -> "Side":
-    """Return the results of a defence, by its name in the study or by the folder of its runs."""
+def _owned(options: argparse.Namespace, name: str) -> "dict[Path, AnyJob | None]":
+    """Return the records of a defence, by its name in the study or by the folder of its runs."""
     from cemlib.records.seal import RECORD
-    from cemlib.report.paired import read_side
+    from cemlib.study.job import owners
     from cemlib.study.split import jobs_of_one
 
     if "/" not in name:
         tables, *_ = jobs_of_one(plan_of(options), name)
-        return read_side(name, tables.inputs["runs"], tables.inputs["attacks"])
+        return {**owners(tables.reads)}
     runs = sorted(Path(name).glob("seed*"), key=lambda run: (len(run.name), run.name))
     attacks = [path for run in runs for path in sorted(run.glob(f"attacks/*/{RECORD}"))]
-    return read_side(name, [run / RECORD for run in runs], attacks)
+    return dict.fromkeys([*(run / RECORD for run in runs), *attacks])
+
+
+def _side(name: str, records: Iterable[Path]) -> "Side":
+    from cemlib.report.paired import read_side
+
+    runs, attacks = list[Path](), list[Path]()
+    for record in records:
+        (attacks if record.parent.parent.name == "attacks" else runs).append(record)
+    return read_side(name, runs, attacks)
 
 
 def as_json(found: "Comparison", first: str, second: str) -> str:

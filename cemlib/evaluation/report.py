@@ -7,7 +7,8 @@ from cemlib.config.study import Study
 from cemlib.report.build import write_figures, write_sweep_tables, write_tables
 from cemlib.report.frontier import Sweeps
 from cemlib.report.page.build import write_page
-from cemlib.study.job import Job
+from cemlib.study.finished import mismatches
+from cemlib.study.job import Job, owners
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
@@ -16,7 +17,15 @@ def run(job: Job[Study]) -> Iterator[Path]:
     if part == "page":
         data, *figures = job.inputs["shown"]
         (out,) = job.outputs
-        yield write_page(runs, attacks, out, data=data, figures=figures, settings=job.settings)
+        yield write_page(
+            runs,
+            attacks,
+            out,
+            data=data,
+            figures=figures,
+            settings=job.settings,
+            stale=_stale(job),
+        )
     elif part == "tables":
         yield from _tables(job, runs, attacks)
     else:
@@ -35,10 +44,21 @@ def run(job: Job[Study]) -> Iterator[Path]:
 def _tables(job: Job[Study], runs: Sequence[Path], attacks: Sequence[Path]) -> Iterator[Path]:
     root, out = job.plan.layout.root, job.plan.layout.tables / _scope(job)
     yield from write_tables(
-        root, runs, attacks, out, defences=_defences(job), reference=_reference(job)
+        root,
+        runs,
+        attacks,
+        out,
+        defences=_defences(job),
+        reference=_reference(job),
+        stale=_stale(job),
     )
     if (sweeps := _sweeps(job)) is not None:
         yield from write_sweep_tables(runs, attacks, out, sweeps)
+
+
+def _stale(job: Job[Study]) -> list[str]:
+    """Return why results are not the study's, where they are shown nevertheless."""
+    return [f"Stale: {line}" for line in mismatches(owners(job.reads))] if job.plan.stale else []
 
 
 def _scope(job: Job[Study]) -> str:

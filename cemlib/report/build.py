@@ -1,7 +1,7 @@
 """The results of a study, and the tables and figures that are written of them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
@@ -111,6 +111,7 @@ def write_tables(
     *,
     defences: Sequence[str],
     reference: str | None = None,
+    stale: Sequence[str] = (),
 ) -> list[Path]:
     """Write `TABLES`.
 
@@ -121,6 +122,7 @@ def write_tables(
         out: folder to write to.
         defences: order of the rows; names without results are left out.
         reference: the defence that comparisons.csv compares with (see `comparisons_table`).
+        stale: lines that go before all others: which results are of other settings.
 
     Returns:
         The files written.
@@ -134,16 +136,23 @@ def write_tables(
     summary = summary_table(runs, attacks, defences)
     compared = comparisons_table(runs, attacks, defences, reference)
     comparisons = with_image_intervals(compared, attacks)
-    document = summary_document(summary)
+    document, paper, differences = (
+        replace(found, notes=[*stale, *found.notes])
+        for found in (
+            summary_document(summary),
+            paper_document(summary),
+            comparisons_document(comparisons),
+        )
+    )
     texts = (
         csv(runs_table(runs, attacks, defences, root)),
         csv(summary),
         csv(comparisons),
         markdown(document),
-        latex(paper_document(summary)),
+        latex(paper),
         html(document),
-        html(comparisons_document(comparisons)),
-        claims(comparisons),
+        html(differences),
+        "".join([*(f"{line}\n\n" for line in stale), claims(comparisons)]),
     )
     return _write(out, TABLES, texts)
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cemlib.config.differing import flatten
 from cemlib.records.files import FileError
+from cemlib.records.layout import identity
 from cemlib.records.scores import impossible
 from cemlib.records.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
-from cemlib.tracking.numbers import Row, curves, flatten, scores
+from cemlib.tracking.numbers import Row, curves, scores
 from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim
 
 CURVES = "history.jsonl"
@@ -113,16 +115,6 @@ def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | 
         tags={"kind": REPORT, "status": "ok"},
         artifacts=artifacts,
     )
-
-
-def identity(place: Path) -> dict[str, str]:
-    """Return kind, defence, seed, and for an attack its name and knowledge, of a result folder."""
-    if place.parent.name != "attacks":
-        seed = place.name.removeprefix("seed")
-        return {"kind": "run", "defence": place.parent.name, "seed": seed}
-    attack, _, knowledge = place.name.rpartition("-")
-    run = identity(place.parents[1])
-    return {**run, "kind": "attack", "attack": attack, "knowledge": knowledge}
 
 
 def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:

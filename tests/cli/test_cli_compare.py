@@ -125,8 +125,11 @@ def test_a_single_common_seed_gives_no_interval(
 def test_other_data_are_not_paired(spoilt: Finished, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (0, 1):
         forge(spoilt.run(f"strong/seed{seed}"), seed, data_sha256="f" * 64)
-    assert main(["compare", "strong", "noise", "--config", spoilt.config]) == 0
+    assert main(["compare", "strong", "noise", "--config", spoilt.config]) == 2
+    assert "made from another" in capsys.readouterr().err
+    assert main(["compare", "strong", "noise", "--stale", "--config", spoilt.config]) == 0
     told = capsys.readouterr().out
+    assert "stale: " in told
     assert "trained on different data: not paired, so no interval and no p" in told
     assert "accuracy and leakage bound: 0 pairs" in told
 
