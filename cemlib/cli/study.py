@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
@@ -77,9 +78,12 @@ def report(options: argparse.Namespace) -> Iterator[Path | str]:
 def run(options: argparse.Namespace) -> Iterator[Path | str]:
     """Carry out all jobs of a study that are not finished, without Snakemake.
 
+    What cannot work is refused before the first of them, as `cemlib doctor` tells it.
+
     The study may be of any system. Nothing is uploaded to MLflow. Exit code 3 says that a training
     or an attack diverged.
     """
+    from cemlib.doctor.study import check
     from cemlib.study.job import find_device
     from cemlib.study.schedule import run_study
     from cemlib.study.standing import failed_results
@@ -91,6 +95,8 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     if options.only is not None:
         yield from _carried_out(named_jobs(jobs, options.only))
         return
+    for warning in check(plan):
+        print(warning, file=sys.stderr)
     yield from run_study(plan, jobs, options.slots)
     yield from failing_at_end(failed_results(plan.layout.root, jobs))
 

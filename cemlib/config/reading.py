@@ -24,8 +24,10 @@ def read(path: Path) -> Any:
     """Read the values of a YAML (or JSON) file.
 
     Raises:
-        ConfigError: if the file is missing, neither YAML nor JSON, or gives a key twice.
+        ConfigError: if the file is missing, a pipe, neither YAML nor JSON, or gives a key twice.
     """
+    if path.is_fifo():
+        raise ConfigError(f"{path}: a pipe, which is not read again; write a file and name that")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:

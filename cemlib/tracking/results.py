@@ -258,5 +258,5 @@ def _rows(path: Path, found: Mapping[str, _File]) -> list[dict[str, Any]]:
 def _parse(path: Path, content: bytes) -> Any:
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun its job") from error

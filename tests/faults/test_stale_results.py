@@ -18,11 +18,12 @@ from finished_study import RAW, Finished
 from cemlib.cli import main
 from cemlib.cli.study import to_upload
 from cemlib.records.files import read_json
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.seal import write_sealed
 from cemlib.study.systems import read_study
 
 RUNS = ("noise/seed0", "noise/seed1", "strong/seed0", "strong/seed1")
-KINDS = ("linear-train_data", "linear-public_data", "mean_image-train_data")
+KINDS = [f"{name}-{known}" for name in ("linear", "mean_image") for known in KNOWLEDGES]
 EDITS = [10, pytest.param(100, marks=pytest.mark.slow)]
 Edit = Callable[["Study", random.Random], set[str]]
 
@@ -110,7 +111,7 @@ def data_of_other_settings(study: Study, _: random.Random) -> set[str]:
 
 def a_run_of_other_settings(study: Study, _: random.Random) -> set[str]:
     lay(study.other / "runs/strong/seed1", study.own.run("strong/seed1"))
-    return {"strong/seed1"}
+    return below("strong/seed1")
 
 
 def a_result_of_other_code(study: Study, draws: random.Random) -> set[str]:

@@ -15,7 +15,7 @@ from cemlib.config.extending import resolved
 from cemlib.config.load import SPLIT, load_as
 from cemlib.study.environment import set_for_jobs
 from cemlib.doctor.finding import Level
-from cemlib.doctor.study import images
+from cemlib.doctor.study import check, images
 from cemlib.records.files import FileError, read_json
 from cemlib.report.contents import figure_entry, strip_entry, table_entry
 from cemlib.study.rules import JobRule, Planned
@@ -34,6 +34,8 @@ def given():
     settings = resolved([Path(file) for file in workflow.configfiles], config)
     system = system_of(settings)
     plan = SYSTEMS[system].plan(settings)
+    for warning in check(plan):
+        print(warning, file=sys.stderr)
     jobs = SYSTEMS[system].jobs(plan, "auto")
     is_split = system == SPLIT
     prefix, target = ("", "all") if is_split else (f"{system}_", system)
