@@ -10,6 +10,9 @@ import yaml
 from cemlib.config import ConfigError, federated, labelling, load, parse
 from cemlib.config.base import Section
 from cemlib.config.reference import reference
+from cemlib.doctor.finding import Level
+from cemlib.doctor.study import requirements
+from cemlib.study.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 LOADERS: dict[str | None, Any] = {  # by system
@@ -148,8 +151,12 @@ def test_where_the_images_lie_decides_no_training() -> None:
     "path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.name
 )
 def test_every_committed_study_is_valid(path: Path) -> None:
+    """Whether its images are there is another thing."""
     system = yaml.safe_load(path.read_text()).get("system")
-    assert LOADERS[system](path).experiment
+    study = LOADERS[system](path)
+    assert study.experiment
+    told = [found for found in requirements(Plan(study)) if found.level is Level.PROBLEM]
+    assert [found.subject for found in told if not found.subject.startswith("data ")] == []
 
 
 @pytest.mark.parametrize("system", LOADERS)

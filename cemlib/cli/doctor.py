@@ -4,8 +4,6 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cemlib.cli.options import plan_of
-
 if TYPE_CHECKING:
     from cemlib.doctor.finding import Finding
 
@@ -33,12 +31,13 @@ def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
     from cemlib.doctor.finding import PROBLEM, Finding
     from cemlib.doctor.machine import machine
     from cemlib.doctor.study import places
+    from cemlib.study.systems import read_study
 
     yield from machine()
     plan = None
     if options.config is not None:
         try:
-            plan = plan_of(options)
+            plan, _ = read_study(options.config, options.set)
         except ConfigError as error:  # told like the other problems, and the rest is looked at
             for fault in str(error).splitlines():
                 yield Finding(PROBLEM, "configuration", fault, "mend it")

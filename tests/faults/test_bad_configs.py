@@ -1,6 +1,7 @@
 """Configurations that went wrong: usable, or refused in lines that name the file or the key."""
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -186,6 +187,8 @@ def test_json_keys_must_differ_too(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     assert "Is a directory" in refused(tmp_path)
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert "a pipe" in refused(tmp_path / "pipe.yaml")
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     assert "cannot be read" in refused(tmp_path / "loop.yaml")
 

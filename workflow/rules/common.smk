@@ -18,6 +18,7 @@ from cemlib.doctor.finding import Level
 from cemlib.doctor.study import check, images
 from cemlib.records.files import FileError, read_json
 from cemlib.report.contents import figure_entry, strip_entry, table_entry
+from cemlib.study.lock import is_abandoned
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.split import jobs_of_one
 from cemlib.study.standing import failed_results
@@ -169,6 +170,12 @@ def tell_failed_results():
         print(f"error: {error}", file=sys.stderr)
 
 
+if is_abandoned(Path.cwd()) and "--unlock" not in sys.argv:
+    print(
+        "the last Snakemake here was killed and left its lock; no Snakemake or job works here on"
+        " this machine. Type\n  snakemake --unlock\nthen the same command again",
+        file=sys.stderr,
+    )
 try:
     SYSTEM, STUDY = given()
     STUDIES = [STUDY]
