@@ -53,23 +53,26 @@ def _runs(plan: "Plan[Study]") -> Iterator[str]:
 
     heads = ("run", "status", "epochs", "top-1", "attacks", "note")
     yield f"{plan.layout.root}"
-    yield aligned([heads, *(_row(plan, *run) for run in trainings(plan))], right=(2, 3))
+    known = dict[Path, list[str]]()
+    yield aligned([heads, *(_row(plan, *run, known) for run in trainings(plan))], right=(2, 3))
 
 
-def _row(plan: "Plan[Study]", defence: str, seed: int) -> tuple[str, ...]:
+def _row(
+    plan: "Plan[Study]", defence: str, seed: int, known: dict[Path, list[str]]
+) -> tuple[str, ...]:
     from cemlib.config.study import JUDGE
     from cemlib.study.finished import standing
     from cemlib.study.split import train_job
     from cemlib.study.standing import ABSENT, FINISHED, STALE
 
     folder = plan.layout.judge if defence == JUDGE else plan.layout.run(defence, seed)
-    status, note, record = standing(train_job(plan, defence, seed), folder.metrics)
+    status, note, record = standing(train_job(plan, defence, seed), folder.metrics, known)
     if status == ABSENT:
         status, note = _progress(folder.history)
     name = defence if defence == JUDGE else f"{defence}/seed{seed}"
     is_shown = status == FINISHED or (status == STALE and plan.stale)
     top1 = figure(record.get("top1") if is_shown else None)
-    attacks = "-" if defence == JUDGE else _attacks(plan, defence, seed)
+    attacks = "-" if defence == JUDGE else _attacks(plan, defence, seed, known)
     return name, status, str(_epochs(folder.history)), top1, attacks, note
 
 
@@ -81,7 +84,7 @@ def _progress(history: Path) -> tuple[str, str]:
     return RUNNING, f"last epoch {time.time() - history.stat().st_mtime:.0f} s ago"
 
 
-def _attacks(plan: "Plan[Study]", defence: str, seed: int) -> str:
+def _attacks(plan: "Plan[Study]", defence: str, seed: int, known: dict[Path, list[str]]) -> str:
     """Return how many attacks on a run have which status: one under way has left no record."""
     from cemlib.study.finished import standing
     from cemlib.study.job import owners
@@ -89,7 +92,7 @@ def _attacks(plan: "Plan[Study]", defence: str, seed: int) -> str:
     from cemlib.study.standing import FINISHED
 
     found = owners([attack_job(plan, defence, seed, [*plan.study.attacks])])
-    counts = Counter(standing(job, record)[0] for record, job in found.items())
+    counts = Counter(standing(job, record, known)[0] for record, job in found.items())
     others = [f"{count} {status}" for status, count in counts.items() if status != FINISHED]
     return ", ".join([f"{counts[FINISHED]}/{counts.total()}", *others])
 

@@ -98,7 +98,9 @@ def check(told: Iterable[str]) -> None:
 
 def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
     """Return the records of jobs that are the study's, and what was written of them alone."""
-    records = {path for path, job in owners(jobs).items() if standing(job, path)[0] != STALE}
+    known = dict[Path, list[str]]()
+    owned = owners(jobs).items()
+    records = {path for path, job in owned if standing(job, path, known)[0] != STALE}
     written = set[Path]()
     for job in jobs:
         if not job.records and set(owners(job.reads)) <= records and is_written(job):
@@ -106,11 +108,13 @@ def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
     return records | written
 
 
-def standing(job: AnyJob | None, path: Path) -> tuple[str, str, dict[str, Any]]:
-    """Return what `read_standing` does of a job's record; `stale` if it is not the job's (now)."""
+def standing(
+    job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
+) -> tuple[str, str, dict[str, Any]]:
+    """Return what `read_standing` does of a job's record; `stale` if it has `differences`."""
     status, note, record = read_standing(path)
     try:
-        told = differences(job, path) if status in (FINISHED, FAILED) else []
+        told = differences(job, path, known) if status in (FINISHED, FAILED) else []
     except FileError as error:  # of what it was made of
         return DAMAGED, str(error), {}
     return (STALE, "; ".join(told), record) if told else (status, note, record)
