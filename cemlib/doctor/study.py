@@ -17,8 +17,7 @@ from cemlib.doctor.finding import OK, PROBLEM, WARNING, Finding, Level
 from cemlib.doctor.machine import usable_cores
 from cemlib.records.files import FileError
 from cemlib.study.finished import differences
-from cemlib.study.job import prepare_job
-from cemlib.study.systems import AnyPlan
+from cemlib.study.job import AnyPlan, prepare_job
 from cemlib.tracking.errors import TrackingError
 from cemlib.tracking.store import database_of, without_password
 
