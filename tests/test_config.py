@@ -11,6 +11,9 @@ from cemlib.config import ConfigError, load, parse
 from cemlib.config.base import Section
 from cemlib.config.load import SYSTEMS, load_any, load_as
 from cemlib.config.reference import reference
+from cemlib.study.machine import Level
+from cemlib.study.places import requirements
+from cemlib.study.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 VALID: dict[str, Any] = {
@@ -144,7 +147,11 @@ def test_where_the_images_lie_decides_no_training() -> None:
     "path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.name
 )
 def test_every_committed_study_is_valid(path: Path) -> None:
-    assert load_any(path).experiment
+    """Whether its images are there is another thing."""
+    study = load_any(path)
+    assert study.experiment
+    told = [found for found in requirements(Plan(study)) if found.level is Level.PROBLEM]
+    assert [found.subject for found in told if not found.subject.startswith("data ")] == []
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

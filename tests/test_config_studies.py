@@ -8,6 +8,8 @@ import yaml
 
 from cemlib.config import Study, load
 from cemlib.models import build
+from cemlib.study.machine import Level
+from cemlib.study.places import requirements
 from cemlib.study.plan import Plan
 from cemlib.study.split import jobs
 
@@ -49,6 +51,8 @@ def test_the_network_can_be_cut_there(path: Path) -> None:
     )
     channels = 1 if found.data.source in ("digits", "mnist") else 3
     assert model.measured((channels, size, size)).feature_shape[0] == 8
+    told = [one.subject for one in requirements(Plan(found)) if one.level is Level.PROBLEM]
+    assert [subject for subject in told if not subject.startswith("data ")] == []
 
 
 def test_no_two_studies_share_a_folder() -> None:

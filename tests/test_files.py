@@ -59,9 +59,10 @@ def test_a_missing_or_damaged_file_is_named(read: object, tmp_path: Path) -> Non
     path = tmp_path / "result"
     with pytest.raises(FileError, match="result: no such file; rerun"):
         read(path)  # type: ignore[operator]
-    path.write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{broken")
-    with pytest.raises(FileError, match=r"result: not .*; delete it and rerun"):
-        read(path)  # type: ignore[operator]
+    for damaged in (b"\x08\x00\x00\x00\x00\x00\x00\x00{broken", b"[" * 100_000):
+        path.write_bytes(damaged)
+        with pytest.raises(FileError, match=r"result: not .*; delete it and rerun"):
+            read(path)  # type: ignore[operator]
 
 
 def test_sha256_of_a_known_text(tmp_path: Path) -> None:

@@ -1,5 +1,9 @@
 """The estimated bound against that of the Gaussians that the features were drawn from."""
 
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import Tensor
@@ -79,3 +83,14 @@ def test_a_class_of_one_image_and_equal_features_tell_the_class_alone() -> None:
     z, y = torch.ones(5, 7), torch.tensor([0, 1, 1, 1, 1])
     entropy = -0.2 * torch.tensor(0.2).log() - 0.8 * torch.tensor(0.8).log()
     assert leakage_estimate(z, y, 0.5) == pytest.approx(float(entropy), rel=1e-6)
+
+
+@pytest.mark.parametrize("bound", [leakage_bound, leakage_estimate])
+def test_hardly_any_noise_bounds_nothing(bound: Callable[[Tensor, Tensor, float], float]) -> None:
+    """Every factor of 1000 adds log(1000) for each direction that the samples tell of."""
+    z = torch.randn(20, 50, generator=torch.Generator().manual_seed(0))
+    one = torch.zeros(20, dtype=torch.long)
+    values = [bound(z, one, noise) for noise in (1e-6, 1e-9, 1e-12)]
+    steps = [after - before for before, after in pairwise(values)]
+    assert steps == pytest.approx([19 * math.log(1000)] * 2, rel=1e-6)
+    assert bound(z, one, 1e-160) == math.inf

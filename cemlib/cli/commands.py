@@ -26,6 +26,7 @@ from cemlib.cli.options import (
     JSON,
     SEED,
     SLOTS,
+    STALE,
     URI,
     Option,
     config,
@@ -98,6 +99,7 @@ COMMANDS: dict[str, Command] = {
                 choices=("tables", "figures", "training_figures", "page"),
                 help="only this part",
             ),
+            STALE,
         ],
         ["cemlib report --only tables"],
     ),
@@ -200,6 +202,7 @@ COMMANDS: dict[str, Command] = {
                 " run of a study is",
             ),
             *config(None, "a study, to list its own defences and attacks, or its runs"),
+            STALE,
         ],
         [
             "cemlib list",
@@ -218,6 +221,7 @@ COMMANDS: dict[str, Command] = {
             ),
             *CONFIG,
             Option("--all", action="store_true", help="all settings, also those that are defaults"),
+            STALE,
             JSON,
         ],
         [
@@ -232,6 +236,7 @@ COMMANDS: dict[str, Command] = {
             Option("first", metavar="FIRST", help="a defence of the study"),
             Option("second", metavar="SECOND", help="the one that it is compared with"),
             *CONFIG,
+            STALE,
             JSON,
         ],
         [

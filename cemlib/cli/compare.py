@@ -2,10 +2,14 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cemlib.cli.options import plan_of
+
+if TYPE_CHECKING:
+    from cemlib.study.job import AnyJob
 
 
 def compare(options: argparse.Namespace) -> Iterator[str]:
@@ -16,7 +20,8 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
 
     Raises:
         ConfigError: if there is no such defence, or both are the same.
-        FileError: if one of them has no finished run, or neither has an attack.
+        FileError: if one of them has no finished run, neither has an attack, or, without --stale, a
+            result is of other settings, data or code than the study's.
     """
     from cemlib.config import ConfigError
     from cemlib.records.files import finite
@@ -24,33 +29,47 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.report.comparisons import comparisons_table, with_image_intervals
     from cemlib.report.texts import comparisons_document
     from cemlib.report.writer import markdown
+    from cemlib.study.finished import check, mismatches
 
     pair = (options.first, options.second)
     if options.first == options.second:
         raise ConfigError(f"compare: both are {options.first!r}; name two defences")
-    runs, attacks = collect(*_records(options, pair))
+    owned = _records(options, pair)
+    told = list(mismatches(owned))
+    if not options.stale:
+        check(told)
+    runs, attacks = collect(*_sorted(owned))
     table = with_image_intervals(comparisons_table(runs, attacks, pair, options.second), attacks)
     if options.json:
-        yield json.dumps(finite(table.to_dict("records")), indent=2)
+        rows = finite(table.to_dict("records"))
+        yield json.dumps({"stale": told, "rows": rows} if told else rows, indent=2)
     else:
+        yield from (f"stale: {line}" for line in told)
         yield markdown(comparisons_document(table))
 
 
-def _records(options: argparse.Namespace, defences: Sequence[str]) -> tuple[list[Path], list[Path]]:
-    """Return the records that there are of some defences' runs, and of the attacks on these."""
+def _records(options: argparse.Namespace, defences: Sequence[str]) -> "dict[Path, AnyJob]":
+    """Return the records that there are of some defences' runs and attacks, with their jobs."""
     from cemlib.records.files import FileError
+    from cemlib.study.job import owners
     from cemlib.study.split import jobs_of_one
 
-    plan, runs, attacks = plan_of(options), list[Path](), list[Path]()
+    plan = plan_of(options)
+    owned: dict[Path, AnyJob] = {}
     for name in defences:
         tables, *_ = jobs_of_one(plan, name)
-        there = [path for path in tables.inputs["runs"] if path.is_file()]
-        if not there:
+        there = {path: job for path, job in owners(tables.reads).items() if path.is_file()}
+        if not any(job.kind == "train" for job in there.values()):
             raise FileError(f"{name}: no finished run in {plan.layout.root}; train it first")
-        runs += there
-        made = [path for path in tables.inputs["attacks"] if path.is_file()]
-        attacks += [path for path in made if path.parents[2] / path.name in there]
-    return runs, attacks
+        owned |= there
+    return owned
+
+
+def _sorted(owned: "Mapping[Path, AnyJob]") -> tuple[list[Path], list[Path]]:
+    """Return the records of runs, and of the attacks on runs that are there."""
+    runs = [path for path, job in owned.items() if job.kind == "train"]
+    others = [path for path in owned if path not in runs]
+    return runs, [path for path in others if path.parents[2] / path.name in runs]
 
 
 def join(options: argparse.Namespace) -> Iterator[Path]:
@@ -62,8 +81,11 @@ def join(options: argparse.Namespace) -> Iterator[Path]:
 
     Raises:
         ConfigError: if a configuration is faulty, there are fewer than two, or two are of one name.
+        FileError: if a result is of other settings, data or code than its study's.
     """
     from cemlib.config import ConfigError, load
+    from cemlib.study.finished import check, mismatches
+    from cemlib.study.job import owners
     from cemlib.study.plan import Plan
     from cemlib.study.split import jobs
 
@@ -73,6 +95,7 @@ def join(options: argparse.Namespace) -> Iterator[Path]:
         raise ConfigError(f"join: at least two experiments, each once, are needed; found {names}")
     from cemlib.report.join import write_joined
 
-    read = {name: jobs(plan)[-1].inputs for name, plan in zip(names, plans, strict=True)}
-    metrics = {name: (files["runs"], files["attacks"]) for name, files in read.items()}
+    pages = {plan.study.experiment: jobs(plan)[-1] for plan in plans}
+    check(line for page in pages.values() for line in mismatches(owners(page.reads)))
+    metrics = {name: (page.inputs["runs"], page.inputs["attacks"]) for name, page in pages.items()}
     yield from write_joined(metrics, Path(plans[0].study.results) / "joined" / options.name)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cemlib.cli.exits import ProblemsError
-from cemlib.cli.options import plan_of
 
 if TYPE_CHECKING:
     from cemlib.study.machine import Finding
@@ -33,12 +32,13 @@ def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
     from cemlib.config import ConfigError
     from cemlib.study.machine import PROBLEM, Finding, machine
     from cemlib.study.places import places
+    from cemlib.study.systems import read_study
 
     yield from machine()
     plan = None
     if options.config is not None:
         try:
-            plan = plan_of(options)
+            plan, _ = read_study(options.config, options.set)
         except ConfigError as error:  # told like the other problems, and the rest is looked at
             for fault in str(error).splitlines():
                 yield Finding(PROBLEM, "configuration", fault, "mend it")

@@ -12,7 +12,6 @@ from cemlib.cli.options import DEFAULT_CONFIG, plan_of
 
 if TYPE_CHECKING:
     from cemlib.config import Study
-    from cemlib.records.layout import RunFolder
     from cemlib.study.catalogue import Entry
     from cemlib.study.plan import Plan
 
@@ -25,8 +24,10 @@ KINDS = ("defences", "surrogates", "channels", "penalties", "models", "attacks",
 def names(options: argparse.Namespace) -> Iterator[str]:
     """List what a configuration can name, or the runs of a study.
 
-    A run is finished, failed (it diverged), damaged (its record is not as it was written), running
-    (begun and not finished: nothing tells a job that was stopped from a slow one) or absent.
+    A run is finished, failed (it diverged), stale (of other settings, data or code than the
+    study's, as its note says), damaged (its record is not as it was written), running (begun and
+    not finished: nothing tells a job that was stopped from a slow one) or absent. Only --stale
+    shows the accuracy of a stale one.
     """
     from cemlib.study.catalogue import WRITTEN_AS, entries, own_entries
 
@@ -52,20 +53,26 @@ def _runs(plan: "Plan[Study]") -> Iterator[str]:
 
     heads = ("run", "status", "epochs", "top-1", "attacks", "note")
     yield f"{plan.layout.root}"
-    yield aligned([heads, *(_row(plan, *run) for run in trainings(plan))], right=(2, 3))
+    known = dict[Path, list[str]]()
+    yield aligned([heads, *(_row(plan, *run, known) for run in trainings(plan))], right=(2, 3))
 
 
-def _row(plan: "Plan[Study]", defence: str, seed: int) -> tuple[str, ...]:
+def _row(
+    plan: "Plan[Study]", defence: str, seed: int, known: dict[Path, list[str]]
+) -> tuple[str, ...]:
     from cemlib.config.study import JUDGE
-    from cemlib.study.standing import ABSENT, FINISHED, read_standing
+    from cemlib.study.finished import standing
+    from cemlib.study.split import train_job
+    from cemlib.study.standing import ABSENT, FINISHED, STALE
 
     folder = plan.layout.judge if defence == JUDGE else plan.layout.run(defence, seed)
-    status, note, record = read_standing(folder.metrics)
+    status, note, record = standing(train_job(plan, defence, seed), folder.metrics, known)
     if status == ABSENT:
         status, note = _progress(folder.history)
     name = defence if defence == JUDGE else f"{defence}/seed{seed}"
-    top1 = figure(record.get("top1") if status == FINISHED else None)
-    attacks = "-" if defence == JUDGE else _attacks(plan, folder)
+    is_shown = status == FINISHED or (status == STALE and plan.stale)
+    top1 = figure(record.get("top1") if is_shown else None)
+    attacks = "-" if defence == JUDGE else _attacks(plan, defence, seed, known)
     return name, status, str(_epochs(folder.history)), top1, attacks, note
 
 
@@ -77,13 +84,15 @@ def _progress(history: Path) -> tuple[str, str]:
     return RUNNING, f"last epoch {time.time() - history.stat().st_mtime:.0f} s ago"
 
 
-def _attacks(plan: "Plan[Study]", run: "RunFolder") -> str:
+def _attacks(plan: "Plan[Study]", defence: str, seed: int, known: dict[Path, list[str]]) -> str:
     """Return how many attacks on a run have which status: one under way has left no record."""
-    from cemlib.records.layout import KNOWLEDGES
-    from cemlib.study.standing import FINISHED, read_standing
+    from cemlib.study.finished import standing
+    from cemlib.study.job import owners
+    from cemlib.study.split import attack_job
+    from cemlib.study.standing import FINISHED
 
-    folders = (run.attack(name, known) for name in plan.study.attacks for known in KNOWLEDGES)
-    counts = Counter(read_standing(folder.metrics)[0] for folder in folders)
+    found = owners([attack_job(plan, defence, seed, [*plan.study.attacks])])
+    counts = Counter(standing(job, record, known)[0] for record, job in found.items())
     others = [f"{count} {status}" for status, count in counts.items() if status != FINISHED]
     return ", ".join([f"{counts[FINISHED]}/{counts.total()}", *others])
 

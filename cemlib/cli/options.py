@@ -74,6 +74,11 @@ URI = Option(
     default=os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE,
     help=f"MLflow store or server (default: MLFLOW_TRACKING_URI, or {DEFAULT_STORE})",
 )
+STALE = Option(
+    "--stale",
+    action="store_true",
+    help="show also results of other settings, data or code than the study's, marked as such",
+)
 JSON = Option("--json", action="store_true", help="print one JSON object, not text")
 
 
@@ -86,4 +91,4 @@ def plan_of(options: argparse.Namespace) -> "Plan[Study]":
     from cemlib.config import load
     from cemlib.study.plan import Plan
 
-    return Plan(load(options.config, options.set))
+    return Plan(load(options.config, options.set), getattr(options, "stale", False))

@@ -11,30 +11,41 @@ from cemlib.records.files import FileError, finite
 
 if TYPE_CHECKING:
     from cemlib.study.inspection import Result
+    from cemlib.study.job import AnyJob
 
 
 def show(options: argparse.Namespace) -> Iterator[str]:
     """Show a run or an attack: settings, numbers, provenance, whether its files are untouched.
 
+    A folder is shown as it is; a name stands for a result of the study.
+
     Raises:
         ConfigError: if there is none of that name.
-        FileError: after showing it, if one of its files is damaged or absent.
+        FileError: if it is of other settings, data or code than the study's, without --stale; after
+            showing it, if one of its files is damaged or absent.
     """
+    from cemlib.records.seal import RECORD
+    from cemlib.study.finished import check, mismatches
     from cemlib.study.inspection import find_folder, read_result
     from cemlib.study.systems import read_study
 
-    folder = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
+    folder, owned = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
+    told = list(mismatches({record: owned[record] for record in [folder / RECORD]}))
+    if not options.stale:
+        check(told)
     result = read_result(folder)
-    yield _as_json(result) if options.json else _as_text(result, options.all)
+    attacks = _attacks(result.attacks, owned, options.stale)
+    yield _as_json(result, told) if options.json else _as_text(result, told, attacks, options.all)
     if result.faults:
         raise FileError("\n".join(result.faults))
 
 
-def _as_json(result: "Result") -> str:
+def _as_json(result: "Result", stale: list[str]) -> str:
     from cemlib.config.differing import differing
 
     told = {
         "folder": str(result.folder),
+        "stale": stale,
         "record": result.record,
         "differing": differing(result.record["config"]),
         "seals": result.seals,
@@ -43,7 +54,7 @@ def _as_json(result: "Result") -> str:
     return json.dumps(finite(told), indent=2)
 
 
-def _as_text(result: "Result", everything: bool) -> str:
+def _as_text(result: "Result", stale: list[str], attacks: str, everything: bool) -> str:
     """Return a result for people, with all settings or those that are not the defaults."""
     from cemlib.config.differing import differing
 
@@ -54,9 +65,10 @@ def _as_text(result: "Result", everything: bool) -> str:
         "numbers": _pairs({name: figure(value, 6) for name, value in result.numbers.items()}),
         "provenance": _pairs(_provenance(result.record)),
         "seals": _seals(result.seals),
-        "attacks": _attacks(result.attacks),
+        "attacks": attacks,
     }
     head = f"{result.folder}\nstatus: {status}{f', {reason}' if reason else ''}"
+    head = "\n".join([head, *(f"stale: {line}" for line in stale)])
     return "\n\n".join([head, *(f"{name}\n{text}" for name, text in sections.items() if text)])
 
 
@@ -96,16 +108,18 @@ def _seals(seals: Mapping[str, str]) -> str:
     return _pairs(seals)
 
 
-def _attacks(records: list[Path]) -> str:
+def _attacks(records: list[Path], owned: "Mapping[Path, AnyJob | None]", shows_stale: bool) -> str:
     from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION
-    from cemlib.study.standing import read_standing
+    from cemlib.study.finished import standing
+    from cemlib.study.standing import STALE
 
     if not records:
         return ""
     scores = (*ATTACK_SCORES, IDENTIFICATION)
     rows = [("  attack", "status", *scores)]
     for path in records:
-        status, _, found = read_standing(path)
-        numbers = (figure(found.get(score)) for score in scores)
+        status, _, found = standing(owned.get(path), path)
+        is_shown = status != STALE or shows_stale
+        numbers = (figure(found.get(score) if is_shown else None) for score in scores)
         rows.append((f"  {path.parent.name}", status, *numbers))
     return aligned(rows, right=range(2, len(rows[0])))

@@ -2,7 +2,9 @@
 
 import argparse
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,13 +55,22 @@ def attack(options: argparse.Namespace) -> Iterator[Path | str]:
 
 
 def report(options: argparse.Namespace) -> Iterator[Path | str]:
-    """Write tables and figures of finished jobs, and the results page."""
+    """Write tables and figures of finished jobs, and the results page.
+
+    With --stale, those of results that are not of these settings, data and code: they go into the
+    folder `stale` of the results, and say so.
+
+    Raises:
+        FileError: without it, if there are such results.
+    """
     from cemlib.config import ConfigError
     from cemlib.study.split import PARTS, jobs, jobs_of_one
 
     plan, defence, only = plan_of(options), options.defence, options.only
     if defence is not None and only == "page":
         raise ConfigError(f"--defence {defence}: the page is of the whole study; leave it out")
+    if not plan.layout.config.is_file():  # where nothing runs that reads it
+        plan.write_config()
     found = jobs(plan) if defence is None else jobs_of_one(plan, defence)
     yield from _carried_out(job for job in found if job.kind in ([only] if only else PARTS))
 
@@ -67,10 +78,13 @@ def report(options: argparse.Namespace) -> Iterator[Path | str]:
 def run(options: argparse.Namespace) -> Iterator[Path | str]:
     """Carry out all jobs of a study that are not finished, without Snakemake.
 
+    What cannot work is refused before the first of them, as `cemlib doctor` tells it.
+
     The study may be of any system. Nothing is uploaded to MLflow. Exit code 3 says that a training
     or an attack diverged.
     """
     from cemlib.study.job import find_device
+    from cemlib.study.places import check
     from cemlib.study.schedule import run_study
     from cemlib.study.standing import failed_results
     from cemlib.study.systems import named_jobs, read_study
@@ -81,6 +95,8 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     if options.only is not None:
         yield from _carried_out(named_jobs(jobs, options.only))
         return
+    for warning in check(plan):
+        print(warning, file=sys.stderr)
     yield from run_study(plan, jobs, options.slots)
     yield from failing_at_end(failed_results(plan.layout.root, jobs))
 
@@ -93,13 +109,19 @@ def _carried_out(jobs: "Iterable[AnyJob]") -> Iterator[Path | str]:
 
 
 def track(options: argparse.Namespace) -> Iterator[str]:
-    """Upload finished jobs of a study of any system to MLflow."""
+    """Upload finished jobs of a study of any system to MLflow.
+
+    Results that are not of these settings, data and code are named, and left out.
+    """
+    from cemlib.study.finished import mismatches
+    from cemlib.study.job import owners
     from cemlib.study.plan import chosen
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
     defences = dict.fromkeys(str(job.of["defence"]) for job in jobs if "defence" in job.of)
     chosen("defence", tuple(defences), options.defence)
+    yield from (f"not uploaded: {line}" for line in mismatches(owners(jobs)))
     study = to_upload(plan, jobs, options.defence)
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
 
@@ -110,13 +132,20 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     With --compare, nothing is copied: it is told how the tables differ from those that are there.
 
     Raises:
-        FileError: if a result is missing, or came from uncommitted code.
+        FileError: if a result is missing, is not of these settings, data and code, or came from
+            uncommitted code; if tables or figures are older than results.
     """
+    from cemlib.records.files import FileError
     from cemlib.report.publish import differences, publish
-    from cemlib.study.job import records_below, report_files
+    from cemlib.study.finished import check, is_written, mismatches
+    from cemlib.study.job import owners, records_below, report_files
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
+    check(mismatches(owners(jobs)))
+    if other := [job.name for job in jobs if not job.records and not is_written(job)]:
+        fault = "absent, or older than its results or settings; run the study to its end"
+        raise FileError(f"{', '.join(other)}: {fault}")
     out = Path("results/published") / plan.study.experiment
     if options.compare:
         yield from differences(out, plan.layout.tables)
@@ -133,6 +162,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
 
 def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Study":
     """Return what is uploaded: the results of runs, or of those of one defence, and the report."""
+    from cemlib.study.finished import belonging
     from cemlib.study.job import records_below, report_files
     from cemlib.tracking import Study
 
@@ -140,4 +170,5 @@ def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None
     of_part = [job for job in jobs if part is None or part in job.name.split("/")]
     for record in records_below(plan.layout.root / "runs", of_part):
         (attacks if record.parent.parent.name == "attacks" else runs).append(record)
-    return Study(plan.layout.root, plan.study.experiment, runs, attacks, report_files(jobs))
+    files = (runs, attacks, report_files(jobs))
+    return Study(plan.layout.root, plan.study.experiment, *files, partial(belonging, jobs))

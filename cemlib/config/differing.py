@@ -1,6 +1,7 @@
 """The settings that differ from the defaults, for people to read and to paste."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cemlib.config.attacks import AnyAttack
@@ -54,6 +55,15 @@ def differing(plain: Mapping[str, Any], key: str = "") -> dict[str, Any]:
         else:
             found[name] = value
     return found
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted key, value as text) of a nested configuration; text stays as it is."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)
 
 
 def _defaults(key: str, tag: str | None) -> dict[str, Any]:

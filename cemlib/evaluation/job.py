@@ -7,9 +7,10 @@ from pathlib import Path
 from cemlib.config.study import Study
 from cemlib.data.prepared import load
 from cemlib.evaluation.record import Record
-from cemlib.evaluation.stage import Stage, attacked_run, check_same_study
+from cemlib.evaluation.stage import Stage, attacked_run
 from cemlib.numerics.precision import set_up
 from cemlib.records.layout import KNOWLEDGES
+from cemlib.records.seal import read_sealed
 from cemlib.study.job import Job
 
 
@@ -21,7 +22,7 @@ def run(job: Job[Study]) -> Iterator[Path]:
     device = job.processor()
     set_up(device, job.plan.study.threads)
     data = load(job.plan.layout.data).to(device)
-    metrics = check_same_study(job.plan, attacked_run(job), job.of["defence"])
+    metrics = read_sealed(attacked_run(job).metrics, ("status", "reason"))
     stage = Stage(job, data) if metrics["status"] == "ok" else None
     for part in job.parts or (job,):
         for knowledge in KNOWLEDGES:

@@ -7,7 +7,8 @@ from cemlib.config.study import Study
 from cemlib.report.build import Results, read, write_figures, write_tables
 from cemlib.report.frontier import Sweeps
 from cemlib.report.page.build import write_page
-from cemlib.study.job import Job
+from cemlib.study.finished import mismatches
+from cemlib.study.job import Job, owners
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
@@ -17,11 +18,19 @@ def run(job: Job[Study]) -> Iterator[Path]:
         data, *figures = job.inputs["shown"]
         (out,) = job.outputs
         metrics = job.inputs["runs"], job.inputs["attacks"]
-        yield write_page(*metrics, out, data=data, figures=figures, settings=job.settings)
+        yield write_page(
+            *metrics, out, data=data, figures=figures, settings=job.settings, stale=_stale(job)
+        )
     elif job.kind == "tables":
-        yield from write_tables(_results(job), layout.root, layout.tables / scope)
+        out = layout.tables / scope
+        yield from write_tables(_results(job), layout.root, out, stale=_stale(job))
     else:
         yield from write_figures(_results(job), layout.figures / scope, job.kind)
+
+
+def _stale(job: Job[Study]) -> list[str]:
+    """Return why results are not the study's, where they are shown nevertheless."""
+    return [f"Stale: {line}" for line in mismatches(owners(job.reads))] if job.plan.stale else []
 
 
 def _scope(job: Job[Study]) -> str:

@@ -1,13 +1,12 @@
 """The scene of an attack as a study's files set it: the run, the judge, decoders to start from."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from cemlib.attacks.task import Outcome
-from cemlib.config.study import JUDGE, Study
+from cemlib.config.study import Study
 from cemlib.data.prepared import Prepared, checksum
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.scene import Scene, start_failed
@@ -18,20 +17,6 @@ from cemlib.records.layout import AttackFolder, RunFolder
 from cemlib.records.seal import check_files, read_sealed
 from cemlib.study.job import Job
 from cemlib.study.plan import Plan
-
-
-def check_same_study(plan: Plan[Study], run: RunFolder, defence: str) -> dict[str, Any]:
-    """Read a training's metrics.
-
-    Raises:
-        FileError: the present configuration and data would not give this run.
-    """
-    metrics = read_sealed(run.metrics, ("status", "reason", "config", "data_sha256"))
-    if metrics["config"] != plan.study.train_slice(defence):
-        raise FileError(f"{run.metrics}: trained with other settings; train it again")
-    if metrics["data_sha256"] != checksum(plan.layout.data):
-        raise FileError(f"{run.metrics}: trained on other prepared data; train it again")
-    return metrics
 
 
 def load_judge(plan: Plan[Study], device: torch.device) -> Deployed:
@@ -45,7 +30,7 @@ def load_judge(plan: Plan[Study], device: torch.device) -> Deployed:
             f"{plan.layout.judge.metrics}: no such file; `cemlib train --defence judge` trains the"
             " classifier that recognises reconstructions"
         )
-    metrics = check_same_study(plan, plan.layout.judge, JUDGE)
+    metrics = read_sealed(plan.layout.judge.metrics, ("status", "reason"))
     if metrics["status"] != "ok":
         raise FileError(
             f"{plan.layout.judge.metrics}: the undefended judge diverged ({metrics['reason']});"

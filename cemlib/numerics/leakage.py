@@ -42,7 +42,8 @@ def leakage_bound(z: Tensor, y: Tensor, noise_std: float) -> float:
         noise_std: standard deviation of the Gaussian noise of the release.
 
     Returns:
-        The bound in nats; ``math.inf`` without noise, where nothing bounds the information.
+        The bound in nats; ``math.inf`` without noise, where nothing bounds the information, and
+        where the noise is so little that squares of features in its units have no number.
 
     Raises:
         ValueError: if shapes or types do not fit, ``z`` is empty or not finite, or ``noise_std`` is
@@ -85,6 +86,8 @@ def _over_classes(
     total = 0.0
     for label in torch.unique(y):
         members = z.detach()[y == label].double() / noise_std
+        if not members.square().sum().isfinite():
+            return math.inf
         frequency = len(members) / len(z)
         total += frequency * (half_log_det(members) - math.log(frequency))
     return total
@@ -92,9 +95,7 @@ def _over_classes(
 
 def _plain(members: Tensor) -> float:
     """Return ``1/2 log |I + Sigma|`` of members (n, D) with the (1/n) covariance as Sigma."""
-    gram = _gram(members) / len(members)
-    unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    return float(torch.linalg.cholesky(gram + unit).diagonal().log().sum())
+    return float((_eigenvalues(members) / len(members)).log1p().sum()) / 2
 
 
 def _corrected(members: Tensor) -> float:
@@ -102,7 +103,7 @@ def _corrected(members: Tensor) -> float:
     count = len(members) - 1
     if count == 0:
         return 0.0
-    values = torch.linalg.eigvalsh(_gram(members)).flip(0).clamp_min(0).cpu()[:count] / count
+    values = _eigenvalues(members) / count
     zeros = count - len(values)
     t = _level(values, zeros)
     # Where there are eigenvalues of 0, t is above 0.
@@ -120,10 +121,13 @@ def _level(values: Tensor, zeros: int) -> float:
     return high
 
 
-def _gram(members: Tensor) -> Tensor:
-    """Return the scatter of members (n, D), or of their transpose where that is smaller."""
+def _eigenvalues(members: Tensor) -> Tensor:
+    """Return those of the scatter of members (n + 1, D) that are not 0: n at most, falling."""
     centred = members - members.mean(0)
-    return centred @ centred.T if len(centred) < centred.shape[1] else centred.T @ centred
+    wide = len(centred) < centred.shape[1]
+    scatter = centred @ centred.T if wide else centred.T @ centred
+    values: Tensor = torch.linalg.eigvalsh(scatter)
+    return values.flip(0).clamp_min(0).cpu()[: len(members) - 1]
 
 
 def _check_features(z: Tensor, y: Tensor, noise_std: float) -> None:

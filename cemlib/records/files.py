@@ -196,5 +196,5 @@ def _free(folder: Path) -> str:
 def _parse(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun") from error

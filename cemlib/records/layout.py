@@ -112,19 +112,32 @@ class Layout:
         data: Folder of the prepared data.
         prepared: The prepared images, labels and splits.
         prepared_facts: Classes, statistics, counts and checksum of the prepared data.
-        tables: Folder of the tables.
-        figures: Folder of the figures.
+        part: Where in that folder its report goes.
         cost: What the cryptography of collaborative labelling took.
     """
 
     root: Path
+    part: str = ""
     config = _Below("config.json")
     data = _Below("data")
     prepared = _Below(f"data/{TENSORS}")
     prepared_facts = _Below(f"data/{DESCRIPTION}")
-    tables = _Below("tables")
-    figures = _Below("figures")
     cost = _Below("cost/metrics.json")
+
+    @property
+    def written(self) -> Path:
+        """Folder of the results page, tables and figures."""
+        return self.root / self.part
+
+    @property
+    def tables(self) -> Path:
+        """Folder of the tables."""
+        return self.written / "tables"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the figures."""
+        return self.written / "figures"
 
     @property
     def judge(self) -> RunFolder:
@@ -150,3 +163,18 @@ class Layout:
     def checkpoint(self, job: str) -> Path:
         """Return the folder of a job's resume checkpoint, which Snakemake does not clear."""
         return self.root.parent / ".checkpoints" / job
+
+
+def identity(place: Path) -> dict[str, str]:
+    """Return kind, defence, seed, and for an attack its name and knowledge, of a result folder.
+
+    The judge has no seed in its place.
+    """
+    if place.parent.name != "attacks":
+        name, seed, number = place.name.partition("seed")
+        return {"kind": "run"} | (
+            {"defence": place.parent.name, "seed": number} if seed else {"defence": name}
+        )
+    attack, _, knowledge = place.name.rpartition("-")
+    run = identity(place.parents[1])
+    return {**run, "kind": "attack", "attack": attack, "knowledge": knowledge}

@@ -89,9 +89,16 @@ def fingerprint(files: Iterable[Path]) -> str:
     """Return the SHA-256 over the relative names and contents of source files."""
     digest = hashlib.sha256()
     for file in sorted(files):
-        digest.update(f"{file.relative_to(PACKAGE).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
+        state = file.stat()
+        digest.update(_named_content(file, state.st_mtime_ns, state.st_size))
     return digest.hexdigest()
+
+
+@cache
+def _named_content(file: Path, _time: int, _size: int) -> bytes:
+    """Return a source file's name and the checksum of its content, read once while it stays so."""
+    name = f"{file.relative_to(PACKAGE).as_posix()}\0".encode()
+    return name + hashlib.sha256(file.read_bytes()).digest()
 
 
 def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The results of a study, and the tables and figures that are written of them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
@@ -103,13 +103,16 @@ def read(
     return Results(*collect(run_metrics, attack_metrics), defences, **rest)
 
 
-def write_tables(results: Results, root: Path, out: Path) -> list[Path]:
+def write_tables(
+    results: Results, root: Path, out: Path, *, stale: Sequence[str] = ()
+) -> list[Path]:
     """Write `TABLES`, and of a study with sweeps `SWEEP_TABLES`.
 
     Args:
         results: of runs and attacks.
         root: folder of the experiment; runs.csv names folders relative to it.
         out: folder to write to.
+        stale: lines that go before all others: which results are of other settings.
 
     Returns:
         The files written.
@@ -123,16 +126,17 @@ def write_tables(results: Results, root: Path, out: Path) -> list[Path]:
     runs, attacks, defences = results.runs, results.attacks, results.defences
     summary = summary_table(runs, attacks, defences)
     comparisons = with_image_intervals(results.compared, attacks)
-    document = summary_document(summary)
+    found = (summary_document(summary), paper_document(summary), comparisons_document(comparisons))
+    document, paper, differences = (replace(each, notes=[*stale, *each.notes]) for each in found)
     texts = [
         csv(runs_table(runs, attacks, defences, root)),
         csv(summary),
         csv(comparisons),
         markdown(document),
-        latex(paper_document(summary)),
+        latex(paper),
         html(document),
-        html(comparisons_document(comparisons)),
-        claims(comparisons),
+        html(differences),
+        "".join([*(f"{line}\n\n" for line in stale), claims(comparisons)]),
     ]
     names = [*TABLES]
     if results.sweeps is not None:

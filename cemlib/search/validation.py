@@ -14,13 +14,13 @@ from cemlib.data.pixels import to_float
 from cemlib.data.prepared import load
 from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.scene import Scene
-from cemlib.evaluation.stage import attacked_run, check_same_study
+from cemlib.evaluation.stage import attacked_run
 from cemlib.metrics import mse
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import sha256
 from cemlib.records.provenance import source_files
-from cemlib.records.seal import RECORD, write_sealed
+from cemlib.records.seal import RECORD, read_sealed, write_sealed
 from cemlib.study.job import Entry, Job
 from cemlib.study.plan import Plan
 from cemlib.study.split import train_job
@@ -36,7 +36,7 @@ def measure_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto"
         plan,
         "validate/{defence}/seed{seed}",
         of=trained.of,
-        needs=frozenset({trained.name}),
+        reads=(trained,),
         inputs={"data": [plan.layout.prepared], "run": trained.records},
         leaves=[plan.layout.run("{defence}", "{seed}").root / "validation" / RECORD],
         settings=plan.study.attack_slice(defence, name),
@@ -55,10 +55,10 @@ def run(job: Job[Study]) -> list[Path]:
     """Score a finished run; write the record and return its path.
 
     Raises:
-        FileError: if the run is not of this study, or damaged.
+        FileError: if the run is damaged.
     """
     start, folder = time.perf_counter(), attacked_run(job)
-    trained = check_same_study(job.plan, folder, job.of["defence"])
+    trained = read_sealed(folder.metrics, ("status", "reason", "val_top1", "wall_seconds"))
     ended = trained["status"] == "ok"
     found = {
         "kind": "validation",

@@ -56,7 +56,7 @@ def pseudo_job(plan: Plan[Federated], seed: int, device: str = "auto") -> Federa
         plan,
         "pseudo/seed{seed}",
         of={"seed": seed},
-        needs=frozenset({"prepare"}),
+        reads=(prepare_job(plan),),
         inputs={"data": [plan.layout.prepared]},
         leaves=plan.layout.pseudo("{seed}").files(),
         settings=plan.study.pseudo_slice(),
@@ -69,11 +69,12 @@ def train_job(plan: Plan[Federated], variant: str, seed: int, device: str = "aut
     """Return the job of one training."""
     mixes = plan.study.variants[variant].mixing is not None
     generators = {"generators": plan.layout.pseudo(seed).files()} if mixes else {}
+    gans = (pseudo_job(plan, seed, device),) if mixes else ()
     return Job(
         plan,
         "train/{variant}/seed{seed}",
         of={"variant": variant, "seed": seed},
-        needs=frozenset({"prepare", *([f"pseudo/seed{seed}"] if mixes else [])}),
+        reads=(prepare_job(plan), *gans),
         inputs={"data": [plan.layout.prepared], **generators},
         leaves=plan.layout.run(*_RUN).files(),
         settings=plan.study.train_slice(variant),
@@ -91,13 +92,13 @@ def attack_job(
 
 
 def _attack(plan: Plan[Federated], variant: str, seed: int, name: str, device: str) -> FederatedJob:
-    training, settings = train_job(plan, variant, seed), plan.study.attack_slice(variant)
+    training, settings = train_job(plan, variant, seed, device), plan.study.attack_slice(variant)
     run = plan.layout.run(variant, seed)
     return Job(
         plan,
         "attack/{variant}/seed{seed}",
         of={"variant": variant, "seed": seed, "attack": name},
-        needs=frozenset({training.name}),
+        reads=(training,),
         inputs={**training.inputs, "model": [run.model, *run.files()]},
         leaves=attack_files(attack_folder(plan, *_RUN, name)),
         settings=settings | {"attack": settings["inversion"]["attacks"][name]},

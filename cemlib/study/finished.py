@@ -1,24 +1,31 @@
 """Whether the files of a job are those that it would write now: one notion for every system.
 
-The record of a result says by which settings and which code it was made, and of which inputs by
-their checksums. An attack on a split model names no checksum of all that it read, so the times of
-the files have to say that it came after the run, the judge and the decoder; likewise tables and
-figures, which have no record, came after the results. Copy a result folder with its times
-(`cp -p`, `rsync -a`, `tar`): otherwise finished attacks may be carried out again, to the same
+The record of a result says whose it is, by which settings and which code it was made, and of which
+inputs by their checksums. Whoever carries jobs out compares these, and whoever shows a number:
+results of other settings are not the study's.
+
+An attack on a split model names no checksum of all that it read, so before it is left as it is, the
+times of the files have to say that it came after the run, the judge and the decoder; likewise
+tables and figures, which have no record, came after the results. Copy a result folder with its
+times (`cp -p`, `rsync -a`, `tar`): otherwise finished attacks may be carried out again, to the same
 numbers.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from cemlib.records.files import FileError, sha256
-from cemlib.records.layout import TENSORS
-from cemlib.records.seal import FILES, read_sealed
-from cemlib.study.job import DATA, AnyJob
-from cemlib.study.standing import failure
+from cemlib.config.differing import flatten
+from cemlib.records.files import FileError, read_json, sha256
+from cemlib.records.layout import DESCRIPTION, TENSORS, identity
+from cemlib.records.seal import FILES, RECORD, read_sealed
+from cemlib.study.job import DATA, AnyJob, owners
+from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, failure, read_standing
+
+SHOWN = 3  # settings that a difference names
+ADVICE = "carry it out again (`cemlib run`) or give the settings back; --stale shows it, marked"
 
 
 def finished(job: AnyJob) -> bool:
@@ -34,8 +41,83 @@ def stale(job: AnyJob) -> list[Path]:
     """Return the records of a job that are missing, damaged, or of what it would not do now."""
     if job.parts:
         return [record for part in job.parts for record in stale(part)]
-    made_by = job.made_by()
-    return [record for record in job.records if not _is_current(job, record, made_by)]
+    return [record for record in job.records if not _is_current(job, record)]
+
+
+def differences(
+    job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
+) -> list[str]:
+    """Return how a result differs from what its job would write now; nothing if it belongs there.
+
+    No time is compared and no large file read: inputs have records with checksums of their own. A
+    result that was made of another one differs as that one does.
+
+    Args:
+        job: Whose result it is; None for a folder of no study, whose name alone says that.
+        path: Its record.
+        known: Answers by record, which are asked and kept.
+
+    Raises:
+        FileError: if the record, or that of an input, is missing or damaged.
+    """
+    known = {} if known is None else known
+    if path not in known:
+        told = list(_differences(job, path, read_sealed(path)))
+        for before, owner in owners(job.reads if job and not told else ()).items():
+            if before.name == RECORD and before.is_file():
+                found = differences(owner, before, known)
+                told += [f"made of a result that was {one}" for one in found]
+        known[path] = list(dict.fromkeys(told))
+    return known[path]
+
+
+def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
+    """Yield a line for each of the `differences` of records that are there.
+
+    Raises:
+        FileError: if a record is damaged.
+    """
+    known, found = dict[Path, list[str]](), dict[str, list[Path]]()
+    for record, job in owned.items():
+        for difference in differences(job, record, known) if record.is_file() else ():
+            found.setdefault(difference, []).append(record.parent)
+    for difference, folders in found.items():
+        others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
+        yield f"{folders[0]}{others}: {difference}"
+
+
+def check(told: Iterable[str]) -> None:
+    """Refuse results that are not the study's, as `mismatches` tells of them.
+
+    Raises:
+        FileError: with a line for each.
+    """
+    if lines := list(told):
+        raise FileError("\n".join([*lines, ADVICE]))
+
+
+def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
+    """Return the records of jobs that are the study's, and what was written of them alone."""
+    known = dict[Path, list[str]]()
+    owned = owners(jobs).items()
+    records = {path for path, job in owned if standing(job, path, known)[0] != STALE}
+    written = set[Path]()
+    for job in jobs:
+        if not job.records and set(owners(job.reads)) <= records and is_written(job):
+            written |= set(job.outputs)
+    return records | written
+
+
+def standing(
+    job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
+) -> tuple[str, str, dict[str, Any]]:
+    """Return what `read_standing` does of a job's record; `stale` if it has `differences`."""
+    status, note, record = read_standing(path)
+    try:
+        told = differences(job, path, known) if status in (FINISHED, FAILED) else []
+    except FileError as error:  # of what it was made of
+        return DAMAGED, str(error), {}
+    return (STALE, "; ".join(told), record) if told else (status, note, record)
 
 
 def run_job(job: AnyJob) -> Iterator[Path | str]:
@@ -51,32 +133,88 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
 
 
 def rerun_job(job: AnyJob) -> Iterator[Path | str]:
-    """Carry out a job, finished or not; yields its files, and a line for each failed result."""
+    """Carry out a job, finished or not; yields its files, and a line for each failed result.
+
+    Raises:
+        FileError: if what it reads is not what the jobs before it would write now.
+    """
+    if not job.plan.stale:
+        check(mismatches(owners(job.reads)))
     for written in job.call(job):
         yield from failure(job.plan.layout.root, written)
         yield written
 
 
-def _is_current(job: AnyJob, path: Path, made_by: dict[str, Any]) -> bool:
+def is_written(job: AnyJob) -> bool:
+    """Return whether tables or figures are there, of the study as it is and its present results."""
+    config = job.plan.layout.config
+    is_same = config.is_file() and read_json(config) == job.plan.study.plain()
+    return is_same and _came_after(job.outputs, [config, *owners(job.reads)])
+
+
+def _is_current(job: AnyJob, path: Path) -> bool:
     try:
         record = read_sealed(path)
+        differs = any(_differences(job, path, record))
     except FileError:
         return False
     beside = [file for file in job.outputs if file.parent == path.parent]
     return (
-        _made_by(record) == made_by
+        not differs
         and _are_there(beside)
         and all(_is_same(path.with_name(name), sum_) for name, sum_ in _checksums(record).items())
-        and _has_read(job, path, record)
+        and (any(_named(job, record)) or _came_after([path], _unnamed(job)))
     )
 
 
-def _made_by(record: dict[str, Any]) -> Any:
+def _differences(job: AnyJob | None, path: Path, record: dict[str, Any]) -> Iterator[str]:
+    place = identity(path.parent)
+    own = {key: str(record.get(key, place[key])) for key in place if key != "kind"}
+    if other := [f"{key} {own[key]}" for key in own if own[key] != place[key]]:
+        yield f"made for {', '.join(other)}"
+    if job is None:
+        return
+    made, now = _made_by(record), job.made_by()
+    if made["settings"] != now["settings"]:
+        yield f"made with {_changes(job, made['settings'] or {}, now['settings'])}"
+    if made["fingerprint"] != now["fingerprint"]:
+        yield f"made by other code{_commit(record)}"
+    for file, checksum in _named(job, record):
+        if _recorded(file) not in (None, checksum):
+            yield f"made from another {file}"
+
+
+def _made_by(record: dict[str, Any]) -> dict[str, Any]:
     """Return settings and code as a record has them; prepared data say where they come from."""
     if "source" in record:
-        return record["source"].get("preparation")
+        found = record["source"].get("preparation") or {}
+        return {key: found.get(key) for key in ("settings", "fingerprint")}
     code = record.get("provenance", {}).get("fingerprint")
     return {"settings": record.get("config"), "fingerprint": code}
+
+
+def _changes(job: AnyJob, before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return which settings were others, by the names that they have in the study's file."""
+    one, two = dict(flatten(before)), dict(flatten(now))
+    keys = [key for key in {**two, **one} if one.get(key) != two.get(key)]
+    told = [
+        f"{_key(job, key)} {one.get(key, 'absent')}, now {two.get(key, 'absent')}"
+        for key in keys[:SHOWN]
+    ]
+    more = [f"{len(keys) - SHOWN} more"] if len(keys) > SHOWN else []
+    return "; ".join([*told, *more]) or "other sections"
+
+
+def _key(job: AnyJob, key: str) -> str:
+    section, dot, rest = key.partition(".")
+    if not job.reads and job.records[0].name == DESCRIPTION:
+        return f"data.{key}"
+    return f"{section}s.{job.of[section]}.{rest}" if dot and section in job.of else key
+
+
+def _commit(record: dict[str, Any]) -> str:
+    commit = record.get("provenance", {}).get("commit")
+    return f", of commit {commit[:12]}" if commit else ""
 
 
 def _checksums(record: dict[str, Any]) -> dict[str, str]:
@@ -85,17 +223,24 @@ def _checksums(record: dict[str, Any]) -> dict[str, str]:
     return {**record.get(FILES, {}), **prepared}
 
 
-def _has_read(job: AnyJob, path: Path, record: dict[str, Any]) -> bool:
-    """Return whether a result came of a job's inputs as they are now.
+def _named(job: AnyJob, record: dict[str, Any]) -> Iterator[tuple[Path, str | None]]:
+    """Yield the inputs of a job that a record names, with the checksums that these had."""
+    for name, files in job.inputs.items():
+        if f"{name}_sha256" in record:
+            yield files[0], record[f"{name}_sha256"]
 
-    A record that names none of them by checksum is compared by its time, but for the data: what it
-    was made from names those.
-    """
-    keys = {f"{name}_sha256": files for name, files in job.inputs.items()}
-    named = [key for key in keys if key in record]
-    if named:
-        return all(_is_same(keys[key][0], record[key]) for key in named)
-    return _came_after([path], _all(files for name, files in job.inputs.items() if name != DATA))
+
+def _unnamed(job: AnyJob) -> list[Path]:
+    """Return the inputs of a job whose record names none, but for the data: those it read do."""
+    return _all(files for name, files in job.inputs.items() if name != DATA)
+
+
+def _recorded(file: Path) -> str | None:
+    """Return the checksum of a file as the record beside it has it; None if there is no record."""
+    record = file.with_name(DESCRIPTION if file.name == TENSORS else RECORD)
+    if not record.is_file():
+        return None
+    return sha256(file) if file == record else _checksums(read_sealed(record)).get(file.name)
 
 
 def _came_after(written: Iterable[Path], read: Iterable[Path]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from cemlib.config.errors import ConfigError
 from cemlib.records.files import FileError
 from cemlib.records.seal import FILES, RECORD, check_files, read_sealed
-from cemlib.study.job import AnyJob
+from cemlib.study.job import AnyJob, owners
 from cemlib.study.plan import chosen
 
 WHOLE, DAMAGED, ABSENT = "as written", "damaged", "absent"
@@ -62,8 +62,12 @@ def read_result(folder: Path) -> Result:
     return Result(folder, record, seals, tuple(fault for _, fault in states.values() if fault))
 
 
-def find_folder(name: str, jobs: Callable[[], Iterable[AnyJob]]) -> Path:
-    """Return the folder that a user means by a path, or by a name within a study.
+def find_folder(
+    name: str, jobs: Callable[[], Iterable[AnyJob]]
+) -> tuple[Path, dict[Path, AnyJob | None]]:
+    """Return the folder that a user means, and whose the records in it are by the study.
+
+    A folder that is named by its path is of no study.
 
     Args:
         name: A folder with a record, or its place in the results without `runs` and `attacks`:
@@ -75,12 +79,14 @@ def find_folder(name: str, jobs: Callable[[], Iterable[AnyJob]]) -> Path:
     """
     path = Path(name)
     if (path / RECORD).is_file():
-        return path
+        return path, dict.fromkeys([path / RECORD, *path.glob(f"attacks/*/{RECORD}")])
     parts = name.strip("/").split("/")
     is_path = path.is_dir() or (len(parts) > 1 and path.parent.is_dir())
     if is_path or path.is_absolute() or len(parts) > 3:
         raise ConfigError(f"{name}: no finished run or attack ({path / RECORD} is not there)")
-    return _within({_name(job, r): r.parent for job in jobs() for r in job.records}, parts)
+    owned = owners(jobs())
+    folder = _within({_name(job, record): record.parent for record, job in owned.items()}, parts)
+    return folder, {**owned}
 
 
 def _name(job: AnyJob, record: Path) -> str:

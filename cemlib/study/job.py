@@ -58,7 +58,7 @@ class Job(Generic[StudyT]):
         plan: The study.
         pattern: The name with braces, such as `train/{defence}/seed{seed}`.
         of: What stands in the braces, and whatever else tells what the job is about.
-        needs: Names of the jobs whose files it reads.
+        reads: Jobs whose files it reads.
         inputs: Files that it reads, by what they are. Where a record has `<name>_sha256`, that is
             the checksum of the first of them.
         leaves: Files that it leaves, with braces; a job without any is never finished.
@@ -72,7 +72,7 @@ class Job(Generic[StudyT]):
     plan: Plan[StudyT]
     pattern: str
     of: Mapping[str, Any]
-    needs: frozenset[str]
+    reads: tuple["Job[StudyT]", ...]
     inputs: Mapping[str, Sequence[Path]]
     leaves: Sequence[Path]
     settings: Any
@@ -95,6 +95,11 @@ class Job(Generic[StudyT]):
     def title(self) -> str:
         """Return the name as progress shows it."""
         return self.name.replace("/", " ")
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """Return the names of the jobs whose files it reads."""
+        return frozenset(job.name for job in self.reads)
 
     @cached_property
     def outputs(self) -> list[Path]:
@@ -168,7 +173,7 @@ def together(pattern: str, parts: Sequence[Job[StudyT]]) -> Job[StudyT]:
         first.plan,
         pattern,
         common,
-        frozenset[str]().union(*(part.needs for part in parts)),
+        tuple({job.name: job for part in parts for job in part.reads}.values()),
         first.inputs,
         [file for part in parts for file in part.leaves],
         [part.settings for part in parts],
@@ -185,7 +190,7 @@ def prepare_job(plan: Plan[StudyT]) -> Job[StudyT]:
         plan,
         "prepare",
         of={},
-        needs=frozenset(),
+        reads=(),
         inputs={},
         leaves=(plan.layout.prepared, plan.layout.prepared_facts),
         settings=plan.study.data_slice(),
@@ -218,13 +223,19 @@ def report_job(
         plan,
         pattern,
         of={},
-        needs=frozenset(job.name for job in read),
+        reads=tuple(read),
         inputs={**inputs, CONFIG: [plan.layout.config]},
         leaves=leaves,
         settings=plan.study.report_slice(),
         sources=sources,
         call=call,
     )
+
+
+def owners(jobs: Iterable[AnyJob]) -> dict[Path, AnyJob]:
+    """Return the job, or the part of one, that writes each record."""
+    parts = (part for job in jobs for part in job.parts or (job,))
+    return {record: part for part in parts for record in part.records}
 
 
 def records_below(folder: Path, jobs: Iterable[AnyJob]) -> list[Path]:

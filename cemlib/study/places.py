@@ -1,17 +1,17 @@
-"""Whether the places of a study are there: its images, its results, its MLflow store.
-
-Nothing here writes a file or uses the network.
-"""
+"""The places of a study: its images, its results, its MLflow store."""
 
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from cemlib.config.common import AnyStudy
 from cemlib.config.data import DataConfig
-from cemlib.study.machine import OK, PROBLEM, WARNING, Finding, usable_cores
-from cemlib.study.plan import Plan
+from cemlib.config.errors import ConfigError
+from cemlib.config.study import Study
+from cemlib.records.files import FileError
+from cemlib.study.finished import differences
+from cemlib.study.job import AnyPlan, prepare_job
+from cemlib.study.machine import OK, PROBLEM, WARNING, Finding, Level, usable_cores
 from cemlib.tracking.store import TrackingError, check_database, database_of, without_password
 
 LEAST_FREE = 2**30  # bytes at the results: below that a warning
@@ -24,9 +24,16 @@ DOWNLOADS = {  # where torchvision puts a set, below its root
     "fashion_mnist": "FashionMNIST/raw",
     "svhn": "train_32x32.mat",
 }
+# Of what is built in, so that nothing need be imported that computes.
+NETWORKS = {"small": (6, 3), "vgg11": (13, 5), "resnet20": (10, 2)}  # entries, halvings
+FIRST_EPOCHS = {  # in which a surrogate acts
+    **dict.fromkeys(("clustering", "gmm", "logdet", "task_aware", "image_aware"), 2),
+    "slot": 4,
+    **dict.fromkeys(("gated", "parallel", "shortcut", "logdet_gated"), 6),
+}
 
 
-def places(store: str, plan: Plan[AnyStudy] | None = None) -> Iterator[Finding]:
+def places(store: str, plan: AnyPlan | None = None) -> Iterator[Finding]:
     """Yield all findings about where images, results and uploads lie.
 
     Args:
@@ -34,20 +41,77 @@ def places(store: str, plan: Plan[AnyStudy] | None = None) -> Iterator[Finding]:
         plan: of the study, where there is one.
     """
     if plan is not None:
-        yield images(plan)
-        yield _threads(plan.study.threads)
+        yield from requirements(plan)
     yield _disk(Path("results" if plan is None else plan.study.results))
     yield _store(store)
 
 
-def images(plan: Plan[AnyStudy]) -> Finding:
-    """Return whether the images of a study are there."""
+def requirements(plan: AnyPlan) -> Iterator[Finding]:
+    """Yield what a study needs, of this machine and of its own settings, before work starts."""
+    yield images(plan)
+    yield _threads(plan.study.threads)
+    if isinstance(plan.study, Study):
+        yield from _network(plan.study)
+        yield from _epochs(plan.study)
+
+
+def check(plan: AnyPlan) -> Iterator[str]:
+    """Yield a line for each warning of a study's requirements.
+
+    Raises:
+        ConfigError: with a line for each problem.
+    """
+    found = list(requirements(plan))
+    lines = {
+        level: [f"{one.subject}: {one.found}; {one.advice}" for one in found if one.level is level]
+        for level in Level
+    }
+    if lines[PROBLEM]:
+        raise ConfigError("\n".join(lines[PROBLEM]))
+    yield from (f"warning: {line}" for line in lines[WARNING])
+
+
+def _network(study: Study) -> Iterator[Finding]:
+    """Look whether the network can be cut there, and halve the images as often as it does."""
+    name, size = study.model.name, study.data.image_size
+    entries, halvings = NETWORKS.get(name, (study.model.cut + 1, 0))
+    if study.model.cut >= entries:
+        advice = f"set it to at most {entries - 1}"
+        yield Finding(PROBLEM, "model.cut", f"{study.model.cut}, behind all of {name}", advice)
+    if size % 2**halvings:
+        found = f"{size}, but {name} halves images {halvings} times"
+        yield Finding(PROBLEM, "data.image_size", found, f"set it to a multiple of {2**halvings}")
+
+
+def _epochs(study: Study) -> Iterator[Finding]:
+    """Look whether the training of every surrogate goes on until it acts."""
+    sweeps = {member: f"sweeps.{name}" for name, of in study.families().items() for member in of}
+    told = dict[str, int]()
+    for name, defence in study.defences.items():
+        first = FIRST_EPOCHS.get(defence.surrogate.name, 1) if defence.surrogate else 1
+        if first > study.train.epochs:
+            told[sweeps.get(name, f"defences.{name}")] = first
+    for key, first in told.items():
+        found = f"{study.train.epochs}, but {key}.surrogate acts from epoch {first} on"
+        yield Finding(PROBLEM, "train.epochs", found, f"set it to {first} or more")
+
+
+def images(plan: AnyPlan) -> Finding:
+    """Return whether the images of a study are there, or prepared by its present settings."""
     config, subject = plan.study.data, f"data {plan.study.data.source}"
-    if plan.layout.prepared.is_file() and plan.layout.prepared_facts.is_file():
+    if _is_prepared(plan):
         return Finding(OK, subject, f"prepared already: {plan.layout.data}")
     if config.source == DIGITS:
         return Finding(OK, subject, "come with scikit-learn")
     return _images(subject, config, config.root or os.environ.get("CEMLIB_DATA"))
+
+
+def _is_prepared(plan: AnyPlan) -> bool:
+    try:
+        facts = plan.layout.prepared_facts
+        return plan.layout.prepared.is_file() and not differences(prepare_job(plan), facts)
+    except FileError:
+        return False
 
 
 def _images(subject: str, config: DataConfig, named: str | None) -> Finding:

@@ -16,14 +16,21 @@ _Name = TypeVar("_Name", str, int)
 
 @dataclass(frozen=True)
 class Plan(Generic[StudyT]):
-    """Hold a study, and say where its files lie."""
+    """Hold a study, and say where its files lie.
+
+    Attributes:
+        study: Its configuration.
+        stale: Whether its report is of results that are not the study's, and lies apart.
+    """
 
     study: StudyT
+    stale: bool = False
 
     @property
     def layout(self) -> Layout:
         """Return where the study's files lie."""
-        return Layout(Path(self.study.results) / self.study.experiment)
+        part = "stale" if self.stale else ""
+        return Layout(Path(self.study.results) / self.study.experiment, part)
 
     def write_config(self) -> None:
         """Write the configuration down with its defaults filled in, if what is there is another.

@@ -41,7 +41,7 @@ def jobs(plan: Plan[Study], device: str = "auto") -> list[SplitJob]:
     trained, attacked = list[SplitJob](), list[SplitJob]()
     for seed in plan.study.seeds:
         trainings = [train_job(plan, name, seed, device) for name in plan.study.defences]
-        attacks = [job for n in plan.study.defences for job in _attacks(plan, n, seed, device)]
+        attacks = [job for training in trainings for job in _attacks(training, found[1])]
         found += [*trainings, *attacks]
         trained, attacked = trained + trainings, attacked + attacks
     return [*found, *report_jobs(plan, trained, attacked)]
@@ -73,7 +73,7 @@ def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") 
         plan,
         JUDGE if is_judge else "train/{defence}/seed{seed}",
         of={"defence": defence, "seed": seed},
-        needs=frozenset({"prepare"}),
+        reads=(prepare_job(plan),),
         inputs={"data": [plan.layout.prepared]},
         leaves=(plan.layout.judge if is_judge else plan.layout.run(*_RUN)).files(),
         settings=plan.study.train_slice(defence),
@@ -92,20 +92,23 @@ def attack_job(
     plan: Plan[Study], defence: str, seed: int, attacks: Sequence[str], device: str = "auto"
 ) -> SplitJob:
     """Return the job of some attacks on one run, with every knowledge."""
-    parts = [_attack(plan, defence, seed, name, device) for name in attacks]
+    runs = (defence, seed), (JUDGE, JUDGE_SEED)
+    training, judge = (train_job(plan, *run, device) for run in runs)
+    parts = [_attack(training, judge, name) for name in attacks]
     return parts[0] if len(parts) == 1 else _several(plan, parts, attacks)
 
 
-def _attacks(plan: Plan[Study], defence: str, seed: int, device: str) -> Iterator[SplitJob]:
+def _attacks(training: SplitJob, judge: SplitJob) -> Iterator[SplitJob]:
     """Yield the jobs of the attacks on one run: the closed-form ones share a job.
 
     These take less time than starting a process.
     """
-    for name in plan.study.learned_attacks():
-        yield _attack(plan, defence, seed, name, device)
-    if names := plan.study.closed_form_attacks():
-        parts = [_attack(plan, defence, seed, name, device) for name in names]
-        yield _several(plan, parts, names)
+    study = training.plan.study
+    for name in study.learned_attacks():
+        yield _attack(training, judge, name)
+    if names := study.closed_form_attacks():
+        parts = [_attack(training, judge, name) for name in names]
+        yield _several(training.plan, parts, names)
 
 
 def _several(plan: Plan[Study], parts: Sequence[SplitJob], names: Sequence[str]) -> SplitJob:
@@ -113,23 +116,23 @@ def _several(plan: Plan[Study], parts: Sequence[SplitJob], names: Sequence[str])
     return replace(job, leaves=_attack_files(plan.layout, names))
 
 
-def _attack(plan: Plan[Study], defence: str, seed: int, name: str, device: str) -> SplitJob:
+def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
     """Return the job of one attack on one run."""
+    plan, defence, seed = training.plan, training.of["defence"], training.of["seed"]
     start = plan.study.attacks[name].begins_with
-    needs = {JUDGE, f"train/{defence}/seed{seed}"}
-    needs |= {f"attack/{defence}/seed{seed}/{start}"} if start else set()
+    before = [_attack(training, judge, start)] if start else []
     return Job(
         plan,
         "attack/{defence}/seed{seed}/{attack}",
         of={"defence": defence, "seed": seed, "attack": name},
-        needs=frozenset(needs),
+        reads=(training, judge, *before),
         inputs={
             "data": [plan.layout.prepared],
             "attacked": _attacked(plan, plan.layout.run(defence, seed), name),
         },
         leaves=_attack_files(plan.layout, ["{attack}"]),
         settings=plan.study.attack_slice(defence, name),
-        device=device,
+        device=training.device,
         **by(
             "cemlib.evaluation.job",
             models=plan.study.model.name,
@@ -171,8 +174,9 @@ def report_jobs(
     pictures = [file for job in parts for file in job.outputs if file.suffix == ".png"]
     shown = both | {"shown": [plan.layout.prepared_facts, *pictures]}
     sources = (*source_files("cemlib.report.page.build"), *assets())
-    made = [plan.layout.root / PAGE]
-    last = report_job(plan, page, [*everything, *parts], shown, made, sources, call)
+    made = [plan.layout.written / PAGE]
+    read = [prepare_job(plan), *everything, *parts]
+    last = report_job(plan, page, read, shown, made, sources, call)
     return [*parts, replace(last, settings=plan.study.plain())]
 
 

@@ -8,7 +8,7 @@ from cemlib.records.files import FileError
 from cemlib.records.seal import RECORD, read_sealed
 from cemlib.study.job import AnyJob
 
-FINISHED, FAILED, DAMAGED, ABSENT = "finished", "failed", "damaged", "absent"
+FINISHED, FAILED, DAMAGED, ABSENT, STALE = "finished", "failed", "damaged", "absent", "stale"
 
 
 def read_standing(record: Path) -> tuple[str, str, dict[str, Any]]:

@@ -1,6 +1,5 @@
 """What of a result MLflow keeps as numbers and parameters, by the names that every study shares."""
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +16,6 @@ class Row:
     step: int
     time: int
     values: Mapping[str, float]
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, value as text) of a nested configuration; text stays as it is."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)
 
 
 def scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cemlib.config.differing import flatten
 from cemlib.records.files import FileError
+from cemlib.records.layout import identity
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import check_record, check_sums
 from cemlib.tracking.notes import describe, describe_report
-from cemlib.tracking.numbers import Row, curves, flatten, scores
+from cemlib.tracking.numbers import Row, curves, scores
 from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim
 
 CURVES = "history.jsonl"
@@ -112,16 +114,6 @@ def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | 
         tags={"kind": REPORT, "status": "ok"},
         artifacts=artifacts,
     )
-
-
-def identity(place: Path) -> dict[str, str]:
-    """Return kind, defence, seed, and for an attack its name and knowledge, of a result folder."""
-    if place.parent.name != "attacks":
-        seed = place.name.removeprefix("seed")
-        return {"kind": "run", "defence": place.parent.name, "seed": seed}
-    attack, _, knowledge = place.name.rpartition("-")
-    run = identity(place.parents[1])
-    return {**run, "kind": "attack", "attack": attack, "knowledge": knowledge}
 
 
 def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
@@ -265,5 +257,5 @@ def _rows(path: Path, found: Mapping[str, _File]) -> list[dict[str, Any]]:
 def _parse(path: Path, content: bytes) -> Any:
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun its job") from error

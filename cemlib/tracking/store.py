@@ -113,7 +113,7 @@ def database_of(uri: str) -> Path | None:
         _check_address(uri)
         return None
     name = uri.removeprefix(SQLITE)
-    if not uri.startswith(SQLITE) or name in ("", ":memory:"):
+    if not uri.startswith(SQLITE) or name in ("", ":memory:") or "?" in name:
         raise TrackingError(
             f"{without_password(uri)}: not a store that can be used here; give sqlite:///FILE, or"
             " the http(s) address of an `mlflow server` (which may keep its runs in any database)"

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +51,8 @@ class Study:
             are counted as unfinished.
         attack_metrics: `metrics.json` of every attack of the study, likewise.
         report_files: Tables and figures below `root`, as far as they exist.
+        belonging: Asked before each upload which of all these are the study's present ones; the
+            others count as unfinished.
     """
 
     root: Path
@@ -58,6 +60,7 @@ class Study:
     run_metrics: Sequence[Path]
     attack_metrics: Sequence[Path]
     report_files: Sequence[Path]
+    belonging: Callable[[], Collection[Path]] | None = None
 
     def track(self, uri: str, *, live: bool = False) -> Summary:
         """Upload every finished result, each once.
@@ -96,8 +99,10 @@ class Study:
 
     def _results(self) -> Iterator[Result | None]:
         """Yield runs, then the attacks on them, then the report; None for what is not there yet."""
-        for metrics in (*self.run_metrics, *self.attack_metrics):
-            yield read_result(self.root, metrics)
-        report = read_report(self.root, self.experiment, self.report_files)
+        results, report_files = [*self.run_metrics, *self.attack_metrics], self.report_files
+        ours = {*results, *report_files} if self.belonging is None else self.belonging()
+        for metrics in results:
+            yield read_result(self.root, metrics) if metrics in ours else None
+        report = read_report(self.root, self.experiment, [f for f in report_files if f in ours])
         if report is not None:
             yield report

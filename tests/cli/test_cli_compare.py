@@ -60,6 +60,17 @@ def test_failed_and_absent_seeds_are_no_pairs(
     assert {row[5].strip(" |") for row in rows} == {"1"}
 
 
+def test_results_of_other_data_are_refused(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (0, 1):
+        forge(spoilt.run(f"strong/seed{seed}"), seed, data_sha256="f" * 64)
+    assert main(["compare", "strong", "noise", "--config", spoilt.config]) == 2
+    assert "made from another" in capsys.readouterr().err
+    assert main(["compare", "strong", "noise", "--stale", "--config", spoilt.config]) == 0
+    assert capsys.readouterr().out.startswith("stale: ")
+
+
 @pytest.mark.parametrize(
     ("names", "part"),
     [

@@ -14,16 +14,20 @@ from finished_study import Finished
 
 from cemlib.cli import main
 from cemlib.config import parse
+from cemlib.models import MODELS, build
+from cemlib.study import places as checks
 from cemlib.study.machine import Finding, Level, available_memory
 from cemlib.study.places import DOWNLOADS, places
 from cemlib.study.plan import Plan
+from cemlib.surrogates import SURROGATES
 
 ROOT = Path(__file__).parents[2]
 ABSENT = "sqlite:///nowhere.db"
 
 
-def plan(folder: Path, **data: object) -> Plan:
+def plan(folder: Path, model: object = None, **data: object) -> Plan:
     raw = {"experiment": "e", "results": str(folder / "results"), "data": data}
+    raw |= {"model": model} if model else {}
     return Plan(parse(raw | {"defences": {"noise": {}}, "attacks": {"linear": {}}}))
 
 
@@ -78,6 +82,58 @@ def test_faults_of_a_configuration_are_problems_beside_the_rest(
     assert captured.err == "error: 2 problems found\n"
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_network_takes_is_what_is_told(name: str, tmp_path: Path) -> None:
+    """Every cut at a size that fits, and sizes around it; the network itself refuses the others."""
+    cases = [(cut, 32) for cut in range(1, 15)] + [(1, size) for size in range(8, 65)]
+    for cut, size in cases:
+        found = plan(tmp_path, {"name": name, "cut": cut}, source="digits", image_size=size)
+        told = [one.subject for one in checks.requirements(found) if one.level is Level.PROBLEM]
+        try:
+            build(name, num_classes=2, image_size=size, cut=cut)
+        except ValueError as error:
+            key = str(error).partition(":")[0]
+            assert told == [{"cut": "model.cut", "image_size": "data.image_size"}[key]]
+        else:
+            assert told == [], (cut, size)
+
+
+def test_when_surrogates_act_is_what_is_told() -> None:
+    assert {name: kind.start_epoch for name, kind in SURROGATES.items()} == checks.FIRST_EPOCHS
+
+
+def test_what_stops_the_runner_is_a_problem_here(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same check, before any job; data of other settings that lie ready are no excuse."""
+    sweep = {"surrogate": "gated", "over": {"lambda": [1, 2]}}
+    spoilt.configure(
+        model={"name": "small", "cut": 99},
+        sweeps={"swept": sweep},
+        data={"source": "folder", "root": "gone", "image_size": 17},
+        threads=10_000,
+    )
+    assert main(["run", "--config", spoilt.config]) == 2
+    out, errors = capsys.readouterr()
+    told = [line.removeprefix("error: ") for line in errors.splitlines()]
+    assert [line.partition(":")[0] for line in told] == [
+        "data folder",
+        "model.cut",
+        "data.image_size",
+        "train.epochs",
+    ]
+    assert "gone: no such folder" in told[0]
+    assert told[-1] == (
+        "train.epochs: 2, but sweeps.swept.surrogate acts from epoch 6 on; set it to 6 or more"
+    )
+    assert out == ""
+    assert main(["doctor", "--config", spoilt.config]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    found = [line.split(maxsplit=1)[1] for line in lines if line.startswith("problem")]
+    assert [" ".join(line.split()) for line in found] == [line.replace(":", "", 1) for line in told]
+    assert any(line.split()[:3] == ["warning", "study's", "threads"] for line in lines)
+
+
 def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_bytes(b"no database at all" * 100)
     found = store(f"sqlite:///{tmp_path / 'mlflow.db'}")
@@ -91,6 +147,7 @@ def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
         ("nonsense", "give sqlite:///FILE"),
         ("http://[broken", "mend it"),
         ("postgresql://me:secret@host/db", "give sqlite:///FILE"),
+        ("sqlite:///mlflow.db?mode=ro", "give sqlite:///FILE"),
     ],
 )
 def test_an_address_of_no_store_is_a_line(uri: str, advice: str) -> None:

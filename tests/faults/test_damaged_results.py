@@ -23,7 +23,7 @@ from cemlib.cli import main
 from cemlib.config import load as load_config
 from cemlib.data.errors import DataError
 from cemlib.data.prepared import load as load_prepared
-from cemlib.evaluation.stage import Stage, check_same_study, load_judge
+from cemlib.evaluation.stage import Stage, load_judge
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.report import OF_RUNS
@@ -96,7 +96,7 @@ class Readers:
 
     def attacked(self) -> Any:
         """What an attack takes from a run."""
-        metrics = check_same_study(self.plan, self.plan.layout.run("clustering", 0), "clustering")
+        metrics = read_sealed(self.plan.layout.run("clustering", 0).metrics)
         job = attack_job(self.plan, "clustering", 0, ["refinement"], "cpu")
         stage = Stage(job, load_prepared(self.plan.layout.data))
         return metrics, _content(stage.scene.victim), _content(stage.scene.judge), stage.weights

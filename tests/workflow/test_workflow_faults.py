@@ -34,6 +34,25 @@ def test_a_wrong_configuration_stops_before_any_job(fresh: Checkout) -> None:
     assert not fresh.results.exists()
 
 
+def test_what_cannot_work_stops_before_any_job(fresh: Checkout) -> None:
+    """Each key as the study has it, and before any job; old data that lie ready are no excuse."""
+    config = tiny() | {"model": {"name": "small", "cut": 99}}
+    config["train"]["epochs"] = 5
+    config["data"] |= {"source": "folder", "root": "images", "image_size": 17}
+    fresh.configure(config)
+    outcome = fresh.snakemake()
+    assert outcome.code != 0
+    for words in (
+        "model.cut: 99, behind all of small; set it to at most 5",
+        "data.image_size: 17, but small halves images 3 times; set it to a multiple of 8",
+        "train.epochs: 5, but defences.gated.surrogate acts from epoch 6 on; set it to 6 or more",
+        "data folder: images: no such folder; set data.root to the folder of the images",
+    ):
+        assert words in outcome.output
+    assert outcome.jobs == []
+    assert not fresh.results.exists()
+
+
 def test_changed_prepared_data_are_refused(finished: Checkout) -> None:
     prepared = finished.results / "data/prepared.safetensors"
     content = bytearray(prepared.read_bytes())

@@ -16,8 +16,9 @@ from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError, read_json
 from cemlib.report.figures import figure_entry, strip_entry, table_entry
+from cemlib.study.lock import is_abandoned
 from cemlib.study.machine import Level
-from cemlib.study.places import images
+from cemlib.study.places import check, images
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.split import jobs_of_one
 from cemlib.study.standing import failed_results
@@ -35,6 +36,8 @@ def given():
     settings = resolved([Path(file) for file in workflow.configfiles], config)
     system = system_of(settings)
     plan = Plan(parse_any(settings))
+    for warning in check(plan):
+        print(warning, file=sys.stderr)
     is_split = system == SPLIT
     prefix, target = ("", "all") if is_split else (f"{system}_", system)
     # With defaults and what the command line replaced, written as the jobs start.
@@ -167,6 +170,12 @@ def tell_failed_results():
         print(f"error: {error}", file=sys.stderr)
 
 
+if is_abandoned(Path.cwd()) and "--unlock" not in sys.argv:
+    print(
+        "the last Snakemake here was killed and left its lock; no Snakemake or job works here on"
+        " this machine. Type\n  snakemake --unlock\nthen the same command again",
+        file=sys.stderr,
+    )
 try:
     SYSTEM, STUDY = given()
     STUDIES = [STUDY]

@@ -47,6 +47,7 @@ def write_page(
     data: Path,
     figures: Sequence[Path],
     settings: Mapping[str, Any],
+    stale: Sequence[str] = (),
 ) -> Path:
     """Write a study's page.
 
@@ -57,6 +58,7 @@ def write_page(
         data: description of the prepared data.
         figures: PNGs of the report.
         settings: the configuration with its defaults; names the order of the defences.
+        stale: lines that say which results are of other settings than these.
 
     Returns:
         The file.
@@ -72,6 +74,7 @@ def write_page(
     text = _rendered(
         experiment=settings["experiment"],
         facts=facts(settings, described, runs, attacks, records),
+        stale=stale,
         failures=failures(runs, attacks),
         claims=sentences(compared),
         summary=summary_document(summary_table(runs, attacks, defences)),

@@ -1,0 +1,248 @@
+"""Edits between a study's runs and their readers: no number of other settings without a mark.
+
+Which results an edit concerns is said here beside each edit, and every reader is asked afterwards.
+"""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from finished_study import RAW, Finished
+
+from cemlib.cli import main
+from cemlib.cli.study import to_upload
+from cemlib.records.files import read_json
+from cemlib.records.layout import KNOWLEDGES
+from cemlib.records.seal import write_sealed
+from cemlib.study.systems import read_study
+
+RUNS = ("noise/seed0", "noise/seed1", "strong/seed0", "strong/seed1")
+KINDS = [f"{name}-{known}" for name in ("linear", "mean_image") for known in KNOWLEDGES]
+EDITS = [10, pytest.param(100, marks=pytest.mark.slow)]
+Edit = Callable[["Study", random.Random], set[str]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A finished study, and results of other settings to lay into it."""
+
+    own: Finished
+    other: Path
+
+    def configure(self, key: str, value: Any) -> None:
+        raw: dict[str, Any] = json.loads(json.dumps(RAW)) | {
+            "results": str(self.own.root / "results")
+        }
+        *sections, last = key.split(".")
+        at = raw
+        for section in sections:
+            at = at.setdefault(section, {})
+        at[last] = value
+        Path(self.own.config).write_text(yaml.safe_dump(raw, sort_keys=False))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study to the end, its tables too; not to be changed."""
+    study = Finished(tmp_path_factory.mktemp("own"))
+    study.configure()
+    other = tmp_path_factory.mktemp("other")
+    run = ["--config", study.config]
+    changed = ["--set", f"results={other}", "--set", "data.train_limit=150"]
+    assert main(["prepare", *run]) == main(["train", *run]) == main(["attack", *run]) == 0
+    assert main(["report", "--only", "tables", *run]) == 0
+    assert main(["prepare", *run, *changed]) == 0
+    assert main(["train", "--defence", "strong", "--seed", "1", *run, *changed]) == 0
+    return Study(study, other / "short")
+
+
+@pytest.fixture
+def study(base: Study, tmp_path: Path) -> Study:
+    return Study(base.own.copy(tmp_path / "copy"), base.other)
+
+
+def below(*runs: str) -> set[str]:
+    """Runs and the attacks on them; the judge has none, and decides what all of them recognise."""
+    return {name for run in runs for name in (run, *(f"{run}/attacks/{kind}" for kind in KINDS))}
+
+
+def a_setting(study: Study, draws: random.Random) -> set[str]:
+    key, value, concerned = draws.choice(
+        [
+            ("defences.noise.noise_std", draws.uniform(0.03, 1), below(*RUNS[:2])),
+            ("defences.strong.noise_std", draws.uniform(0.51, 1), below(*RUNS[2:])),
+            ("defences.strong.surrogate", "clustering", below(*RUNS[2:])),
+            ("train.epochs", draws.randint(3, 9), below(*RUNS, "judge")),
+            ("train.lr", draws.uniform(1e-4, 1e-3), below(*RUNS, "judge")),
+            ("model.cut", 3, below(*RUNS, "judge")),
+            ("data.train_limit", draws.randint(150, 199), below(*RUNS, "judge")),
+            ("data.image_size", 32, below(*RUNS, "judge")),
+            ("attacks.linear.ridge", draws.uniform(1, 2), set()),
+        ]
+    )
+    study.configure(key, value)
+    if key == "attacks.linear.ridge":
+        return {name for name in below(*RUNS) if "linear" in name}
+    return concerned
+
+
+def a_copied_run(study: Study, draws: random.Random) -> set[str]:
+    source, target = draws.sample(RUNS, 2)
+    lay(study.own.run(source), study.own.run(target))
+    return below(target)
+
+
+def a_copied_attack(study: Study, draws: random.Random) -> set[str]:
+    source, target = draws.sample(sorted(name for name in below(*RUNS) if "attacks" in name), 2)
+    lay(study.own.run(source), study.own.run(target))
+    return {target}
+
+
+def data_of_other_settings(study: Study, _: random.Random) -> set[str]:
+    lay(study.other / "data", study.own.results / "data")
+    return below(*RUNS, "judge")
+
+
+def a_run_of_other_settings(study: Study, _: random.Random) -> set[str]:
+    lay(study.other / "runs/strong/seed1", study.own.run("strong/seed1"))
+    return below("strong/seed1")
+
+
+def a_result_of_other_code(study: Study, draws: random.Random) -> set[str]:
+    name = draws.choice(sorted(below(*RUNS)))
+    path = study.own.run(name) / "metrics.json"
+    record = read_json(path)
+    write_sealed_again(path, record | {"provenance": record["provenance"] | {"fingerprint": "0"}})
+    return {name} if "attacks" in name else below(name)
+
+
+def write_sealed_again(path: Path, record: dict[str, Any]) -> None:
+    write_sealed(path, record, [path.with_name(name) for name in record["files"]])
+
+
+def lay(source: Path, target: Path) -> None:
+    """As `cp -r` over a folder that is there."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
+
+
+KINDS_OF_EDITS: list[Edit] = [
+    a_setting,
+    a_copied_run,
+    a_copied_attack,
+    data_of_other_settings,
+    a_run_of_other_settings,
+    a_result_of_other_code,
+]
+
+
+@pytest.mark.parametrize("count", EDITS)
+def test_no_number_of_other_settings_is_shown_without_a_mark(
+    base: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    """Every reader leaves out, or refuses, what an edit concerns, and only that."""
+    draws = random.Random(count)
+    for number in range(count):
+        study = Study(base.own.copy(tmp_path / str(number)), base.other)
+        edit = KINDS_OF_EDITS[number % len(KINDS_OF_EDITS)]
+        concerned, results = edit(study, draws), below(*RUNS)
+        assert listed(study, capsys) == {*RUNS, "judge"} - concerned, edit
+        assert uploaded(study) == results - concerned, edit
+        for name in draws.sample(sorted(results), 3):
+            is_refused(study, capsys, name in concerned, "show", name.replace("attacks/", ""))
+        is_refused(study, capsys, bool(concerned & results), "compare", "noise", "strong")
+        is_refused(study, capsys, True, "report", "--only", "tables")
+        is_refused(study, capsys, True, "publish")
+        shutil.rmtree(study.own.root)
+
+
+def listed(study: Study, capsys: pytest.CaptureFixture[str], *more: str) -> set[str]:
+    """Runs with an accuracy."""
+    assert main(["list", "runs", "--config", study.own.config, *more]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    for _name, status, _, _, _, *note in rows:
+        assert status == "finished" or (status == "stale" and "made" in note)
+    return {row[0] for row in rows if row[3] != "-"}
+
+
+def uploaded(study: Study) -> set[str]:
+    upload = to_upload(*read_study(Path(study.own.config)))
+    return {found.folder.removeprefix("runs/") for found in upload._results() if found}
+
+
+def is_refused(
+    study: Study, capsys: pytest.CaptureFixture[str], expected: bool, *words: str
+) -> None:
+    """A refusal says what was made otherwise, and shows nothing."""
+    code = main([*words, "--config", study.own.config])
+    out, errors = capsys.readouterr()
+    assert code == (2 if expected else 0), (words, errors)
+    if expected:
+        assert out == ""
+        assert "made " in errors
+
+
+@pytest.mark.parametrize(
+    ("setting", "difference"),
+    [
+        ("defences.noise.noise_std=0.7", "made with defences.noise.noise_std 0.025, now 0.7"),
+        ("train.epochs=3", "made with train.epochs 2, now 3"),
+        ("attacks.linear.ridge=1.5", "made with attacks.linear.ridge 0.001, now 1.5"),
+    ],
+)
+def test_the_difference_is_named_as_the_study_writes_it(
+    base: Study, capsys: pytest.CaptureFixture[str], setting: str, difference: str
+) -> None:
+    config = ["--config", base.own.config, "--set", setting]
+    assert main(["report", "--only", "tables", *config]) == 2
+    assert difference in capsys.readouterr().err
+
+
+def test_a_copy_is_told_by_whose_it_is(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where folders are compared, which belong to no study."""
+    lay(study.own.run("noise/seed0"), study.own.run("strong/seed0"))
+    folders = [str(study.own.run(name)) for name in ("noise", "strong")]
+    for names in (["noise", "strong", "--config", study.own.config], folders):
+        assert main(["compare", *names]) == 2
+        assert "strong/seed0 and 4 more: made for defence noise\n" in capsys.readouterr().err
+
+
+def test_stale_results_are_shown_marked(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    study.configure("defences.noise.noise_std", 0.7)
+    difference = "made with defences.noise.noise_std 0.025, now 0.7"
+    config = ["--stale", "--config", study.own.config]
+    assert listed(study, capsys, "--stale") == {*RUNS, "judge"}
+    for words in (["compare", "noise", "strong"], ["show", "noise/seed0"]):
+        assert main([*words, *config]) == 0
+        assert f"stale: {study.own.run('noise/seed0')}" in (out := capsys.readouterr().out)
+        assert difference in out
+    before = (study.own.results / "tables/summary.md").read_bytes()
+    assert main(["report", "--only", "tables", *config]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert {file.parent for file in written} == {study.own.results / "stale/tables"}
+    for file in written:
+        assert ("Stale: " in file.read_text()) == (file.suffix != ".csv"), file
+    assert (study.own.results / "tables/summary.md").read_bytes() == before
+
+
+def test_a_training_on_data_of_other_settings_is_refused(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ["--config", study.own.config, "--set", "data.train_limit=150"]
+    for command in ("train", "attack"):
+        assert main([command, *config]) == 2
+        assert "made with data.train_limit 200, now 150" in capsys.readouterr().err
+
+
+def test_tables_of_other_seeds_are_not_published(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their results belong; they themselves say so by the configuration beside them."""
+    is_refused_for = ["publish", "--config", study.own.config, "--set", "seeds=[0]"]
+    assert main(is_refused_for) == 2
+    assert "older than its results or settings" in capsys.readouterr().err
