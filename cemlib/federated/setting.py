@@ -38,7 +38,7 @@ class Clients:
 
     @property
     def samples(self) -> Tensor:
-        """Return how many images each has: (clients,)."""
+        """Return how many images each has, (clients,)."""
         return torch.tensor([len(labels) for labels in self.labels])
 
 

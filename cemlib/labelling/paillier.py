@@ -68,7 +68,7 @@ class PublicKey:
 
     @cached_property
     def table(self) -> FixedBase:
-        """Return powers of `base` for `short` blindings: megabytes at 2,048 bits, made once."""
+        """Return powers of `base` for `short` blindings, megabytes at 2,048 bits; made once."""
         return FixedBase(self.base, (self.bits + 1) // 2, self.n_squared)
 
 

@@ -80,7 +80,7 @@ class Setting:
 
     @property
     def largest(self) -> int:
-        """Return the largest sum of a counter, in steps: N votes of 1 and N largest masks."""
+        """Return the largest sum of a counter in steps, of N votes of 1 and N largest masks."""
         return self.participants * (self.scale + (self.scale << self.mask_bits) - 1)
 
     @property

@@ -52,7 +52,7 @@ class Checkpoint:
 
     @property
     def job(self) -> str:
-        """Return the job's name inside the file: the end of the path, where its hash is."""
+        """Return the job's name inside the file, the end of the path, where its hash is."""
         return "/".join(self.folder.parts[-2:])
 
     def load(self) -> State | None:
