@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +32,7 @@ from cemlib.metrics import ssim
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import write_text
+from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 
 DECODERS = ("decoder", "residual")
@@ -161,7 +163,8 @@ def new_decoder(kind: str, scale: Scale) -> nn.Module:
 def _training_job(scale: Scale, root: str) -> list[str]:
     """Prepare images for one short epoch; return the job that trains it."""
     plan = Plan(study(scale, results=root, train={"epochs": 1, "batch_size": 2}))
-    save(prepared(4, 2 * CLASSES, scale), plan.layout.data)
+    origin = {"preparation": prepare_job(plan).made_by()}  # else the training would refuse them
+    save(replace(prepared(4, 2 * CLASSES, scale), provenance=origin), plan.layout.data)
     config = Path(root, "study.json")
     write_text(config, plan.study.model_dump_json(by_alias=True))
     chosen = ["--defence", "noise", "--seed", "0", "--device", scale.device]

@@ -147,7 +147,13 @@ def test_a_study_from_the_first_command_to_the_last(
     assert (results / "runs/clustering/seed0/clusters.safetensors").is_file()
     runs = pd.read_csv(results / "tables/runs.csv")
     assert set(runs["defence"]) == {"noise", "clustering"}
-    assert sorted(path.name for path in results.iterdir()) == ["data", "judge", "runs", "tables"]
+    assert sorted(path.name for path in results.iterdir()) == [
+        "config.json",
+        "data",
+        "judge",
+        "runs",
+        "tables",
+    ]
 
 
 @pytest.mark.parametrize(

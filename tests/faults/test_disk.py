@@ -37,7 +37,7 @@ STUDY = short_study.STUDY | {
 }
 TABLES, FIGURE = ("report", "--only", "tables"), ("report", "--only", "training_figures")
 COMMANDS = (("prepare",), ("train",), ("attack",), TABLES, FIGURE)
-VARYING = {"seconds", "wall_seconds", "peak_memory_mb", "files", "record_sha256"}
+VARYING = {"results", "seconds", "wall_seconds", "peak_memory_mb", "files", "record_sha256"}
 COMPLAINT = re.compile(
     r"error: (?P<path>.+): cannot be written: (?P<cause>.+) \(needs (?P<needed>[\d,]+) bytes, "
     r"(?P<free>[\d,]+) free there\); make room or give the right to write, then run the same "
@@ -108,7 +108,7 @@ def number(text: str) -> int:
 
 
 def content(path: Path) -> Any:
-    """The file without the times it tells of."""
+    """The file without times, and without the place that a configuration names."""
     if path.suffix == ".json":
         return {k: v for k, v in read_json(path).items() if k not in VARYING}
     if path.suffix == ".jsonl":

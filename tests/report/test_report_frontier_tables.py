@@ -212,7 +212,7 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
         },
         "attacks": {"linear": {}},
     }
-    plan, study = Plan(parse(raw)), Study(tmp_path / "synthetic")
+    plan, study = Plan(parse(raw), stale=True), Study(tmp_path / "synthetic")  # made up
     for place, defence in enumerate(plan.study.defences):
         for seed in range(3):
             study.add_run(defence, seed, top1=0.99 - 0.01 * place - 0.001 * seed)

@@ -37,7 +37,7 @@ def test_a_wrong_configuration_stops_before_any_job(fresh: Checkout) -> None:
 def test_what_cannot_work_stops_before_any_job(fresh: Checkout) -> None:
     """Each key as the study has it, and before any job; old data that lie ready are no excuse."""
     config = tiny() | {"model": {"name": "small", "cut": 99}}
-    config["train"]["epochs"] = 5
+    config["train"]["epochs"] = 1
     config["data"] |= {"source": "folder", "root": "images", "image_size": 17}
     fresh.configure(config)
     outcome = fresh.snakemake()
@@ -45,7 +45,7 @@ def test_what_cannot_work_stops_before_any_job(fresh: Checkout) -> None:
     for words in (
         "model.cut: 99, behind all of small; set it to at most 5",
         "data.image_size: 17, but small halves images 3 times; set it to a multiple of 8",
-        "train.epochs: 5, but defences.gated.surrogate acts from epoch 6 on; set it to 6 or more",
+        "train.epochs: 1, but defences.clustering.surrogate acts from epoch 2 on; set it to 2 or",
         "data folder: images: no such folder; set data.root to the folder of the images",
     ):
         assert words in outcome.output

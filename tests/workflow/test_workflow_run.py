@@ -5,7 +5,7 @@ import re
 
 import pandas as pd
 import pytest
-from checkout import Checkout, Outcome, tiny
+from checkout import Checkout, Outcome
 
 Base = tuple[Checkout, Outcome]
 DEFENCES = ("noise", "clustering", "wild")
@@ -129,7 +129,8 @@ def test_a_job_is_a_line_and_the_last_ones_say_where_to_look(finished: Checkout)
     assert "input: " not in said
     assert "python -m cemlib" not in said
     assert f"{finished.results / 'index.html'}\n{table.parent}\n" in said
-    finished.configure(tiny() | {"data": {"source": "folder", "root": "nowhere"}})
-    said = finished.snakemake(brief=True).output
-    assert f"failed: prepare: {finished.results / 'logs/prepare.log'}\n" in said
-    assert "nowhere: no such folder" in said
+    prepared = finished.results / "data/prepared.safetensors"
+    prepared.write_bytes(prepared.read_bytes()[:-1] + b"?")
+    said = finished.snakemake("results/tiny/runs/noise/seed0/metrics.json", brief=True).output
+    log = finished.results / "logs/train/noise/seed0.log"
+    assert re.search(rf"^failed: train\S*: {log}$", said, re.MULTILINE)
