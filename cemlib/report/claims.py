@@ -63,7 +63,8 @@ def claim(row: Row, accuracy: Row | None = None) -> str:
         row: The row of the MSE in `comparisons_table`.
         accuracy: The row of the top-1 accuracy of the same defence; None leaves it out.
     """
-    numbers = f"MSE {_amount(row)}" + (f", {_test(row)}" if _is_tested(row) else "")
+    is_tested = _is_tested(row) and row["verdict"] != UNCONVERGED
+    numbers = f"MSE {_amount(row)}" + (f", {_test(row)}" if is_tested else "")
     cost = f"; accuracy {_amount(accuracy)} percentage points" if accuracy else ""
     return f"{_verdict(row)} ({numbers}{cost})."
 

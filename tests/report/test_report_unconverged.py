@@ -129,6 +129,8 @@ def test_claims_draw_no_verdict_from_it(unfinished: Study, tmp_path: Path) -> No
     assert told[0].startswith(
         f"- clustering{MARK}: no verdict, because the attack on clustering had not converged ("
     )
+    assert "p = " not in told[0]
+    assert "p < " not in told[0]
 
 
 def marks(figure: Figure) -> list[str]:
