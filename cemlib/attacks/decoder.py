@@ -59,7 +59,7 @@ class _Correction(Regression):
         assert isinstance(self.model, CorrectedDecoder)
         self.decoder = self.model
         self.decoder.start_at(linear_estimate(task))
-        self._best = super()._held_out(0)["val_mse"]  # with a share of 1
+        self._best = super()._held_out()["val_mse"]  # with a share of 1
         self._best_state = self._trained()
 
     def rate(self, count: int) -> float:
@@ -84,11 +84,11 @@ class _Correction(Regression):
         numbers = {"train_mse": first.detach(), "train_mse_own": second.detach()}
         return first + second * (first / second).detach(), numbers
 
-    def _held_out(self, number: int) -> dict[str, float]:
+    def _held_out(self) -> dict[str, float]:
         held_out = self.task.held_out
-        noise = generator(self.task.seed, "attack_share_noise", number, self.device)
+        noise = generator(self.task.seed, "attack_share_noise", device=self.device)
         self._choose_share(self.task.release(held_out.features, noise), held_out.targets())
-        return super()._held_out(number) | {"share": self.decoder.share.item()}
+        return super()._held_out() | {"share": self.decoder.share.item()}
 
     @torch.no_grad()
     def _choose_share(self, released: Tensor, targets: Tensor) -> None:

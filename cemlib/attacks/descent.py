@@ -39,7 +39,7 @@ def total_variation(images: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Settings:
-    """How every release is inverted."""
+    """The settings with which every release is inverted."""
 
     steps: int
     lr: float

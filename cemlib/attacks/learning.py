@@ -161,7 +161,7 @@ class Training:
 
     def _epoch(self, number: int) -> dict[str, Any]:
         start = time.perf_counter()
-        numbers = self.pass_over(number) | self._held_out(number)
+        numbers = self.pass_over(number) | self._held_out()
         check_finite(number, **numbers)
         lr = self.rate(number * self.steps)
         row = {"epoch": number, "lr": lr, **numbers, "seconds": time.perf_counter() - start}
@@ -193,10 +193,13 @@ class Training:
         numbers = self.step(Batch(released, self.task.own.targets(rows), lr, kind))
         self._sums.add(numbers, size)
 
-    def _held_out(self, number: int) -> dict[str, float]:
-        """Return the error on held-out images, and the share of some that the judge recognises."""
+    def _held_out(self) -> dict[str, float]:
+        """Return the error on held-out images, and the share of some that the judge recognises.
+
+        Every epoch sees the same release of them: epochs differ by what was learned alone.
+        """
         held_out = self.task.held_out
-        noise = generator(self.task.seed, "attack_val_noise", number, self.device)
+        noise = generator(self.task.seed, "attack_val_noise", device=self.device)
         answers = self.answer(self.task.release(held_out.features, noise))
         with torch.no_grad():
             found = self.task.judge(answers[:RECOGNISED]).argmax(1)

@@ -82,6 +82,6 @@ def _covariances(
 
 def _held_out(task: Task) -> tuple[Tensor, Tensor]:
     """Return one release (N, D) of the held-out images, and the images (N, P)."""
-    noise = generator(task.seed, "attack_ridge_noise", 0, task.released.device)
+    noise = generator(task.seed, "attack_ridge_noise", device=task.released.device)
     released = task.release(task.held_out.features, noise)
     return released.flatten(1), task.held_out.targets().flatten(1)

@@ -14,7 +14,7 @@ from cemlib.data.pixels import unit
 
 @dataclass(frozen=True)
 class Draws:
-    """What chance decided for N images."""
+    """The random draws that augment N images."""
 
     offsets: Tensor  # long (N, 2), top and left of the window in the padded image
     mirrored: Tensor  # bool (N,)

@@ -20,7 +20,7 @@ CHUNK = 512  # images at once where nothing is trained; bounds the memory of a p
 
 @dataclass(frozen=True)
 class Deployed:
-    """What an attacker faces and a user of the service gets."""
+    """The classifier as it is deployed: an attacker and a user of the service meet it alike."""
 
     model: SplitModel
     channel: Channel

@@ -15,7 +15,7 @@ from cemlib.evaluation.scores import means, per_image
 
 @dataclass(frozen=True)
 class Attacked:
-    """What one attack with one knowledge found; tensors are on the CPU.
+    """The scored result of one attack with one knowledge; tensors are on the CPU.
 
     Attributes:
         defence: Name of the attacked defence.

@@ -37,7 +37,7 @@ class ResBlock(nn.Module):
             self.shortcut = _projection(in_channels, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in_channels, H, W) to (B, out_channels, H, W)."""
+        """Map (B, in_channels, H, W) to (B, out_channels, H, W)."""
         out: Tensor = self.body(x) + self.shortcut(x)
         return out
 

@@ -15,7 +15,7 @@ Dimensions = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Shape:
-    """What a network must fit: its input, its classes and where it is cut.
+    """The sizes that a network must fit: its input, its classes and its cut.
 
     `client_widths` are the output channels of the client's convolutions before the bottleneck where
     they are not the network's own (a pruned client); None for the network's own. `dropout` is the

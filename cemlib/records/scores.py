@@ -19,7 +19,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Score:
-    """How a score is written, and which side of it is the defender's.
+    """The format of a score, and the direction in which it favours the defender.
 
     Attributes:
         title: its name in tables.

@@ -21,7 +21,7 @@ LARGEST_BLEND = 0.99
 
 
 class Sizes(TypedDict):
-    """What every surrogate must fit: D dimensions, C classes, and the released noise's sigma."""
+    """The sizes of a surrogate: D dimensions, C classes, and the sigma of the released noise."""
 
     dim: int
     num_classes: int

@@ -47,7 +47,7 @@ from cemlib.surrogates.tiles import own_product, tile
 
 @dataclass(frozen=True)
 class Shares:
-    """What the samples of a batch and the last fit contribute to each component."""
+    """The contributions of a batch's samples and of the last fit to each component."""
 
     member: Tensor  # (B, C) 1 where the sample is of the class, else 0
     masses: Tensor  # (C, K) n

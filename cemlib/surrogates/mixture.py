@@ -129,7 +129,7 @@ def _fit_block(
 
 
 class DiagonalSamples:
-    """What EM takes from samples x (c, M, D) where covariances are diagonal."""
+    """The statistics that EM takes from samples x (c, M, D) with diagonal covariances."""
 
     def __init__(self, x: Tensor) -> None:
         self.x, self.squares = x, x.square()

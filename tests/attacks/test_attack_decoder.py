@@ -33,9 +33,9 @@ def error_of(answers: Tensor, targets: Tensor) -> float:
     return F.mse_loss(answers, targets).item()
 
 
-def released_when_checked(task: Task, epoch: int, stream: str = "attack_val_noise") -> Tensor:
+def released_when_checked(task: Task, stream: str = "attack_val_noise") -> Tensor:
     clean, std = task.held_out.features, task.victim.channel.noise_std
-    draws = generator(0, stream, epoch)
+    draws = generator(0, stream)
     return clean + std * torch.randn(clean.shape, generator=draws)
 
 
@@ -43,12 +43,12 @@ def loaded(found: Outcome, task: Task) -> torch.nn.Module:
     return load_decoder(found.state, task.options, (2, 4, 4), (1, 16, 16))
 
 
-def best_mix(model: torch.nn.Module, task: Task, epoch: int) -> tuple[float, float]:
+def best_mix(model: torch.nn.Module, task: Task) -> tuple[float, float]:
     """Share with the lowest error on one release of the held-out images, its error on another."""
     truth = task.held_out.targets()
     with torch.no_grad():
-        chosen = model.answers(released_when_checked(task, epoch, "attack_share_noise"))
-        scored = model.answers(released_when_checked(task, epoch))
+        chosen = model.answers(released_when_checked(task, "attack_share_noise"))
+        scored = model.answers(released_when_checked(task))
     shares = [n / 100 for n in range(101)]
     errors = [error_of(chosen[1].lerp(chosen[0], share), truth) for share in shares]
     share = shares[errors.index(min(errors))]
@@ -62,7 +62,7 @@ def test_a_curved_victim_is_inverted_better_than_by_any_line(tmp_path: Path) -> 
     line = error_of(linear_answers(found.state, task.released), targets)
     assert error_of(found.reconstructions, targets) < 0.5 * line
     best = min(found.history, key=lambda row: row["val_mse"])
-    share, error = best_mix(loaded(found, task), task, best["epoch"])
+    share, error = best_mix(loaded(found, task), task)
     assert 0.02 < share < 0.98
     assert best["share"] == pytest.approx(share, abs=0.01)
     assert best["val_mse"] == pytest.approx(error, rel=1e-3)
@@ -81,7 +81,7 @@ def test_a_training_that_hurts_leaves_the_linear_reconstruction(
     found = decoder(task)
     start = linear_answers(found.state, task.released)
     torch.testing.assert_close(found.reconstructions, start, atol=1e-5, rtol=0)
-    begun = linear_answers(found.state, released_when_checked(task, 0))
+    begun = linear_answers(found.state, released_when_checked(task))
     best = min(row["val_mse"] for row in found.history)
     assert best > error_of(begun, task.held_out.targets())
 
@@ -96,7 +96,7 @@ def test_the_epoch_with_the_lowest_held_out_error_is_scored(tmp_path: Path) -> N
     counts = {int(t) for name, t in found.state.items() if "num_batches" in name}
     assert counts == {5 * best}  # of the attacker's batches alone, not of the checks
     with torch.no_grad():
-        answers = loaded(found, task)(released_when_checked(task, best))
+        answers = loaded(found, task)(released_when_checked(task))
     assert error_of(answers, task.held_out.targets()) == pytest.approx(min(errors), rel=1e-4)
 
 
@@ -111,7 +111,7 @@ def test_what_the_judge_recognises_is_counted_by_hand(
     errors = [row["val_mse"] for row in found.history]
     best = 1 + errors.index(min(errors))
     with torch.no_grad():
-        answers = loaded(found, task)(released_when_checked(task, best))[:30]
+        answers = loaded(found, task)(released_when_checked(task))[:30]
     quarters = answers.view(30, 2, 8, 2, 8).mean((2, 4)).flatten(1)
     labels = task.held_out.labels[:30]
     right = [int(q.argmax()) == int(y) for q, y in zip(quarters, labels, strict=True)]
@@ -142,7 +142,7 @@ def test_the_steps_are_adams_at_the_rates_of_one_cycle(tmp_path: Path) -> None:
     expected = torch.tensor(errors).mean(0).tolist()
     assert [row["train_mse"], row["train_mse_own"]] == pytest.approx(expected, rel=1e-4)
     assert row["lr"] == pytest.approx(0.005)
-    share, error = best_mix(model.eval(), task, 1)
+    share, error = best_mix(model.eval(), task)
     assert row["share"] == pytest.approx(share, abs=0.02)
     assert row["val_mse"] == pytest.approx(error, rel=1e-2)
 

@@ -72,7 +72,7 @@ def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
     task, _ = residual_task(tmp_path, std=0.05, epochs=2)
     found = residual(task)
     model, held_out = trained_decoder(found.state), task.held_out
-    noise = torch.randn(held_out.features.shape, generator=generator(0, "attack_val_noise", 2))
+    noise = torch.randn(held_out.features.shape, generator=generator(0, "attack_val_noise"))
     with torch.no_grad():
         answers = model(held_out.features + 0.05 * noise)
     expected = F.mse_loss(answers, held_out.images.float() / 255).item()
