@@ -14,9 +14,8 @@ from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import Look, looks, new_figure, readable, remark, significant
 from cemlib.report.tables import present, records
-from cemlib.report.worst_case import unconverged, worst_case
+from cemlib.report.worst_case import CEILING, unconverged, worst_case
 
-CEILING = "mean_image"  # the attack that uses nothing of what is released
 _CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.4}
 
 Values = Mapping[str, Sequence[float]]  # one per seed of each defence, NaN for a failed one

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from cemlib.records.files import write_text
 from cemlib.records.seal import checked
 from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
-from cemlib.report.claims import claims
+from cemlib.report.claims import claims, warnings
 from cemlib.report.collect import collect, collect_runs
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
 from cemlib.report.figures import Drawing, drawings
@@ -136,7 +136,7 @@ def write_tables(
         latex(paper),
         html(document),
         html(differences),
-        "".join([*(f"{line}\n\n" for line in stale), claims(comparisons)]),
+        "".join([*(f"{line}\n\n" for line in stale), claims(comparisons, warnings(summary))]),
     ]
     names = [*TABLES]
     if results.sweeps is not None:

@@ -1,7 +1,7 @@
 """What the comparisons support, in sentences: no more than the corrected test shows."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,6 +10,7 @@ from cemlib.records.scores import SCORES, TESTED, marked
 from cemlib.report.comparisons import UNCONVERGED
 from cemlib.report.style import readable, significant
 from cemlib.report.tables import records
+from cemlib.report.worst_case import CEILING, WORST_CASE
 
 Row = Mapping[str, Any]
 
@@ -33,17 +34,24 @@ def is_unconverged(row: Row) -> bool:
     return bool(row["unconverged"])
 
 
-def claims(table: pd.DataFrame) -> str:
-    """Return what the rows of `comparisons_table` support, as Markdown."""
+def claims(table: pd.DataFrame, warned: Sequence[str] = ()) -> str:
+    """Return what the rows of `comparisons_table` support, and `warnings`, as Markdown."""
     tested = table[table["metric"] == TESTED]
     if tested.empty:
-        return "# What the comparisons show\n\nThere is one defence: nothing to compare it with.\n"
+        nothing = (
+            "# What the comparisons show\n\nThere is one defence: nothing to compare it with.\n"
+        )
+        return "\n".join([nothing, *_part("Warnings", warned)])
     reference, tests = readable(tested["reference"].iloc[0]), tested["p_holm"].notna().sum()
     parts = [_HEAD.format(reference=reference, tests=tests)]
     for knowledge, told in sentences(table).items():
-        lines = (f"- {sentence}\n" for sentence in told)
-        parts.append(f"## Attacker with {knowledge}\n\n{''.join(lines)}")
-    return "\n".join(parts)
+        parts += _part(f"Attacker with {knowledge}", told)
+    return "\n".join([*parts, *_part("Warnings", warned)])
+
+
+def _part(title: str, told: Sequence[str]) -> list[str]:
+    lines = (f"- {sentence}\n" for sentence in told)
+    return [f"## {title}\n\n{''.join(lines)}"] if told else []
 
 
 def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
@@ -54,6 +62,26 @@ def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
         told = claim(row, accuracy.get(row["defence"]))
         found.setdefault(readable(row["knowledge"]), []).append(told)
     return found
+
+
+def warnings(summary: pd.DataFrame) -> list[str]:
+    """Return a sentence for each number of `summary_table` that says nothing about a defence.
+
+    Such are the results of a classifier at chance, and a worst case that is the mean image.
+    """
+    worst = summary[summary["attack"] == WORST_CASE]
+    chance = worst[worst["n_at_chance"] > 0].drop_duplicates("defence")
+    found = [
+        f"{readable(row['defence'])}: the classifier is at chance on {row['n_at_chance']} of"
+        f" {row['n_seeds']} seeds, so that its privacy is worth nothing."
+        for row in records(chance)
+    ]
+    blind = worst[worst["strongest"].str.contains(CEILING, na=False)]
+    return found + [
+        f"{readable(row['defence'])}: with {readable(row['knowledge'])} no attack was better than"
+        " the mean image on at least one seed. A stronger attack may be."
+        for row in records(blind)
+    ]
 
 
 def claim(row: Row, accuracy: Row | None = None) -> str:

@@ -41,6 +41,7 @@ class _Run(_Record):
     val_top1: float | None
     leakage_nats: float | None
     leakage_images: float | None
+    chance_top1: float | None
     selected_epoch: float | None
     epochs: float | None
     provenance: _Provenance

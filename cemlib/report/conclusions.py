@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from cemlib.records.files import read_json, write_text
-from cemlib.report.claims import sentences
+from cemlib.report.claims import sentences, warnings
 from cemlib.report.texts import paper_document
 from cemlib.report.writer import Table, markdown_table
 
@@ -47,7 +47,7 @@ def conclusions(folder: Path) -> str:
             f"\n{markdown_table(_narrow(paper_document(summary).tables[0]))}\n",
             f"Attacker with {knowledge}; mean over {seeds} seeds ± half width of the 95 % interval."
             f" Commit {commits}, `{made['command']}`.\n",
-            *(f"* {sentence}" for sentence in told),
+            *(f"* {sentence}" for sentence in [*told, *warnings(summary)]),
             "",
             "",
         ]

@@ -45,6 +45,7 @@ _RUNS_COLUMNS = (
     "commit",
     "folder",
 )
+AT_CHANCE = 1.1  # times the share of the most frequent class
 _COUNTS = ("queries", "n_images", "leakage_images", "selected_epoch", "epochs")
 
 
@@ -62,6 +63,14 @@ def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
             f"{', '.join(defences)}: add them to the order or leave their results out"
         )
     return [defence for defence in defences if defence in found]
+
+
+def at_chance(runs: pd.DataFrame) -> "pd.Series[bool]":
+    """Say of each run whether its accuracy is that of a classifier at chance.
+
+    Such a classifier is hardly better than always naming the most frequent class.
+    """
+    return runs["top1"] <= AT_CHANCE * runs["chance_top1"]
 
 
 def runs_table(
@@ -110,8 +119,9 @@ def summary_table(
 
     Returns:
         ``queries`` releases at most were seen. ``n_seeds`` results were wanted, ``n_failed`` of
-        them have none (``n_failed_runs`` because the training failed), ``n_unconverged`` quote an
-        attack that had not converged, ``n_unconverged_recon`` one for recon_top1; ``n_images`` is
+        them have none (``n_failed_runs`` because the training failed), ``n_at_chance`` are of a
+        classifier at chance (see `at_chance`), ``n_unconverged`` quote an attack that had not
+        converged, ``n_unconverged_recon`` one for recon_top1; ``n_images`` is
         how many images the attack's scores are of, ``leakage_images`` how many leakage_nats is
         estimated from, the fewest of any run. The means and 95 % t intervals ``<score>_mean``,
         ``<score>_ci_low``, ``<score>_ci_high`` are over those that have one. top1 and leakage_nats
@@ -155,6 +165,7 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
         "n_seeds": len(group),
         "n_failed": int((group["status"] == "failed").sum()),
         "n_failed_runs": int((victims["status"] == "failed").sum()),
+        "n_at_chance": int(at_chance(victims).sum()),
         "n_unconverged": int(unconverged(group, "mse").sum()),
         "n_unconverged_recon": int(unconverged(group, IDENTIFICATION).sum()),
         "n_images": group.loc[group["status"] == "ok", "n_images"].min(),

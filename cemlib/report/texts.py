@@ -8,7 +8,7 @@ import pandas as pd
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, marked
 from cemlib.report.cells import NONE, interval, number, signed, spread, with_failures
-from cemlib.report.claims import is_unconverged
+from cemlib.report.claims import is_unconverged, warnings
 from cemlib.report.tables import is_marked, records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
 from cemlib.report.writer import Column, Document, Row, Table, laid_out
@@ -69,7 +69,8 @@ def _notes(summary: pd.DataFrame) -> list[str]:
     tested, bound = (_span(n) for n in (summary.loc[whole, "n_images"], summary["leakage_images"]))
     estimated = f"; the leakage bound is an estimate from {bound} images" if bound else ""
     images = f"Top-1 is over all {f'{tested} ' if tested else ''}test images{estimated}."
-    return [f"{values} {arrows}", _WORST, f"{images} Captions say what an attack's scores are of."]
+    told = f"{images} Captions say what an attack's scores are of."
+    return [f"{values} {arrows}", _WORST, told, *warnings(summary)]
 
 
 def _span(counts: "pd.Series[int]") -> str:

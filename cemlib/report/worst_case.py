@@ -14,6 +14,7 @@ import pandas as pd
 from cemlib.records.scores import IDENTIFICATION, RUN_SCORES
 
 WORST_CASE = "worst_case"
+CEILING = "mean_image"  # the attack that uses nothing of what is released
 RECOGNISER = "recogniser_converged"  # whether the attack had that ``recon_top1`` is quoted from
 
 Row = dict[str, Any]

@@ -6,7 +6,7 @@ from torch import Tensor
 from cemlib.numerics.seeds import generator
 from cemlib.training.trainer import Trainer
 
-SCORES = ("top1", "test_loss", "val_top1", "leakage_nats", "leakage_images")
+SCORES = ("top1", "test_loss", "val_top1", "leakage_nats", "leakage_images", "chance_top1")
 SHOWN = ("train_loss", "val_top1")  # of every epoch by the progress
 MOST = 2048  # images of a class to estimate the leakage from, where there are not more to test
 
@@ -22,8 +22,8 @@ def scores(trainer: Trainer) -> dict[str, float]:
         trainer: After its last epoch, with the selected one deployed.
 
     Returns:
-        `SCORES`: fractions, the cross-entropy, nats (infinite without noise) and from how many
-        images these are estimated.
+        `SCORES`: fractions, the cross-entropy, nats (infinite without noise), from how many images
+        these are estimated, and the top-1 of always naming the most frequent class.
     """
     test, val, deployed = trainer.data.test, trainer.data.val, trainer.deployed
     test_noise = generator(trainer.seed, "test_noise", device=trainer.device)
@@ -33,7 +33,8 @@ def scores(trainer: Trainer) -> dict[str, float]:
     on_val = deployed.score(val.images, val.labels, val_noise)
     enough, labels = _filled_up(trainer, features)
     leakage = deployed.leakage(enough, labels)
-    values = (on_test["top1"], on_test["loss"], on_val["top1"], leakage, len(labels))
+    chance = test.labels.bincount().max().item() / len(test.labels)
+    values = (on_test["top1"], on_test["loss"], on_val["top1"], leakage, len(labels), chance)
     return dict(zip(SCORES, values, strict=True))
 
 

@@ -40,6 +40,7 @@ class Study:
             "val_top1": None if failed else 0.91,
             "leakage_nats": None if failed else 12.5,
             "leakage_images": None if failed else 640,
+            "chance_top1": None if failed else 0.1,
             "selected_epoch": 3,
             "epochs": 3,
             "parameters": {"client": 10, "server": 20},

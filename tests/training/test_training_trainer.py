@@ -21,7 +21,7 @@ from cemlib.numerics.leakage import leakage_estimate
 from cemlib.numerics.seeds import generator
 from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.surrogates import SURROGATES
-from cemlib.training.scores import scores
+from cemlib.training.scores import SCORES, scores
 
 
 def test_a_seed_decides_every_bit(tmp_path: Path) -> None:
@@ -151,6 +151,7 @@ def test_the_leakage_is_estimated_from_training_images_too_where_test_images_are
     count = min(max(len(test), 3 * min(most, 128)), len(test) + len(train))
     found = scores(subject)
     assert found["leakage_images"] == count
+    assert found["chance_top1"] == max(map(test.labels.tolist().count, range(3))) / len(test)
     images = torch.cat([test.images, train.images])[:count]
     labels = torch.cat([test.labels, train.labels])[:count]
     features = subject.deployed.features(images).flatten(1)
@@ -202,7 +203,6 @@ def test_a_diverging_run_is_finished_and_failed(
     metrics = read_json(folder.metrics)
     assert metrics["status"] == "failed"
     assert re.match(reason, metrics["reason"])
-    scores = ("top1", "test_loss", "val_top1", "leakage_nats", "leakage_images")
-    assert {metrics[name] for name in (*scores, "selected_epoch")} == {None}
+    assert {metrics[name] for name in (*SCORES, "selected_epoch")} == {None}
     assert all(file.is_file() for file in folder.files())
     assert len(read_jsonl(folder.history)) < 4

@@ -14,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from cemlib.records.files import FileError, write_text
 from cemlib.records.seal import read_sealed
-from cemlib.report.claims import sentences
+from cemlib.report.claims import sentences, warnings
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.figures import CATEGORIES, FIGURES, Drawing, drawing
@@ -71,13 +71,15 @@ def write_page(
     defences, described = tuple(settings["defences"]), read_sealed(data, _DATA)
     records = {path: read_sealed(path, _RESULT) for path in (*run_metrics, *attack_metrics)}
     compared = comparisons_table(runs, attacks, defences, settings["reference"])
+    summary = summary_table(runs, attacks, defences)
     text = _rendered(
         experiment=settings["experiment"],
         facts=facts(settings, described, runs, attacks, records),
         stale=stale,
         failures=failures(runs, attacks),
         claims=sentences(compared),
-        summary=summary_document(summary_table(runs, attacks, defences)),
+        warnings=warnings(summary),
+        summary=summary_document(summary),
         comparisons=comparisons_document(compared),
         sections=_sections(figures),
         jobs=jobs(records.values()),

@@ -1,0 +1,63 @@
+"""Results that say nothing about a defence are told wherever they are shown."""
+
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from page_study import build, page_study
+from synthetic_study import Study
+
+from cemlib.records.files import read_json
+from cemlib.records.seal import write_sealed
+from cemlib.report.build import read, write_tables
+from cemlib.report.claims import warnings
+from cemlib.report.collect import collect
+from cemlib.report.grid import reconstructions
+from cemlib.report.tables import summary_table
+
+DEFENCES = ("none", "noise", "clustering")
+CHANCE = "noise: the classifier is at chance on 1 of 2 seeds, so that its privacy is worth nothing."
+BLIND = (
+    "none: with train data no attack was better than the mean image on at least one seed."
+    " A stronger attack may be."
+)
+
+
+def change(study: Study, place: str, **values: float) -> None:
+    (path,) = (path for path in (*study.runs, *study.attacks) if place in str(path.parent) + "/")
+    write_sealed(path, read_json(path) | values)
+
+
+@pytest.fixture(scope="module")
+def nonsense(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A classifier that names one class of ten, and attacks that the mean image beats."""
+    study = page_study(tmp_path_factory.mktemp("nonsense") / "synthetic")
+    run = study.root / "runs/noise/seed0"
+    write_sealed(run / "metrics.json", read_json(run / "metrics.json") | {"top1": 0.105})
+    for attack in ("decoder", "linear"):
+        change(study, f"runs/none/seed1/attacks/{attack}-train_data/", mse=0.07)
+    return study
+
+
+def test_chance_and_the_mean_image_are_told_everywhere(nonsense: Study, tmp_path: Path) -> None:
+    results = read(nonsense.runs, nonsense.attacks, DEFENCES)
+    assert warnings(summary_table(results.runs, results.attacks, DEFENCES)) == [CHANCE, BLIND]
+    written = {path.name: path for path in write_tables(results, nonsense.root, tmp_path)}
+    page = build(nonsense, tmp_path / "index.html")
+    for path in (written["summary.md"], written["claims.md"], page):
+        for sentence in (CHANCE, BLIND):
+            assert sentence in path.read_text(encoding="utf-8"), path
+    labels = [panel.get_ylabel() for panel in _grid(nonsense).axes]
+    assert [label.split("\n")[0] for label in labels if "(chance)" in label] == ["noise"]
+
+
+def test_a_tenth_above_the_most_frequent_class_is_no_chance(full_study: Study) -> None:
+    runs, attacks = collect(full_study.runs, full_study.attacks)
+    names = [*runs["defence"].unique()]
+    for top1, expected in ((0.1099, 3), (0.1101, 0)):
+        table = summary_table(runs.assign(top1=top1), attacks, names)
+        assert set(table["n_at_chance"]) == {expected}
+
+
+def _grid(study: Study) -> Figure:
+    return reconstructions(*collect(study.runs, study.attacks), DEFENCES, None, "train_data")
