@@ -17,13 +17,14 @@ import yaml
 
 from cemlib.config import load, parse
 from cemlib.study import crew as crew_module
-from cemlib.study.crew import Crew
+from cemlib.study.crew import Crew, Ended
 from cemlib.study.environment import OF_JOBS
 from cemlib.study.finished import finished as is_finished
 from cemlib.study.job import AnyJob, Call, Job
 from cemlib.study.lock import is_abandoned
 from cemlib.study.plan import Plan
 from cemlib.study.process import Outcome
+from cemlib.study.schedule import Schedule
 from cemlib.study.split import jobs as split_jobs
 
 ROOT = Path(__file__).parents[1]
@@ -129,6 +130,20 @@ def test_what_changed_runs_again_and_a_failure_stops_nothing_else(finished: Path
     assert "run the same command again" in advice
     log = (results / "logs/train/odd/seed0.log").read_text()
     assert log.startswith("error: defences.odd.surrogate: heads is 3")
+
+
+def test_each_line_says_what_runs_and_how_long_the_rest_takes(tmp_path: Path) -> None:
+    """By the mean of ended jobs of the same kind, or of all where none of a kind has ended."""
+    plan = Plan(parse(STUDY | {"results": str(tmp_path)}))
+    schedule = Schedule(split_jobs(plan))
+    for seconds, line in ((30.0, "[1/12] prepare: 30.0 s"), (60.0, "[2/12] judge: 60.0 s")):
+        job = schedule.take()
+        assert job is not None
+        assert schedule.outlook(2) == "" or job.name == "judge"
+        assert schedule.end(Ended(job, seconds, Outcome())) == line
+    schedule.take()
+    # two trainings, four attacks and four reports, at the mean of 45 s, in two slots
+    assert schedule.outlook(2) == " | running: train/noise/seed0 | about 4 min left"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +275,7 @@ import sys
 from functools import partial
 from pathlib import Path
 import test_study_runner as here
-from cemlib.study.crew import Crew
+from cemlib.study.crew import Crew, Ended
 
 if __name__ == "__main__":
     with Crew(1, 1) as crew:

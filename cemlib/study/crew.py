@@ -38,8 +38,9 @@ class Crew:
 
     def __init__(self, slots: int, threads: int) -> None:
         set_for_jobs(threads)
-        self._slots = [_Slot() for _ in range(slots)]
-        self._idle = list(self._slots)
+        self.slots = slots
+        self._idle = [_Slot() for _ in range(slots)]
+        self._all = list(self._idle)
         self._busy: dict[Future[Outcome], tuple[AnyJob, _Slot, float]] = {}
 
     def __enter__(self) -> Self:
@@ -55,9 +56,7 @@ class Crew:
         if self._busy or kind is not None:
             for process in multiprocessing.active_children():
                 process.terminate()
-        for (
-            slot
-        ) in self._slots:  # one may be neither idle nor busy: Ctrl-C while it was given a job
+        for slot in self._all:  # one may be neither idle nor busy: Ctrl-C while it was given a job
             slot.close()
 
     @property

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from cemlib.records.layout import Layout
@@ -40,13 +41,14 @@ def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[s
 
 
 class Schedule:
-    """The jobs that wait, and what became of the others."""
+    """The jobs that wait or run, and what became of the others."""
 
     def __init__(self, jobs: Sequence[AnyJob]) -> None:
         self._waiting = list(jobs)
+        self._running: list[AnyJob] = []
         self._total = len(jobs)
         self._done = set[str]()
-        self._carried_out = 0
+        self._seconds: dict[str, list[float]] = {}  # of jobs carried out, by kind
         self.failed: list[str] = []
 
     def take(self) -> AnyJob | None:
@@ -58,6 +60,7 @@ class Schedule:
             if job.needs <= self._done:
                 self._waiting.remove(job)
                 if not finished(job):
+                    self._running.append(job)
                     return job
                 self._done.add(job.name)
         return None
@@ -65,13 +68,23 @@ class Schedule:
     def end(self, ended: Ended) -> str:
         """Note that a job has ended; returns the line that says so."""
         name, outcome = ended.job.name, ended.outcome
+        self._running.remove(ended.job)
         if outcome.error is not None:
             self.failed.append(name)
             return f"failed: {name}: {outcome.error}"
-        self._carried_out += 1
+        self._seconds.setdefault(ended.job.kind, []).append(ended.seconds)
         self._done.add(name)
         line = f"{name}: {ended.seconds:.1f} s"
         return "; ".join([f"[{len(self._done)}/{self._total}] {line}", *outcome.notes])
+
+    def outlook(self, slots: int) -> str:
+        """Return which jobs run, and about how long what is left takes with so many slots."""
+        if not (self._running and self._seconds):
+            return ""
+        found = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
+        left = [found.get(job.kind, fmean(found.values())) for job in self._waiting + self._running]
+        names = ", ".join(job.name for job in self._running)
+        return f" | running: {names} | about {_duration(sum(left) / slots)} left"
 
     def fault(self) -> str:
         """Return which jobs failed, which were left out, and what to do."""
@@ -82,19 +95,26 @@ class Schedule:
 
     def summary(self) -> str:
         """Return how many jobs there were."""
-        before = self._total - self._carried_out
-        return f"{self._carried_out} jobs carried out, {before} were finished before"
+        carried_out = sum(map(len, self._seconds.values()))
+        before = self._total - carried_out
+        return f"{carried_out} jobs carried out, {before} were finished before"
 
 
 def carry_out(schedule: Schedule, crew: Crew, layout: Layout) -> Iterator[str]:
     """Carry out the jobs of a schedule; yields a line for each that has ended."""
+    told: list[str] = []
     while True:
         while crew.has_room and (job := schedule.take()):
             crew.start(job, layout.root / "logs" / f"{job.name}.log")
+        yield from (line + schedule.outlook(crew.slots) for line in told)
         if not crew.is_busy:
             return
-        for ended in crew.wait():
-            yield schedule.end(ended)
+        told = [schedule.end(ended) for ended in crew.wait()]
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 
 
 def _lock(layout: Layout) -> Path:
