@@ -17,6 +17,7 @@ from cemlib.cli import study
 from cemlib.cli.compare import compare, join
 from cemlib.cli.doctor import doctor
 from cemlib.cli.estimate import estimate
+from cemlib.cli.init import init
 from cemlib.cli.listing import KINDS, RUNS, names
 from cemlib.cli.match import match
 from cemlib.cli.options import (
@@ -65,6 +66,20 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {
+    "init": Command(
+        init,
+        [
+            Option("name", type=word, metavar="NAME", help="of the study and of its file"),
+            Option(
+                "--images",
+                type=Path,
+                default=Path("images"),
+                metavar="FOLDER",
+                help="with train/<class>/* and test/<class>/*, or <class>/* (default: %(default)s)",
+            ),
+        ],
+        ["cemlib init faces --images /path/to/faces"],
+    ),
     "prepare": Command(
         study.prepare, CONFIG, ["cemlib prepare --config config/cifar10_short.yaml"]
     ),

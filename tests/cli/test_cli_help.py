@@ -75,7 +75,7 @@ def test_examples_are_calls_that_the_parser_takes(name: str) -> None:
         assert (program, words[0]) == ("cemlib", name)
         assert options.command is COMMANDS[name].run
         files = [value for value in vars(options).values() if isinstance(value, Path)]
-        assert all((ROOT / file).is_file() for file in files)
+        assert all((ROOT / file).is_file() for file in files if file.suffix)
 
 
 def test_help_names_every_command() -> None:

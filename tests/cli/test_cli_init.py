@@ -1,0 +1,49 @@
+"""`cemlib init` writes a study that `cemlib doctor` finds sound once the images are there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cemlib.cli import main
+from cemlib.config import load
+from cemlib.records.files import read_json
+
+
+def make_images(root: Path, classes: int, each: int) -> None:
+    draws = np.random.default_rng(0)
+    for label in range(classes):
+        (root / f"{label}").mkdir(parents=True)
+        for number in range(each):
+            pixels = draws.integers(0, 256, (40, 40, 3), np.uint8)
+            Image.fromarray(pixels).save(root / f"{label}/{number}.png")
+
+
+def test_a_new_study_is_sound_and_prepares_its_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a folder whose name means something to YAML."""
+    monkeypatch.chdir(tmp_path)
+    images = tmp_path / 'a: "b" #{c'
+    assert main(["init", "faces", "--images", str(images)]) == 0
+    study = load(Path("faces.yaml"))
+    assert (study.experiment, study.data.root, study.reference) == ("faces", str(images), "noise")
+    assert main(["doctor", "--config", "faces.yaml"]) == 1
+    assert "no such folder" in capsys.readouterr().out
+    make_images(images, classes=3, each=30)
+    assert main(["doctor", "--config", "faces.yaml"]) == 0
+    assert "3 class folders" in capsys.readouterr().out
+    assert main(["prepare", "--config", "faces.yaml"]) == 0
+    described = read_json(Path("results/faces/data/data.json"))
+    assert (sum(described["counts"].values()), described["image_shape"]) == (90, [3, 32, 32])
+
+
+def test_a_study_that_is_there_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("faces.yaml").write_text("mine")
+    assert main(["init", "faces"]) == 2
+    assert "faces.yaml: is there already" in capsys.readouterr().err
+    assert Path("faces.yaml").read_text() == "mine"
