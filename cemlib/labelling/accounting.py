@@ -8,15 +8,12 @@ participant joins or leaves (one class loses a vote), sqrt(2) where a participan
 Sources: Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1
 (classical Gaussian mechanism; its proof needs epsilon < 1); Balle and Wang, "Improving the Gaussian
 mechanism for differential privacy", ICML 2018, theorem 8 (the exact curve); Dwork, Rothblum and
-Vadhan, "Boosting and differential privacy", FOCS 2010, theorem III.3 (strong composition); Bun and
-Steinke, "Concentrated differential privacy", TCC 2016, propositions 1.3 and 1.6, lemma 1.7 (zCDP);
-Mironov, "Renyi differential privacy", CSF 2017, by the accountant of opacus.
+Vadhan, "Boosting and differential privacy", FOCS 2010, theorem III.3 (strong composition, by which
+the published text adds queries up).
 """
 
 import math
 import sys
-from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from scipy.optimize import brentq
@@ -27,12 +24,11 @@ from cemlib.config.labelling import LabellingStudy
 JOINS_OR_LEAVES = 1.0
 CHANGED_VOTE = math.sqrt(2.0)
 NEIGHBOURS = {
-    "a participant joins or leaves": JOINS_OR_LEAVES,
     "a participant's vote changes": CHANGED_VOTE,
+    "a participant joins or leaves": JOINS_OR_LEAVES,
 }
 ANYONE, PARTICIPANT = "who sees the counts", "a participant, who knows its own noise"
 _LARGEST = math.log(sys.float_info.max)  # whose exponential is still a number
-_ORDERS = [1 + x / 100 for x in range(1, 1000)] + [float(x) for x in range(11, 257)]
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
@@ -88,7 +84,8 @@ def composed_epsilon(sigma: float, delta: float, sensitivity: float, queries: in
 def strong_composition(epsilon: float, queries: int, slack: float) -> float:
     """Return epsilon of many private queries: `sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1)`.
 
-    Their delta is `total_delta`. Infinite where no float is as large as the bound.
+    Their delta is that of a query for each of them, and the slack. Infinite where no float is as
+    large as the bound.
 
     Example:
         >>> round(strong_composition(0.1, 100, 1e-5), 3)
@@ -100,71 +97,6 @@ def strong_composition(epsilon: float, queries: int, slack: float) -> float:
     return spread * epsilon + queries * epsilon * math.expm1(epsilon)
 
 
-def total_delta(delta: float, queries: int) -> float:
-    """Return the delta of strong composition, `k delta + slack`, with a query's delta as slack."""
-    return queries * delta + delta
-
-
-def zcdp_epsilon(sigma: float, delta: float, sensitivity: float, queries: int) -> float:
-    """Return epsilon by zero-concentrated privacy: `rho + 2 sqrt(rho ln(1 / delta))`.
-
-    Every query has `rho = sensitivity^2 / (2 sigma^2)`, and rho adds up.
-    """
-    if sigma == 0:
-        return math.inf
-    rho = queries * sensitivity**2 / (2 * sigma**2)
-    return rho + 2 * math.sqrt(rho * math.log(1 / delta))
-
-
-def renyi_epsilon(sigma: float, delta: float, sensitivity: float, queries: int) -> float | None:
-    """Return epsilon by the Renyi accountant of opacus; None where opacus is not installed."""
-    if find_spec("opacus") is None:
-        return None
-    if sigma == 0:
-        return math.inf
-    from opacus.accountants.analysis import rdp  # type: ignore[import-untyped]
-
-    spent = rdp.compute_rdp(
-        q=1.0, noise_multiplier=sigma / sensitivity, steps=queries, orders=_ORDERS
-    )
-    return float(rdp.get_privacy_spent(orders=_ORDERS, rdp=spent, delta=delta)[0])
-
-
-@dataclass(frozen=True)
-class Account:
-    """Hold one noise and one kind of neighbours, for which every accounting gives an epsilon.
-
-    Attributes:
-        sigma: standard deviation of the noise that the observer does not know.
-        sensitivity: L2 distance of neighbouring counts.
-        delta: of one query.
-        queries: answered with this noise.
-    """
-
-    sigma: float
-    sensitivity: float
-    delta: float
-    queries: int
-
-    @property
-    def total_delta(self) -> float:
-        """Return the delta of all queries by strong composition; every accounting gets the same."""
-        return total_delta(self.delta, self.queries)
-
-    def epsilons(self) -> dict[str, float | None]:
-        """Return the exact epsilon of one query, and that of all queries by each accounting."""
-        one = gaussian_epsilon(self.sigma, self.delta, self.sensitivity)
-        many = (self.sigma, self.total_delta, self.sensitivity, self.queries)
-        return {
-            "epsilon_query_exact": one,
-            "epsilon_total_basic": self.queries * one,
-            "epsilon_total_strong": strong_composition(one, self.queries, self.delta),
-            "epsilon_total_zcdp": zcdp_epsilon(*many),
-            "epsilon_total_renyi": renyi_epsilon(*many),
-            "epsilon_total_exact": composed_epsilon(*many),
-        }
-
-
 def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
     """Return the noise in a count, in total over the participants; 0 for None or infinity."""
     if epsilon is None or math.isinf(epsilon):
@@ -173,44 +105,46 @@ def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
 
 
 def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
-    """Return the privacy columns of a table: the stated setting, and epsilon by every accounting.
+    """Return the privacy columns of a table, for an epsilon of one query by the formula.
 
-    `epsilon_total_published` is strong composition of the epsilon that the formula was given.
+    The exact ones are of one changed vote, all queries together at the delta of one.
+    `epsilon_total_published` is strong composition of the formula's epsilon, as published.
     """
     settings = study.privacy
     sigma = noise_std(study, epsilon)
-    found = Account(sigma, settings.sensitivity, settings.delta, study.queries)
-    published = strong_composition(epsilon, study.queries, settings.delta)
     return {
         "epsilon_query": epsilon,
-        "delta_query": settings.delta,
         "sensitivity": settings.sensitivity,
         "sigma": sigma,
         "noise": "sigma^2 in total",
-        "queries": study.queries,
-        "epsilon_total_published": published,
-        **found.epsilons(),
-        "delta_total": found.total_delta,
+        **_exact(study, sigma, CHANGED_VOTE),
+        "epsilon_total_published": strong_composition(epsilon, study.queries, settings.delta),
+        "delta_total_published": (study.queries + 1) * settings.delta,
     }
 
 
 def privacy_rows(study: LabellingStudy) -> list[dict[str, Any]]:
-    """Return a row for each kind of neighbours and observer, at the study's own epsilon."""
-    sigma, delta = noise_std(study, study.privacy.epsilon), study.privacy.delta
-    rows = []
-    for observer, share in ((ANYONE, 1.0), (PARTICIPANT, 1 - 1 / study.participants)):
-        for neighbours, sensitivity in NEIGHBOURS.items():
-            seen = Account(sigma * math.sqrt(share), sensitivity, delta, study.queries)
-            rows.append(
-                {
-                    "observer": observer,
-                    "neighbours": neighbours,
-                    "sensitivity": sensitivity,
-                    "sigma": seen.sigma,
-                    "queries": seen.queries,
-                    "delta_query": seen.delta,
-                    **seen.epsilons(),
-                    "delta_total": seen.total_delta,
-                }
-            )
-    return rows
+    """Return a row for each observer and kind of neighbours, at the study's own epsilon."""
+    sigma = noise_std(study, study.privacy.epsilon)
+    return [
+        {
+            "observer": observer,
+            "neighbours": neighbours,
+            "sensitivity": sensitivity,
+            "sigma": unknown,
+            **_exact(study, unknown, sensitivity),
+        }
+        for observer, share in ((ANYONE, 1.0), (PARTICIPANT, 1 - 1 / study.participants))
+        for neighbours, sensitivity in NEIGHBOURS.items()
+        for unknown in [sigma * math.sqrt(share)]
+    ]
+
+
+def _exact(study: LabellingStudy, sigma: float, sensitivity: float) -> dict[str, Any]:
+    delta = study.privacy.delta
+    return {
+        "queries": study.queries,
+        "delta": delta,
+        "epsilon_query_exact": gaussian_epsilon(sigma, delta, sensitivity),
+        "epsilon_total_exact": composed_epsilon(sigma, delta, sensitivity, study.queries),
+    }
