@@ -151,7 +151,7 @@ def test_a_sweep_changes_no_slice_of_what_stands_beside_it() -> None:
 
 
 def test_accuracies_to_compare_at_are_percentages() -> None:
-    report = {"match_accuracy": [97.5, 98.0], "accuracy_floor": 90.0}
+    report = {"match_accuracy": [97.5, 98.0]}
     assert parse(study(gated=GATED) | {"report": report}).report.match_accuracy == (97.5, 98.0)
     found = fault(study(gated=GATED) | {"report": {"match_accuracy": [101.0]}})
     assert found.startswith("report.match_accuracy.0: ")

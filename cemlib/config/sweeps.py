@@ -134,13 +134,6 @@ class ReportConfig(Section):
         description="test accuracies in % at which privacy is compared; none = at three within"
         " what most curves cover",
     )
-    accuracy_floor: float | None = Field(
-        None,
-        ge=0,
-        lt=100,
-        description="accuracy in % from which hypervolumes are measured; null = the lowest of any"
-        " sweep's results",
-    )
 
 
 def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,8 +48,6 @@ def _results(job: Job[Study]) -> Results:
         job.inputs.get("attacks", ()),
         defences,
         reference=None if scope else study.reference,
-        sweeps=Sweeps(study.families(), report.match_accuracy, report.accuracy_floor)
-        if several
-        else None,
+        sweeps=Sweeps(study.families(), report.match_accuracy) if several else None,
         surrogates=[name for name in defences if study.defences[name].surrogate],
     )

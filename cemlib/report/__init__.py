@@ -14,5 +14,5 @@ TABLES = (
     "comparisons.html",
     "claims.md",
 )
-SWEEP_TABLES = ("tradeoff.csv", "frontier.csv")  # of a study that has sweeps
+SWEEP_TABLES = ("tradeoff.csv",)  # of a study that has sweeps
 WHOLE, OF_RUNS = "figures", "training_figures"  # those of the whole study, and of its runs alone

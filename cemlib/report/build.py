@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from cemlib.records.files import write_text
 from cemlib.records.seal import checked
 from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
+from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.claims import claims, warnings
 from cemlib.report.collect import collect, collect_runs
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
 from cemlib.report.figures import Drawing, drawings
 from cemlib.report.frontier import Sweeps, sweep_points
-from cemlib.report.frontier_tables import frontier_table, tradeoff_table
 from cemlib.report.style import save, settings
 from cemlib.report.tables import present, runs_table, summary_table
 from cemlib.report.texts import comparisons_document, paper_document, summary_document
@@ -141,8 +141,7 @@ def write_tables(
     names = [*TABLES]
     if results.sweeps is not None:
         names += SWEEP_TABLES
-        tables = (tradeoff_table, frontier_table)
-        texts += [csv(table(results.points, results.sweeps)) for table in tables]
+        texts.append(csv(tradeoff_table(results.points, results.sweeps)))
     written = [out / name for name in names]
     for path, text in zip(written, texts, strict=True):
         write_text(path, text)

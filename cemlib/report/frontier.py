@@ -1,13 +1,8 @@
-"""Curves of accuracy against privacy: fronts, privacy at matched accuracy, hypervolumes.
+"""Curves of accuracy against privacy, and where to read them.
 
-A sweep is a family of defences that differ in strength. With one seed their results are a curve:
+A sweep is a family of defences that differ in strength. Their means over the seeds are a curve:
 points of an accuracy and a privacy, both better when higher. Its front are the points that no other
 one beats in both.
-
-Sources: Zitzler and Thiele, "Multiobjective optimization using evolutionary algorithms - a
-comparative case study", PPSN V, 1998 (hypervolume); Fonseca and Fleming, "On the performance
-assessment and comparison of stochastic multiobjective optimizers", PPSN IV, 1996 (comparing fronts
-of several runs along a line; here the lines are accuracies).
 """
 
 import math
@@ -22,7 +17,8 @@ from cemlib.report.worst_case import unconverged, worst_case
 
 Point = tuple[float, float]  # accuracy, privacy
 Settings = Mapping[str, bool | int | float | str]
-_OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "unconverged")
+SCORES_OF_POINTS = ("mse", "ssim", "recon_top1", "leakage_nats")
+_OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "recon_top1", "unconverged")
 
 
 @dataclass(frozen=True)
@@ -32,12 +28,10 @@ class Sweeps:
     Attributes:
         families: by name, the settings of each defence by its name.
         match_accuracy: accuracies in % at which privacy is compared; none: chosen by `targets`.
-        accuracy_floor: of the hypervolumes; None: the lowest of the study.
     """
 
     families: Mapping[str, Mapping[str, Settings]]
     match_accuracy: Sequence[float] = ()
-    accuracy_floor: float | None = None
 
     def strengths(self) -> list[str]:
         """Return the keys of the settings that are numbers, in the order of the sweeps."""
@@ -54,10 +48,11 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
         sweeps: of the study.
 
     Returns:
-        ``accuracy`` in %, the ``mse`` and ``ssim`` of the worst case, the swept numbers by their
-        keys; NaN where a result failed. ``unconverged`` is 1 where the attack had not converged.
+        ``accuracy`` in %, the ``leakage_nats`` of the run, the other `SCORES_OF_POINTS` of the
+        worst case, the swept numbers by their keys; NaN where a result failed. ``unconverged`` is 1
+        where the attack had not converged.
     """
-    accuracies = runs.set_index(["defence", "seed"])["top1"].mul(100).to_dict()
+    found = runs.set_index(["defence", "seed"])[["top1", "leakage_nats"]].to_dict("index")
     strongest = worst_case(attacks)
     strongest["unconverged"] = unconverged(strongest, "mse").astype(float)
     rows = [
@@ -65,13 +60,21 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
             **{key: row[key] for key in _OF_POINTS},
             **{key: value for key, value in family[row["defence"]].items() if _is_number(value)},
             "family": name,
-            "accuracy": accuracies[row["defence"], row["seed"]],
+            "accuracy": 100 * found[row["defence"], row["seed"]]["top1"],
+            "leakage_nats": found[row["defence"], row["seed"]]["leakage_nats"],
         }
         for name, family in sweeps.families.items()
         for row in strongest.to_dict("records")
         if row["defence"] in family
     ]
-    return pd.DataFrame(rows, columns=["family", "accuracy", *_OF_POINTS, *sweeps.strengths()])
+    first = ["family", "accuracy", "leakage_nats"]
+    return pd.DataFrame(rows, columns=[*first, *_OF_POINTS, *sweeps.strengths()])
+
+
+def mean_curve(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the means of a family's defences over the seeds that have a result, by their names."""
+    there = points.dropna(subset=["accuracy", "mse"])
+    return there.groupby("defence", sort=False).mean(numeric_only=True)
 
 
 def front(points: Sequence[Point]) -> list[int]:
@@ -121,28 +124,6 @@ def along(points: Sequence[Point], values: Sequence[float], accuracy: float) -> 
     return float(np.interp(accuracy, places, [values[i] for i in efficient]))
 
 
-def hypervolume(points: Sequence[Point], floor: Point) -> float:
-    """Return the area that the points dominate above and to the right of a reference point.
-
-    Args:
-        points: of one curve.
-        floor: the reference point; of a point that does not exceed it in both, nothing counts.
-
-    Returns:
-        In the product of both units; NaN where no point is finite.
-
-    Example:
-        >>> hypervolume([(90.0, 0.3), (95.0, 0.1)], floor=(80.0, 0.0))
-        3.5
-    """
-    efficient = front(points)
-    area, reached = 0.0, floor[1]
-    for accuracy, privacy in (points[i] for i in reversed(efficient)):
-        area += max(accuracy - floor[0], 0.0) * max(privacy - reached, 0.0)
-        reached = max(reached, privacy)
-    return area if efficient else math.nan
-
-
 def covered_most(spans: Sequence[Point]) -> Point | None:
     """Return the stretch between two ends of spans that lies in the most of them, the widest one.
 
@@ -182,12 +163,12 @@ def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
         sweeps: of the study.
 
     Returns:
-        By default the quarters of the stretch that the fronts of most seeds and families cover;
-        nothing where no result is finished.
+        By default the quarters of the stretch that the mean curves of most families cover; nothing
+        where no result is finished.
     """
     if sweeps.match_accuracy:
         return list(sweeps.match_accuracy)
-    spans = [span(pairs(curve)) for _, curve in points.groupby(["family", "seed"])]
+    spans = [span(pairs(mean_curve(family))) for _, family in points.groupby("family")]
     stretch = covered_most([found for found in spans if found is not None])
     return [] if stretch is None else quarters(stretch)
 

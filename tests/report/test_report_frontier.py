@@ -1,4 +1,4 @@
-"""Fronts, privacy at matched accuracy and hypervolumes, against brute force and by hand."""
+"""Fronts and privacy at matched accuracy, against brute force and by hand."""
 
 import math
 from itertools import pairwise
@@ -13,7 +13,6 @@ from cemlib.report.frontier import (
     along,
     covered_most,
     front,
-    hypervolume,
     quarters,
     span,
 )
@@ -47,7 +46,6 @@ def test_points_without_a_result_are_on_no_front() -> None:
     assert front(points[:2]) == []
     assert span(points[:2]) is None
     assert math.isnan(along(points[:2], [1.0, 2.0], 95.0))
-    assert math.isnan(hypervolume(points[:2], (0.0, 0.0)))
 
 
 @pytest.mark.parametrize(
@@ -90,20 +88,6 @@ def test_a_curve_never_rises_and_stays_between_its_ends(points: list[Point], pla
     assert np.all(np.diff(at) <= 1e-9)
     inside = low <= place <= high
     assert math.isfinite(along(points, privacies, place)) == inside
-
-
-@given(curves, grid)
-def test_the_hypervolume_is_the_number_of_unit_squares_below(
-    points: list[Point], floor: Point
-) -> None:
-    """Brute force: a square between whole numbers is dominated if some point covers it."""
-    squares = [
-        (x, y)
-        for x in range(int(floor[0]), 9)
-        for y in range(int(floor[1]), 9)
-        if any(a >= x + 1 and p >= y + 1 for a, p in points)
-    ]
-    assert hypervolume(points, floor) == len(squares)
 
 
 @given(st.lists(grid.map(sorted), min_size=1, max_size=6))

@@ -1,4 +1,4 @@
-"""Sweeps in tables and figures: numbers by hand, failed runs counted, every file in its place."""
+"""Sweeps in table and figure: numbers by hand, failed runs counted, every file in its place."""
 
 import math
 from itertools import chain
@@ -13,11 +13,11 @@ from scipy import stats
 from synthetic_study import Study
 
 from cemlib.config import parse
+from cemlib.report.at_accuracy import detectable, jackknifed, tradeoff_table
 from cemlib.report.build import Results, figures
 from cemlib.report.collect import collect
 from cemlib.report.figures import figure_entry
-from cemlib.report.frontier import Sweeps, sweep_points, targets
-from cemlib.report.frontier_tables import frontier_table, tradeoff_table
+from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
 from cemlib.report.tradeoff import frontier
 from cemlib.study.finished import rerun_job
 from cemlib.study.plan import Plan
@@ -29,6 +29,7 @@ FAMILIES: Any = {
     "gated": {"g2": {"lambda": 2, "gate": "log"}, "g8": {"lambda": 8, "gate": "log"}},
 }
 SWEEPS = Sweeps(FAMILIES)
+AT_94 = Sweeps(FAMILIES, match_accuracy=[94.0])
 # Accuracy [%] and MSE of each seed: straight lines whose values between can be said by heart.
 RESULTS = {
     "n1": [(98.0, 0.010), (98.0, 0.020), (97.0, 0.010)],
@@ -65,83 +66,96 @@ def test_a_point_is_the_worst_case_at_its_strength(study: Study) -> None:
     assert SWEEPS.strengths() == ["noise_std", "lambda"]
 
 
-def test_privacy_at_matched_accuracy_by_hand(study: Study) -> None:
-    """At 94 %: noise .02 .03 .025, gated .04 .05 .07, strengths 5, 5 and 5.75."""
-    table = tradeoff_table(points(fill(study)), Sweeps(FAMILIES, match_accuracy=[94.0]))
+def read_by_hand(names: tuple[str, str], values: Any, seeds: list[int]) -> float:
+    """At 94 %, of the means of two defences, on the straight line between them."""
+    x, y = ([np.mean([of[n][s] for s in seeds]) for n in names] for of in (ACCURACIES, values))
+    return float(np.interp(94.0, x[::-1], y[::-1]))
+
+
+def pseudo_values(names: tuple[str, str], values: Any) -> list[float]:
+    whole = read_by_hand(names, values, [0, 1, 2])
+    left = [read_by_hand(names, values, [t for t in range(3) if t != s]) for s in range(3)]
+    return [3 * whole - 2 * without for without in left]
+
+
+ACCURACIES = {name: [x for x, _ in found] for name, found in RESULTS.items()}
+ERRORS = {name: [y for _, y in found] for name, found in RESULTS.items()}
+
+
+def test_privacy_at_matched_accuracy_is_the_jackknife_of_mean_curves(study: Study) -> None:
+    table = tradeoff_table(points(fill(study)), AT_94)
     noise, gated = table.to_dict("records")
-    assert (noise["family"], gated["family"]) == ("noise", "gated")
-    seeds = {"noise": [0.02, 0.03, 0.025], "gated": [0.04, 0.05, 0.02 + 0.08 * 5 / 8]}
-    for row, values in ((noise, seeds["noise"]), (gated, seeds["gated"])):
+    ours, theirs = (pseudo_values(n, ERRORS) for n in (("g2", "g8"), ("n1", "n2")))
+    for row, values in ((noise, theirs), (gated, ours)):
         low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
         found = (row["mse_mean"], row["mse_ci_low"], row["mse_ci_high"])
         assert found == pytest.approx((np.mean(values), low, high))
         assert row["ssim_mean"] == pytest.approx(1 - 10 * np.mean(values))
-        assert (row["n_seeds"], row["n_matched"], row["n_failed"]) == (3, 3, 0)
-    assert gated["lambda_mean"] == pytest.approx((5 + 5 + 2 + 6 * 5 / 8) / 3)
+        assert (row["n_seeds"], row["n_failed"], row["reference"]) == (3, 0, "noise")
+        assert row["leakage_nats_mean"] == pytest.approx(12.5)
+    strengths = {"g2": [2.0] * 3, "g8": [8.0] * 3}
+    assert gated["lambda_mean"] == pytest.approx(np.mean(pseudo_values(("g2", "g8"), strengths)))
     assert math.isnan(gated["noise_std_mean"])
-    assert noise["noise_std_mean"] == pytest.approx(0.15)
-
-
-def test_families_are_compared_seed_by_seed(study: Study) -> None:
-    table = tradeoff_table(points(fill(study)), Sweeps(FAMILIES, match_accuracy=[94.0]))
-    noise, gated = table.to_dict("records")
-    expected = stats.ttest_rel([0.04, 0.05, 0.07], [0.02, 0.03, 0.025])
-    assert gated["reference"] == noise["reference"] == "noise"
     assert gated["n_pairs"] == 3
-    assert gated["difference"] == pytest.approx(0.085 / 3)
-    assert gated["p"] == pytest.approx(expected.pvalue)
-    assert gated["p_holm"] == gated["p"]
+    assert gated["difference"] == pytest.approx(np.mean(ours) - np.mean(theirs))
+    assert gated["p"] == gated["p_holm"] == pytest.approx(stats.ttest_rel(ours, theirs).pvalue)
+    assert gated["verdict"] == ("higher" if gated["p"] < 0.05 else "no difference shown")
     assert math.isnan(noise["difference"])
 
 
-def test_beyond_a_seeds_curve_it_does_not_count(study: Study) -> None:
-    """At 97.5 % the third seed of noise has nothing; at 99.5 % nobody has."""
-    table = tradeoff_table(points(fill(study)), Sweeps(FAMILIES, match_accuracy=[97.5, 99.5]))
-    near, far = (table[table["accuracy"] == accuracy] for accuracy in (97.5, 99.5))
-    assert near["n_matched"].tolist() == [2, 3]
-    assert near["n_pairs"].tolist()[1] == 2
-    assert near["mse_mean"].iloc[0] == pytest.approx((0.01125 + 0.02125) / 2)
-    assert far["n_matched"].tolist() == [0, 0]
-    assert far[["mse_mean", "lambda_mean", "difference"]].isna().all(axis=None)
+def test_the_jackknife_of_a_mean_is_the_mean() -> None:
+    """Its pseudo-values are the values themselves."""
+    values = [0.3, 0.7, 0.1, 0.5]
+    frame = pd.DataFrame({"defence": "d", "seed": range(4), "accuracy": 90.0, "mse": values})
+    found = jackknifed(frame, lambda curve: float(curve["mse"].iloc[0]))
+    assert list(found.values()) == pytest.approx(values)
+    assert jackknifed(frame[:1], lambda curve: float(curve["mse"].iloc[0])) == {0: 0.3}
+
+
+def test_the_detectable_difference_is_found_in_four_of_five_trials() -> None:
+    """By simulation: paired differences of known spread, five and eight of them."""
+    draws = np.random.default_rng(0)
+    for pairs in (5, 8):
+        half = stats.t.ppf(0.975, pairs - 1) / math.sqrt(pairs)  # at a spread of 1
+        shift = detectable(half, pairs)
+        tried = draws.normal(shift, 1, (4000, pairs))
+        assert np.mean(stats.ttest_1samp(tried, 0, axis=1).pvalue < 0.05) == pytest.approx(
+            0.8, abs=0.04
+        )
+    assert math.isnan(detectable(math.nan, 1))
+
+
+def test_holms_correction_is_over_every_row(study: Study) -> None:
+    table = tradeoff_table(points(fill(study)), Sweeps(FAMILIES, match_accuracy=[93.0, 94.0, 95.0]))
+    p = table["p"].dropna()
+    assert len(p) == 3
+    assert table["p_holm"].min() == pytest.approx(min(1, 3 * p.min()))
+
+
+def test_a_seed_beyond_the_accuracy_counts_while_the_means_reach_it(study: Study) -> None:
+    """At 97.2 % the third seed of n1 has nothing by itself; at 97.9 % a curve without it has."""
+    table = tradeoff_table(points(fill(study)), Sweeps(FAMILIES, match_accuracy=[97.2, 97.9]))
+    near, far = (table[table["accuracy"] == accuracy].iloc[0] for accuracy in (97.2, 97.9))
+    assert near["family"] == far["family"] == "noise"
+    assert math.isfinite(near["mse_mean"])
+    assert math.isnan(far["mse_mean"])  # 97.67 % is the mean of all
+    other = table[(table["accuracy"] == 97.9) & (table["family"] == "gated")].iloc[0]
+    assert math.isfinite(other["mse_mean"])
+    assert math.isnan(other["difference"])
 
 
 def test_without_a_wish_the_accuracies_lie_in_the_common_stretch(study: Study) -> None:
-    """All six fronts cover 91 to 97 %."""
-    assert targets(points(fill(study)), SWEEPS) == [92.5, 94.0, 95.5]
-    table = tradeoff_table(points(study), SWEEPS)
-    assert table["n_matched"].tolist() == [3] * 6
-
-
-def test_hypervolumes_by_hand(study: Study) -> None:
-    """From 89 %, the lowest of all: for noise 9 x .01 + 1 x .02 and so on."""
-    noise, gated = frontier_table(points(fill(study)), SWEEPS).to_dict("records")
-    areas = {
-        "noise": [9 * 0.01 + 1 * 0.02, 9 * 0.02 + 1 * 0.02, 8 * 0.01 + 2 * 0.03],
-        "gated": [10 * 0.02 + 0 * 0.04, 9 * 0.03 + 1 * 0.04, 10 * 0.02 + 2 * 0.08],
-    }
-    for row, values in ((noise, areas["noise"]), (gated, areas["gated"])):
-        assert (row["floor_accuracy"], row["floor_mse"]) == (89, 0)
-        low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
-        found = [row[f"hypervolume_{part}"] for part in ("mean", "ci_low", "ci_high")]
-        assert found == pytest.approx([np.mean(values), low, high])
-    p = stats.ttest_rel(areas["gated"], areas["noise"]).pvalue
-    assert gated["p"] == pytest.approx(p)
-    assert gated["efficient"] == "g8 (3), g2 (3)"
-    fixed = frontier_table(points(study), Sweeps(FAMILIES, accuracy_floor=97.0))
-    assert fixed["hypervolume_mean"].iloc[0] == pytest.approx((0.01 + 0.02 + 0) / 3)
+    """The mean curves cover 90 1/3 to 97 2/3, and 90 to 98 2/3 %."""
+    expected = [90 + 1 / 3 + part * (7 + 1 / 3) / 4 for part in (1, 2, 3)]
+    assert targets(points(fill(study)), SWEEPS) == pytest.approx(expected)
+    assert tradeoff_table(points(study), SWEEPS)["mse_mean"].notna().all()
 
 
 def test_a_failed_run_is_counted_and_is_no_point(study: Study) -> None:
-    """Seed 1 of gated is left with one point, and reaches no accuracy but its own."""
+    """The mean of g8 is over the two others."""
     found = points(fill(study, failed=(("g8", 1),)))
-    table = tradeoff_table(found, Sweeps(FAMILIES, match_accuracy=[94.0]))
-    assert table["n_failed"].tolist() == [0, 1]
-    assert table["n_seeds"].tolist() == [3, 3]
-    assert table["n_matched"].tolist() == [3, 2]
-    assert table["n_pairs"].tolist()[1] == 2
-    areas = frontier_table(found, SWEEPS).iloc[1]
-    assert areas["hypervolume_mean"] == pytest.approx((0.2 + 9 * 0.03 + 0.36) / 3)
-    assert areas["efficient"] == "g2 (3), g8 (2)"
+    assert tradeoff_table(found, AT_94)["n_failed"].tolist() == [0, 1]
+    assert mean_curve(found[found["family"] == "gated"]).loc["g8", "mse"] == pytest.approx(0.08)
 
 
 def test_a_failed_attack_is_counted_though_the_run_is_there(study: Study) -> None:
@@ -149,31 +163,26 @@ def test_a_failed_attack_is_counted_though_the_run_is_there(study: Study) -> Non
     study.add_attack("n3", 0, "decoder", "train_data", status="failed")
     study.add_attack("n3", 0, "linear", "train_data", mse=0.9)  # not known to be the worst case
     families = FAMILIES | {"noise": FAMILIES["noise"] | {"n3": {"noise_std": 0.4}}}
-    found = frontier_table(points(fill(study), Sweeps(families)), Sweeps(families))
+    found = tradeoff_table(points(fill(study), Sweeps(families)), Sweeps(families, [94.0]))
     assert found["n_failed"].tolist() == [1, 0]
-    assert found["floor_accuracy"].tolist() == [89, 89]
 
 
 def test_a_family_that_failed_altogether_has_no_numbers(study: Study) -> None:
     found = points(fill(study, failed=tuple((d, s) for d in ("g2", "g8") for s in range(3))))
-    table, areas = tradeoff_table(found, SWEEPS), frontier_table(found, SWEEPS)
+    table = tradeoff_table(found, SWEEPS)
     gated = table[table["family"] == "gated"]
-    assert gated["n_matched"].tolist() == [0, 0, 0]
     assert gated["n_failed"].tolist() == [6, 6, 6]
     assert gated[["mse_mean", "difference"]].isna().all(axis=None)
-    assert math.isnan(areas["hypervolume_mean"].iloc[1])
-    assert areas["efficient"].iloc[1] == ""
     (panel,) = frontier(found, SWEEPS, "train_data").axes
     assert [text for text in texts(panel) if text] == ["σ 0.1", "σ 0.2"]
 
 
-def test_a_study_without_a_result_has_tables_and_a_figure_that_say_so(study: Study) -> None:
+def test_a_study_without_a_result_has_a_table_and_a_figure_that_say_so(study: Study) -> None:
     every = tuple((d, s) for d in RESULTS for s in range(3))
     study.add_run("alone", 0)
     study.add_attack("alone", 0, "decoder", "train_data")
     found = points(fill(study, failed=every))
     assert tradeoff_table(found, SWEEPS).empty
-    assert frontier_table(found, SWEEPS)["n_failed"].tolist() == [6, 6]
     (panel,) = frontier(found, SWEEPS, "train_data").axes
     assert "no defence has a finished result" in texts(panel)
 
@@ -221,10 +230,10 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
     found = {job.kind: job for job in jobs(plan)}
     tables = found["tables"].outputs
     assert set(rerun_job(found["tables"])) == set(tables)
-    assert [path.name for path in tables[-2:]] == ["tradeoff.csv", "frontier.csv"]
+    assert tables[-1].name == "tradeoff.csv"
     one, *_ = jobs_of_one(plan, "noise_noise_std0p1")
-    assert {path.name for path in rerun_job(one)} == {path.name for path in tables[:-2]}
-    table = pd.read_csv(tables[-2])
+    assert {path.name for path in rerun_job(one)} == {path.name for path in tables[:-1]}
+    table = pd.read_csv(tables[-1])
     assert set(table["knowledge"]) == {"train_data", "public_data"}
     assert {"lambda_mean", "noise_std_mean"} <= set(table.columns)
     curves = [path for path in found["figures"].outputs if path.stem.startswith("frontier-")]
