@@ -10,7 +10,7 @@ from tiny_study import TIMES, judged, tiny_plan, trained
 
 from cemlib.evaluation.job import run as attack
 from cemlib.records.files import read_json, read_jsonl
-from cemlib.records.layout import AttackFolder
+from cemlib.records.layout import KNOWLEDGES, AttackFolder
 from cemlib.study.split import attack_job
 
 Course = dict[str, Any]
@@ -25,9 +25,11 @@ def decoded(folder: AttackFolder) -> tuple[Course, list[Course], bytes, bytes, b
     return metrics, rows, *(file.read_bytes() for file in files)
 
 
+@pytest.mark.parametrize("knowledge", KNOWLEDGES)
 def test_a_killed_decoder_ends_with_the_same_bits(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], knowledge: str
 ) -> None:
+    """And trains nothing twice: the first is not begun again if it dies in the second."""
     results = [tmp_path / name for name in ("alone", "killed")]
     trained(results[0], "noise", epochs=1, select="last")
     judged(results[0], epochs=1, select="last")
@@ -35,11 +37,14 @@ def test_a_killed_decoder_ends_with_the_same_bits(
     plans = [tiny_plan(place, epochs=1, select="last") for place in results]
     jobs = [attack_job(plan, "noise", 0, ["decoder"], "cpu") for plan in plans]
     alone = list(attack(jobs[0]))
-    kill_after(5, "attack", str(results[1]), "noise", "1", "last")
-    assert not jobs[1].outputs[2].exists()
+    kill_after(5, "attack", str(results[1]), "noise", "1", "last", title=knowledge)
+    written = alone[KNOWLEDGES.index(knowledge)].relative_to(results[0])
+    assert not (results[1] / written).exists()
     capsys.readouterr()
     resumed = list(attack(jobs[1]))
-    assert first_epoch_shown(capsys.readouterr().err) > 5
+    shown = capsys.readouterr().err
+    assert knowledge in shown.splitlines()[0]
+    assert first_epoch_shown(shown) > 5
     for one, other in zip(alone, resumed, strict=True):
         assert decoded(AttackFolder(one.parent)) == decoded(AttackFolder(other.parent))
     assert not list((results[1] / ".checkpoints").iterdir())

@@ -1,4 +1,4 @@
-"""The conclusions in the README are those of the published files."""
+"""The conclusions in README and findings are those of the published files."""
 
 import re
 from pathlib import Path
@@ -15,8 +15,9 @@ from cemlib.report.conclusions import conclusions, with_conclusions
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_readme_says_what_the_published_files_say() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", ["README.md", "docs/findings.md"])
+def test_pages_say_what_the_published_files_say(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
     assert "<!-- end -->" in text
     assert with_conclusions(text, ROOT) == text
 

@@ -40,13 +40,13 @@ def start_victim(*arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def kill_after(epoch: int, *arguments: str) -> None:
-    """Start the job and send it SIGKILL once the epoch is done."""
+def kill_after(epoch: int, *arguments: str, title: str = "") -> None:
+    """Start the job and send it SIGKILL once the epoch of what has that title is done."""
     victim, log = start_victim(*arguments), []
     assert victim.stdout is not None
     for line in victim.stdout:
         log.append(line)
-        if f" epoch {epoch}/" in line:
+        if title in line and f" epoch {epoch}/" in line:
             victim.kill()
             break
     victim.stdout.close()
