@@ -14,6 +14,7 @@ import os
 import socket
 import ssl
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 HANDSHAKE_SECONDS = 5.0
+MOMENT = 0.02  # seconds between two looks at the handshakes that have ended
+STRANGERS = 16  # handshakes at once, beside those of the participants
 AUTHORITY = "authority.pem"
 AGGREGATOR_NAME = "aggregator"
 
@@ -150,13 +153,20 @@ def accept_all(
     context.num_tickets = 0
     names = {participant_name(index): index for index in range(participants)}
     channels: dict[int, ssl.SSLSocket] = {}
+    pool = ThreadPoolExecutor(participants + STRANGERS)  # who says nothing keeps nobody waiting
+    callers: list[Future[ssl.SSLSocket | None]] = []
     while len(channels) < participants and not deadline.over:
-        channel = _accept(listener, context, deadline)
-        index = names.get(_peer(channel)) if channel else None
-        if channel and index is not None and index not in channels:
-            channels[index] = channel
-        elif channel:
-            channel.close()
+        if raw := _next_caller(listener, deadline):
+            callers.append(pool.submit(_shake_hands, raw, context, deadline))
+        for caller in [one for one in callers if one.done()]:
+            callers.remove(caller)
+            channel = caller.result()
+            index = names.get(_peer(channel)) if channel else None
+            if channel and index is not None and index not in channels:
+                channels[index] = channel
+            elif channel:
+                channel.close()
+    pool.shutdown(wait=False, cancel_futures=True)
     if len(channels) < participants:
         close_all(channels)
         raise DroppedOutError(set(range(participants)) - set(channels), "votes")
@@ -176,15 +186,19 @@ def hang_up(channels: dict[int, ssl.SSLSocket]) -> None:
             socket.socket.shutdown(channel, socket.SHUT_RDWR)
 
 
-def _accept(
-    listener: socket.socket, context: ssl.SSLContext, deadline: Deadline
-) -> ssl.SSLSocket | None:
-    """Return the next caller's channel; None if nobody calls in time or the caller is refused."""
-    listener.settimeout(deadline.left())
+def _next_caller(listener: socket.socket, deadline: Deadline) -> socket.socket | None:
+    """Return the next caller's socket; None if nobody has called for a moment."""
+    listener.settimeout(deadline.left(MOMENT))
     try:
-        raw, _ = listener.accept()
+        return listener.accept()[0]
     except TimeoutError:
         return None
+
+
+def _shake_hands(
+    raw: socket.socket, context: ssl.SSLContext, deadline: Deadline
+) -> ssl.SSLSocket | None:
+    """Return a caller's channel; None if the caller is refused, or too slow."""
     raw.settimeout(deadline.left(HANDSHAKE_SECONDS))
     try:
         return context.wrap_socket(raw, server_side=True)

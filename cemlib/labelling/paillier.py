@@ -45,6 +45,8 @@ class PublicKey:
         if self.n < 15 or self.n % 2 == 0:
             raise LabellingError(f"public key: n = {self.n} is no product of two odd primes")
         check_ciphertext(self, self.base, "public key's base")
+        if not blinds(self.n, self.base):
+            raise LabellingError("public key: powers of its base blind nothing: deal another key")
 
     @cached_property
     def n_squared(self) -> int:
@@ -70,6 +72,11 @@ class PublicKey:
     def table(self) -> FixedBase:
         """Return powers of `base` for `short` blindings, megabytes at 2,048 bits; made once."""
         return FixedBase(self.base, (self.bits + 1) // 2, self.n_squared)
+
+
+def blinds(n: int, base: int) -> bool:
+    """Return whether powers of a base can hide a plaintext; those of +-(1 + k n) cannot."""
+    return base % n not in (1, n - 1)
 
 
 def check_ciphertext(key: PublicKey, ciphertext: int, what: str = "ciphertext") -> None:

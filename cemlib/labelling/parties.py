@@ -4,6 +4,7 @@ A party takes bytes and returns bytes, whether a function call or a socket carri
 a view, a frozen record of all that it has seen, and nothing else.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,9 +14,11 @@ from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageErro
 from cemlib.labelling.messages import AGGREGATOR, Kind, Round, decode, encode
 from cemlib.labelling.packing import draw_masks, draw_noise, pack, unpack
 from cemlib.labelling.paillier import add, draw_blinding, encrypt
+from cemlib.labelling.setting import Setting
 from cemlib.labelling.sharing import KeyShare, combine, partial_decryption
 
 Integers = NDArray[np.int64]
+FAR = 9.0  # standard deviations of the noise: a probability below 1e-18
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,12 @@ class Aggregator:
         self.view = replace(self.view, partials={**self.view.partials, sender: message.numbers})
 
     def counts(self) -> NDArray[np.float64]:
-        """Return the noisy tallies (queries, classes); DroppedOutError unless all decrypted."""
+        """Return the noisy tallies (queries, classes).
+
+        Raises:
+            DroppedOutError: unless all have decrypted.
+            MessageError: if the tallies are none that honest parties can produce.
+        """
         view, round_ = self.view, self.view.round
         self._check_all(view.partials, "decryption")
         plaintexts = [
@@ -172,6 +180,7 @@ class Aggregator:
         sums = unpack(round_.setting, plaintexts, round_.queries)
         steps = sums - np.sum(list(view.plain.values()), axis=0)
         counts: NDArray[np.float64] = steps / round_.setting.scale
+        _check_plausible(counts, round_.setting)
         self.view = replace(view, sums=sums, counts=counts)
         return counts
 
@@ -185,3 +194,22 @@ class Aggregator:
         gone = set(range(self.view.round.setting.participants)) - set(seen)
         if gone:
             raise DroppedOutError(gone, phase)
+
+
+def _check_plausible(counts: NDArray[np.float64], setting: Setting) -> None:
+    """Refuse tallies that have other than N votes for an image, or more or fewer of a class.
+
+    Noise of `FAR` standard deviations is allowed, more than honest parties draw in a lifetime. A
+    vote that is moved or added within the noise passes.
+    """
+    n, sigma = setting.participants, setting.noise_std
+    room = FAR * sigma + 0.5
+    votes = counts.sum(axis=1)
+    odd = abs(votes - n) > FAR * sigma * math.sqrt(setting.classes) + 0.5
+    odd |= ((counts < -room) | (counts > n + room)).any(axis=1)
+    if odd.any():
+        query = int(odd.argmax())
+        raise MessageError(
+            f"tallies of image {query}: {votes[query]:.1f} votes from {n} participants, or more or"
+            " fewer of a class than they have: somebody changed a vote or a part; the round is void"
+        )

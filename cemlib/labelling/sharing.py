@@ -32,7 +32,7 @@ from cemlib.labelling.arithmetic import (
     random_prime,
 )
 from cemlib.labelling.errors import LabellingError, ShareError
-from cemlib.labelling.paillier import PublicKey, check_ciphertext
+from cemlib.labelling.paillier import PublicKey, blinds, check_ciphertext
 
 MINIMUM_BITS, MAXIMUM_BITS, SECURE_BITS = 256, 3072, 2048
 
@@ -96,8 +96,9 @@ class DealerKey:
         """Return the public key, with a base (-x^2)^n for a fresh x."""
         while True:
             x = 2 + secrets.randbelow(self.n - 3)
-            if coprime(x, self.n):
-                return PublicKey(self.n, self.nth_power(-x * x % self.n))
+            base = self.nth_power(-x * x % self.n)
+            if coprime(x, self.n) and blinds(self.n, base):
+                return PublicKey(self.n, base)
 
 
 def check_bits(bits: int, insecure_for_testing: bool) -> None:

@@ -223,6 +223,14 @@ def test_secrets_do_not_show(dealer: DealerKey, keys: Keys) -> None:
     assert all(str(share.value) not in repr(share) for share in keys.shares)
 
 
+def test_a_base_that_blinds_nothing_is_refused(keys: Keys) -> None:
+    """With base 1, `short` ciphertexts are 1 + m n: everybody reads them."""
+    n = keys.public.n
+    for base in (1, n - 1, 1 + 5 * n, n * n - 1):
+        with pytest.raises(LabellingError, match="blind nothing"):
+            PublicKey(n, base)
+
+
 @pytest.mark.parametrize("bits", [254, 257, 3074, 0, -2])
 def test_key_lengths_out_of_range_are_refused(bits: int) -> None:
     with pytest.raises(LabellingError, match="from 256 to 3072"):

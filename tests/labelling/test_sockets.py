@@ -5,6 +5,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -234,6 +235,20 @@ def test_strangers_are_sent_away_and_the_round_goes_on(
     for index in range(3):
         running.honest(index)
     running.done.result(SECONDS)
+    assert running.aggregator.counts().shape == (2, 4)
+
+
+def test_who_calls_and_says_nothing_keeps_nobody_waiting(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though a handshake might take longer than the round."""
+    monkeypatch.setattr(channels, "HANDSHAKE_SECONDS", 10 * SECONDS)
+    with ExitStack() as calls:
+        for _ in range(4):
+            calls.enter_context(socket.create_connection((HOST, running.port)))
+        for index in range(3):
+            running.honest(index)
+        running.done.result(SECONDS)
     assert running.aggregator.counts().shape == (2, 4)
 
 
