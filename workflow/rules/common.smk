@@ -30,7 +30,7 @@ CAPTIONS = tempfile.TemporaryDirectory(prefix="cemlib-captions-")
 
 
 def given():
-    """The study that was given, or the embedded one of split inference."""
+    """Return the system and the study that were given, or the embedded one."""
     # Snakemake's own reader lets a key given twice pass, runs what a template says, and knows
     # nothing of files that extend others.
     settings = resolved([Path(file) for file in workflow.configfiles], config)
@@ -45,13 +45,13 @@ def given():
 
 
 def embedded(system):
-    """The study of a system that `snakemake` does by the system's name."""
+    """Return the embedded study of a further system, whose target has the system's name."""
     file = Path(os.path.relpath(Path(workflow.basedir) / f"config/{system}.yaml"))
     return Planned(system, f"{system}_", *read_study(file), file)
 
 
 def published():
-    """The studies whose tables are under version control; those that cannot be made are named."""
+    """Yield the studies whose tables are under version control; name those that cannot be made."""
     for place in sorted(Path("results/published").glob("*/provenance.json")):
         words = shlex.split(read_json(place)["command"])
         options = dict(zip(words, words[1:]))
@@ -76,7 +76,7 @@ def published():
 
 
 def told(study):
-    """The file that says how a study's tables differ from the published ones."""
+    """Return the file that says how a study's tables differ from the published ones."""
     return study.plan.layout.root / "published.txt"
 
 
@@ -89,7 +89,7 @@ def tell_differences():
 
 
 def caption(text):
-    """A file with a caption, for as long as this process runs: Snakemake takes no text."""
+    """Write a caption to a file, since Snakemake takes no text; return its path."""
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     file = Path(CAPTIONS.name) / f"{name}.rst"
     file.write_text(text, encoding="utf-8")
@@ -97,7 +97,7 @@ def caption(text):
 
 
 def marked(file, entry):
-    """A file that `snakemake --report` shows, at its place there."""
+    """Mark a file for `snakemake --report`, with its place there."""
     return report(
         file,
         caption=caption(entry.caption),
@@ -108,7 +108,7 @@ def marked(file, entry):
 
 
 def shown(study, files):
-    """Files, tables and figures marked for the report: it cannot show a CSV file or LaTeX."""
+    """Mark the tables and figures that the report can show; leave CSV and LaTeX as they are."""
     layout = study.plan.layout
     return [
         (
@@ -122,7 +122,7 @@ def shown(study, files):
 
 
 def in_report(study, file):
-    """A table or a figure at its place in the report."""
+    """Mark a table or a figure with its place in the report."""
     if study.target in FURTHER:
         return report(file, category=FURTHER[study.target], labels={"name": file.stem})
     return marked(
@@ -131,7 +131,7 @@ def in_report(study, file):
 
 
 def strips(study):
-    """The reconstructions of each defence's first seed, by every attack of split inference."""
+    """Mark the reconstructions of each defence's first seed, by every attack."""
     if study.target in FURTHER:
         return []
     attacks = [job for job in study.jobs if job.kind.startswith("attack")]
