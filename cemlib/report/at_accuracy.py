@@ -1,9 +1,9 @@
 """Privacy of the families of a study at the same accuracies, in a table.
 
 A family's mean curve is read at an accuracy, and a jackknife over the seeds says how far to trust
-the number. With n seeds, theta read off the curve of all and theta_-s off that without seed s,
+the number. With n seeds, t read off the curve of all and t(s) off that without seed s,
 
-    pseudo-value of s = n theta - (n - 1) theta_-s
+    pseudo-value of s = n t - (n - 1) t(s)
 
 Mean, Student-t interval and paired tests are those of the n pseudo-values. So every seed counts at
 every accuracy, also one that is more accurate than it at all strengths.
