@@ -34,14 +34,18 @@ def extremes(mse: Tensor) -> list[int]:
     return order[:count] + order[len(order) - count :]
 
 
-def write_strip(path: Path, originals: Tensor, reconstructions: Tensor) -> None:
-    """Write (n, C, H, W) originals in [0, 1] above their reconstructions as one PNG."""
+def strip(originals: Tensor, reconstructions: Tensor) -> Image.Image:
+    """Return a picture of (n, C, H, W) originals in [0, 1] above their reconstructions."""
     rows = [torch.cat(list(images), dim=2) for images in (originals, reconstructions)]
     pixels = torch.cat(rows, dim=1).clamp(0, 1).mul(255).round().to(torch.uint8)
     factor = max(1, SIDE // originals.shape[-1])
     pixels = pixels.repeat_interleave(factor, 1).repeat_interleave(factor, 2)
     array = pixels.permute(1, 2, 0).cpu().numpy()
-    image = Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
+    return Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
+
+
+def write_strip(path: Path, originals: Tensor, reconstructions: Tensor) -> None:
+    """Write such a picture as PNG."""
     content = BytesIO()
-    image.save(content, "PNG")
+    strip(originals, reconstructions).save(content, "PNG")
     write_bytes(path, content.getvalue())

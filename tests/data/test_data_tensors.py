@@ -6,7 +6,8 @@ import torch
 from cemlib.config.data import DataConfig
 from cemlib.data.digits import digits
 from cemlib.data.errors import DataError
-from cemlib.data.prepare import from_tensors, prepare
+from cemlib.data.prepare import prepare
+from cemlib.data.tensors import from_tensors
 
 
 def test_a_sources_images_give_the_sources_splits() -> None:
