@@ -24,7 +24,10 @@ from cemlib.training.defend import place, refuse, split_copy
 from cemlib.training.fit import Trained, check_logits
 
 NETWORK = "network"
-ATTACKS: Mapping[str, Any] = MappingProxyType({"decoder": {}, "linear": {}, "mean_image": {}})
+GAP = 4  # white pixels between the images of a picture
+ATTACKS: Mapping[str, Any] = MappingProxyType(
+    {"decoder": {"epochs": 20}, "linear": {}, "mean_image": {}}
+)
 COLUMNS = {  # of the summary, and what they are called where there is one seed
     "knowledge": "knowledge",
     "attack": "attack",
@@ -85,7 +88,7 @@ class Audit:
         _, originals, answers = min(found, key=lambda each: each[0])
         first = len(self.labels) - len(originals)
         rows = [row - first for row in showcase(self.labels, first)]
-        return strip(originals[rows], answers[rows])
+        return strip(originals[rows], answers[rows], GAP)
 
 
 def audit(
@@ -126,7 +129,8 @@ def audit(
         test_labels: with them.
         noise_std: Standard deviation of the Gaussian noise on released features; default: 0, and
             what `cemlib.defend` returned has a channel of its own.
-        attacks: The section `attacks` of a study; default: `decoder`, `linear` and `mean_image`.
+        attacks: The section `attacks` of a study; default: `ATTACKS`, a `decoder` of 20 epochs,
+            `linear` and `mean_image`.
         judge: Says which class a reconstruction shows: maps images (B, C, H, W) in [0, 1] to
             logits. Default: the network itself without noise. To compare defences, give all the
             same, an undefended one.
