@@ -41,7 +41,8 @@ def test_the_table_has_the_rows_that_the_page_says(notebook: dict[str, Any]) -> 
 def test_the_defended_network_is_the_one_of_the_page(notebook: dict[str, Any]) -> None:
     assert "layer1" in notebook["possible_cuts"](notebook["network"])
     defended = notebook["defended"]
-    assert defended.deployed.model.feature_shape == (8, 4, 4)
+    assert defended.deployed.model.feature_shape == (64, 4, 4)
+    assert notebook["narrow"].feature_shape == (8, 4, 4)
     assert defended.deployed.channel.noise_std == 0.1
     assert defended.history[-1]["surrogate/steps"] > 0  # the surrogate acted
 

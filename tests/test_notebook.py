@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from notebook import execute
+from notebook_cells import execute
 from PIL import Image
 
 NOTEBOOK = Path(__file__).parents[1] / "examples/audit.ipynb"

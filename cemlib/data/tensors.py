@@ -116,6 +116,6 @@ def _bytes(name: str, images: Tensor) -> Tensor:
     if not (low >= 0 and high <= 1):  # nor where one is no number
         raise DataError(
             f"{name}: floats must lie in [0, 1], found {low:g} to {high:g}; divide by 255, and"
-            " leave out a normalisation: the network's is told by `mean` and `std`"
+            " let the network normalise: SplitModel.from_module(..., mean=, std=)"
         )
     return images.mul(255).round().to(torch.uint8)

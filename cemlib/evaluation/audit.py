@@ -11,7 +11,6 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from cemlib.config import Study, parse
 from cemlib.data.tensors import Images, Labels, from_tensors
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
@@ -20,7 +19,7 @@ from cemlib.evaluation.pictures import showcase, strip
 from cemlib.evaluation.table import table
 from cemlib.models.split import Dimensions, SplitModel
 from cemlib.numerics.seeds import generator
-from cemlib.training.defend import place, refuse, split_copy
+from cemlib.training.defend import place, small_study, split_copy
 from cemlib.training.fit import Trained, check_logits
 
 NETWORK = "network"
@@ -102,8 +101,6 @@ def audit(
     noise_std: float | None = None,
     attacks: Mapping[str, Any] = ATTACKS,
     judge: nn.Module | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
 ) -> Audit:
@@ -118,24 +115,20 @@ def audit(
     are attacked after `cemlib.defend`, and these it has not trained on.
 
     Args:
-        model: Maps images (B, C, H, W) in [0, 1] to logits, or images normalised by `mean` and
-            `std`; a `cemlib.models.split.SplitModel`; or what `cemlib.defend` returned. It stays as
-            it is: a copy is attacked, in evaluation mode.
+        model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel`
+            where it wants them normalised; or what `cemlib.defend` returned. It stays as it is: a
+            copy is attacked, in evaluation mode.
         cut: Name of the last submodule on the client; None for what is split already.
-        images: (N, C, H, W), uint8 or floats in [0, 1]; a tensor, a NumPy array, or a torch Dataset
-            of (image, label) pairs.
+        images: Tensor, array or Dataset, as `cemlib.data.tensors.from_tensors` takes them.
         labels: integers (N,), from 0 on; None for a Dataset. A class may be absent.
         test_images: The images to attack; None for a quarter of `images`.
         test_labels: with them.
         noise_std: Standard deviation of the Gaussian noise on released features; default: 0, and
             what `cemlib.defend` returned has a channel of its own.
-        attacks: The section `attacks` of a study; default: `ATTACKS`, a `decoder` of 20 epochs,
-            `linear` and `mean_image`.
+        attacks: The section `attacks` of a study; default: `ATTACKS`.
         judge: Says which class a reconstruction shows: maps images (B, C, H, W) in [0, 1] to
             logits. Default: the network itself without noise. To compare defences, give all the
             same, an undefended one.
-        mean: Mean of each colour channel, by which the network wants its images normalised.
-        std: Standard deviation of each colour channel, with `mean`.
         seed: Of everything random but the split.
         device: Where it is computed; default: where the network's weights are.
 
@@ -146,16 +139,17 @@ def audit(
         ValueError: the network cannot be split there.
     """
     data = from_tensors(images, labels, test_images, test_labels, every_class=False)
-    study = _study(attacks, noise_std or 0.0, seed)
-    victim = _victim(model, cut, data.image_shape, noise_std, mean, std)
+    noise = {NETWORK: {"noise_std": noise_std or 0.0}}
+    study = small_study(seed, defences=noise, attacks=dict(attacks))
+    victim = _victim(model, cut, data.image_shape, noise_std)
     data = data.to(device or place(victim.model))
     recogniser = SplitModel(nn.Identity(), victim.model if judge is None else deepcopy(judge))
     silent = Deployed(recogniser, build_channel("noise", noise_std=0.0))
-    for each in (victim, silent):
+    for name, each in (("model", victim), ("judge", silent)):
         each.model.to(data.test.images.device)
-        check_logits(each, data)
-    noise = generator(seed, "test_noise", device=data.test.images.device)
-    accuracy = victim.score(data.test.images, data.test.labels, noise)["top1"]
+        check_logits(each, data, name)
+    draws = generator(seed, "test_noise", device=data.test.images.device)
+    accuracy = victim.score(data.test.images, data.test.labels, draws)["top1"]
     network = Trained(NETWORK, seed, victim, [], 0, {"top1": accuracy})
     attacked = attack(study, network, Trained("judge", seed, silent, [], 0, {}), data)
     return Audit(_frame(network, attacked), accuracy, attacked, data.test.labels.cpu())
@@ -166,29 +160,15 @@ def _victim(
     cut: str | None,
     image_shape: Dimensions,
     noise_std: float | None,
-    mean: Sequence[float] | None,
-    std: Sequence[float] | None,
 ) -> Deployed:
     """Return a copy of the network behind its channel."""
     found = model.deployed if isinstance(model, Trained) else model
-    if isinstance(found, Deployed):
-        refuse({"cut": cut, "noise_std": noise_std, "mean": mean, "std": std})
-        return deepcopy(found)
-    channel = build_channel("noise", noise_std=noise_std or 0.0)
-    return Deployed(split_copy(found, cut, image_shape, mean=mean, std=std), channel)
-
-
-def _study(attacks: Mapping[str, Any], noise_std: float, seed: int) -> Study:
-    return parse(
-        {
-            "experiment": "audit",
-            "threads": torch.get_num_threads(),
-            "seeds": [seed],
-            "data": {},
-            "defences": {NETWORK: {"noise_std": noise_std}},
-            "attacks": dict(attacks),
-        }
-    )
+    if not isinstance(found, Deployed):
+        channel = build_channel("noise", noise_std=noise_std or 0.0)
+        return Deployed(split_copy(found, cut, image_shape), channel)
+    if cut is not None or noise_std is not None:
+        raise ValueError("cut, noise_std: a defended network has its own of both; leave them out")
+    return deepcopy(found)
 
 
 def _frame(network: Trained, attacked: Sequence[Attacked]) -> pd.DataFrame:

@@ -85,7 +85,7 @@ def _default_seed(study: Study, defence: str) -> int:
     return JUDGE_SEED if defence == JUDGE else study.seeds[0]
 
 
-def check_logits(deployed: Deployed, data: Prepared) -> None:
+def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> None:
     """Check a network from elsewhere, perhaps made for other classes; it draws nothing here.
 
     Raises:
@@ -96,6 +96,6 @@ def check_logits(deployed: Deployed, data: Prepared) -> None:
     wanted = len(data.classes)
     if logits.ndim != 2 or logits.shape[1] < wanted:
         raise ConfigError(
-            f"model: gives {tuple(logits.shape)} for one image; the data have {wanted} classes, so"
+            f"{name}: gives {tuple(logits.shape)} for one image; the data have {wanted} classes, so"
             f" it must give logits (1, {wanted})"
         )

@@ -195,7 +195,8 @@ def test_the_networks_own_normalisation_is_told(net: nn.Module) -> None:
     inside.add_module("last", net.get_submodule("last"))
     given: dict[str, Any] = {"images": IMAGES, "labels": LABELS, "attacks": LINEAR}
     one = cemlib.audit(inside, "client", **given, judge=inside)
-    other = cemlib.audit(net, "client", **given, mean=[0.25], std=[0.5], judge=inside)
+    split = SplitModel.from_module(net, "client", mean=[0.25], std=[0.5])
+    other = cemlib.audit(split, **given, judge=inside)
     pd.testing.assert_frame_equal(one.frame, other.frame, rtol=1e-5)
 
 
@@ -236,14 +237,14 @@ def test_classes_may_be_absent_from_an_audit_but_not_from_a_training() -> None:
         ({"labels": LABELS / 2}, "labels must be int64"),
         ({"test_labels": LABELS}, "test_images: missing, test_labels are there"),
         ({"model": network(classes=7)}, r"model: gives \(1, 7\) for one image; the data have 10"),
-        ({"judge": network(classes=7)}, r"model: gives \(1, 7\) for one image"),
+        ({"judge": network(classes=7)}, r"judge: gives \(1, 7\) for one image"),
         ({"cut": None}, "cut: missing; name the last submodule on the client, one of client"),
         ({"cut": "clint"}, "did you mean 'client'"),
         ({"noise_std": -1.0}, "noise_std: Input should be greater than or equal to 0"),
         ({"attacks": {"linaer": {}}}, "did you mean 'linear'"),
         (
             {"model": SplitModel(nn.Identity(), network())},
-            "cut: the network given is split already",
+            "cut: 'client', but the network given is",
         ),
     ],
 )

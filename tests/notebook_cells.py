@@ -1,6 +1,6 @@
 """Execute a notebook's cells in order, as Jupyter does.
 
-`python tests/notebook.py NOTEBOOK` keeps the outputs, but for progress (standard error).
+`python tests/notebook_cells.py NOTEBOOK` keeps the outputs, but for progress (standard error).
 """
 
 import ast
