@@ -54,7 +54,7 @@ def from_tensors(
         (27, 3, 10)
     """
     pixels, numbers = _pair("images", "labels", images, labels)
-    tests = (None, None)
+    tests: tuple[Tensor | None, Tensor | None] = (None, None)
     if test_images is not None:
         tests = _pair("test_images", "test_labels", test_images, test_labels)
     elif test_labels is not None:

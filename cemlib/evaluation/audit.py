@@ -112,7 +112,8 @@ def audit(
     `images` should be the network's training images, and `test_images` others, which are then the
     ones attacked. With `public_data` it trains on nine tenths of the images that are attacked
     otherwise, and attacks the last tenth. The split depends on the labels alone: the same images
-    are attacked after `cemlib.defend`, and these it has not trained on.
+    are attacked after `cemlib.defend`, and these it has not trained on. torch's global random state
+    is changed.
 
     Args:
         model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel`

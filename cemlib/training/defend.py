@@ -38,7 +38,7 @@ def defend(
 
     A trained network is fine-tuned, a fresh one trained from its start. A quarter of the images is
     tested on; it is the one that `cemlib.audit` attacks when it is given the same images. Of the
-    others a tenth is for validation.
+    others a tenth is for validation. torch's global random state is changed.
 
     Args:
         model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel`
