@@ -1,4 +1,4 @@
-"""From a source's images, or images in memory, to the splits of an experiment.
+"""From a source's images to the splits of an experiment.
 
 Apart from `cemlib.data.prepared`, so that the jobs that only read prepared data depend on none of
 what made them.
@@ -7,7 +7,7 @@ what made them.
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -50,56 +50,21 @@ def prepare(config: DataConfig) -> Prepared:
     return prepared
 
 
-def from_tensors(
-    images: Tensor,
-    labels: Tensor,
-    test_images: Tensor | None = None,
-    test_labels: Tensor | None = None,
-    *,
-    classes: Sequence[str] | None = None,
-    config: DataConfig = DataConfig(),  # noqa: B008 - frozen
-) -> Prepared:
-    """Divide images into train, val and test, as `cemlib prepare` does.
+def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
+    """Split and measure a source's images; see `prepare`.
 
     Args:
-        images: uint8 (N, C, H, W) with 1 or 3 channels.
-        labels: int64 (N,), from 0 on.
-        test_images: uint8 (M, C, H, W) of the same shape; None to hold out a share of `images`.
-        test_labels: int64 (M,), with them.
-        classes: Names in the order of the labels; default: their numbers.
-        config: The section `data` of a study, of which the splits are read (fractions, limits,
-            `split_seed`, `min_per_class`); images are taken at the size they have.
-
-    Raises:
-        DataError: a tensor has another type or shape, or a class too few images.
-
-    Example:
-        >>> import torch
-        >>> draws = torch.Generator().manual_seed(0)
-        >>> images = torch.randint(256, (40, 3, 16, 16), dtype=torch.uint8, generator=draws)
-        >>> data = from_tensors(images, torch.arange(40) % 2)
-        >>> len(data.train), len(data.val), len(data.test)
-        (27, 3, 10)
-    """
-    if not len(labels):
-        raise DataError(
-            "train: there are no labels; give a tensor with an image or more of every class"
-        )
-    names = classes if classes is not None else range(int(labels.max()) + 1)
-    named = tuple(str(name) for name in names)
-    raw = Raw(images, labels, test_images, test_labels, named, {"name": "tensors"})
-    return divided(raw, config)
-
-
-def divided(raw: Raw, config: DataConfig) -> Prepared:
-    """Split and measure a source's images; see `prepare`.
+        raw: The images.
+        config: How they are split.
+        every_class: Whether each class must have `min_per_class` training images and a test image.
 
     Raises:
         DataError: if a class has too few images, or a channel is constant.
     """
     indices = split_indices(raw, config)
     train, val, test = _take(raw, indices)
-    _enough_per_class(raw.classes, train, test, config.min_per_class)
+    if every_class:
+        _enough_per_class(raw.classes, train, test, config.min_per_class)
     mean, std = channel_statistics(train.images)
     return Prepared(
         train=train,

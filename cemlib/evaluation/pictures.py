@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn import functional as F
 
 from cemlib.records.files import write_bytes
 
@@ -34,14 +35,22 @@ def extremes(mse: Tensor) -> list[int]:
     return order[:count] + order[len(order) - count :]
 
 
-def write_strip(path: Path, originals: Tensor, reconstructions: Tensor) -> None:
-    """Write (n, C, H, W) originals in [0, 1] above their reconstructions as one PNG."""
-    rows = [torch.cat(list(images), dim=2) for images in (originals, reconstructions)]
-    pixels = torch.cat(rows, dim=1).clamp(0, 1).mul(255).round().to(torch.uint8)
+def strip(originals: Tensor, reconstructions: Tensor, gap: int = 0) -> Image.Image:
+    """Return a picture of (n, C, H, W) originals in [0, 1] above their reconstructions.
+
+    Behind and below each image are `gap` white pixels.
+    """
     factor = max(1, SIDE // originals.shape[-1])
-    pixels = pixels.repeat_interleave(factor, 1).repeat_interleave(factor, 2)
+    images = torch.cat([originals, reconstructions]).clamp(0, 1).mul(255).round().to(torch.uint8)
+    images = images.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
+    rows = F.pad(images, (0, gap, 0, gap), value=255).chunk(2)
+    pixels = torch.cat([torch.cat(list(row), dim=2) for row in rows], dim=1)
     array = pixels.permute(1, 2, 0).cpu().numpy()
-    image = Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
+    return Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
+
+
+def write_strip(path: Path, originals: Tensor, reconstructions: Tensor) -> None:
+    """Write such a picture as PNG."""
     content = BytesIO()
-    image.save(content, "PNG")
+    strip(originals, reconstructions).save(content, "PNG")
     write_bytes(path, content.getvalue())

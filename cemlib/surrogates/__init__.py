@@ -2,8 +2,12 @@
 
 To add one: a file here with the formula, its source and how it fails, a class derived from
 `Surrogate`, a line in `SURROGATES`, and its options in `cemlib.config.surrogates`.
+
+Each name is also a function: `cemlib.surrogates.gated(dim=..., num_classes=..., noise_std=...)` is
+`build("gated", ...)`.
 """
 
+from functools import partial
 from typing import Any
 
 from cemlib.config.defences import DefenceConfig
@@ -62,3 +66,7 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
     defence = validated(DefenceConfig, {"surrogate": section, "noise_std": noise_std})
     sizes: Sizes = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
     return SURROGATES[name](defence.surrogate, **sizes)
+
+
+# These hide the modules of the same names, which `from cemlib.surrogates.gated import ...` reaches.
+globals().update({name: partial(build, name) for name in SURROGATES})

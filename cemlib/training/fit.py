@@ -14,7 +14,6 @@ from cemlib.records.progress import progress
 from cemlib.training.own import OwnSurrogate
 from cemlib.training.scores import SHOWN, scores
 from cemlib.training.setup import Network, Setup
-from cemlib.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def fit(
         study: The settings, from `cemlib.config.parse`.
         defence: One of its defences, or `judge`, the undefended classifier by which attacks are
             scored.
-        data: From `cemlib.data.prepare.from_tensors`, or another preparation; the training is
+        data: From `cemlib.data.tensors.from_tensors`, or another preparation; the training is
             computed where it lies (`data.to("cuda")`).
         network: Makes the split network; called once, with torch's random state set from the seed.
             It should make a new one each time: a network made before would be trained on.
@@ -74,7 +73,7 @@ def fit(
     set_up(data.train.images.device, study.threads)
     seed = _default_seed(study, defence) if seed is None else seed
     trainer = Setup(study, defence, seed).begin(data, network, surrogate)
-    _check_logits(trainer)
+    check_logits(trainer.deployed, data)
     with progress(f"train {defence} seed{seed}", trainer.settings.epochs) as report:
         for row in trainer.remaining():
             report(row["epoch"], {name: row[name] for name in SHOWN})
@@ -86,14 +85,17 @@ def _default_seed(study: Study, defence: str) -> int:
     return JUDGE_SEED if defence == JUDGE else study.seeds[0]
 
 
-def _check_logits(trainer: Trainer) -> None:
-    """Check a network from elsewhere, perhaps made for other classes; it draws nothing here."""
-    data, deployed = trainer.data, trainer.deployed
+def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> None:
+    """Check a network from elsewhere, perhaps made for other classes; it draws nothing here.
+
+    Raises:
+        ConfigError: it gives no logits for all classes of the data.
+    """
     features = deployed.features(data.train.images[:1])
-    logits = deployed.logits(features, torch.Generator(trainer.device))
+    logits = deployed.logits(features, torch.Generator(features.device))
     wanted = len(data.classes)
     if logits.ndim != 2 or logits.shape[1] < wanted:
         raise ConfigError(
-            f"model: gives {tuple(logits.shape)} for one image; the data have {wanted} classes, so"
+            f"{name}: gives {tuple(logits.shape)} for one image; the data have {wanted} classes, so"
             f" it must give logits (1, {wanted})"
         )

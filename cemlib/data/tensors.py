@@ -1,0 +1,121 @@
+"""Images that are in memory already, whatever they come as, divided as a source's images are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from cemlib.config.data import DataConfig
+from cemlib.data.errors import DataError
+from cemlib.data.prepare import divided
+from cemlib.data.prepared import Prepared
+from cemlib.data.raw import Raw
+
+Images = Tensor | ArrayLike | Dataset[Any]
+Labels = Tensor | ArrayLike
+CHUNK = 256  # items of a Dataset at once
+
+
+def from_tensors(
+    images: Images,
+    labels: Labels | None = None,
+    test_images: Images | None = None,
+    test_labels: Labels | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    config: DataConfig = DataConfig(),  # noqa: B008 - frozen
+    every_class: bool = True,
+) -> Prepared:
+    """Divide images into train, val and test, as `cemlib prepare` does.
+
+    Args:
+        images: (N, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1], which are rounded to
+            256 levels; a tensor, a NumPy array, or a torch Dataset of (image, label) pairs.
+        labels: integers (N,), from 0 on; None for a Dataset, which has them.
+        test_images: likewise, of the same shape; None to hold out a share of `images`.
+        test_labels: with them.
+        classes: Names in the order of the labels; default: their numbers.
+        config: The section `data` of a study, of which the splits are read (fractions, limits,
+            `split_seed`, `min_per_class`); images are taken at the size they have.
+        every_class: Whether each class must have enough images, as a training needs.
+
+    Raises:
+        DataError: images or labels have another type, shape or range, or a class too few images.
+
+    Example:
+        >>> draws = torch.Generator().manual_seed(0)
+        >>> images = torch.randint(256, (40, 3, 16, 16), dtype=torch.uint8, generator=draws)
+        >>> data = from_tensors(images, torch.arange(40) % 2)
+        >>> len(data.train), len(data.val), len(data.test)
+        (27, 3, 10)
+    """
+    pixels, numbers = _pair("images", "labels", images, labels)
+    tests: tuple[Tensor | None, Tensor | None] = (None, None)
+    if test_images is not None:
+        tests = _pair("test_images", "test_labels", test_images, test_labels)
+    elif test_labels is not None:
+        raise DataError("test_images: missing, test_labels are there; give both or none")
+    if not len(numbers):
+        raise DataError(
+            "train: there are no labels; give a tensor with an image or more of every class"
+        )
+    names = classes if classes is not None else range(int(numbers.max()) + 1)
+    named = tuple(str(name) for name in names)
+    return divided(Raw(pixels, numbers, *tests, named, {"name": "tensors"}), config, every_class)
+
+
+def _pair(
+    images_name: str, labels_name: str, images: Images, labels: Labels | None
+) -> tuple[Tensor, Tensor]:
+    """Return uint8 images and int64 labels on the CPU; their shapes are checked where they meet."""
+    if isinstance(images, Dataset):
+        if labels is not None:
+            raise DataError(f"{labels_name}: the Dataset {images_name} has its own; leave them out")
+        return _stacked(images_name, images)
+    if labels is None:
+        raise DataError(
+            f"{labels_name}: missing; give the class of every image as integers (N,), or a torch"
+            f" Dataset of (image, label) pairs as {images_name}"
+        )
+    return _bytes(images_name, _tensor(images)), _integers(_tensor(labels))
+
+
+def _stacked(name: str, dataset: Dataset[Any]) -> tuple[Tensor, Tensor]:
+    # A generator of its own: a DataLoader takes a number from torch's global one otherwise.
+    loader = DataLoader(dataset, CHUNK, generator=torch.Generator())
+    try:
+        parts = [(_bytes(name, images), _integers(labels)) for images, labels in loader]
+        images, labels = zip(*parts, strict=True)
+    except DataError:
+        raise
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"{name}: the Dataset must give pairs of an image (C, H, W), a tensor or an array and"
+            f" always of one size, and an integer label ({error})"
+        ) from error
+    return torch.cat(images), torch.cat(labels)
+
+
+def _tensor(values: Tensor | ArrayLike) -> Tensor:
+    return values.detach().cpu() if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
+
+
+def _integers(labels: Tensor) -> Tensor:
+    return labels if labels.is_floating_point() else labels.long()
+
+
+def _bytes(name: str, images: Tensor) -> Tensor:
+    """Return floats in [0, 1] in 256 levels, and all else as it is."""
+    if not images.is_floating_point() or not images.numel():
+        return images
+    low, high = images.min().item(), images.max().item()
+    if not (low >= 0 and high <= 1):  # nor where one is no number
+        raise DataError(
+            f"{name}: floats must lie in [0, 1], found {low:g} to {high:g}; divide by 255, and"
+            " let the network normalise: SplitModel.from_module(..., mean=, std=)"
+        )
+    return images.mul(255).round().to(torch.uint8)

@@ -1,0 +1,179 @@
+"""Attack a trained network of the user's own, in one call."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from cemlib.data.tensors import Images, Labels, from_tensors
+from cemlib.defences.channels import build as build_channel
+from cemlib.defences.deployed import Deployed
+from cemlib.evaluation.attack import Attacked, attack
+from cemlib.evaluation.pictures import showcase, strip
+from cemlib.evaluation.table import table
+from cemlib.models.split import Dimensions, SplitModel
+from cemlib.numerics.seeds import generator
+from cemlib.training.defend import place, small_study, split_copy
+from cemlib.training.fit import Trained, check_logits
+
+NETWORK = "network"
+GAP = 4  # white pixels between the images of a picture
+ATTACKS: Mapping[str, Any] = MappingProxyType(
+    {"decoder": {"epochs": 20}, "linear": {}, "mean_image": {}}
+)
+COLUMNS = {  # of the summary, and what they are called where there is one seed
+    "knowledge": "knowledge",
+    "attack": "attack",
+    "n_images": "images",
+    "mse_mean": "mse",
+    "ssim_mean": "ssim",
+    "recon_top1_mean": "identified",
+    "converged": "converged",
+    "strongest": "strongest",
+}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The results of the attacks on a network.
+
+    Attributes:
+        frame: One row per knowledge and attack, and the `worst_case` of each knowledge: how many
+            `images` were attacked; mean `mse` (higher is more private) and `ssim` of the
+            reconstructions; the share `identified` by the judge; whether the attack had
+            `converged` (else a longer one may find more); and which was the `strongest`.
+        accuracy: Share of the attacked images that the network classifies correctly from what is
+            released.
+        attacked: All that the attacks found.
+        labels: (N,) of the attacked images, on the CPU.
+    """
+
+    frame: pd.DataFrame
+    accuracy: float
+    attacked: list[Attacked]
+    labels: Tensor
+
+    def __repr__(self) -> str:
+        shown = self.frame.to_string(index=False, float_format="{:.4f}".format)
+        return f"{shown}\naccuracy on these images: {100 * self.accuracy:.1f} %"
+
+    def pictures(self, attack: str | None = None, knowledge: str = "train_data") -> Image.Image:
+        """Return images above their reconstructions: the first of each class, ten at most.
+
+        Args:
+            attack: Its name; None for the one with the lowest MSE.
+            knowledge: `train_data` or `public_data`.
+
+        Raises:
+            ValueError: there are no reconstructions of that attack.
+        """
+        found = [
+            (each.scores["mse"], each.originals, each.reconstructions)
+            for each in self.attacked
+            if each.reconstructions is not None
+            and each.knowledge == knowledge
+            and attack in (None, each.attack)
+        ]
+        if not found:
+            names = ", ".join(f"{each.attack} with {each.knowledge}" for each in self.attacked)
+            wanted = f"{attack or 'any attack'} with {knowledge}"
+            raise ValueError(f"attack: no reconstructions by {wanted}; carried out were {names}")
+        _, originals, answers = min(found, key=lambda each: each[0])
+        first = len(self.labels) - len(originals)
+        rows = [row - first for row in showcase(self.labels, first)]
+        return strip(originals[rows], answers[rows], GAP)
+
+
+def audit(
+    model: nn.Module | Deployed | Trained,
+    cut: str | None = None,
+    *,
+    images: Images,
+    labels: Labels | None = None,
+    test_images: Images | None = None,
+    test_labels: Labels | None = None,
+    noise_std: float | None = None,
+    attacks: Mapping[str, Any] = ATTACKS,
+    judge: nn.Module | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+) -> Audit:
+    """Reconstruct images from what a trained network releases at a cut.
+
+    The attacker knows the network and the noise's standard deviation, and sees one release of each
+    image that it attacks. A quarter of the images is attacked, each class in proportion. With
+    `train_data` the attacker trains on the other three quarters, of which it holds a tenth out; so
+    `images` should be the network's training images, and `test_images` others, which are then the
+    ones attacked. With `public_data` it trains on nine tenths of the images that are attacked
+    otherwise, and attacks the last tenth. The split depends on the labels alone: the same images
+    are attacked after `cemlib.defend`, and these it has not trained on. torch's global random state
+    is changed.
+
+    Args:
+        model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel`
+            where it wants them normalised; or what `cemlib.defend` returned. It stays as it is: a
+            copy is attacked, in evaluation mode.
+        cut: Name of the last submodule on the client; None for what is split already.
+        images: Tensor, array or Dataset, as `cemlib.data.tensors.from_tensors` takes them.
+        labels: integers (N,), from 0 on; None for a Dataset. A class may be absent.
+        test_images: The images to attack; None for a quarter of `images`.
+        test_labels: with them.
+        noise_std: Standard deviation of the Gaussian noise on released features; default: 0, and
+            what `cemlib.defend` returned has a channel of its own.
+        attacks: The section `attacks` of a study; default: `ATTACKS`.
+        judge: Says which class a reconstruction shows: maps images (B, C, H, W) in [0, 1] to
+            logits. Default: the network itself without noise. To compare defences, give all the
+            same, an undefended one.
+        seed: Of everything random but the split.
+        device: Where it is computed; default: where the network's weights are.
+
+    Raises:
+        ConfigError: `attacks` or `noise_std` is wrong, or the labels have more classes than the
+            network or the judge.
+        DataError: images and labels cannot be used, or are too few.
+        ValueError: the network cannot be split there.
+    """
+    data = from_tensors(images, labels, test_images, test_labels, every_class=False)
+    noise = {NETWORK: {"noise_std": noise_std or 0.0}}
+    study = small_study(seed, defences=noise, attacks=dict(attacks))
+    victim = _victim(model, cut, data.image_shape, noise_std)
+    data = data.to(device or place(victim.model))
+    recogniser = SplitModel(nn.Identity(), victim.model if judge is None else deepcopy(judge))
+    silent = Deployed(recogniser, build_channel("noise", noise_std=0.0))
+    for name, each in (("model", victim), ("judge", silent)):
+        each.model.to(data.test.images.device)
+        check_logits(each, data, name)
+    draws = generator(seed, "test_noise", device=data.test.images.device)
+    accuracy = victim.score(data.test.images, data.test.labels, draws)["top1"]
+    network = Trained(NETWORK, seed, victim, [], 0, {"top1": accuracy})
+    attacked = attack(study, network, Trained("judge", seed, silent, [], 0, {}), data)
+    return Audit(_frame(network, attacked), accuracy, attacked, data.test.labels.cpu())
+
+
+def _victim(
+    model: nn.Module | Deployed | Trained,
+    cut: str | None,
+    image_shape: Dimensions,
+    noise_std: float | None,
+) -> Deployed:
+    """Return a copy of the network behind its channel."""
+    found = model.deployed if isinstance(model, Trained) else model
+    if not isinstance(found, Deployed):
+        channel = build_channel("noise", noise_std=noise_std or 0.0)
+        return Deployed(split_copy(found, cut, image_shape), channel)
+    if cut is not None or noise_std is not None:
+        raise ValueError("cut, noise_std: a defended network has its own of both; leave them out")
+    return deepcopy(found)
+
+
+def _frame(network: Trained, attacked: Sequence[Attacked]) -> pd.DataFrame:
+    summary = table([network], attacked)
+    doubtful = summary["n_unconverged"] + summary["n_unconverged_recon"] + summary["n_failed"]
+    summary["converged"] = doubtful == 0
+    return summary.rename(columns=COLUMNS)[list(COLUMNS.values())]
