@@ -84,7 +84,7 @@ class Schedule:
         found = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
         left = [found.get(job.kind, fmean(found.values())) for job in self._waiting + self._running]
         names = ", ".join(job.name for job in self._running)
-        return f" | running: {names} | about {_duration(sum(left) / slots)} left"
+        return f" | running: {names} | about {duration(sum(left) / slots)} left"
 
     def fault(self) -> str:
         """Return which jobs failed, which were left out, and what to do."""
@@ -112,7 +112,8 @@ def carry_out(schedule: Schedule, crew: Crew, layout: Layout) -> Iterator[str]:
         told = [schedule.end(ended) for ended in crew.wait()]
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time in minutes, or hours and minutes."""
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 

@@ -125,7 +125,8 @@ def test_a_job_is_a_line_and_the_last_ones_say_where_to_look(finished: Checkout)
     table = finished.results / "tables/summary.csv"
     table.unlink()
     said = finished.snakemake(brief=True).output
-    assert re.search(r"^Job \d+: tables$", said, re.MULTILINE)
+    assert re.search(r"^\[\d+/\d+\] tables \| about \d+ min left$", said, re.MULTILINE)
+    assert "Select jobs" not in said
     assert "input: " not in said
     assert "python -m cemlib" not in said
     assert f"{finished.results / 'index.html'}\n{table.parent}\n" in said

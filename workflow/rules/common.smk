@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake.settings.enums import Quietness
+from snakemake_interface_logger_plugins.common import LogEvent
 
 from cemlib.config import ConfigError
 from cemlib.config.extending import resolved
@@ -20,12 +22,21 @@ from cemlib.study.lock import is_abandoned
 from cemlib.study.machine import Level
 from cemlib.study.places import check, images
 from cemlib.study.rules import JobRule, Planned
+from cemlib.study.schedule import duration
 from cemlib.study.split import jobs_of_one
 from cemlib.study.standing import failed_results
 from cemlib.study.plan import Plan
 from cemlib.study.systems import SYSTEMS, jobs_of, read_study
 
 FURTHER = {"pctc": "Collaborative labelling", "federated": "Federated learning"}
+SCHEDULE = {
+    LogEvent.JOB_FINISHED,
+    LogEvent.JOB_INFO,
+    LogEvent.JOB_STARTED,
+    LogEvent.PROGRESS,
+    LogEvent.RESOURCES_INFO,
+    LogEvent.RUN_INFO,
+}
 CAPTIONS = tempfile.TemporaryDirectory(prefix="cemlib-captions-")
 
 
@@ -170,6 +181,20 @@ def tell_failed_results():
         print(f"error: {error}", file=sys.stderr)
 
 
+def one_line_per_job(record):
+    """Print a line when a job has ended; keep what Snakemake says of its schedule from the screen."""
+    event = getattr(record, "event", None)
+    if event == LogEvent.JOB_INFO:
+        MESSAGES[record.jobid] = record.rule_msg or record.rule_name
+    elif event == LogEvent.JOB_FINISHED:
+        MESSAGES["ended"] = MESSAGES.get(record.job_id, "")
+    elif event == LogEvent.PROGRESS:
+        left = (time.time() - STARTED) * (record.total - record.done) / record.done
+        line = f"[{record.done}/{record.total}] {MESSAGES['ended']}"
+        print(f"{line} | about {duration(left)} left", file=sys.stderr)
+    return event not in SCHEDULE and record.msg != "Select jobs to execute..."
+
+
 if is_abandoned(Path.cwd()) and "--unlock" not in sys.argv:
     print(
         "the last Snakemake here was killed and left its lock; no Snakemake or job works here on"
@@ -192,4 +217,7 @@ EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 # The profile asks for a line a job; `--quiet host` for what Snakemake says of each by itself.
 BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())
 STARTED = time.time()
+MESSAGES = {}
+if BRIEF and not workflow.dryrun:
+    logger.addFilter(one_line_per_job)
 set_for_jobs()
