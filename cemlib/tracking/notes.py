@@ -8,8 +8,6 @@ from typing import Any
 from cemlib.records.scores import (
     ATTACK_SCORES,
     IDENTIFICATION,
-    MARK,
-    NOTE,
     RUN_SCORES,
     SCORES,
     marked,
@@ -74,9 +72,7 @@ def describe(
     if metrics["status"] != "ok":
         return f"**Failed:** {metrics['reason']}\n\nNo score of it is a number.\n\n{again}"
     if names["kind"] == "attack":
-        table = _table(metrics, run)
-        note = f"\n\n{NOTE}" if MARK in table else ""
-        return "\n\n".join((table + note, _attack_story(names), again))
+        return "\n\n".join((_table(metrics, run), _attack_story(names), again))
     return "\n\n".join((_table({}, metrics), _run_story(metrics), again))
 
 
@@ -149,12 +145,12 @@ def _attack_story(names: Mapping[str, str]) -> str:
 def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     """Return the main scores, with the side that is better for the defender."""
     found = [
-        f"| {title} | {marked(_number(source.get(key), scale, unit), _is_late(source, key))} |"
+        (title, marked(_number(source.get(key), scale, unit), _is_late(source, key)))
         for source, rows in ((attack, ATTACK_ROWS), (run, RUN_ROWS))
         for key, title, scale, unit in rows
         if key in source
     ]
-    return "\n".join(["| score | value |", "| --- | ---: |", *found])
+    return markdown_table(Table("", ["score", "value"], found))
 
 
 def _is_late(metrics: Mapping[str, Any], key: str) -> bool:

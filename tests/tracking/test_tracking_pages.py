@@ -69,14 +69,16 @@ def test_the_filters_of_the_page_on_mlflow_work(filled: Study, store: Store) -> 
     """Those of docs/mlflow.md, the run's own changed to the numbers of the toy study."""
     page = Path(__file__).parents[2] / "docs/mlflow.md"
     (block,) = re.findall(r"^```\n(tags.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    filled.add_attack("mine", 0, "decoder")  # on one release
     filled.track()
     experiment = [store.experiment().experiment_id]
     queries = [
-        line.replace("clustering", "mine").replace(".95", ".8") for line in block.split("\n")
+        line.replace("clustering", "mine").replace(".95", ".8").replace("0.01", "0.001")
+        for line in block.split("\n")
     ]
     found = [store.client.search_runs(experiment, query) for query in queries if query]
     folders = [[run.data.tags["cemlib.folder"] for run in runs] for runs in found]
-    assert folders == [[ATTACK], [ATTACK], [RUN]]
+    assert folders == [[ATTACK], [ATTACK], [RUN], [RUN]]
 
 
 def test_an_attack_has_the_accuracy_of_the_run_it_was_made_on(filled: Study, store: Store) -> None:
