@@ -117,7 +117,7 @@ def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
         if name.endswith(".md")
     }
     head, *tables = texts.get("summary.md", "").split("\n## ")
-    worst = [f"## {table}" for table in tables if table.startswith("Worst case")]
+    worst = [f"#### {table}" for table in tables if table.startswith("Worst case")]
     for part in (*worst, head, texts.get("claims.md", "")):
         if part and len(text) + len(part) + 2 <= LONGEST:
             text += f"\n\n{part.strip()}"
