@@ -8,12 +8,12 @@ from typing import Any
 from cemlib.records.scores import (
     ATTACK_SCORES,
     IDENTIFICATION,
+    MARK,
+    NOTE,
     RUN_SCORES,
     SCORES,
     marked,
 )
-from cemlib.report.worst_case import RECOGNISER
-from cemlib.report.writer import Table, markdown_table
 
 # Of MLflow: a description is a tag, and a longer tag is refused.
 LONGEST = 8000
@@ -72,40 +72,10 @@ def describe(
     if metrics["status"] != "ok":
         return f"**Failed:** {metrics['reason']}\n\nNo score of it is a number.\n\n{again}"
     if names["kind"] == "attack":
-        return "\n\n".join((_table(metrics, run), _attack_story(names), again))
+        table = _table(metrics, run)
+        note = f"\n\n{NOTE}" if MARK in table else ""
+        return "\n\n".join((table + note, _attack_story(names), again))
     return "\n\n".join((_table({}, metrics), _run_story(metrics), again))
-
-
-def describe_worst_case(
-    top1: float, worst: Mapping[str, Mapping[str, Any]], names: Sequence[str]
-) -> str:
-    """Return the main result of a training as a table.
-
-    Args:
-        top1: Its accuracy, a fraction.
-        worst: The worst case for each knowledge (see `cemlib.report.worst_case.strongest`).
-        names: Scores of it to show.
-    """
-    shown = _rows(names)
-    titles = ["attacker has", SCORES["top1"].arrowed, *(row[1] for row in shown), "strongest"]
-    rows = [
-        [
-            knowledge,
-            f"{100 * top1:.4g} %",
-            *(
-                marked(_number(found[key], scale, unit), _rests_on_late(found, key))
-                for key, _, scale, unit in shown
-            ),
-            found["strongest"],
-        ]
-        for knowledge, found in worst.items()
-    ]
-    return markdown_table(Table("", titles, rows))
-
-
-def _rests_on_late(worst: Mapping[str, Any], key: str) -> bool:
-    """Return whether a score of the worst case is of an attack that had not converged."""
-    return worst[RECOGNISER if key == IDENTIFICATION else "converged"] is False
 
 
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
@@ -145,12 +115,12 @@ def _attack_story(names: Mapping[str, str]) -> str:
 def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     """Return the main scores, with the side that is better for the defender."""
     found = [
-        (title, marked(_number(source.get(key), scale, unit), _is_late(source, key)))
+        f"| {title} | {marked(_number(source.get(key), scale, unit), _is_late(source, key))} |"
         for source, rows in ((attack, ATTACK_ROWS), (run, RUN_ROWS))
         for key, title, scale, unit in rows
         if key in source
     ]
-    return markdown_table(Table("", ["score", "value"], found))
+    return "\n".join(["| score | value |", "| --- | ---: |", *found])
 
 
 def _is_late(metrics: Mapping[str, Any], key: str) -> bool:

@@ -1,19 +1,15 @@
 """What of a result MLflow keeps as numbers and parameters, by the names that every study shares."""
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cemlib.records.scores import IDENTIFICATION, SCORES
-from cemlib.report.worst_case import WORST_CASE
+from cemlib.records.scores import IDENTIFICATION
 
 NOT_SCORES = {"seed"}  # numbers of metrics.json that identify a result instead of measuring it
 PLAIN = {IDENTIFICATION: "identified"}  # names that differ from the files', as the tables do
-SUMMARISED = ("top1", "mse", "ssim", IDENTIFICATION)
 
 
 @dataclass(frozen=True)
@@ -38,21 +34,6 @@ def scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             )
         elif _is_number(value) and key not in NOT_SCORES:
             yield PLAIN.get(key, key), float(value)
-
-
-def summary(table: bytes) -> Iterator[tuple[str, float]]:
-    """Yield (name, value) of `summary.csv`: each defence's accuracy and worst case over the seeds.
-
-    The names have no slash: MLflow's charts put those last.
-    """
-    for row in csv.DictReader(io.StringIO(table.decode())):
-        for score in SUMMARISED if row["attack"] == WORST_CASE else ():
-            whose = (
-                [row["defence"]] if SCORES[score].of_runs else [row["defence"], row["knowledge"]]
-            )
-            for part in ("mean", "ci_low", "ci_high"):
-                if value := row[f"{score}_{part}"]:
-                    yield ".".join([*whose, f"{PLAIN.get(score, score)}_{part}"]), float(value)
 
 
 def curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:

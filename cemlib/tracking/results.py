@@ -18,7 +18,7 @@ from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import check_record, check_sums
 from cemlib.tracking.model import Model, read_model
 from cemlib.tracking.notes import describe, describe_report
-from cemlib.tracking.numbers import Row, curves, scores, summary
+from cemlib.tracking.numbers import Row, curves, scores
 from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim
 
 CURVES = "history.jsonl"
@@ -27,7 +27,7 @@ ARTIFACTS = (CONFIG, CURVES, "reconstructions.png", "extremes.png", "per_image.p
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
 LAYOUT = b"6"  # of what is uploaded: a new number uploads every result again
 REPORT = "report"
-SUMMARY = "tables/summary.csv"
+WORST = "worst_case/"  # what the names of the metrics in `worst` begin with
 NEEDED = ("status", "config", "provenance", "wall_seconds")
 FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
 
@@ -119,7 +119,6 @@ def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | 
         digest=_digest(artifacts),
         note=describe_report(experiment, artifacts),
         tags={"kind": REPORT, "status": "ok"},
-        scores=dict(summary(artifacts.get(SUMMARY, b""))),
         artifacts=artifacts,
     )
 

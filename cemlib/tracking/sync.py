@@ -9,7 +9,6 @@ from pathlib import Path
 from cemlib.tracking.results import RUNNING, Result, read_report, read_result
 from cemlib.tracking.store import open_store
 from cemlib.tracking.upload import Outcome, Uploader
-from cemlib.tracking.worst_case import with_worst_case
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,8 @@ class Study:
 
     def _results(self) -> Iterator[Result | None]:
         """Yield each run and the attacks on it, then the report; None for what is not there yet."""
+        from cemlib.tracking.worst_case import with_summary, with_worst_case  # needs pandas
+
         everything = {*self.run_metrics, *self.attack_metrics, *self.report_files}
         ours = everything if self.belonging is None else self.belonging()
 
@@ -116,4 +117,4 @@ class Study:
         report_files = [file for file in self.report_files if file in ours]
         report = read_report(self.root, self.experiment, report_files)
         if report is not None:
-            yield report
+            yield with_summary(report)

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.records.files import write_bytes
-from cemlib.report.worst_case import WORST_CASE
 from cemlib.tracking.numbers import Row
 from cemlib.tracking.origin import Dataset
-from cemlib.tracking.results import RUNNING, Result
+from cemlib.tracking.results import RUNNING, WORST, Result
 from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Known:
         worst = {
             name: value
             for name, value in run.data.metrics.items()
-            if name.startswith(WORST_CASE) and math.isfinite(value)
+            if name.startswith(WORST) and math.isfinite(value)
         }
         found = (digest, tags.get(SHOWN, ""), worst)
         return cls(info.run_id, info.start_time or 0, tags.get(PARENT), *found)

@@ -121,6 +121,7 @@ def test_a_run_has_the_worst_case_over_its_attacks(attacked: Study, store: Store
     assert worst(store) == WORST
     note = run.data.tags["mlflow.note.content"]
     assert "| train_data | 90 % | 0.01 | 0.5 | 80 % | decoder |" in note
+    assert "| public_data | 90 % | 0.02 | 0.5 | - | decoder |" in note
     assert attacked.track().unchanged == 6
 
 
