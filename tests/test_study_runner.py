@@ -19,6 +19,7 @@ from cemlib.config import load, parse
 from cemlib.study import crew as crew_module
 from cemlib.study.crew import Crew, Ended
 from cemlib.study.environment import OF_JOBS
+from cemlib.study.finished import belonging
 from cemlib.study.finished import finished as is_finished
 from cemlib.study.job import AnyJob, Call, Job
 from cemlib.study.lock import is_abandoned
@@ -165,6 +166,16 @@ def test_what_is_older_than_what_it_read_runs_again(
     os.utime(finished / "results/short" / touched)
     found = split_jobs(Plan(load(Path("study.yaml"))))
     assert {job.name for job in found if not is_finished(job)} == again
+
+
+def test_results_whose_figures_are_not_drawn_yet_belong_to_the_study(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished)
+    (finished / "results/short/figures/training_curves.png").unlink()
+    names = {path.name for path in belonging(split_jobs(Plan(load(Path("study.yaml")))))}
+    assert {"metrics.json", "summary.csv", "overview.png"} <= names
+    assert names.isdisjoint({"training_curves.png", "training_curves.pdf"})
 
 
 def test_a_killed_study_goes_on_to_the_same_numbers(base: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ the attacks that see at most n of them, since who may ask often may also ask onc
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -95,8 +96,18 @@ def _strongest(group: list[Row], expected: set[str]) -> Row:
         row = {key: group[0][key] for key in ("experiment", "defence", "seed", "knowledge")}
         reason = f"no result of {', '.join(sorted(unknown))}"
         return row | {"status": "failed", "reason": reason, "strongest": ""}
-    best = min(finished, key=lambda row: float(row["mse"]))
-    measured = [row for row in finished if not math.isnan(row["recon_top1"])]
+    return strongest(finished)
+
+
+def strongest(attacks: Sequence[Row]) -> Row:
+    """Return the worst case over finished attacks on one run: see `worst_case`.
+
+    Args:
+        attacks: ``attack``, ``mse``, ``recon_top1`` (NaN where it was not measured), ``converged``
+            and any other score of each.
+    """
+    best = min(attacks, key=lambda row: float(row["mse"]))
+    measured = [row for row in attacks if not math.isnan(row["recon_top1"])]
     recogniser = max(measured, key=lambda row: float(row["recon_top1"]), default=best)
     return {
         **best,

@@ -244,10 +244,11 @@ def _recorded(file: Path) -> str | None:
 
 
 def _came_after(written: Iterable[Path], read: Iterable[Path]) -> bool:
-    """Return whether all files that were read are there, and none is newer than one written."""
-    files = list(read)
-    newest = max((_time(file) for file in files if file.is_file()), default=0)
-    return _are_there(files) and min(map(_time, written)) >= newest
+    """Return whether all of these files are there, and none read is newer than one written."""
+    made, files = list(written), list(read)
+    if not _are_there([*made, *files]):
+        return False
+    return min(map(_time, made)) >= max(map(_time, files), default=0)
 
 
 def _all(groups: Iterable[Iterable[Path]]) -> list[Path]:

@@ -40,14 +40,18 @@ ATTACK_ROWS = (
     *_rows((*ATTACK_SCORES, IDENTIFICATION)),
     ("n_images", "images attacked", 1, ""),
 )
+# Of an experiment. The link is a filter and the chart view: a page that knows them no longer shows
+# every run.
 STUDY = """\
-Tables and figures of the whole study are in the run `report`. One run per defence and seed; the \
-attacks on it are nested below (the + beside its name).
+[Charts of all trainings](#/experiments/{id}/runs?searchFilter=tags.kind%20%3D%20%27run%27\
+&compareRunsMode=CHART). The main result is in the description of the run `report`. One run per \
+defence and seed; the attacks on it are nested below (the + beside its name).
 
-* Metrics without a prefix are final scores on the test images, `curve/...` the course over epochs.
-  A higher `mse`, and a lower `ssim`, `psnr`, `recon_top1` and `leakage_nats`, is better for the
-  defender. An attack also carries `top1` and `leakage_nats` of the classifier that it attacked.
-* Means over seeds: in the chart view, *Group by* the tag `defence`.
+* Columns to tick in the list: `top1` (accuracy), and below `worst_case/train_data` `mse`, `ssim`
+  and `identified`: the strongest attack on the training by an attacker who has its images.
+* A higher `mse`, and a lower `ssim`, `identified` and `leakage_nats`, is better for the defender.
+  Metrics `curve/...` are the course over epochs, others final scores on the test images.
+* Means over seeds: in the charts, *Group by* the tag `defence`.
 * Filters: `tags.kind = 'run'`, `tags.attack = 'decoder' AND tags.knowledge = 'train_data'`,
   `tags.defence = 'clustering' AND metrics.mse > 0`, `tags.status = 'failed'`.
 """
@@ -70,18 +74,24 @@ def describe(
     if names["kind"] == "attack":
         table = _table(metrics, run)
         note = f"\n\n{NOTE}" if MARK in table else ""
-        return "\n\n".join((_attack_story(names), table + note, again))
+        return "\n\n".join((table + note, _attack_story(names), again))
     return "\n\n".join((_table({}, metrics), _run_story(metrics), again))
 
 
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
-    """Describe the report, with its summary table if that fits."""
+    """Describe the report: tables of the worst case, then what they mean and show, if that fits."""
     text = f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."
-    tables = [
-        content for name, content in files.items() if PurePosixPath(name).name == "summary.md"
-    ]
-    whole = "\n\n".join([text, *(table.decode() for table in tables)])
-    return whole if len(whole) <= LONGEST else text
+    texts = {
+        PurePosixPath(name).name: content.decode()
+        for name, content in files.items()
+        if name.endswith(".md")
+    }
+    head, *tables = texts.get("summary.md", "").split("\n## ")
+    worst = [f"#### {table}" for table in tables if table.startswith("Worst case")]
+    for part in (*worst, head, texts.get("claims.md", "")):
+        if part and len(text) + len(part) + 2 <= LONGEST:
+            text += f"\n\n{part.strip()}"
+    return text
 
 
 def _run_story(metrics: Mapping[str, Any]) -> str:
@@ -106,7 +116,7 @@ def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     """Return the main scores, with the side that is better for the defender."""
     found = [
         f"| {title} | {marked(_number(source.get(key), scale, unit), _is_late(source, key))} |"
-        for source, rows in ((run, RUN_ROWS), (attack, ATTACK_ROWS))
+        for source, rows in ((attack, ATTACK_ROWS), (run, RUN_ROWS))
         for key, title, scale, unit in rows
         if key in source
     ]

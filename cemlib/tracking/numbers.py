@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cemlib.records.scores import IDENTIFICATION
+
 NOT_SCORES = {"seed"}  # numbers of metrics.json that identify a result instead of measuring it
+PLAIN = {IDENTIFICATION: "identified"}  # names that differ from the files', as the tables do
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ def scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                 for cost in value[when]
             )
         elif _is_number(value) and key not in NOT_SCORES:
-            yield key, float(value)
+            yield PLAIN.get(key, key), float(value)
 
 
 def curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:

@@ -16,15 +16,18 @@ from cemlib.records.files import FileError
 from cemlib.records.layout import identity
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import check_record, check_sums
+from cemlib.tracking.model import Model, read_model
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Row, curves, scores
 from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim
 
 CURVES = "history.jsonl"
-ARTIFACTS = ("config.json", CURVES, "reconstructions.png", "extremes.png", "per_image.parquet")
+CONFIG = "config.json"
+ARTIFACTS = (CONFIG, CURVES, "reconstructions.png", "extremes.png", "per_image.parquet")
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
-LAYOUT = b"5"  # of what is uploaded: a new number uploads every result again
+LAYOUT = b"6"  # of what is uploaded: a new number uploads every result again
 REPORT = "report"
+WORST = "worst_case/"  # what the names of the metrics in `worst` begin with
 NEEDED = ("status", "config", "provenance", "wall_seconds")
 FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
 
@@ -40,6 +43,8 @@ class Result:
         start: Start of the job in milliseconds since 1970.
         end: End of the job, or the time of its last sign of life.
         note: Description in Markdown.
+        worst: Worst case over the attacks on a run, known later than the rest.
+        model: What is loaded as its model.
         digest: SHA-256 of everything the result was read from.
     """
 
@@ -56,6 +61,8 @@ class Result:
     curves: Sequence[Row] = ()
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     dataset: Dataset | None = None
+    worst: Mapping[str, float] = field(default_factory=dict)
+    model: Model | None = None
 
     @property
     def parent(self) -> str | None:
@@ -132,10 +139,11 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         note=describe(metrics, names, root, run),
         tags={**names, **_tags(metrics)},
         params=_params(names, metrics),
-        scores=_attacked(names, metrics, run) | dict(scores(metrics)),
+        scores=dict(scores(metrics)) | _attacked(names, metrics, run),
         curves=curves(_rows(path.with_name(CURVES), found)),
         artifacts=artifacts,
         dataset=dataset(root, run, names["kind"]),
+        model=read_model(path, metrics, found[CONFIG].content) if CONFIG in found else None,
     )
 
 

@@ -62,7 +62,9 @@ class Store:
                 )
             return str(found.experiment_id)
         place = None if self.artifacts is None else (self.artifacts / name).absolute().as_uri()
-        return str(self.client.create_experiment(name, place, {NOTE: STUDY}))
+        created = str(self.client.create_experiment(name, place))
+        self.client.set_experiment_tag(created, NOTE, STUDY.format(id=created))
+        return created
 
 
 @contextmanager

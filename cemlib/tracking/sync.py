@@ -1,7 +1,7 @@
 """One upload of an experiment's result folder, or one every few seconds while jobs run."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,11 +98,23 @@ class Study:
         return summary
 
     def _results(self) -> Iterator[Result | None]:
-        """Yield runs, then the attacks on them, then the report; None for what is not there yet."""
-        results, report_files = [*self.run_metrics, *self.attack_metrics], self.report_files
-        ours = {*results, *report_files} if self.belonging is None else self.belonging()
-        for metrics in results:
-            yield read_result(self.root, metrics) if metrics in ours else None
-        report = read_report(self.root, self.experiment, [f for f in report_files if f in ours])
+        """Yield each run and the attacks on it, then the report; None for what is not there yet."""
+        from cemlib.tracking.worst_case import with_summary, with_worst_case  # needs pandas
+
+        everything = {*self.run_metrics, *self.attack_metrics, *self.report_files}
+        ours = everything if self.belonging is None else self.belonging()
+
+        def read(metrics: Path) -> Result | None:
+            return read_result(self.root, metrics) if metrics in ours else None
+
+        attacks = defaultdict[Path, list[Path]](list)
+        for metrics in self.attack_metrics:
+            attacks[metrics.parents[2]].append(metrics)
+        for metrics in self.run_metrics:
+            run, on_it = read(metrics), [read(attack) for attack in attacks[metrics.parent]]
+            yield run and with_worst_case(run, on_it)
+            yield from on_it
+        report_files = [file for file in self.report_files if file in ours]
+        report = read_report(self.root, self.experiment, report_files)
         if report is not None:
-            yield report
+            yield with_summary(report)

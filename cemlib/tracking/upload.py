@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import math
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 from cemlib.records.files import write_bytes
 from cemlib.tracking.numbers import Row
 from cemlib.tracking.origin import Dataset
-from cemlib.tracking.results import RUNNING, Result
+from cemlib.tracking.results import RUNNING, WORST, Result
 from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER = "cemlib.folder"  # tag: which result a run holds
 DIGEST = "cemlib.sha256"  # tag: of which content; the whole of it once the run is not RUNNING
+MODEL = "model"  # folder of a run's artifacts
 SHOWN = "cemlib.shown"  # tag of a job under way: epochs uploaded, and their digest
 PARENT = "mlflow.parentRunId"
 SOURCE = {"mlflow.source.name": "cemlib", "mlflow.source.type": "LOCAL"}
@@ -46,14 +49,20 @@ class Known:
     parent: str | None
     digest: str | None = None  # None for one that is under way or half-uploaded
     shown: str = ""
+    worst: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: "Run") -> "Known":
         """Read a run as MLflow returned it."""
         tags, info = run.data.tags, run.info
         digest = None if info.status == RUNNING else tags.get(DIGEST)
-        shown = tags.get(SHOWN, "")
-        return cls(info.run_id, info.start_time or 0, tags.get(PARENT), digest, shown)
+        worst = {
+            name: value
+            for name, value in run.data.metrics.items()
+            if name.startswith(WORST) and math.isfinite(value)
+        }
+        found = (digest, tags.get(SHOWN, ""), worst)
+        return cls(info.run_id, info.start_time or 0, tags.get(PARENT), *found)
 
     @property
     def epochs(self) -> int:
@@ -89,7 +98,7 @@ class Uploader:
         for run in known:
             if run.digest == result.digest and run.parent == parent:
                 self._keep_only(run, result)
-                return Outcome.UNCHANGED
+                return self._renew_worst_case(run, result)
         begun = (run for run in known if run.is_begun(result.curves) and run.parent == parent)
         run = next(begun, None) or self._create(result, parent)
         self._keep_only(self._fill(run, result), result)
@@ -119,12 +128,23 @@ class Uploader:
             return self._extend(run, result)
         if run.shown:  # from here on, an interruption leaves a run to replace, not to continue
             self._client.delete_tag(run.run_id, SHOWN)
-        self._add_artifacts(run, result.artifacts)
+        self._add_artifacts(run, result)
         self._add_dataset(run, result.dataset)
         self._add_scores(run, result)
         self._extend(run, result)
         self._client.set_terminated(run.run_id, result.status, max(result.end, run.start))
         return replace(run, digest=result.digest, shown="")
+
+    def _renew_worst_case(self, run: Known, result: Result) -> Outcome:
+        """Bring the worst case of a run up to date: its attacks end, and are done again, later."""
+        from mlflow.entities import Metric
+
+        if run.worst == result.worst:
+            return Outcome.UNCHANGED
+        now, unknown = time.time_ns() // 10**6, dict.fromkeys(run.worst, math.nan)
+        found = [Metric(name, value, now, 0) for name, value in {**unknown, **result.worst}.items()]
+        self._client.log_batch(run.run_id, found, tags=_tags({NOTE: result.note}))
+        return Outcome.UPLOADED
 
     def _extend(self, run: Known, result: Result) -> Known:
         """Add the epochs that a run lacks.
@@ -155,7 +175,8 @@ class Uploader:
             self._client.log_batch(run.run_id, params=params[:LARGEST_PARAMS])
             params = params[LARGEST_PARAMS:]
         end = max(result.end, run.start)
-        scores = [Metric(name, value, end, 0) for name, value in result.scores.items()]
+        found = {**result.worst, **result.scores}
+        scores = [Metric(name, value, end, 0) for name, value in found.items()]
         tags = _tags({**result.tags, NOTE: result.note, DIGEST: result.digest})
         self._client.log_batch(run.run_id, scores, params, tags)
 
@@ -168,11 +189,13 @@ class Uploader:
             context = entities.InputTag("mlflow.data.context", data.context)
             self._client.log_inputs(run.run_id, [entities.DatasetInput(entity, [context])])
 
-    def _add_artifacts(self, run: Known, artifacts: Mapping[str, bytes]) -> None:
+    def _add_artifacts(self, run: Known, result: Result) -> None:
         try:
             with tempfile.TemporaryDirectory() as folder:
-                for name, content in artifacts.items():
+                for name, content in result.artifacts.items():
                     write_bytes(Path(folder, name), content)
+                if result.model is not None:
+                    result.model.save(Path(folder, MODEL))
                 self._client.log_artifacts(run.run_id, folder)
         except OSError as error:  # of the disk, or of the way to the server
             raise TrackingError(

@@ -69,14 +69,16 @@ def test_the_filters_of_the_page_on_mlflow_work(filled: Study, store: Store) -> 
     """Those of docs/mlflow.md, the run's own changed to the numbers of the toy study."""
     page = Path(__file__).parents[2] / "docs/mlflow.md"
     (block,) = re.findall(r"^```\n(tags.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    filled.add_attack("mine", 0, "decoder")  # on one release
     filled.track()
     experiment = [store.experiment().experiment_id]
     queries = [
-        line.replace("clustering", "mine").replace(".95", ".8") for line in block.split("\n")
+        line.replace("clustering", "mine").replace(".95", ".8").replace("0.01", "0.001")
+        for line in block.split("\n")
     ]
     found = [store.client.search_runs(experiment, query) for query in queries if query]
     folders = [[run.data.tags["cemlib.folder"] for run in runs] for runs in found]
-    assert folders == [[ATTACK], [ATTACK], [RUN]]
+    assert folders == [[ATTACK], [ATTACK], [RUN], [RUN]]
 
 
 def test_an_attack_has_the_accuracy_of_the_run_it_was_made_on(filled: Study, store: Store) -> None:
@@ -85,6 +87,61 @@ def test_an_attack_has_the_accuracy_of_the_run_it_was_made_on(filled: Study, sto
     filled.add_run("mine", 0, config=SETTINGS, top1=0.7)
     filled.track()
     assert store.runs()[ATTACK].data.metrics["top1"] == 0.7
+
+
+@pytest.fixture
+def attacked(study: Study) -> Study:
+    """A run under two attacks with each knowledge, and one that sees four releases."""
+    study.add_run("mine", 0)
+    for name, mse, ssim, identified in (("decoder", 0.01, 0.5, 0.6), ("linear", 0.02, 0.7, 0.8)):
+        study.add_attack("mine", 0, name, mse=mse, ssim=ssim, recon_top1=identified)
+        study.add_attack("mine", 0, name, knowledge="public_data", mse=2 * mse, recon_top1=None)
+    study.add_attack("mine", 0, "often", queries=4, mse=0.001, recon_top1=1.0)
+    return study
+
+
+WORST = {
+    "worst_case/train_data/mse": 0.01,
+    "worst_case/train_data/ssim": 0.5,
+    "worst_case/train_data/identified": 0.8,
+    "worst_case/public_data/mse": 0.02,
+    "worst_case/public_data/ssim": 0.5,
+}
+
+
+def worst(store: Store) -> dict[str, float]:
+    """Worst case of the run, as the store has it; what is not known any more is NaN."""
+    metrics = store.runs()["runs/mine/seed0"].data.metrics
+    return {k: v for k, v in metrics.items() if k.startswith("worst_case") and v == v}
+
+
+def test_a_run_has_the_worst_case_over_its_attacks(attacked: Study, store: Store) -> None:
+    attacked.track()
+    run = store.runs()["runs/mine/seed0"]
+    assert worst(store) == WORST
+    note = run.data.tags["mlflow.note.content"]
+    assert "| train_data | 90 % | 0.01 | 0.5 | 80 % | decoder |" in note
+    assert "| public_data | 90 % | 0.02 | 0.5 | - | decoder |" in note
+    assert attacked.track().unchanged == 6
+
+
+def test_the_worst_case_follows_the_attacks(attacked: Study, store: Store) -> None:
+    """It comes when all have ended, in the same run, and goes where one failed."""
+    late = attacked.add_attack("mine", 0, "late", mse=0.005, recon_top1=0.1)
+    late.metrics.unlink()
+    attacked.track()
+    before = store.runs()["runs/mine/seed0"]
+    assert worst(store) == {}
+    attacked.add_attack("mine", 0, "late", mse=0.005, recon_top1=0.1)
+    assert attacked.track().uploaded == 2  # it, and what it changes of the run
+    assert worst(store) == WORST | {"worst_case/train_data/mse": 0.005}
+    attacked.add_attack("mine", 0, "late", status="failed", reason="it diverged", mse=None)
+    attacked.track()
+    assert worst(store) == {k: v for k, v in WORST.items() if "public" in k}
+    after = store.runs()["runs/mine/seed0"]
+    assert after.info.run_id == before.info.run_id
+    assert "train_data |" not in after.data.tags["mlflow.note.content"]
+    assert attacked.track().unchanged == 7
 
 
 def test_the_settings_of_training_stand_with_the_run_alone(filled: Study, store: Store) -> None:

@@ -78,7 +78,14 @@ def test_an_attack_shows_its_scores_and_pictures(study: Study, store: Store) -> 
     folder = study.add_attack("none", 0, "decoder")
     study.track()
     run = store.runs()["runs/none/seed0/attacks/decoder-train_data"]
-    expected = {"mse": 0.01, "psnr": 20, "ssim": 0.5, "n_images": 4, "wall_seconds": 2}
+    expected = {
+        "mse": 0.01,
+        "psnr": 20,
+        "ssim": 0.5,
+        "n_images": 4,
+        "queries": 1,
+        "wall_seconds": 2,
+    }
     expected |= {"top1": 0.9, "leakage_nats": 12.5}  # of the attacked run
     assert {n: v for n, v in run.data.metrics.items() if "/" not in n} == expected
     assert store.points(run, "curve/train_mse") == [(1, 0.1)]
@@ -237,7 +244,12 @@ def test_tables_and_figures_are_one_run(study: Study, store: Store) -> None:
     study.add_report()
     study.track()
     first = store.runs()["report"]
-    assert store.files(first, "tables") == {"tables/summary.md"}
+    assert store.files(first, "tables") == {"tables/summary.md", "tables/summary.csv"}
+    expected = {"none.top1_mean": 0.9, "none.top1_ci_low": 0.8, "none.top1_ci_high": 1}
+    for name, values in {"mse": (0.03, 0.02, 0.04), "ssim": (0.5, 0.4, 0.6)}.items():
+        parts = zip(("mean", "ci_low", "ci_high"), values, strict=True)
+        expected |= {f"none.train_data.{name}_{part}": value for part, value in parts}
+    assert first.data.metrics == expected | {"none.train_data.identified_mean": 0.7}
     assert store.files(first, "figures") == {"figures/privacy.png"}
     assert "| none | .01 |" in first.data.tags["mlflow.note.content"]
     study.add_report("| new | .02 |")

@@ -7,12 +7,15 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
+import torch
 from PIL import Image
 
 from cemlib import tracking
-from cemlib.records.files import write_json, write_jsonl
+from cemlib.models import build
+from cemlib.models.split import SplitModel
+from cemlib.records.files import save_tensors, write_json, write_jsonl
 from cemlib.records.layout import AttackFolder, Layout, RunFolder
-from cemlib.records.seal import write_sealed
+from cemlib.records.seal import read_sealed, write_sealed
 
 PROVENANCE = {
     "fingerprint": "f" * 64,
@@ -26,6 +29,15 @@ CONFIG = {
     "train": {"epochs": 3, "lr": 0.05, "milestones": [1, 2]},
     "defence": {"noise_std": 0.025, "surrogate": None, "sparse_coding": False},
 }
+
+_PARTS = [
+    f"{s}_{p}" for s in ("top1", "mse", "ssim", "recon_top1") for p in ("mean", "ci_low", "ci_high")
+]
+SUMMARY = f"""\
+defence,attack,knowledge,{",".join(_PARTS)}
+none,decoder,train_data,.9,.8,1,.9,.9,.9,.5,.4,.6,.7,,
+none,worst_case,train_data,.9,.8,1,.03,.02,.04,.5,.4,.6,.7,,
+"""
 
 
 def curve(epochs: int) -> list[dict[str, Any]]:
@@ -56,6 +68,20 @@ class Study:
         write_sealed(folder.metrics, common() | identity | scores | size | changes)
         return self.expect_run(folder)
 
+    def add_model(self, defence: str, seed: int) -> SplitModel:
+        """A run without noise that has left a network; returns the network."""
+        network: dict[str, Any] = {"name": "small", "num_classes": 3, "image_size": 8, "cut": 2}
+        network |= {"mean": [0.4], "std": [0.3]}
+        torch.manual_seed(0)
+        model = build(**network).eval()
+        folder = self.add_run(defence, seed)
+        defence_settings = {"noise_std": 0.0, "channel": {"name": "noise"}}
+        write_json(folder.config, {"network": network, "defence": defence_settings})
+        save_tensors(folder.model, model.state_dict())
+        files = [folder.config, folder.model, folder.history]
+        write_sealed(folder.metrics, read_sealed(folder.metrics), files)
+        return model
+
     def expect_run(self, folder: RunFolder) -> RunFolder:
         if folder.metrics not in self.runs:
             self.runs.append(folder.metrics)
@@ -66,7 +92,7 @@ class Study:
         folder = Layout(self.root).run(defence, seed).attack(attack, knowledge)
         identity = {"kind": "attack", "experiment": "toy", "defence": defence, "seed": seed}
         identity |= {"attack": attack, "knowledge": knowledge}
-        scores = {"mse": 0.01, "psnr": 20.0, "ssim": 0.5, "n_images": 4}
+        scores = {"mse": 0.01, "psnr": 20.0, "ssim": 0.5, "n_images": 4, "queries": 1}
         write_jsonl(folder.history, [{"epoch": 1, "train_mse": 0.1, "seconds": 0.1}])
         Image.new("L", (16, 8)).save(folder.reconstructions)
         folder.per_image.write_bytes(b"parquet")
@@ -76,12 +102,15 @@ class Study:
         return folder
 
     def add_report(self, text: str = "| defence | MSE |\n|---|---|\n| none | .01 |\n") -> None:
-        table, figure = self.root / "tables" / "summary.md", self.root / "figures" / "privacy.png"
-        for path in (table, figure):
+        figure = self.root / "figures" / "privacy.png"
+        tables = {self.root / "tables" / "summary.md": text}
+        tables[self.root / "tables" / "summary.csv"] = SUMMARY
+        for path in (*tables, figure):
             path.parent.mkdir(parents=True, exist_ok=True)
-        table.write_text(text)
+        for path, content in tables.items():
+            path.write_text(content)
         Image.new("L", (4, 4)).save(figure)
-        self.report = [table, figure]
+        self.report = [*tables, figure]
 
     def files(self, experiment: str = "toy") -> tracking.Study:
         return tracking.Study(self.root, experiment, self.runs, self.attacks, self.report)

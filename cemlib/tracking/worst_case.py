@@ -1,0 +1,106 @@
+"""The worst case of a training and of a study, as the MLflow runs of both tell it."""
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from cemlib.records.scores import IDENTIFICATION, SCORES, marked
+from cemlib.report.cells import NONE
+from cemlib.report.worst_case import RECOGNISER, WORST_CASE, Row, strongest
+from cemlib.report.writer import Table, markdown_table
+from cemlib.tracking.numbers import PLAIN
+from cemlib.tracking.results import FINISHED, RUNNING, WORST, Result
+
+TOLD = ("mse", "ssim", IDENTIFICATION)
+SUMMARY = "tables/summary.csv"
+CONVERGED = {"yes": True, "no": False}
+
+
+def with_worst_case(run: Result, attacks: Sequence[Result | None]) -> Result:
+    """Return a finished run with its worst case, once all attacks on it have ended.
+
+    As in the tables, it is over the attacks that see one release, and unknown where one failed.
+
+    Args:
+        run: A training.
+        attacks: Every attack on it; None for one that has left nothing yet.
+    """
+    ended = [attack for attack in attacks if attack is not None and attack.status != RUNNING]
+    if run.status != FINISHED or len(ended) < len(attacks):
+        return run
+    found = _by_knowledge(ended)
+    if not found:  # as in a study of another system
+        return run
+    worst = {
+        f"{WORST}{knowledge}/{PLAIN.get(score, score)}": row[score]
+        for knowledge, row in found.items()
+        for score in TOLD
+        if math.isfinite(row[score])
+    }
+    note = f"{_table(run.scores['top1'], found)}\n\n{run.note}"
+    return replace(run, worst=worst, note=note)
+
+
+def _by_knowledge(attacks: Sequence[Result]) -> dict[str, Row]:
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for attack in attacks:
+        if attack.tags.get("queries") == "1":
+            groups[attack.tags["knowledge"]].append(attack)
+    return {
+        knowledge: strongest([_row(attack) for attack in group])
+        for knowledge, group in groups.items()
+        if all(attack.status == FINISHED for attack in group)
+    }
+
+
+def _row(attack: Result) -> Row:
+    scores = {name: attack.scores.get(PLAIN.get(name, name), math.nan) for name in SCORES}
+    converged = CONVERGED.get(attack.tags.get("converged", ""))
+    return scores | {"attack": attack.tags["attack"], "converged": converged}
+
+
+def _table(top1: float, worst: Mapping[str, Row]) -> str:
+    """Return the main result of a training: its accuracy, and the worst case by knowledge."""
+    accuracy = _cell("top1", top1)
+    titles = ["attacker has", *(SCORES[name].arrowed for name in ("top1", *TOLD)), "strongest"]
+    rows = [
+        [
+            knowledge,
+            accuracy,
+            *(marked(_cell(name, row[name]), _is_late(row, name)) for name in TOLD),
+            row["strongest"],
+        ]
+        for knowledge, row in worst.items()
+    ]
+    return markdown_table(Table("", titles, rows))
+
+
+def _cell(name: str, value: float) -> str:
+    score = SCORES[name]
+    if math.isnan(value):  # where the training of the judge failed
+        return NONE
+    return f"{score.scale * value:.4g} {score.unit}".strip()
+
+
+def _is_late(worst: Row, name: str) -> bool:
+    """Return whether a score of the worst case is of an attack that had not converged."""
+    return worst[RECOGNISER if name == IDENTIFICATION else "converged"] is False
+
+
+def with_summary(report: Result) -> Result:
+    """Return the report with what `summary.csv` has of each defence's accuracy and worst case."""
+    table = report.artifacts.get(SUMMARY, b"").decode()
+    return replace(report, scores=dict(_summary(csv.DictReader(io.StringIO(table)))))
+
+
+def _summary(rows: Iterator[Row]) -> Iterator[tuple[str, float]]:
+    """Yield names without a slash, which MLflow's charts put last."""
+    for row in rows:
+        for score in ("top1", *TOLD) if row["attack"] == WORST_CASE else ():
+            known = "" if SCORES[score].of_runs else f".{row['knowledge']}"
+            for part in ("mean", "ci_low", "ci_high"):
+                if value := row[f"{score}_{part}"]:
+                    yield f"{row['defence']}{known}.{PLAIN.get(score, score)}_{part}", float(value)
