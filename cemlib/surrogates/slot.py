@@ -78,7 +78,7 @@ class DispersionGate(nn.Module):
 
 @dataclass(frozen=True)
 class SlotSpread:
-    """How the samples of each row lie around its slots."""
+    """The spread of the samples of each row around its slots."""
 
     weights: Tensor  # (R, S) w_k, 0 in rows without members
     mean: Tensor  # (R, S, D)

@@ -18,7 +18,7 @@ LOADER = "cemlib.defences.served"
 
 @dataclass(frozen=True)
 class Model:
-    """What `mlflow.pyfunc.load_model` gives back: logits of uint8 images (N, C, H, W).
+    """The model that `mlflow.pyfunc.load_model` gives back: logits of uint8 images (N, C, H, W).
 
     The weights are read when they are uploaded, and checked against the run's record.
     """
