@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cemlib import __version__
 from cemlib.cli.exits import ProblemsError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
     from cemlib.study.places import places
     from cemlib.study.systems import read_study
 
-    yield from machine()
+    yield from machine(__version__)
     plan = None
     if options.config is not None:
         try:

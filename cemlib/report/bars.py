@@ -124,6 +124,7 @@ def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> No
         _row(panel, place, row, score.scale, styles[row["defence"]])
     names = [marked(readable(row["defence"]), is_unconverged(row)) for row in records(rows)]
     _name_rows(panel, names)
+    panel.locator_params(axis="x", nbins=4)  # three panels share the width
     panel.set_xlabel(f"{score.difference}\n({score.side})")
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from cemlib import __version__
 from cemlib.records.provenance import git_state
 
 OLDEST_PYTHON = (3, 11)
@@ -48,10 +47,10 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def machine() -> Iterator[Finding]:
-    """Yield all findings that no study decides."""
+def machine(own: str) -> Iterator[Finding]:
+    """Yield all findings that no study decides; `own` is the version of cemlib."""
     yield _python()
-    yield _own_version()
+    yield _own_version(own)
     libraries = {name: _imported(name) for name in NEEDED}
     for name, found in libraries.items():
         yield _library(name, found)
@@ -69,10 +68,10 @@ def _python() -> Finding:
     return Finding(OK, "python", f"{found}, {sys.executable}")
 
 
-def _own_version() -> Finding:
+def _own_version(own: str) -> Finding:
     state = git_state()
     changed = ", with changes that are not committed" if state["dirty"] else ""
-    return Finding(OK, "cemlib", f"{__version__}, commit {state['commit'][:12]}{changed}")
+    return Finding(OK, "cemlib", f"{own}, commit {state['commit'][:12]}{changed}")
 
 
 def _imported(name: str) -> ModuleType | Exception:
