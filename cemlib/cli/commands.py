@@ -14,7 +14,7 @@ import shtab
 
 from cemlib import __version__
 from cemlib.cli import study
-from cemlib.cli.compare import compare, join
+from cemlib.cli.compare import compare
 from cemlib.cli.doctor import doctor
 from cemlib.cli.estimate import estimate
 from cemlib.cli.init import init
@@ -256,23 +256,6 @@ COMMANDS: dict[str, Command] = {
         ],
         [
             "cemlib compare clustering noise",
-        ],
-    ),
-    "join": Command(
-        join,
-        [
-            Option("name", type=word, metavar="NAME", help="of the files written"),
-            Option(
-                "configs",
-                type=Path,
-                nargs="+",
-                metavar="FILE",
-                help="configuration of a finished study; two or more, compared with the first",
-            ),
-        ],
-        [
-            "cemlib join datasets config/studies/datasets/cifar10.yaml"
-            " config/studies/datasets/cifar100.yaml"
         ],
     ),
     "doctor": Command(

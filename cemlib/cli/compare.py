@@ -1,4 +1,4 @@
-"""The commands `compare`, of two defences, and `join`, of several studies."""
+"""The command `compare`."""
 
 import argparse
 import json
@@ -70,32 +70,3 @@ def _sorted(owned: "Mapping[Path, AnyJob]") -> tuple[list[Path], list[Path]]:
     runs = [path for path, job in owned.items() if job.kind == "train"]
     others = [path for path in owned if path not in runs]
     return runs, [path for path in others if path.parents[2] / path.name in runs]
-
-
-def join(options: argparse.Namespace) -> Iterator[Path]:
-    """Put finished studies into one table, each beside the first.
-
-    It has every score of every defence, with the difference of its mean to that in the first study
-    and Welch's test. Writes NAME.csv, NAME.md and NAME.tex into the folder `joined` of the first
-    study's results.
-
-    Raises:
-        ConfigError: if a configuration is faulty, there are fewer than two, or two are of one name.
-        FileError: if a result is of other settings, data or code than its study's.
-    """
-    from cemlib.config import ConfigError, load
-    from cemlib.study.finished import check, mismatches
-    from cemlib.study.job import owners
-    from cemlib.study.plan import Plan
-    from cemlib.study.split import jobs
-
-    plans = [Plan(load(path)) for path in options.configs]
-    names = [plan.study.experiment for plan in plans]
-    if len(set(names)) < max(2, len(names)):
-        raise ConfigError(f"join: at least two experiments, each once, are needed; found {names}")
-    from cemlib.report.join import write_joined
-
-    pages = {plan.study.experiment: jobs(plan)[-1] for plan in plans}
-    check(line for page in pages.values() for line in mismatches(owners(page.reads)))
-    metrics = {name: (page.inputs["runs"], page.inputs["attacks"]) for name, page in pages.items()}
-    yield from write_joined(metrics, Path(plans[0].study.results) / "joined" / options.name)

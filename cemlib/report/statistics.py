@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 from scipy.stats import t as student_t
 
 LEVEL = 0.95  # coverage of every interval
@@ -145,35 +144,6 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
         effect,
         effect * _hedges(found.n - 1),
     )
-
-
-def welch_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Return Welch's test of mean ``first`` minus mean ``second``, for values that are no pairs.
-
-    Args:
-        first: values of one sample; NaN counts as a value that is missing.
-        second: values of the other, of any number.
-
-    Returns:
-        ``n`` is the number of values in the smaller sample. The interval and ``p`` are NaN where
-        that is below two, where a value is infinite, or where neither sample varies. Only ``mean``,
-        ``low``, ``high``, ``n`` and ``p`` are filled in: the others are of pairs.
-
-    Example:
-        >>> found = welch_difference([1.0, 2.0, 3.0], [4.0, 6.0, 8.0, 6.0])
-        >>> found.mean, found.n, round(found.p, 4)
-        (-4.0, 3, 0.0107)
-    """
-    one, other = (np.array([v for v in side if not math.isnan(v)]) for side in (first, second))
-    n = min(len(one), len(other))
-    if n == 0 or not (np.isfinite(one).all() and np.isfinite(other).all()):
-        return Difference(math.nan, math.nan, math.nan, n)
-    mean = float(one.mean() - other.mean())
-    if n < 2 or (np.ptp(one) == 0 and np.ptp(other) == 0):
-        return Difference(mean, math.nan, math.nan, n)
-    test = stats.ttest_ind(one, other, equal_var=False)
-    interval = test.confidence_interval(LEVEL)
-    return Difference(mean, float(interval.low), float(interval.high), n, float(test.pvalue))
 
 
 def sign_permutation(differences: Sequence[float]) -> float:

@@ -20,7 +20,6 @@ from cemlib.report.build import Results, figures, write_tables
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.frontier import Sweeps, sweep_points
-from cemlib.report.join import joined, write_joined
 from cemlib.report.style import save
 from cemlib.report.tables import summary_table
 from cemlib.report.tradeoff import frontier
@@ -184,25 +183,6 @@ def test_sweeps_count_it_at_the_accuracies_beside_it(unfinished: Study) -> None:
     assert set(table.loc[late, "verdict"]) == {"unconverged"}
     assert f"strong{MARK}" in marks(frontier(points, sweeps, "train_data"))
     assert not marks(frontier(points, sweeps, "public_data"))
-
-
-def test_joined_studies_mark_it_on_either_side(
-    full_study: Study, unfinished: Study, tmp_path: Path
-) -> None:
-    for first, second in ((full_study, unfinished), (unfinished, full_study)):
-        table = joined({"a": results(first), "b": results(second)})
-        barred = table[table["verdict"] == "unconverged"]
-        assert set(barred["defence"]) == {"clustering"}
-        assert list(barred["metric"]) == ["mse"]
-        assert set(barred["unconverged"]) == {"b" if second is unfinished else "a"}
-        assert set(barred["study"]) == {"b"}
-    files = {"a": (full_study.runs, full_study.attacks), "b": (unfinished.runs, unfinished.attacks)}
-    _, text, tex = (path.read_text() for path in write_joined(files, tmp_path / "joined"))
-    rows = [line for line in text.splitlines() if MARK in line and line.startswith("| ")]
-    assert [row.startswith("| clustering") for row in rows] == [True] * len(PRIVACY)
-    assert {row.count(MARK) for row in rows} == {2}  # the mean, and the difference
-    assert text.count(NOTE) == len(PRIVACY)
-    assert r"$^\dagger$" in tex
 
 
 def test_the_page_marks_it(tmp_path: Path) -> None:
