@@ -131,8 +131,8 @@ class ReportConfig(Section):
 
     match_accuracy: tuple[Annotated[float, Field(gt=0, le=100)], ...] = Field(
         (),
-        description="test accuracies in % at which privacy is compared; none = at three within"
-        " what most curves cover",
+        description="test accuracies in % at which privacy is compared; none = in the middle of"
+        " what all curves cover",
     )
 
 

@@ -8,7 +8,6 @@ one beats in both.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -27,7 +26,7 @@ class Sweeps:
 
     Attributes:
         families: by name, the settings of each defence by its name.
-        match_accuracy: accuracies in % at which privacy is compared; none: chosen by `targets`.
+        match_accuracy: accuracies in % at which privacy is compared; none: one, by `targets`.
     """
 
     families: Mapping[str, Mapping[str, Settings]]
@@ -124,53 +123,23 @@ def along(points: Sequence[Point], values: Sequence[float], accuracy: float) -> 
     return float(np.interp(accuracy, places, [values[i] for i in efficient]))
 
 
-def covered_most(spans: Sequence[Point]) -> Point | None:
-    """Return the stretch between two ends of spans that lies in the most of them, the widest one.
-
-    Where all spans share a stretch it is that one. None of no spans; a single point where every
-    span is one.
-
-    Example:
-        >>> covered_most([(80.0, 95.0), (85.0, 97.0), (84.0, 94.0)])
-        (85.0, 94.0)
-    """
-    ends = sorted({end for pair in spans for end in pair})
-    stretches = list(pairwise(ends)) or [(end, end) for end in ends]
-
-    def covered(stretch: Point) -> tuple[int, float]:
-        inside = sum(low <= stretch[0] and stretch[1] <= high for low, high in spans)
-        return inside, stretch[1] - stretch[0]
-
-    return max(stretches, key=covered, default=None)
-
-
-def quarters(stretch: Point) -> list[float]:
-    """Return the points at a quarter, a half and three quarters of a stretch.
-
-    Example:
-        >>> quarters((80.0, 84.0))
-        [81.0, 82.0, 83.0]
-    """
-    low, high = stretch
-    return sorted({low + (high - low) * part / 4 for part in (1, 2, 3)})
-
-
 def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
-    """Return the accuracies in % at which privacy is compared: those configured, or three.
+    """Return the accuracies in % at which privacy is compared: those configured, or one.
 
     Args:
         points: of one knowledge, as `sweep_points` returns them.
         sweeps: of the study.
 
     Returns:
-        By default the quarters of the stretch that the mean curves of most families cover; nothing
-        where no result is finished.
+        By default the middle of the accuracies that all mean curves cover; nothing where they
+        share none.
     """
     if sweeps.match_accuracy:
         return list(sweeps.match_accuracy)
-    spans = [span(pairs(mean_curve(family))) for _, family in points.groupby("family")]
-    stretch = covered_most([found for found in spans if found is not None])
-    return [] if stretch is None else quarters(stretch)
+    found = (span(pairs(mean_curve(family))) for _, family in points.groupby("family"))
+    ends = [list(pair) for pair in found if pair is not None]
+    low, high = max((e[0] for e in ends), default=1.0), min((e[1] for e in ends), default=0.0)
+    return [(low + high) / 2] if low <= high else []
 
 
 def pairs(curve: pd.DataFrame) -> list[Point]:

@@ -144,10 +144,9 @@ def test_a_seed_beyond_the_accuracy_counts_while_the_means_reach_it(study: Study
     assert math.isnan(other["difference"])
 
 
-def test_without_a_wish_the_accuracies_lie_in_the_common_stretch(study: Study) -> None:
+def test_without_a_wish_the_accuracy_is_the_middle_of_what_all_cover(study: Study) -> None:
     """The mean curves cover 90 1/3 to 97 2/3, and 90 to 98 2/3 %."""
-    expected = [90 + 1 / 3 + part * (7 + 1 / 3) / 4 for part in (1, 2, 3)]
-    assert targets(points(fill(study)), SWEEPS) == pytest.approx(expected)
+    assert targets(points(fill(study)), SWEEPS) == pytest.approx([94.0])
     assert tradeoff_table(points(study), SWEEPS)["mse_mean"].notna().all()
 
 
@@ -171,7 +170,7 @@ def test_a_family_that_failed_altogether_has_no_numbers(study: Study) -> None:
     found = points(fill(study, failed=tuple((d, s) for d in ("g2", "g8") for s in range(3))))
     table = tradeoff_table(found, SWEEPS)
     gated = table[table["family"] == "gated"]
-    assert gated["n_failed"].tolist() == [6, 6, 6]
+    assert gated["n_failed"].tolist() == [6]
     assert gated[["mse_mean", "difference"]].isna().all(axis=None)
     (panel,) = frontier(found, SWEEPS, "train_data").axes
     assert [text for text in texts(panel) if text] == ["σ 0.1", "σ 0.2"]
@@ -224,7 +223,7 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
     plan, study = Plan(parse(raw), stale=True), Study(tmp_path / "synthetic")  # made up
     for place, defence in enumerate(plan.study.defences):
         for seed in range(3):
-            study.add_run(defence, seed, top1=0.99 - 0.01 * place - 0.001 * seed)
+            study.add_run(defence, seed, top1=0.99 - 0.01 * (place % 2) - 0.001 * seed)
             for knowledge in ("train_data", "public_data"):
                 study.add_attack(defence, seed, "linear", knowledge, mse=0.01 * (place + 1))
     found = {job.kind: job for job in jobs(plan)}

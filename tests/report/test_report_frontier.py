@@ -1,7 +1,6 @@
 """Fronts and privacy at matched accuracy, against brute force and by hand."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,9 +10,7 @@ from hypothesis import strategies as st
 from cemlib.report.frontier import (
     Point,
     along,
-    covered_most,
     front,
-    quarters,
     span,
 )
 
@@ -88,29 +85,3 @@ def test_a_curve_never_rises_and_stays_between_its_ends(points: list[Point], pla
     assert np.all(np.diff(at) <= 1e-9)
     inside = low <= place <= high
     assert math.isfinite(along(points, privacies, place)) == inside
-
-
-@given(st.lists(grid.map(sorted), min_size=1, max_size=6))
-def test_the_stretch_covered_most_is_found_by_trying_all(pairs: list[list[float]]) -> None:
-    spans = [(low, high) for low, high in pairs]
-    found = covered_most(spans)
-    assert found is not None
-
-    def count(low: float, high: float) -> int:
-        return sum(a <= low and high <= b for a, b in spans)
-
-    ends = sorted({end for pair in spans for end in pair})
-    tried = [(count(a, b), b - a) for a, b in pairwise(ends)]
-    assert (count(*found), found[1] - found[0]) == max(tried, default=(len(spans), 0))
-
-
-def test_a_stretch_that_all_share_is_the_one() -> None:
-    spans = [(80.0, 95.0), (85.0, 97.0), (84.0, 94.0)]
-    assert covered_most(spans) == (85.0, 94.0)
-    assert covered_most([*spans, (94.5, 96.0)]) == (85.0, 94.0)  # three of four
-    assert covered_most([]) is None
-
-
-def test_quarters_of_a_stretch() -> None:
-    assert quarters((90.0, 98.0)) == [92.0, 94.0, 96.0]
-    assert quarters((90.0, 90.0)) == [90.0]
