@@ -9,7 +9,6 @@ the published runs.
 """
 
 import re
-import shlex
 import sys
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.cells import interval, mean, number, signed
 from cemlib.report.claims import sentences, warnings
 from cemlib.report.frontier import Sweeps, sweep_points
+from cemlib.report.publish import published_study
 from cemlib.report.texts import paper_document
 from cemlib.report.writer import Column, Table, laid_out, markdown_table
 
@@ -79,8 +79,8 @@ def at_accuracy(root: Path, folder: str, accuracy: float) -> str:
         folder: Of the study there, with `runs.csv`, and `provenance.json` that names its file.
         accuracy: In %.
     """
-    words = shlex.split(read_json(root / folder / "provenance.json")["command"])
-    study = load(root / words[words.index("--configfile") + 1])
+    file, changes = published_study(root / folder)
+    study = load(root / file, changes)
     sweeps = Sweeps(study.families(), [accuracy])
     rows = pd.read_csv(root / folder / "runs.csv").dropna(subset=["knowledge"])
     points = sweep_points(rows.drop_duplicates(["defence", "seed"]), rows, sweeps)

@@ -15,7 +15,7 @@ from PIL import Image
 from cemlib.records.files import FileError
 from cemlib.records.scores import marked
 from cemlib.report.style import WIDTH, new_figure, readable, saying, significant
-from cemlib.report.tables import AT_CHANCE, present, records
+from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import worst_case
 
 Picture = NDArray[np.uint8]
@@ -85,10 +85,10 @@ def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
 def _label(runs: pd.DataFrame, name: str, row: dict[str, Any] | None) -> str:
     if row is None:
         return f"{readable(name)}\nfailed"
-    run = runs[(runs["defence"] == name) & (runs["seed"] == row["seed"])].iloc[0]
+    run = runs[(runs["defence"] == name) & (runs["seed"] == row["seed"])]
     mse = marked(f"MSE {significant(row['mse'])}", row["converged"] is False)
-    chance = run["top1"] <= AT_CHANCE * run["chance_top1"]
-    accuracy = f"{100 * run['top1']:.1f} % accurate{' (chance)' if chance else ''}"
+    chance = " (chance)" if at_chance(run).item() else ""
+    accuracy = f"{100 * run['top1'].item():.1f} % accurate{chance}"
     return f"{readable(name)}\n{accuracy}\n{readable(row['strongest'])}: {mse}"
 
 

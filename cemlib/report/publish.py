@@ -1,15 +1,16 @@
 """Putting a study's small tables and figures under version control, and comparing new ones."""
 
 import platform
+import shlex
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_numeric_dtype
 
-from cemlib.records.files import FileError, write_bytes, write_json
+from cemlib.records.files import FileError, read_json, write_bytes, write_json
 from cemlib.records.seal import read_sealed
 
 _NEEDED = ("seed", "status", "wall_seconds", "provenance")
@@ -44,6 +45,24 @@ def publish(
         write_bytes(copy, source.read_bytes())
     write_json(out / "provenance.json", _provenance(results, command))
     return [*written, out / "provenance.json"]
+
+
+def published_study(folder: Path) -> tuple[Path, list[str]]:
+    """Return the file of a published study, and what its command changes of the settings there.
+
+    Args:
+        folder: Has `provenance.json`.
+
+    Raises:
+        FileError: if that is missing or names no file.
+    """
+    place = folder / "provenance.json"
+    words = shlex.split(read_json(place)["command"])
+    named = [(word, after) for word, after in pairwise(words) if word.startswith("--")]
+    files = [after for word, after in named if word in ("--configfile", "--config")]
+    if not files:
+        raise FileError(f"{place}: its command names no configuration; publish the study again")
+    return Path(files[0]), [after for word, after in named if word == "--set"]
 
 
 def _provenance(results: Sequence[dict[str, Any]], command: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cemlib.records.files import FileError
 from cemlib.records.layout import RunFolder
 from cemlib.records.seal import FILES, check_files
 
@@ -60,9 +61,15 @@ class Model:
 
 
 def read_model(metrics: Path, record: Mapping[str, Any], config: bytes) -> Model | None:
-    """Return the model of a finished run; None where there is none, or one that is too large."""
+    """Return the model of a finished run; None where there is none, or one that is too large.
+
+    Raises:
+        FileError: if the weights that the record names are missing.
+    """
     run = RunFolder(metrics.parent)
     network = json.loads(config).get("network")
     if record["status"] != "ok" or network is None or run.model.name not in record[FILES]:
         return None
+    if not run.model.is_file():
+        raise FileError(f"{run.model}: missing; rerun the training that writes it")
     return Model(run, record, network) if run.model.stat().st_size <= LARGEST else None

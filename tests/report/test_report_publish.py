@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cemlib.records.files import FileError, read_json
+from cemlib.records.files import FileError, read_json, write_json
 from cemlib.records.seal import write_sealed
 from cemlib.report import TABLES
-from cemlib.report.publish import publish
+from cemlib.report.publish import publish, published_study
 
 
 def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:
@@ -64,3 +64,23 @@ def test_a_result_without_its_origin_is_named(tmp_path: Path) -> None:
     write_sealed(jobs[1], {"seed": 1, "status": "ok", "wall_seconds": 1.0})
     with pytest.raises(FileError, match=r"seed1/metrics\.json: no key 'provenance'; delete it"):
         publish(jobs, sources, tmp_path / "out", "do it")
+
+
+@pytest.mark.parametrize(
+    ("command", "changes"),
+    [
+        ("snakemake --cores 2 --configfile config/a.yaml", []),
+        ("cemlib run --config config/a.yaml --set x=1 --set 'y=[1, 2]'", ["x=1", "y=[1, 2]"]),
+    ],
+)
+def test_a_published_command_names_its_study(
+    tmp_path: Path, command: str, changes: list[str]
+) -> None:
+    write_json(tmp_path / "provenance.json", {"command": command})
+    assert published_study(tmp_path) == (Path("config/a.yaml"), changes)
+
+
+def test_a_published_command_without_a_study_is_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "provenance.json", {"command": "snakemake --cores 2"})
+    with pytest.raises(FileError, match="names no configuration"):
+        published_study(tmp_path)

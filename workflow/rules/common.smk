@@ -1,7 +1,6 @@
 # The studies of the workflow, each with its jobs, checked before any of them.
 import hashlib
 import os
-import shlex
 import sys
 import tempfile
 import time
@@ -16,8 +15,9 @@ from cemlib.config import ConfigError
 from cemlib.config.extending import resolved
 from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
-from cemlib.records.files import FileError, read_json
+from cemlib.records.files import FileError
 from cemlib.report.figures import figure_entry, strip_entry, table_entry
+from cemlib.report.publish import published_study
 from cemlib.study.lock import is_abandoned
 from cemlib.study.machine import Level
 from cemlib.study.places import check, images
@@ -64,11 +64,7 @@ def embedded(system):
 def published():
     """Yield the studies whose tables are under version control; name those that cannot be made."""
     for place in sorted(Path("results/published").glob("*/provenance.json")):
-        words = shlex.split(read_json(place)["command"])
-        options = dict(zip(words, words[1:]))
-        file = Path(options.get("--configfile") or options["--config"])
-        changes = [after for word, after in zip(words, words[1:]) if word == "--set"]
-        plan, jobs = read_study(file, changes)
+        plan, jobs = read_study(*published_study(place.parent))
         name, found = place.parent.name, images(plan)
         same = [each for each in STUDIES if each.plan.layout == plan.layout]
         if found.level is not Level.OK:
@@ -187,10 +183,10 @@ def one_line_per_job(record):
     if event == LogEvent.JOB_INFO:
         MESSAGES[record.jobid] = record.rule_msg or record.rule_name
     elif event == LogEvent.JOB_FINISHED:
-        MESSAGES["ended"] = MESSAGES.get(record.job_id, "")
+        ENDED.append(MESSAGES[record.job_id])
     elif event == LogEvent.PROGRESS:
         left = (time.time() - STARTED) * (record.total - record.done) / record.done
-        line = f"[{record.done}/{record.total}] {MESSAGES['ended']}"
+        line = f"[{record.done}/{record.total}] {ENDED[-1]}"
         print(f"{line} | about {duration(left)} left", file=sys.stderr)
     return event not in SCHEDULE and record.msg != "Select jobs to execute..."
 
@@ -217,7 +213,8 @@ EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 # The profile asks for a line a job; `--quiet host` for what Snakemake says of each by itself.
 BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())
 STARTED = time.time()
-MESSAGES = {}
+MESSAGES = {}  # of jobs, by their numbers
+ENDED = []
 if BRIEF and not workflow.dryrun:
     logger.addFilter(one_line_per_job)
 set_for_jobs()
