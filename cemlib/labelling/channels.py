@@ -1,22 +1,22 @@
-"""Connect parties over TCP on loopback by TLS 1.3, both sides with certificates of this run.
+"""Connect parties over TCP on loopback by TLS 1.3, with certificates on both sides.
 
-The certificates are of an authority made for the run, with one name for each party. Keys are P-256;
-everything is valid for a day and lies in a temporary folder that only this user reads. The private
-key of the authority is never written.
+An authority made for the run signs one certificate for each party. Keys are P-256. Everything is
+valid for a day and lies in a temporary folder that only this user can read. The authority's private
+key is never written.
 
-On the wire a message is its length (4 bytes, big-endian) and its bytes. The receiver knows the
-length that is due and refuses any other before reading on.
+On the wire, a message is its length (4 bytes, big-endian) followed by its bytes. The receiver knows
+which length is due, and refuses any other before it reads on.
 """
 
-import contextlib
+import asyncio
 import datetime
 import os
 import socket
 import ssl
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
+Channel: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+GONE = (OSError, EOFError)  # raised when the other side has left, or time is up
 HOST = "127.0.0.1"
 HANDSHAKE_SECONDS = 5.0
-MOMENT = 0.02  # seconds between two looks at the handshakes that have ended
-STRANGERS = 16  # handshakes at once, beside those of the participants
 AUTHORITY = "authority.pem"
 AGGREGATOR_NAME = "aggregator"
 
@@ -49,18 +49,20 @@ def make_certificates(folder: Path, participants: int) -> None:
         LabellingError: the package cryptography is not installed.
     """
     try:
+        from cryptography.hazmat.primitives import serialization as form
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
         raise LabellingError(
             "parties over sockets need certificates: pip install 'cemlib[labelling]'"
         ) from error
-    key = ec.generate_private_key(ec.SECP256R1())
+    pem, key = form.Encoding.PEM, ec.generate_private_key(ec.SECP256R1())
     authority = _certificate("authority", key, None, key)
-    _write(folder / AUTHORITY, _pem(authority))
+    _write(folder / AUTHORITY, authority.public_bytes(pem))
     for name in (AGGREGATOR_NAME, *map(participant_name, range(participants))):
         own = ec.generate_private_key(ec.SECP256R1())
         signed = _certificate(name, own, authority, key)
-        _write(party_file(folder, name), _private_pem(own) + _pem(signed))
+        secret = own.private_bytes(pem, form.PrivateFormat.PKCS8, form.NoEncryption())
+        _write(party_file(folder, name), secret + signed.public_bytes(pem))
 
 
 def _certificate(
@@ -89,38 +91,10 @@ def _certificate(
     return builder.sign(issuer_key, hashes.SHA256())
 
 
-def _pem(certificate: "x509.Certificate") -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM)
-
-
-def _private_pem(key: "ec.EllipticCurvePrivateKey") -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
 def _write(path: Path, data: bytes) -> None:
-    """Write a file that only this user reads from its first byte on."""
+    """Write a new file that only this user can read, from its first byte on."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
-
-
-class Deadline:
-    """Remember a point in time, for sockets that want the seconds left."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    def left(self, most: float = float("inf")) -> float:
-        """Return the seconds left, at most `most`; a thousandth when they are over."""
-        return max(1e-3, min(most, self._end - time.monotonic()))
-
-    @property
-    def over(self) -> bool:
-        """Return whether it has passed."""
-        return time.monotonic() >= self._end
 
 
 def _context(folder: Path, name: str, *, server: bool) -> ssl.SSLContext:
@@ -132,19 +106,26 @@ def _context(folder: Path, name: str, *, server: bool) -> ssl.SSLContext:
     return context
 
 
-def connect(folder: Path, index: int, port: int, seconds: float) -> ssl.SSLSocket:
+async def connect(folder: Path, index: int, port: int) -> Channel:
     """Return participant i's channel to the aggregator, whose certificate is checked."""
-    raw = socket.create_connection((HOST, port), timeout=seconds)
     context = _context(folder, participant_name(index), server=False)
-    return context.wrap_socket(raw, server_hostname=AGGREGATOR_NAME)
+    return await asyncio.open_connection(HOST, port, ssl=context, server_hostname=AGGREGATOR_NAME)
 
 
-def accept_all(
-    listener: socket.socket, folder: Path, participants: int, deadline: Deadline
-) -> dict[int, ssl.SSLSocket]:
-    """Return a channel for each participant, by the index in its certificate.
+@asynccontextmanager
+async def accepted(
+    listener: socket.socket, folder: Path, participants: int, deadline: float
+) -> AsyncIterator[dict[int, Channel]]:
+    """Give a channel to each participant, by the index in its certificate; close all at the end.
 
-    Strangers, and second connections of the same participant, are closed and waiting goes on.
+    All callers shake hands at once, so one who says nothing keeps nobody waiting. Strangers, and
+    second connections of the same participant, are closed.
+
+    Args:
+        listener: the socket to accept callers on, which is closed once all participants are there.
+        folder: of the certificates.
+        participants: N.
+        deadline: by the clock of the event loop.
 
     Raises:
         DroppedOutError: some have not connected by the deadline.
@@ -152,98 +133,56 @@ def accept_all(
     context = _context(folder, AGGREGATOR_NAME, server=True)
     context.num_tickets = 0
     names = {participant_name(index): index for index in range(participants)}
-    channels: dict[int, ssl.SSLSocket] = {}
-    pool = ThreadPoolExecutor(participants + STRANGERS)  # who says nothing keeps nobody waiting
-    callers: list[Future[ssl.SSLSocket | None]] = []
-    while len(channels) < participants and not deadline.over:
-        if raw := _next_caller(listener, deadline):
-            callers.append(pool.submit(_shake_hands, raw, context, deadline))
-        for caller in [one for one in callers if one.done()]:
-            callers.remove(caller)
-            channel = caller.result()
-            index = names.get(_peer(channel)) if channel else None
-            if channel and index is not None and index not in channels:
-                channels[index] = channel
-            elif channel:
-                channel.close()
-    pool.shutdown(wait=False, cancel_futures=True)
-    if len(channels) < participants:
-        close_all(channels)
-        raise DroppedOutError(set(range(participants)) - set(channels), "votes")
-    return channels
+    channels: dict[int, Channel] = {}
+    complete = asyncio.Event()
 
+    def arrived(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        index = names.get(_peer(writer))
+        if index is None or index in channels:
+            writer.close()
+            return
+        channels[index] = reader, writer
+        if len(channels) == participants:
+            complete.set()
 
-def close_all(channels: dict[int, ssl.SSLSocket]) -> None:
-    """Close every channel."""
-    for channel in channels.values():
-        channel.close()
-
-
-def hang_up(channels: dict[int, ssl.SSLSocket]) -> None:
-    """End every conversation, so that whoever waits for a message stops waiting."""
-    for channel in channels.values():
-        with contextlib.suppress(OSError):  # of one that the other side has ended
-            socket.socket.shutdown(channel, socket.SHUT_RDWR)
-
-
-def _next_caller(listener: socket.socket, deadline: Deadline) -> socket.socket | None:
-    """Return the next caller's socket; None if nobody has called for a moment."""
-    listener.settimeout(deadline.left(MOMENT))
+    server = await asyncio.start_server(
+        arrived, sock=listener, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+    )
     try:
-        return listener.accept()[0]
-    except TimeoutError:
-        return None
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await complete.wait()
+        server.close()
+        if len(channels) < participants:
+            raise DroppedOutError(set(range(participants)) - set(channels), "votes")
+        yield channels
+    finally:
+        for _, writer in channels.values():
+            writer.transport.abort()  # not `close`, which waits for an answer
 
 
-def _shake_hands(
-    raw: socket.socket, context: ssl.SSLContext, deadline: Deadline
-) -> ssl.SSLSocket | None:
-    """Return a caller's channel; None if the caller is refused, or too slow."""
-    raw.settimeout(deadline.left(HANDSHAKE_SECONDS))
-    try:
-        return context.wrap_socket(raw, server_side=True)
-    except OSError:  # no TLS, no certificate of this authority, or gone: a stranger
-        raw.close()
-        return None
-
-
-def _peer(channel: ssl.SSLSocket) -> str:
+def _peer(writer: asyncio.StreamWriter) -> str:
     """Return the name in the peer's certificate."""
-    certificate = channel.getpeercert() or {}
-    entries = certificate.get("subjectAltName", ())
-    names = [str(entry[1]) for entry in entries if entry[0] == "DNS"]
+    entries = writer.get_extra_info("peercert").get("subjectAltName", ())
+    names = [str(value) for kind, value in entries if kind == "DNS"]
     return names[0] if len(names) == 1 else ""
 
 
-def send(channel: ssl.SSLSocket, message: bytes, deadline: Deadline) -> None:
-    """Send a message; OSError if the other side is gone."""
-    rest = memoryview(len(message).to_bytes(4, "big") + message)
-    while rest:  # not `sendall`, which gives every piece of a message the whole time
-        channel.settimeout(deadline.left())
-        rest = rest[channel.send(rest) :]
+async def send(channel: Channel, message: bytes) -> None:
+    """Send a message; raise one of `GONE` if the other side has left."""
+    channel[1].write(len(message).to_bytes(4, "big") + message)
+    await channel[1].drain()
 
 
-def receive(channel: ssl.SSLSocket, size: int, deadline: Deadline) -> bytes:
+async def receive(channel: Channel, size: int) -> bytes:
     """Return the next message, which must have `size` bytes.
 
     Raises:
         MessageError: another length is announced.
-        OSError: the other side is gone, or has not sent all of it by the deadline.
+        OSError: the connection is broken.
+        EOFError: the other side has left before all of it was there.
     """
-    announced = int.from_bytes(_exactly(channel, 4, deadline), "big")
+    announced = int.from_bytes(await channel[0].readexactly(4), "big")
     if announced != size:
         raise MessageError(f"a message of {announced} bytes where one of {size} is due")
-    return _exactly(channel, size, deadline)
-
-
-def _exactly(channel: ssl.SSLSocket, size: int, deadline: Deadline) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        if deadline.over:  # who sends byte by byte is late as well
-            raise TimeoutError(f"{len(data)} of {size} bytes by the deadline")
-        channel.settimeout(deadline.left())
-        piece = channel.recv(min(size - len(data), 1 << 16))
-        if not piece:
-            raise ConnectionError(f"closed after {len(data)} of {size} bytes")
-        data += piece
-    return bytes(data)
+    return await channel[0].readexactly(size)

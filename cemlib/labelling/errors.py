@@ -16,7 +16,7 @@ class ShareError(LabellingError):
 
 
 class DroppedOutError(LabellingError):
-    """Name the parties that are gone, which voids the round; see `protocol.restart`.
+    """Name the parties that are gone, which voids the round; see `protocol.remaining`.
 
     Attributes:
         gone: the indices of the participants who are gone.
@@ -29,5 +29,5 @@ class DroppedOutError(LabellingError):
         names = ", ".join(str(index) for index in self.gone)
         super().__init__(
             f"{phase}: nothing from participant {names}; with an n-of-n key this round is void and "
-            "reveals nothing: go on with protocol.restart, a new key among those left"
+            "reveals nothing: go on with protocol.remaining, a new round of those left"
         )

@@ -1,14 +1,14 @@
-"""Run one number of images in one repeat: learn, vote, learn again from the answers.
+"""Run one repeat with one number of images: learn, vote, and learn again from the answers.
 
 Every participant votes, the requester with them, and the answers are one release of noisy counts.
-Whatever is done with them costs no more privacy, so each participant in turn is taken for the
-requester: it trains again, from the weights that it first started with, on its own images and the
-answered ones.
+Using them more than once costs no more privacy, so each participant in turn acts as the requester:
+it trains again, from the weights that it first started with, on its own images and the answered
+ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -19,119 +19,100 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LabellingStudy
 from cemlib.labelling.accounting import noise_std
 from cemlib.labelling.errors import LabellingError
-from cemlib.labelling.learning import Lesson
-from cemlib.labelling.participants import METHODS, Participants, Weighting
-from cemlib.labelling.protocol import Keys, Setting, aggregate, deal
+from cemlib.labelling.participants import METHODS, Found, Participants, Weighting
+from cemlib.labelling.protocol import Setting, aggregate, deal
 from cemlib.numerics.seeds import derive
 
-Found: TypeAlias = dict[str, Tensor]
 Stage: TypeAlias = Callable[[str, Callable[[], Found]], Found]
 COST = ("encrypt_seconds", "decrypt_seconds", "bytes_up", "ciphertexts")
+INIT = "init"  # before anybody asked
 
 
 @dataclass(frozen=True)
-class Variant:
-    """Choose how to train again: with which answers, and with which weights.
-
-    Attributes:
-        epsilon: of one query; None is no noise.
-        method: `capc` gives every answered image the weight 1, `iel` its certainty, and `constant`
-            the mean certainty of all, which shows what the size of the weights alone does.
-    """
-
-    epsilon: float | None
-    method: Weighting
-
-
-def variants(study: LabellingStudy) -> list[Variant]:
-    """Return all variants of a study, those with its own epsilon first."""
-    own = [Variant(study.privacy.epsilon, method) for method in METHODS]
-    return own + [Variant(e, method) for e in study.privacy.sweep for method in METHODS[:2]]
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Run one number of images in one repeat, in stages that a killed job need not repeat.
+class Outcome:
+    """Hold what one repeat with one number of images came to.
 
     Attributes:
         participants: of the repeat.
-        images: labelled images of each.
-        stage: returns what the stage of a name found, from an earlier process if it has it.
+        first: what `Participants.learn` found before anybody asked.
+        answers: by epsilon, the noisy `counts` (Q, k), and the round's `cost`, ordered as `COST`.
+        again: what `Participants.learn` found of each of the V variants, (V, N, ...).
     """
 
     participants: Participants
-    images: int
-    stage: Stage
+    first: Found
+    answers: dict[float | None, Found]
+    again: Found
 
-    def __post_init__(self) -> None:
-        """Refuse noise or masks that the protocol cannot carry, before anybody learns.
+    def by_method(self, name: str, epsilon: float | None) -> dict[str, Tensor]:
+        """Return what was found (N, ...) before, and after by each method at an epsilon."""
+        rows = zip(variants(self.participants.study), self.again[name], strict=True)
+        after = {method: row for (asked, method), row in rows if asked == epsilon}
+        return {INIT: self.first[name]} | after
 
-        Raises:
-            ConfigError: says which.
-        """
-        try:
-            for epsilon in self.study.epsilons():
-                self._setting(epsilon)
-        except LabellingError as error:
-            raise ConfigError(f"encryption and privacy do not fit together: {error}") from error
 
-    @property
-    def study(self) -> LabellingStudy:
-        """Return the study."""
-        return self.participants.study
+def variants(study: LabellingStudy) -> list[tuple[float | None, Weighting]]:
+    """Return the epsilons and methods by which participants train again.
 
-    def first(self) -> Found:
-        """Return votes (N, Q), accuracy (N,) and losses (tenths, N) before anybody asked."""
-        return self.stage(f"{self.images}/first", lambda: self._learned(list(enumerate(self._own))))
+    The control `constant` is tried at the study's own epsilon alone, which comes first.
+    """
+    own = [(study.privacy.epsilon, method) for method in METHODS]
+    return own + [(e, method) for e in study.privacy.sweep for method in METHODS[:2]]
 
-    def answers(self, epsilon: float | None) -> Found:
-        """Return noisy counts (Q, k), and what they took, in the order of `COST`."""
-        return self.stage(f"{self.images}/answers/{epsilon}", lambda: self._asked(epsilon))
 
-    def again(self) -> Found:
-        """Return accuracy (V, N) and losses (tenths, V, N) of every variant."""
-        return self.stage(f"{self.images}/again", self._taught)
+def carry_out(participants: Participants, images: int, stage: Stage) -> Outcome:
+    """Let all participants of a repeat learn, vote, and learn again.
 
-    def _learned(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
-        return dict(vars(self.participants.learn(lessons)))
+    Args:
+        participants: of the repeat.
+        images: labelled images of each.
+        stage: returns what the stage of a name found, from an earlier process if it has it.
 
-    def _asked(self, epsilon: float | None) -> Found:
-        votes = self.first()["votes"].T.numpy()
-        seed = derive(self.participants.repeat, f"labelling/noise/{self.images}/{epsilon}")
+    Raises:
+        ConfigError: the protocol cannot carry the noise or the masks; nobody has learned yet.
+        DivergedError: a training diverged.
+    """
+    study = participants.study
+    settings = _settings(participants)
+    own = [participants.own(who, images) for who in range(study.participants)]
+    first = stage(f"{images}/first", lambda: participants.learn(list(enumerate(own))))
+    keys = deal(settings[study.privacy.epsilon])
+
+    def ask(epsilon: float | None) -> Found:
+        seed = derive(participants.repeat, f"labelling/noise/{images}/{epsilon}")
         noise = np.random.default_rng(seed)
-        tally = aggregate(votes, self._setting(epsilon), self._keys, noise)
-        cost = [float(getattr(tally.cost, name)) for name in COST]
-        return {"counts": torch.from_numpy(tally.counts), "cost": torch.tensor(cost).double()}
+        tally = aggregate(first["votes"].T.numpy(), settings[epsilon], keys, noise)
+        cost = torch.tensor([getattr(tally, name) for name in COST], dtype=torch.float64)
+        return {"counts": torch.from_numpy(tally.counts), "cost": cost}
 
-    def _taught(self) -> Found:
-        chosen = variants(self.study)
-        found = self._learned(
-            [
-                (who, self.participants.taught(own, self.answers(v.epsilon)["counts"], v.method))
-                for v in chosen
-                for who, own in enumerate(self._own)
-            ]
-        )
-        shape = (len(chosen), self.study.participants)
-        losses = found["losses"].view(-1, *shape)
-        return {"accuracy": found["accuracy"].view(shape), "losses": losses}
+    answers = {e: stage(f"{images}/answers/{e}", partial(ask, e)) for e in settings}
 
-    @cached_property
-    def _own(self) -> list[Lesson]:
-        every = range(self.study.participants)
-        return [self.participants.own(who, self.images) for who in every]
+    def learn_again() -> Found:
+        chosen = variants(study)
+        lessons = [
+            (who, participants.taught(lesson, answers[epsilon]["counts"], method))
+            for epsilon, method in chosen
+            for who, lesson in enumerate(own)
+        ]
+        found = participants.learn(lessons)
+        shape = (len(chosen), len(own))
+        return {name: rows.view(*shape, *rows.shape[1:]) for name, rows in found.items()}
 
-    @cached_property
-    def _keys(self) -> Keys:
-        return deal(self._setting(self.study.privacy.epsilon))
+    return Outcome(participants, first, answers, stage(f"{images}/again", learn_again))
 
-    def _setting(self, epsilon: float | None) -> Setting:
-        keys = self.study.encryption
-        return Setting(
-            participants=self.study.participants,
-            classes=len(self.participants.data.classes),
-            noise_std=noise_std(self.study, epsilon),
-            key_bits=keys.key_bits,
-            mask_bits=keys.mask_bits,
-            insecure_for_testing=keys.insecure_for_testing,
-        )
+
+def _settings(participants: Participants) -> dict[float | None, Setting]:
+    """Return the setting of the votes by epsilon."""
+    study = participants.study
+    try:
+        return {
+            epsilon: Setting(
+                participants=study.participants,
+                classes=len(participants.data.classes),
+                noise_std=noise_std(study, epsilon),
+                **study.encryption.plain(),
+            )
+            for epsilon in study.epsilons()
+        }
+    except LabellingError as error:
+        raise ConfigError(f"encryption and privacy do not fit together: {error}") from error

@@ -25,7 +25,6 @@ WAYS = {  # of encrypting, with one look each
     ("images", "full"): "packed, full blinding",
     ("images", "short"): "packed, short blinding",
 }
-TITLES = {"encrypt_seconds": "encryption", "decrypt_seconds": "decryption"}
 NO_NOISE = 4.0  # its place on the axis, in multiples of the largest epsilon
 ACCURACY = "test accuracy [%]"
 
@@ -159,5 +158,5 @@ def _axes(panel: Axes, name: str, rounds: pd.DataFrame) -> None:
     log_scale(panel)
     panel.set_xticks(lengths, [str(length) for length in lengths])
     panel.minorticks_off()
-    panel.set(title=f"{TITLES[name]}, with growth exponents", xlabel="key length [bits]")
+    panel.set(title=f"{SECONDS[name]}, with growth exponents", xlabel="key length [bits]")
     panel.legend(loc="upper left", fontsize=6)

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from cemlib.config.labelling import LabellingStudy
 from cemlib.data.prepared import checksum, load
-from cemlib.labelling.experiment import Experiment, Found
-from cemlib.labelling.participants import Participants
-from cemlib.labelling.record import Record, write_failed, write_found
+from cemlib.labelling.experiment import carry_out
+from cemlib.labelling.participants import Found, Participants
+from cemlib.labelling.record import write_repeat
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
@@ -24,8 +23,8 @@ class Stages:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint, self._start = checkpoint, time.perf_counter()
-        tensors, state = checkpoint.load() or ({}, {"spent": 0.0})
-        self._found, self._spent = tensors, float(state["spent"])
+        self._found, state = checkpoint.load() or ({}, {"spent": 0.0})
+        self._spent = float(state["spent"])
 
     @property
     def seconds(self) -> float:
@@ -33,7 +32,7 @@ class Stages:
         return self._spent + time.perf_counter() - self._start
 
     def __call__(self, name: str, work: Callable[[], Found]) -> Found:
-        """Return what a stage found; it works only where no process has finished it."""
+        """Return what a stage found; do its work only where no process has finished it."""
         place = f"{name}:"
         if not any(key.startswith(place) for key in self._found):
             self._found |= {place + key: tensor for key, tensor in work().items()}
@@ -46,31 +45,27 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     """Carry out one repeat; write its folders, and yield the record of each.
 
     Where a training diverges, the repeat with that number of images is finished too: its status is
-    `failed`, it has no scores.
+    `failed`, and it has no scores.
 
     Raises:
         DataError: if the prepared data are missing or damaged.
-        ConfigError: if they are too few.
+        ConfigError: if there are too few images, or noise and masks do not fit together.
     """
     study, repeat, place = job.plan.study, job.of["repeat"], job.plan.layout.data
     set_up(job.processor(), study.threads)
-    data = load(place)
+    participants = Participants(study, repeat, load(place))
     checkpoint = Checkpoint(job.checkpoint(checksum(place)))
-    stages, participants = Stages(checkpoint), Participants(study, repeat, data)
+    stages = Stages(checkpoint)
     with progress(f"pctc repeat {repeat}", len(study.images), 0) as report:
         for done, images in enumerate(study.images, start=1):
-            record = Record(job, images)
-            metrics = _one(record, Experiment(participants, images, stages), stages)
+            start, path = stages.seconds, job.plan.layout.repeat(images, repeat).metrics
+            path.unlink(missing_ok=True)  # of an older repeat of this number
+            outcome, reason = None, None
+            try:
+                outcome = carry_out(participants, images, stages)
+            except DivergedError as error:
+                reason = str(error)
+            metrics = write_repeat(job, images, outcome, reason, stages.seconds - start)
             report(done, {"images": images} | {name: metrics[name] for name in SHOWN})
-            yield record.folder.metrics
+            yield path
     checkpoint.remove()
-
-
-def _one(record: Record, experiment: Experiment, stages: Stages) -> dict[str, Any]:
-    start = stages.seconds
-    record.folder.metrics.unlink(missing_ok=True)  # of an older repeat of this number
-    try:
-        experiment.again()
-    except DivergedError as error:
-        return write_failed(record, str(error), stages.seconds - start)
-    return write_found(record, experiment, stages.seconds - start)

@@ -1,14 +1,14 @@
-"""Write and read the messages of a round, whose lengths the round decides.
+"""Encode and decode the messages of a round.
 
-A message is kind (1 byte), round (32 bytes), sender (2 bytes), then the numbers at fixed width,
-big-endian, then, in a vote, the plain part as 64-bit integers. A receiver knows the one length each
-kind has in its round; any other length, kind, round or sender is refused before a number is looked
-at. Nothing is pickled, and nothing in a message says how much memory to take.
+A message is its kind (1 byte), round (32 bytes) and sender (2 bytes), then numbers of fixed width,
+big-endian, and in a vote the plain part as 64-bit integers. The round decides the one length that
+each kind of message has. A receiver refuses any other length, kind, round or sender before it looks
+at a number. Nothing is pickled, and nothing in a message says how much memory to take.
 """
 
 import hashlib
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from functools import cached_property
 
@@ -35,12 +35,12 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Round:
-    """Define one round of labelling: key, setting, queries, and a nonce; messages name it."""
+    """Define one round of labelling, which every message names."""
 
     public: PublicKey
     setting: Setting
     queries: int
-    nonce: bytes
+    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __post_init__(self) -> None:
         if self.public.bits != self.setting.key_bits:
@@ -52,16 +52,12 @@ class Round:
                 f"queries: {self.queries} must be at least 1 and a vote below 1 GiB"
             )
 
-    @classmethod
-    def start(cls, public: PublicKey, setting: Setting, queries: int) -> "Round":
-        """Return a new round."""
-        return cls(public, setting, queries, secrets.token_bytes(16))
-
     @cached_property
     def name(self) -> bytes:
         """Return the SHA-256 of all that the parties must agree on."""
-        agreed = repr((sorted(asdict(self.setting).items()), self.queries)).encode()
-        return hashlib.sha256(self.public.fingerprint + self.nonce + agreed).digest()
+        setting = sorted(asdict(self.setting).items())
+        agreed = (self.public.fingerprint, self.nonce, setting, self.queries)
+        return hashlib.sha256(repr(agreed).encode()).digest()
 
     @property
     def ciphertexts(self) -> int:
@@ -77,7 +73,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Message:
-    """Hold a message that was read; `plain` (queries, classes) is empty but for votes."""
+    """Hold a message that was read; `plain` (queries, classes) is empty unless it is a vote."""
 
     numbers: tuple[int, ...]
     plain: NDArray[np.int64]
@@ -115,19 +111,13 @@ def decode(round_: Round, kind: Kind, sender: int, data: bytes) -> Message:
         raise MessageError(f"{what}: this is another kind of message, or another's")
     if data[1:33] != round_.name:
         raise MessageError(f"{what}: belongs to another round")
-    numbers, end = _numbers(round_, data, what)
-    return Message(numbers, _plain(round_, data[end:], what) if kind is Kind.VOTE else NOTHING)
-
-
-def _numbers(round_: Round, data: bytes, what: str) -> tuple[tuple[int, ...], int]:
     width = round_.public.ciphertext_bytes
     end = HEADER + width * round_.ciphertexts
-    numbers = tuple(
-        int.from_bytes(data[at : at + width], "big") for at in range(HEADER, end, width)
-    )
+    starts = range(HEADER, end, width)
+    numbers = tuple(int.from_bytes(data[at : at + width], "big") for at in starts)
     for number in numbers:
         check_ciphertext(round_.public, number, what)
-    return numbers, end
+    return Message(numbers, _plain(round_, data[end:], what) if kind is Kind.VOTE else NOTHING)
 
 
 def _plain(round_: Round, data: bytes, what: str) -> NDArray[np.int64]:

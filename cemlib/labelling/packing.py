@@ -29,10 +29,9 @@ from cemlib.labelling.setting import Setting
 
 def draw_masks(setting: Setting, queries: int) -> NDArray[np.int64]:
     """Return masks (queries, classes) in grid steps, uniform in [0, 2^(b + 12)), from `secrets`."""
-    count = queries * setting.classes
-    words = np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
+    words = _random_words(setting, queries)
     bits = np.uint64((setting.scale << setting.mask_bits) - 1)
-    return (words & bits).astype(np.int64).reshape(queries, setting.classes)
+    return (words & bits).astype(np.int64)
 
 
 def draw_noise(
@@ -46,51 +45,42 @@ def draw_noise(
         generator: for a study that is to be repeated; None takes the system's randomness, through
             the normal quantile of 53 random bits.
     """
-    shape = (queries, setting.classes)
-    normal = _system_normal(shape) if generator is None else generator.standard_normal(shape)
-    return np.rint(normal * setting.share_std * setting.scale).astype(np.int64)
+    if generator is None:
+        from scipy.special import ndtri
+
+        normal = ndtri(((_random_words(setting, queries) >> np.uint64(11)) + 0.5) / 2.0**53)
+    else:
+        normal = generator.standard_normal((queries, setting.classes))
+    steps: NDArray[np.float64] = np.rint(normal * setting.share_std * setting.scale)
+    return steps.astype(np.int64)
 
 
-def _system_normal(shape: tuple[int, int]) -> NDArray[np.float64]:
-    from scipy.special import ndtri
+def _random_words(setting: Setting, queries: int) -> NDArray[np.uint64]:
+    """Return 64 bits for each counter, from the system's randomness."""
+    words = np.frombuffer(secrets.token_bytes(8 * queries * setting.classes), np.uint64)
+    return words.reshape(queries, setting.classes)
 
-    words = np.frombuffer(secrets.token_bytes(8 * shape[0] * shape[1]), np.uint64)
-    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
-    quantiles: NDArray[np.float64] = ndtri(uniform).reshape(shape)
-    return quantiles
+
+def _row(setting: Setting, queries: int) -> int:
+    """Return how many counters are packed together: with `label` and `none`, those of one query."""
+    return setting.classes * queries if setting.packing == "images" else setting.classes
 
 
 def plaintext_count(setting: Setting, queries: int) -> int:
     """Return how many plaintexts hold the counters of all queries."""
-    if setting.packing == "images":
-        return -(-setting.classes * queries // setting.slots)
-    return -(-setting.classes // setting.slots) * queries
-
-
-def chunks(setting: Setting, queries: int) -> list[tuple[int, int]]:
-    """Return [start, stop) of each plaintext among the counters of all queries, row by row.
-
-    With `label` and `none` every query starts a plaintext of its own.
-    """
-    row = setting.classes if setting.packing != "images" else setting.classes * queries
-    step = setting.slots
-    return [
-        (first + start, first + min(start + step, row))
-        for first in range(0, setting.classes * queries, row)
-        for start in range(0, row, step)
-    ]
+    row = _row(setting, queries)
+    return -(-row // setting.slots) * (setting.classes * queries // row)
 
 
 def pack(setting: Setting, counters: NDArray[np.int64]) -> list[int]:
     """Return the plaintexts of counters (queries, classes), each counter in [0, largest]."""
-    flat: list[int] = counters.ravel().tolist()
-    if min(flat) < 0 or max(flat) > setting.largest:
+    if counters.min() < 0 or counters.max() > setting.largest:
         raise LabellingError(f"packing: counters must be in [0, {setting.largest}]")
+    rows = counters.reshape(-1, _row(setting, len(counters)))
+    padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % setting.slots)))
+    parts = padded.reshape(-1, setting.slots).tolist()
     width = setting.slot_bits
-    return [
-        sum(value << width * j for j, value in enumerate(flat[start:stop]))
-        for start, stop in chunks(setting, len(counters))
-    ]
+    return [sum(value << width * j for j, value in enumerate(part)) for part in parts]
 
 
 def unpack(setting: Setting, plaintexts: Sequence[int], queries: int) -> NDArray[np.int64]:
@@ -99,14 +89,15 @@ def unpack(setting: Setting, plaintexts: Sequence[int], queries: int) -> NDArray
     Raises:
         MessageError: a plaintext holds what no sum of honest messages can be.
     """
-    spans = chunks(setting, queries)
-    if len(plaintexts) != len(spans):
-        raise MessageError(f"packing: {len(plaintexts)} plaintexts where {len(spans)} are due")
-    width, flat = setting.slot_bits, []
-    for plaintext, (start, stop) in zip(plaintexts, spans, strict=True):
-        if plaintext >> width * (stop - start):
-            raise MessageError("packing: a plaintext is longer than its counters")
-        flat += [plaintext >> width * j & (1 << width) - 1 for j in range(stop - start)]
-    if max(flat) > setting.largest:
+    due = plaintext_count(setting, queries)
+    if len(plaintexts) != due:
+        raise MessageError(f"packing: {len(plaintexts)} plaintexts where {due} are due")
+    row, width, slots = _row(setting, queries), setting.slot_bits, setting.slots
+    mask = (1 << width) - 1
+    counters = [p >> width * j & mask for p in plaintexts for j in range(slots)]
+    rows = np.array(counters, np.int64).reshape(setting.classes * queries // row, -1)
+    if rows[:, row:].any() or any(plaintext >> width * slots for plaintext in plaintexts):
+        raise MessageError("packing: a plaintext is longer than its counters")
+    if rows.max() > setting.largest:
         raise MessageError("packing: a counter is larger than any sum of votes and masks")
-    return np.array(flat, np.int64).reshape(queries, setting.classes)
+    return rows[:, :row].reshape(queries, setting.classes)

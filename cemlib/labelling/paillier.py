@@ -64,9 +64,9 @@ class PublicKey:
         return (self.n_squared.bit_length() + 7) // 8
 
     @cached_property
-    def fingerprint(self) -> bytes:
+    def fingerprint(self) -> str:
         """Return the SHA-256 of the key, by which shares and rounds name it."""
-        return hashlib.sha256(f"paillier {self.n:x} {self.base:x}".encode()).digest()
+        return hashlib.sha256(f"paillier {self.n:x} {self.base:x}".encode()).hexdigest()
 
     @cached_property
     def table(self) -> FixedBase:

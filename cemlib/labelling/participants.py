@@ -9,7 +9,7 @@ and sees the same batches whatever it learns from.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,23 +24,9 @@ from cemlib.labelling.loss import answered, certainty, labels
 from cemlib.numerics.seeds import generator
 
 Weighting = Literal["capc", "iel", "constant"]
+Found: TypeAlias = dict[str, Tensor]
 METHODS: tuple[Weighting, ...] = ("capc", "iel", "constant")
 TENTHS = 10  # of the training, whose mean losses are kept
-
-
-@dataclass(frozen=True)
-class Learned:
-    """Hold what M trained participants do.
-
-    Attributes:
-        votes: (M, Q) class that each gives each image asked about.
-        accuracy: (M,) share of the test images that each gets right.
-        losses: (tenths, M) mean loss in each tenth of the training.
-    """
-
-    votes: Tensor
-    accuracy: Tensor
-    losses: Tensor
 
 
 @dataclass(frozen=True)
@@ -74,12 +60,9 @@ class Participants:
         return Lesson(positions, self.data.train.labels[positions], torch.ones(images))
 
     def taught(self, own: Lesson, counts: Tensor, weighting: Weighting) -> Lesson:
-        """Join own images and the answered ones; a query without an answer is left out.
+        """Join own images and the answered ones, by their noisy counts (Q, k).
 
-        Args:
-            own: what the requester has.
-            counts: (Q, k) noisy counts.
-            weighting: of the answered images.
+        A query without an answer is left out.
         """
         kept = answered(counts)
         counts = counts[kept]
@@ -89,28 +72,28 @@ class Participants:
             torch.cat([own.weights, _weights(counts, weighting)]),
         )
 
-    def learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Learned:
-        """Train a participant, from the start, on each lesson."""
-        learned: dict[int, tuple[Tensor, ...]] = {}
-        for network in dict.fromkeys(self.study.networks):
-            at = [i for i, (who, _) in enumerate(lessons) if self.network(who) == network]
-            rows = self._learn(network, [lessons[i] for i in at])
-            learned |= dict(zip(at, zip(*rows, strict=True), strict=True))
-        columns = zip(*(learned[i] for i in range(len(lessons))), strict=True)
-        votes, accuracy, losses = (torch.stack(column) for column in columns)
-        return Learned(votes, accuracy, losses.T)
+    def learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
+        """Train a participant, from the start, on each of M lessons.
+
+        Returns:
+            `votes` (M, Q), the class that each gives each image asked about; `accuracy` (M,), the
+            share of the test images that each gets right; `losses` (M, tenths), the mean loss in
+            each tenth of the training.
+        """
+        groups: dict[NetworkConfig, list[int]] = {}
+        for i, (who, _) in enumerate(lessons):
+            groups.setdefault(self.network(who), []).append(i)
+        parts = [self._learn(network, [lessons[i] for i in at]) for network, at in groups.items()]
+        order = torch.tensor([i for at in groups.values() for i in at]).argsort()
+        return {name: torch.cat([part[name] for part in parts])[order] for name in parts[0]}
 
     def network(self, participant: int) -> NetworkConfig:
         """Return the network of a participant."""
         return self.study.networks[participant % len(self.study.networks)]
 
-    def _learn(
-        self, network: NetworkConfig, lessons: Sequence[tuple[int, Lesson]]
-    ) -> tuple[Tensor, ...]:
-        """Return votes, accuracies and losses, each with one row for each lesson."""
+    def _learn(self, network: NetworkConfig, lessons: Sequence[tuple[int, Lesson]]) -> Found:
+        """Train participants with the same network, all at once."""
         who = [participant for participant, _ in lessons]
-        if not who:
-            return (torch.empty(0),) * 3
         weights, losses = learn(
             network,
             stack([self._start(participant) for participant in who]),
@@ -119,10 +102,10 @@ class Participants:
             torch.stack([self._chances(participant) for participant in who], dim=1),
             self.study.train,
         )
-        votes = classify(network, weights, self._images[self.queries])
         right = classify(network, weights, self._test) == self.data.test.labels
         tenths = torch.stack([part.mean(0) for part in losses.tensor_split(TENTHS)])
-        return votes, right.double().mean(1), tenths.T
+        votes = classify(network, weights, self._images[self.queries])
+        return {"votes": votes, "accuracy": right.double().mean(1), "losses": tenths.T}
 
     def _start(self, participant: int) -> Weights:
         shape, classes = self.data.image_shape, len(self.data.classes)

@@ -1,30 +1,22 @@
-"""Be one party of a round, as `python -m cemlib.labelling.process`; its input says which.
+"""Act as one party of a round: `python -m cemlib.labelling.process`.
 
-The description is one JSON object; secrets come that way because a command line is seen by every
-user of the machine. On its standard output a party says, a JSON object to a line, what it has done.
+The process reads a JSON object on its standard input, which names the party and holds its secrets:
+every user of the machine can see a command line. On its standard output it reports what it has
+done, one JSON object to a line.
 """
 
+import asyncio
 import json
 import socket
-import ssl
 import sys
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import asdict
+from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cemlib.labelling.channels import (
-    HOST,
-    Deadline,
-    accept_all,
-    close_all,
-    connect,
-    hang_up,
-    receive,
-    send,
-)
+from cemlib.labelling.channels import GONE, HOST, Channel, accepted, connect, receive, send
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError
 from cemlib.labelling.messages import Kind, Round
 from cemlib.labelling.paillier import PublicKey
@@ -33,114 +25,113 @@ from cemlib.labelling.setting import Setting
 from cemlib.labelling.sharing import KeyShare
 
 
-def describe(round_: Round) -> dict[str, Any]:
-    """Return a round as JSON values."""
-    return {
-        "n": f"{round_.public.n:x}",
-        "base": f"{round_.public.base:x}",
-        "setting": asdict(round_.setting),
-        "queries": round_.queries,
-        "nonce": round_.nonce.hex(),
-    }
-
-
-def understand(description: dict[str, Any]) -> Round:
-    """Return the round of a description; its parts check themselves."""
-    public = PublicKey(int(description["n"], 16), int(description["base"], 16))
-    setting = Setting(**description["setting"])
-    return Round(public, setting, description["queries"], bytes.fromhex(description["nonce"]))
+def read_round(plain: dict[str, Any]) -> Round:
+    """Return a round from its fields as JSON values; its parts check themselves."""
+    public, setting = PublicKey(**plain["public"]), Setting(**plain["setting"])
+    return Round(public, setting, plain["queries"], plain["nonce"])
 
 
 def say(**values: Any) -> None:
-    """Print what was done, one JSON object to a line."""
+    """Print what was done as one line of JSON."""
     print(json.dumps(values), flush=True)
 
 
-def take_part(job: dict[str, Any]) -> None:
-    """Be a participant: vote, wait for the sums, decrypt one's part."""
-    round_, deadline = understand(job["round"]), Deadline(job["seconds"])
-    share = KeyShare(
-        job["index"], round_.setting.participants, int(job["share"], 16), round_.public.fingerprint
-    )
-    party = Participant(round_, share, np.array(job["votes"], np.int64), job["noise_seed"])
+def take_part(job: dict[str, Any]) -> int:
+    """Act as a participant, and return the exit code of the process."""
+    share, votes = KeyShare(**job["share"]), np.array(job["votes"], np.int64)
+    party = Participant(read_round(job["round"]), share, votes, job["noise_seed"])
     try:
-        with connect(Path(job["folder"]), share.index, job["port"], deadline.left()) as channel:
-            send(channel, party.vote(), deadline)
-            say(done="voted")
-            request = receive(channel, round_.size(Kind.REQUEST), deadline)
-            send(channel, party.partial(request), deadline)
-            say(done="decrypted")
-    except OSError as error:
+        asyncio.run(_take_part(party, Path(job["folder"]), job["port"], job["seconds"]))
+    except GONE as error:
         say(void=f"participant {share.index}: the aggregator is gone or ended the round: {error}")
-        sys.exit(1)
     except LabellingError as error:
         say(error=str(error))
-        sys.exit(1)
+    else:
+        return 0
+    return 1
 
 
-def serve(job: dict[str, Any]) -> None:
-    """Be the aggregator: say the port, then the tallies or what went wrong."""
-    round_, deadline = understand(job["round"]), Deadline(job["seconds"])
-    aggregator = Aggregator(round_)
+async def _take_part(party: Participant, folder: Path, port: int, seconds: float) -> None:
+    """Vote, wait for the request, and decrypt one part of the sums."""
+    view = party.view
+    async with asyncio.timeout(seconds):
+        channel = await connect(folder, view.share.index, port)
+        await send(channel, party.vote())
+        say(done="voted")
+        request = await receive(channel, view.round.size(Kind.REQUEST))
+        await send(channel, party.partial(request))
+        say(done="decrypted")
+    channel[1].close()
+    with suppress(OSError):  # of an aggregator that has everything, and has left
+        await channel[1].wait_closed()
+
+
+def serve(job: dict[str, Any]) -> int:
+    """Act as the aggregator: report the port, then the tallies or what went wrong."""
+    aggregator = Aggregator(read_round(job["round"]))
     with socket.create_server((HOST, 0)) as listener:
         say(port=listener.getsockname()[1])
         try:
-            collect(aggregator, listener, Path(job["folder"]), deadline)
+            asyncio.run(collect(aggregator, listener, Path(job["folder"]), job["seconds"]))
             say(counts=aggregator.counts().tolist())
         except DroppedOutError as error:
             say(gone=error.gone, phase=error.phase)
         except LabellingError as error:
             say(error=str(error))
+    return 0
 
 
-def collect(
-    aggregator: Aggregator, listener: socket.socket, folder: Path, deadline: Deadline
+async def collect(
+    aggregator: Aggregator, listener: socket.socket, folder: Path, seconds: float
 ) -> None:
-    """Carry out a round over sockets; every channel is closed at its end, whatever happened."""
-    setting = aggregator.view.round.setting
-    channels = accept_all(listener, folder, setting.participants, deadline)
-    try:
-        for index, message in _hear_all(aggregator, channels, Kind.VOTE, deadline).items():
+    """Carry out the aggregator's side of a round over sockets.
+
+    Args:
+        aggregator: of the round; afterwards it has all votes and partial decryptions.
+        listener: the socket on which participants call.
+        folder: of the certificates.
+        seconds: from now, after which a silent participant is taken to be gone.
+
+    Raises:
+        DroppedOutError: a participant is gone.
+        MessageError: what a participant sent is no message of this round.
+    """
+    round_, deadline = aggregator.view.round, asyncio.get_running_loop().time() + seconds
+    votes, parts = round_.size(Kind.VOTE), round_.size(Kind.PARTIAL)
+    async with accepted(listener, folder, round_.setting.participants, deadline) as channels:
+        heard = {i: receive(channel, votes) for i, channel in channels.items()}
+        for index, message in (await _all_of(heard, deadline, "votes")).items():
             aggregator.receive_vote(index, message)
         request = aggregator.request()
-        for index, channel in channels.items():
-            _ask(channel, index, request, deadline)
-        for index, message in _hear_all(aggregator, channels, Kind.PARTIAL, deadline).items():
+        heard = {i: _ask(channel, request, parts) for i, channel in channels.items()}
+        for index, message in (await _all_of(heard, deadline, "decryption")).items():
             aggregator.receive_partial(index, message)
-    finally:
-        close_all(channels)
 
 
-def _ask(channel: ssl.SSLSocket, index: int, request: bytes, deadline: Deadline) -> None:
-    try:
-        send(channel, request, deadline)
-    except OSError as error:
-        raise DroppedOutError([index], "decryption") from error
+async def _ask(channel: Channel, request: bytes, size: int) -> bytes:
+    await send(channel, request)
+    return await receive(channel, size)
 
 
-def _hear_all(
-    aggregator: Aggregator, channels: dict[int, ssl.SSLSocket], kind: Kind, deadline: Deadline
+async def _all_of(
+    heard: dict[int, Coroutine[Any, Any, bytes]], deadline: float, phase: str
 ) -> dict[int, bytes]:
-    """Return everybody's message; all channels are listened to at once.
+    """Return every participant's message, all awaited at once; end with the first that fails.
 
-    So who is gone is known when it goes, and nobody slow is taken for gone in its place.
+    A participant that leaves is therefore named at once, and a slow one is not named in its place.
     """
-    size = aggregator.view.round.size(kind)
-    with ThreadPoolExecutor(len(channels)) as pool:
-        heard = {i: pool.submit(receive, c, size, deadline) for i, c in channels.items()}
-        done, _ = wait(heard.values(), return_when=FIRST_EXCEPTION)
-        failed = {i: future.exception() for i, future in heard.items() if future in done}
-        faults = {i: fault for i, fault in failed.items() if fault is not None}
-        if faults:
-            hang_up(channels)
+    tasks = {index: asyncio.create_task(message) for index, message in heard.items()}
+    left = deadline - asyncio.get_running_loop().time()
+    done, _ = await asyncio.wait(tasks.values(), timeout=left, return_when=asyncio.FIRST_EXCEPTION)
+    faults = {i: fault for i, t in tasks.items() if t in done and (fault := t.exception())}
     for index, fault in faults.items():
-        if not isinstance(fault, OSError):
+        if not isinstance(fault, GONE):
             raise MessageError(f"participant {index}: {fault}") from fault
-    if faults:
-        raise DroppedOutError(faults, "votes" if kind is Kind.VOTE else "decryption")
-    return {index: future.result() for index, future in heard.items()}
+    if gone := faults or {i for i, t in tasks.items() if t not in done}:
+        raise DroppedOutError(gone, phase)
+    return {index: task.result() for index, task in tasks.items()}
 
 
 if __name__ == "__main__":
     JOB = json.load(sys.stdin)
-    {"aggregator": serve, "participant": take_part}[JOB["role"]](JOB)
+    sys.exit({"aggregator": serve, "participant": take_part}[JOB["role"]](JOB))

@@ -1,7 +1,5 @@
 """Write the files of one repeat with one number of images: scores, answers, provenance."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -11,17 +9,16 @@ from torch import Tensor
 from cemlib.config.labelling import LabellingStudy
 from cemlib.data.prepared import checksum
 from cemlib.labelling.accounting import noise_std
-from cemlib.labelling.experiment import COST, Experiment, variants
+from cemlib.labelling.experiment import COST, INIT, Outcome
 from cemlib.labelling.loss import answered, certainty, labels
 from cemlib.labelling.participants import METHODS, TENTHS
 from cemlib.records.files import write_bytes, write_json, write_jsonl
-from cemlib.records.layout import RepeatFolder
 from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 
-INIT = "init"  # before anybody asked
+SCORES = tuple(f"{name}_top1" for name in (INIT, *METHODS))
 QUALITY = ("label_accuracy", "refused", "mean_weight")
-SCORES = tuple(f"{name}_top1" for name in (INIT, *METHODS)) + QUALITY
+FAILED: dict[str, Any] = {**dict.fromkeys(SCORES + QUALITY), "participants": [], "sweep": []}
 
 STORY = (
     "{} participants with {} labelled images each voted on {} images, encrypted; each then trained"
@@ -29,79 +26,77 @@ STORY = (
 )
 
 
-@dataclass(frozen=True)
-class Record:
-    """One repeat with one number of images."""
-
-    job: Job[LabellingStudy]
-    images: int
-
-    @property
-    def folder(self) -> RepeatFolder:
-        """Return the folder of its files."""
-        return self.job.plan.layout.repeat(self.images, self.job.of["repeat"])
-
-
-def write_found(record: Record, experiment: Experiment, seconds: float) -> dict[str, Any]:
-    """Write a finished repeat; its metrics come last, and are returned."""
-    study = experiment.study
-    answers = experiment.answers(study.privacy.epsilon)
-    accuracy = _accuracies(experiment, study.privacy.epsilon)
-    found = {
-        **{f"{name}_top1": float(row.mean()) for name, row in accuracy.items()},
-        **_quality(experiment, answers["counts"]),
-        "participants": _participants(experiment, accuracy),
-        "sweep": [_swept(experiment, epsilon) for epsilon in study.epsilons()],
-        "encryption": dict(zip(COST, answers["cost"].tolist(), strict=True)),
-    }
-    write_jsonl(record.folder.history, _history(experiment))
-    _write_per_image(record.folder, experiment, answers["counts"])
-    return _write(record, None, found, seconds)
-
-
-def write_failed(record: Record, reason: str, seconds: float) -> dict[str, Any]:
-    """Write a repeat in which a training diverged: without scores."""
-    write_jsonl(record.folder.history, [])
-    write_bytes(record.folder.per_image, b"")
-    nothing: dict[str, Any] = {**dict.fromkeys(SCORES), "participants": [], "sweep": []}
-    return _write(record, reason, nothing, seconds)
-
-
-def _write(
-    record: Record, reason: str | None, found: Mapping[str, Any], seconds: float
+def write_repeat(
+    job: Job[LabellingStudy],
+    images: int,
+    outcome: Outcome | None,
+    reason: str | None,
+    seconds: float,
 ) -> dict[str, Any]:
-    job, images, folder = record.job, record.images, record.folder
+    """Write a finished repeat; its metrics come last, and are returned.
+
+    Args:
+        job: of the repeat.
+        images: labelled images of each participant.
+        outcome: what was found; None if a training diverged.
+        reason: why it did.
+        seconds: spent on it.
+    """
     study, repeat = job.plan.study, job.of["repeat"]
+    folder = job.plan.layout.repeat(images, repeat)
+    write_jsonl(folder.history, _history(outcome) if outcome else [])
+    write_bytes(folder.per_image, _per_image(outcome) if outcome else b"")
+    write_json(folder.config, job.settings | {"images": images, "seed": repeat})
     metrics = {
         "kind": "run",
         "defence": f"images{images}",
         "seed": repeat,
         "images": images,
-        **found,
+        **(_found(outcome) if outcome else FAILED),
         "command": job.command,
         "story": STORY.format(study.participants, images, study.queries),
         "data_sha256": checksum(job.plan.layout.data),
         "wall_seconds": seconds,
         **job.record(reason),
     }
-    write_json(folder.config, job.settings | {"images": images, "seed": repeat})
     write_sealed(folder.metrics, metrics, [f for f in folder.files() if f != folder.metrics])
     return metrics
 
 
-def _accuracies(experiment: Experiment, epsilon: float | None) -> dict[str, Tensor]:
-    """Return accuracy (N,) before anybody asked, and after it by each method at an epsilon."""
-    rows = zip(variants(experiment.study), experiment.again()["accuracy"], strict=True)
-    found = {INIT: experiment.first()["accuracy"]}
-    for variant, row in rows:
-        if variant.epsilon == epsilon:
-            found[variant.method] = row
-    return found
+def _found(outcome: Outcome) -> dict[str, Any]:
+    study = outcome.participants.study
+    own = study.privacy.epsilon
+    return {
+        **_scores(outcome, own),
+        "participants": _participants(outcome),
+        "sweep": [
+            {"epsilon": epsilon, "sigma": noise_std(study, epsilon), **_scores(outcome, epsilon)}
+            for epsilon in study.epsilons()
+        ],
+        "encryption": dict(zip(COST, outcome.answers[own]["cost"].tolist(), strict=True)),
+    }
 
 
-def _participants(experiment: Experiment, accuracy: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+def _scores(outcome: Outcome, epsilon: float | None) -> dict[str, float | None]:
+    """Return mean accuracies, shares of right and of refused answers, and the mean weight."""
+    accuracy = outcome.by_method("accuracy", epsilon)
+    counts = outcome.answers[epsilon]["counts"]
+    kept = answered(counts)
+    right = labels(counts)[kept] == _truth(outcome)[kept]
+    some = len(right) > 0
+    return {
+        **{f"{name}_top1": float(row.mean()) for name, row in accuracy.items()},
+        "label_accuracy": float(right.double().mean()) if some else None,
+        "refused": float((~kept).double().mean()),
+        "mean_weight": float(certainty(counts[kept]).mean()) if some else None,
+    }
+
+
+def _participants(outcome: Outcome) -> list[dict[str, Any]]:
     """Return network and accuracies of each participant as the requester."""
-    networks = map(experiment.participants.network, range(experiment.study.participants))
+    participants = outcome.participants
+    accuracy = outcome.by_method("accuracy", participants.study.privacy.epsilon)
+    networks = map(participants.network, range(participants.study.participants))
     return [
         {"network": f"{network.kind}{network.width}"}
         | {name: float(row[who]) for name, row in accuracy.items()}
@@ -109,54 +104,33 @@ def _participants(experiment: Experiment, accuracy: Mapping[str, Tensor]) -> lis
     ]
 
 
-def _swept(experiment: Experiment, epsilon: float | None) -> dict[str, Any]:
-    accuracy = _accuracies(experiment, epsilon)
-    means = {f"{name}_top1": float(row.mean()) for name, row in accuracy.items()}
-    quality = _quality(experiment, experiment.answers(epsilon)["counts"])
-    return {"epsilon": epsilon, "sigma": noise_std(experiment.study, epsilon)} | means | quality
-
-
-def _quality(experiment: Experiment, counts: Tensor) -> dict[str, float | None]:
-    """Return the shares of right answers and of refused queries, and the mean weight."""
-    kept = answered(counts)
-    right = labels(counts)[kept] == _truth(experiment)[kept]
-    some = len(right) > 0
-    return {
-        "label_accuracy": float(right.double().mean()) if some else None,
-        "refused": float((~kept).double().mean()),
-        "mean_weight": float(certainty(counts[kept]).mean()) if some else None,
-    }
-
-
-def _truth(experiment: Experiment) -> Tensor:
+def _truth(outcome: Outcome) -> Tensor:
     """Return the true labels (Q,) of the queries, for scores alone: no participant has them."""
-    participants = experiment.participants
+    participants = outcome.participants
     return participants.data.train.labels[participants.queries]
 
 
-def _history(experiment: Experiment) -> list[dict[str, Any]]:
+def _history(outcome: Outcome) -> list[dict[str, Any]]:
     """Return mean losses over the participants, in tenths of the training."""
-    epsilon = experiment.study.privacy.epsilon
-    columns = {INIT: experiment.first()["losses"].mean(1)}
-    for place, variant in enumerate(variants(experiment.study)):
-        if variant.epsilon == epsilon:
-            columns[variant.method] = experiment.again()["losses"][:, place].mean(1)
+    losses = outcome.by_method("losses", outcome.participants.study.privacy.epsilon)
+    columns = {f"{name}_loss": rows.mean(0).tolist() for name, rows in losses.items()}
     return [
-        {"epoch": tenth + 1} | {f"{name}_loss": float(c[tenth]) for name, c in columns.items()}
+        {"epoch": tenth + 1} | {name: column[tenth] for name, column in columns.items()}
         for tenth in range(TENTHS)
     ]
 
 
-def _write_per_image(folder: RepeatFolder, experiment: Experiment, counts: Tensor) -> None:
-    """Write a row per query: the released counts, what follows from them, and what was right."""
+def _per_image(outcome: Outcome) -> bytes:
+    """Return a table with a row per query: the released counts, what follows, and the truth."""
     import pandas as pd
 
+    counts = outcome.answers[outcome.participants.study.privacy.epsilon]["counts"]
     kept = answered(counts)
     weights = torch.zeros(len(counts), dtype=counts.dtype)
     weights[kept] = certainty(counts[kept])
     columns = {
-        "index": experiment.participants.queries,
-        "label": _truth(experiment),
+        "index": outcome.participants.queries,
+        "label": _truth(outcome),
         "answered": kept,
         "answer": labels(counts),
         "weight": weights,
@@ -165,4 +139,4 @@ def _write_per_image(folder: RepeatFolder, experiment: Experiment, counts: Tenso
     content = BytesIO()
     frame = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
     frame.to_parquet(content, index=False)
-    write_bytes(folder.per_image, content.getvalue())
+    return content.getvalue()

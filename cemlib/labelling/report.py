@@ -114,24 +114,15 @@ def notes(study: LabellingStudy) -> list[str]:
     ]
 
 
-def write_tables(job: Job[LabellingStudy]) -> Iterator[Path]:
-    """Write every table in every format; yield the files.
+def write_report(job: Job[LabellingStudy]) -> Iterator[Path]:
+    """Write every table in every format, and every figure as PNG and PDF; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    results, study = collect(job), job.plan.study
-    for name, layout in LAYOUTS.items():
+    results, study, layout = collect(job), job.plan.study, job.plan.layout
+    for name, columns in LAYOUTS.items():
         frame = TABLES[name](results, study)
-        yield from write_table(job.plan.layout.tables, name, frame, layout, notes(study))
-
-
-def write_figures(job: Job[LabellingStudy]) -> Iterator[Path]:
-    """Write every figure as PNG and PDF; yield the files.
-
-    Raises:
-        FileError: if a record is missing or damaged.
-    """
-    results, plan = collect(job), job.plan
+        yield from write_table(layout.tables, name, frame, columns, notes(study))
     for name in FIGURES:
-        yield from save(getattr(figures, name)(results, plan.study), plan.layout.figures, name)
+        yield from save(getattr(figures, name)(results, study), layout.figures, name)

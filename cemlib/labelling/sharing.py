@@ -44,7 +44,7 @@ class KeyShare:
     index: int
     of: int
     value: int = field(repr=False)
-    fingerprint: bytes
+    fingerprint: str
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """Carry out one round with every party as a process of its own, over TLS on loopback.
 
-Parties, bytes and, at the same seeds, tallies are those of `protocol.aggregate`; what is added is
-that each process has only its own secrets. This process is the dealer and knows all: it
-stands for the N machines that a deployment would have.
+Parties, messages and, with the same seeds, tallies are those of `protocol.aggregate`. In addition,
+each process holds its own secrets alone. Only this process, the dealer, knows all: it stands in for
+the N machines of a deployment.
 """
 
 import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,39 +19,25 @@ from numpy.typing import NDArray
 from cemlib.labelling.channels import make_certificates
 from cemlib.labelling.errors import DroppedOutError, LabellingError
 from cemlib.labelling.messages import Round
-from cemlib.labelling.process import describe
-from cemlib.labelling.protocol import Keys, Setting, check_keys, check_votes, deal, noise_seeds
+from cemlib.labelling.protocol import Keys, Setting, start_round
 from cemlib.labelling.sharing import KeyShare
 
 Process = subprocess.Popen[str]
 
 
-def start(job: dict[str, Any]) -> Process:
-    """Start a party and tell it, on its standard input, what it is."""
+def start(role: str, round_: Round, folder: Path, seconds: float, **secrets: Any) -> Process:
+    """Start a party, and tell it on its standard input what it is."""
     process = subprocess.Popen(
         [sys.executable, "-m", "cemlib.labelling.process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    told = {"role": role, "round": asdict(round_), "folder": str(folder), "seconds": seconds}
     assert process.stdin is not None
     with process.stdin:
-        json.dump(job, process.stdin)
-    process.stdin = None
+        json.dump(told | secrets, process.stdin)
     return process
-
-
-def start_aggregator(round_: Round, folder: Path, seconds: float) -> tuple[Process, int]:
-    """Start the aggregator; return it and its port."""
-    process = start(
-        {
-            "role": "aggregator",
-            "round": describe(round_),
-            "folder": str(folder),
-            "seconds": seconds,
-        }
-    )
-    return process, int(heard(process)["port"])
 
 
 def start_participant(
@@ -62,10 +49,9 @@ def start_participant(
     port: int,
     seconds: float,
 ) -> Process:
-    """Start one participant with its own secrets only."""
-    job = {"role": "participant", "round": describe(round_), "folder": str(folder)}
-    own = {"index": share.index, "share": f"{share.value:x}", "votes": votes.tolist()}
-    return start({**job, **own, "noise_seed": noise_seed, "port": port, "seconds": seconds})
+    """Start one participant, with its own secrets only."""
+    own = {"share": asdict(share), "votes": votes.tolist(), "noise_seed": noise_seed}
+    return start("participant", round_, folder, seconds, port=port, **own)
 
 
 def heard(process: Process) -> dict[str, Any]:
@@ -79,7 +65,7 @@ def heard(process: Process) -> dict[str, Any]:
 
 
 def result(aggregator: Process) -> NDArray[np.float64]:
-    """Return the aggregator's tallies, or raise what it met; it always answers by its deadline."""
+    """Return the aggregator's tallies, or raise its error; it always answers by its deadline."""
     said = heard(aggregator)
     if "gone" in said:
         raise DroppedOutError(said["gone"], said["phase"])
@@ -89,7 +75,7 @@ def result(aggregator: Process) -> NDArray[np.float64]:
 
 
 def stop(processes: list[Process]) -> None:
-    """End every process that still runs, and take leave of all."""
+    """End every process that still runs, and wait for all."""
     for process in processes:
         process.kill()
         process.wait()
@@ -111,26 +97,22 @@ def aggregate_over_sockets(
         setting: the round's setting.
         keys: from `deal`; None deals new ones.
         noise: as for `protocol.aggregate`.
-        seconds: from the start of the processes, after which who is silent is taken for gone.
+        seconds: from the start of a process until it takes a silent party to be gone.
 
     Raises:
         DroppedOutError: a participant is gone; see `cemlib.labelling.protocol`.
         LabellingError: votes, keys, setting or a message do not fit.
     """
-    check_votes(votes, setting)
-    keys = deal(setting) if keys is None else keys
-    check_keys(keys, setting)
-    round_ = Round.start(keys.public, setting, len(votes))
-    processes: list[Process] = []
+    round_, secrets = start_round(votes, setting, keys, noise)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_certificates(folder, setting.participants)
+        aggregator = start("aggregator", round_, folder, seconds)
+        processes = [aggregator]
         try:
-            aggregator, port = start_aggregator(round_, folder, seconds)
-            processes.append(aggregator)
-            for share, seed in zip(keys.shares, noise_seeds(setting, noise), strict=True):
-                own = votes[:, share.index]
-                processes.append(start_participant(round_, share, own, seed, folder, port, seconds))
+            port = heard(aggregator)["port"]
+            for own in secrets:
+                processes.append(start_participant(round_, *own, folder, port, seconds))
             return result(aggregator)
         finally:
             stop(processes)

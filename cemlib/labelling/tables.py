@@ -1,5 +1,6 @@
 """Collect the records of a labelling study, and make its tables as numbers."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ KEYS = ("status", "images", "seed", "participants", "sweep")
 SCORES = ("init_top1", "capc_top1", "iel_top1")
 QUALITY = ("label_accuracy", "refused", "mean_weight")
 PAIRS = (("capc", "init"), ("iel", "init"), ("iel", "capc"), ("iel", "constant"))
-SECONDS = ("encrypt_seconds", "decrypt_seconds")
+SECONDS = {"encrypt_seconds": "encryption", "decrypt_seconds": "decryption"}
 # Of one image and 15 participants at 2,048 bits, by the published text: not ours, for comparison.
 PUBLISHED = {"key_bits": 2048, "encrypt_seconds": 1.20, "decrypt_seconds": 0.49}
 
@@ -49,30 +50,20 @@ def collect(job: Job[LabellingStudy]) -> Results:
         FileError: if a record is missing or damaged.
     """
     records = [read_sealed(path, KEYS) for path in job.inputs["metrics"]]
-    repeats = [{k: v for k, v in r.items() if not isinstance(v, dict | list)} for r in records]
-    participants = [
-        _key(record) | {"participant": who} | row
-        for record in records
-        for who, row in enumerate(record["participants"], start=1)
-    ]
-    sweep = [
-        _key(record) | row | {"epsilon": float("inf") if row["epsilon"] is None else row["epsilon"]}
-        for record in records
-        for row in record["sweep"]
-    ]
+    key = ["images", "seed"]
+    participants = pd.json_normalize(records, "participants", key)
+    participants["participant"] = participants.groupby(key).cumcount() + 1
+    swept = [*key, "epsilon", "sigma", *SCORES, *QUALITY]
+    sweep = pd.json_normalize(records, "sweep", key).reindex(columns=swept)
+    sweep["epsilon"] = sweep["epsilon"].astype(float).fillna(math.inf)
     cost = read_sealed(job.plan.layout.cost, ("rounds", "peer"))
-    swept = ["images", "seed", "epsilon", "sigma", *SCORES, *QUALITY]
     return Results(
-        repeats=pd.DataFrame(repeats),
-        participants=pd.DataFrame(participants),
-        sweep=pd.DataFrame(sweep, columns=swept),
+        repeats=pd.DataFrame(records),
+        participants=participants,
+        sweep=sweep,
         rounds=pd.DataFrame(cost["rounds"]),
-        peer=pd.DataFrame(cost["peer"]),
+        peer=pd.DataFrame(cost["peer"], columns=["key_bits", "encrypt_seconds"]),
     )
-
-
-def _key(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: record[name] for name in ("images", "seed")}
 
 
 def accuracy_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
@@ -113,25 +104,22 @@ def cost_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     The rows of `source` `published` are the figures of the published text, `peer` those of phe,
     whose scalar encryption in the same job is `peer_ratio` times as slow as a row of ours.
     """
-    participants, peer = study.participants, results.peer
-    rounds = results.rounds.assign(source="ours", participants=participants)
-    rounds["peer_ratio"] = _peer_seconds(rounds, peer) / rounds["encrypt_seconds"]
+    rounds, peer = results.rounds.copy(), results.peer
+    seconds = rounds["key_bits"].map(peer.set_index("key_bits")["encrypt_seconds"])
+    rounds["peer_ratio"] = seconds.astype(float) / rounds["encrypt_seconds"]
     way = ["packing", "blinding", "precomputed"]
     for name in SECONDS:
-        rounds[f"{name[:7]}_exponent"] = 0.0
         for _, group in rounds.groupby(way, sort=False):
             rounds.loc[group.index, f"{name[:7]}_exponent"] = growth_exponent(group, name)
-    peer = peer.assign(source="peer (phe)", participants=participants)
+    ours = {"ours": rounds, "peer (phe)": peer}
+    parts = [
+        part.assign(source=source, participants=study.participants)
+        for source, part in ours.items()
+        if len(part)
+    ]
     published = pd.DataFrame([PUBLISHED | {"source": "published", "participants": 15}])
-    table = pd.concat([part for part in (rounds, peer, published) if len(part)], ignore_index=True)
-    first = ["source", "participants", "key_bits", *way]
-    return table[[*first, *(name for name in table.columns if name not in first)]]
-
-
-def _peer_seconds(rounds: pd.DataFrame, peer: pd.DataFrame) -> "pd.Series[float]":
-    """Return the peer's seconds at each row's key length; NaN where it is not installed."""
-    seconds = dict(zip(peer["key_bits"], peer["encrypt_seconds"], strict=True)) if len(peer) else {}
-    return rounds["key_bits"].map(seconds).astype(float)
+    table = pd.concat([*parts, published], ignore_index=True)
+    return table.set_index(["source", "participants", "key_bits", *way]).reset_index()
 
 
 def growth_exponent(rows: pd.DataFrame, name: str) -> float:
@@ -159,7 +147,7 @@ def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     if "status" in group:
         row["n_failed"] = int((group["status"] == "failed").sum())
     for name in names:
-        row |= mean_columns(name, group[name].astype(float).tolist())
+        row |= mean_columns(name, group[name])
     return row
 
 

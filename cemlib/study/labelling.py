@@ -28,21 +28,11 @@ def jobs(plan: Plan[LabellingStudy], _device: str = CPU) -> list[LabellingJob]:
         "metrics": [record for job in repeats for record in job.records],
         "cost": cost.records,
     }
-    written = {"tables": table_files(plan, TABLES), "figures": figure_files(plan, FIGURES)}
+    files = table_files(plan, TABLES) + figure_files(plan, FIGURES)
     sources = source_files("cemlib.labelling.report")
-    reports = [
-        report_job(
-            plan,
-            part,
-            [*repeats, cost],
-            inputs,
-            files,
-            sources,
-            Entry("cemlib.labelling.report", f"write_{part}"),
-        )
-        for part, files in written.items()
-    ]
-    return [prepare_job(plan), *repeats, cost, *reports]
+    write = Entry("cemlib.labelling.report", "write_report")
+    report = report_job(plan, "report", [*repeats, cost], inputs, files, sources, write)
+    return [prepare_job(plan), *repeats, cost, report]
 
 
 def repeat_job(plan: Plan[LabellingStudy], number: int) -> LabellingJob:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.data.prepare import prepare
-from cemlib.labelling.experiment import Experiment
+from cemlib.labelling.experiment import carry_out
 from cemlib.labelling.learning import KINDS, Lesson, Weights, classify, learn, stack, start
 from cemlib.labelling.participants import Participants
 from cemlib.numerics.divergence import DivergedError
@@ -126,7 +126,7 @@ def test_weights_are_one_their_certainty_or_its_mean() -> None:
 def test_masks_too_narrow_for_the_noise_are_refused_before_anybody_learns() -> None:
     participants = Participants(tiny(encryption__mask_bits=8), 0, PARTICIPANTS.data)
     with pytest.raises(ConfigError, match=r"do not fit together: noise_std: 4\.03.*mask_bits"):
-        Experiment(participants, 20, lambda _name, work: work())
+        carry_out(participants, 20, lambda _name, work: work())
 
 
 def test_more_images_than_there_are_is_refused() -> None:

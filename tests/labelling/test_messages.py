@@ -15,7 +15,7 @@ from cemlib.labelling.protocol import Keys, Setting, deal
 
 SETTING = Setting(3, 2, noise_std=2.0, key_bits=256, insecure_for_testing=True)
 KEYS = deal(SETTING)
-ROUND = Round.start(KEYS.public, SETTING, 2)
+ROUND = Round(KEYS.public, SETTING, 2)
 VOTES = np.array([0, 1])
 
 
@@ -131,7 +131,7 @@ def test_a_participant_decrypts_once_and_only_after_its_vote() -> None:
 
 
 def test_messages_of_a_void_round_do_not_enter_the_next() -> None:
-    following = Round.start(KEYS.public, SETTING, 2)
+    following = Round(KEYS.public, SETTING, 2)
     with pytest.raises(MessageError, match="belongs to another round"):
         Aggregator(following).receive_vote(0, VOTE)
 
@@ -147,7 +147,7 @@ def test_a_share_of_another_key_or_number_does_not_take_part() -> None:
 @pytest.mark.parametrize("queries", [0, 10**9])
 def test_rounds_of_no_or_too_many_queries_are_refused(queries: int) -> None:
     with pytest.raises(LabellingError, match="queries"):
-        Round.start(KEYS.public, replace(SETTING, packing="images"), queries)
+        Round(KEYS.public, replace(SETTING, packing="images"), queries)
 
 
 def test_votes_out_of_range_are_refused_by_the_participant_itself() -> None:

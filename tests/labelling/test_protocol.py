@@ -13,7 +13,7 @@ from cemlib.labelling.messages import Kind, Round, encode
 from cemlib.labelling.packing import pack
 from cemlib.labelling.paillier import encrypt
 from cemlib.labelling.parties import Aggregator, Participant, ParticipantView
-from cemlib.labelling.protocol import Keys, Setting, aggregate, deal, open_sums, remaining, restart
+from cemlib.labelling.protocol import Keys, Setting, aggregate, deal, exchange, remaining
 from cemlib.labelling.sharing import combine
 
 SETTING = Setting(4, 3, noise_std=2.0, key_bits=256, insecure_for_testing=True)
@@ -27,13 +27,14 @@ def keys() -> Keys:
 
 
 def parties(keys: Keys, setting: Setting = SETTING) -> tuple[Aggregator, list[Participant]]:
-    round_ = Round.start(keys.public, setting, len(VOTES))
+    round_ = Round(keys.public, setting, len(VOTES))
     everybody = [Participant(round_, s, VOTES[:, s.index], 10 + s.index) for s in keys.shares]
     return Aggregator(round_), everybody
 
 
 def carry_out(aggregator: Aggregator, everybody: list[Participant]) -> None:
-    open_sums(aggregator, everybody, [party.vote() for party in everybody])
+    exchange(aggregator, everybody, [party.vote() for party in everybody])
+    aggregator.counts()
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_without_noise_tallies_are_exact(keys: Keys, packing: Any, blinding: Any
     setting = replace(SETTING, noise_std=0.0, packing=packing, blinding=blinding)
     tally = aggregate(VOTES, setting, keys)
     assert tally.counts.tolist() == TALLIES
-    assert tally.cost.ciphertexts == {"none": 9, "label": 3, "images": 3}[packing]
+    assert tally.ciphertexts == {"none": 9, "label": 3, "images": 3}[packing]
 
 
 def test_noise_has_the_variance_sigma_squared_in_total() -> None:
@@ -71,8 +72,8 @@ def test_a_generator_repeats_the_tallies_and_none_does_not(keys: Keys) -> None:
 
 def test_the_bytes_are_those_of_the_messages(keys: Keys) -> None:
     # A header of 35 bytes, ciphertexts of 64, and 8 for each of 9 counters in the clear.
-    cost = aggregate(VOTES, SETTING, keys).cost
-    assert cost.bytes_up == 4 * ((35 + 3 * 64 + 8 * 9) + (35 + 3 * 64))
+    tally = aggregate(VOTES, SETTING, keys)
+    assert tally.bytes_up == 4 * ((35 + 3 * 64 + 8 * 9) + (35 + 3 * 64))
 
 
 def test_without_gmpy2_the_tallies_are_the_same(
@@ -185,18 +186,16 @@ def test_a_participant_who_leaves_after_voting_voids_the_round(keys: Keys) -> No
     assert aggregator.view.counts is None
     with pytest.raises(ShareError):
         combine(keys.public, {i: n[0] for i, n in aggregator.view.partials.items()}, 4)
-    setting, fresh, who = remaining(SETTING, caught.value.gone)
-    assert (who, setting) == ([0, 1, 3], replace(SETTING, participants=3))
-    assert len(fresh.shares) == 3
-    assert fresh.public.n != keys.public.n
-    left = restart(VOTES, replace(SETTING, noise_std=0.0), caught.value.gone)
-    assert left.counts.tolist() == [[1, 1, 1], [0, 3, 0], [1, 1, 1]]
+    setting, left = remaining(replace(SETTING, noise_std=0.0), caught.value.gone)
+    assert (left, setting) == ([0, 1, 3], replace(SETTING, participants=3, noise_std=0.0))
+    anew = aggregate(VOTES[:, left], setting)
+    assert anew.counts.tolist() == [[1, 1, 1], [0, 3, 0], [1, 1, 1]]
 
 
 @pytest.mark.parametrize("gone", [[], [4], [-1], [0, 1, 2]])
-def test_a_restart_without_sense_is_refused(gone: list[int]) -> None:
+def test_a_new_round_without_sense_is_refused(gone: list[int]) -> None:
     with pytest.raises(LabellingError, match=r"gone|participants: 1"):
-        restart(VOTES, SETTING, gone)
+        remaining(SETTING, gone)
 
 
 @pytest.mark.parametrize(
@@ -237,8 +236,9 @@ def test_tallies_that_nobody_honest_produces_are_refused(keys: Keys, votes: list
     for noise_std in (0.0, 2.0):
         aggregator, everybody = parties(keys, replace(SETTING, noise_std=noise_std))
         sent = [forged(everybody[0], votes), *(party.vote() for party in everybody[1:])]
+        exchange(aggregator, everybody, sent)
         if noise_std == 0 or max(votes) > 100:
             with pytest.raises(MessageError, match=r"tallies of image 0: .* the round is void"):
-                open_sums(aggregator, everybody, sent)
+                aggregator.counts()
         else:
-            open_sums(aggregator, everybody, sent)
+            aggregator.counts()

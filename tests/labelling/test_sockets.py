@@ -1,5 +1,9 @@
-"""Parties over TLS: the same tallies, and who is gone, strange or malicious is found out."""
+"""Parties over TLS: the same tallies, and who is gone, strange or malicious is found out.
 
+The participants of these tests write the messages to blocking sockets by themselves.
+"""
+
+import asyncio
 import socket
 import ssl
 import sys
@@ -12,17 +16,18 @@ import numpy as np
 import pytest
 
 from cemlib.labelling import channels
-from cemlib.labelling.channels import HOST, Deadline, accept_all, connect, receive, send
+from cemlib.labelling.channels import HOST
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError
 from cemlib.labelling.messages import Kind, Round
 from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.process import collect
 from cemlib.labelling.protocol import Setting, aggregate, deal, remaining
 from cemlib.labelling.sockets import (
+    Process,
     aggregate_over_sockets,
     heard,
     result,
-    start_aggregator,
+    start,
     start_participant,
     stop,
 )
@@ -50,41 +55,77 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def context(folder: Path, name: str | None) -> ssl.SSLContext:
+    """What a party of this name shakes hands with, and trusts."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.load_verify_locations(folder / channels.AUTHORITY)
+    if name is not None:
+        made.load_cert_chain(channels.party_file(folder, name))
+    return made
+
+
+def calling(folder: Path, index: int, port: int) -> ssl.SSLSocket:
+    raw = socket.create_connection((HOST, port), timeout=SECONDS)
+    own = context(folder, f"participant-{index}")
+    return own.wrap_socket(raw, server_hostname="aggregator")
+
+
+def send(channel: ssl.SSLSocket, message: bytes) -> None:
+    channel.sendall(len(message).to_bytes(4, "big") + message)
+
+
+def receive(channel: ssl.SSLSocket, size: int) -> bytes:
+    data = b""
+    while len(data) < 4 + size:
+        piece = channel.recv(4 + size - len(data))
+        if not piece:
+            raise ConnectionError("closed")
+        data += piece
+    assert data[:4] == size.to_bytes(4, "big")
+    return data[4:]
+
+
 class Running:
     """An aggregator in a thread of this process, on a real port."""
 
     def __init__(self, folder: Path, seconds: float = SECONDS) -> None:
         self.folder = folder
-        self.round = Round.start(KEYS.public, SETTING, len(VOTES))
+        self.round = Round(KEYS.public, SETTING, len(VOTES))
         self.aggregator = Aggregator(self.round)
-        self.listener = socket.create_server((HOST, 0))
-        self.port = self.listener.getsockname()[1]
-        self.deadline = Deadline(seconds)
+        listener = socket.create_server((HOST, 0))
+        self.port = listener.getsockname()[1]
         self._pool = ThreadPoolExecutor(4)
         self.done: Future[None] = self._pool.submit(
-            collect, self.aggregator, self.listener, folder, self.deadline
+            lambda: asyncio.run(collect(self.aggregator, listener, folder, seconds))
         )
 
     def party(self, index: int) -> Participant:
         return Participant(self.round, KEYS.shares[index], VOTES[:, index], index)
 
-    def channel(self, index: int, folder: Path | None = None) -> ssl.SSLSocket:
-        return connect(folder or self.folder, index, self.port, SECONDS)
+    def channel(self, index: int) -> ssl.SSLSocket:
+        return calling(self.folder, index, self.port)
 
     def honest(self, index: int) -> Future[None]:
         """Let a participant do all that is due, in a thread."""
         return self._pool.submit(self._take_part, index)
 
     def _take_part(self, index: int) -> None:
-        party = self.party(index)
         with self.channel(index) as channel:
-            send(channel, party.vote(), self.deadline)
-            request = receive(channel, self.round.size(Kind.REQUEST), self.deadline)
-            send(channel, party.partial(request), self.deadline)
+            self.converse(index, channel)
+
+    def converse(self, index: int, channel: ssl.SSLSocket) -> None:
+        party = self.party(index)
+        send(channel, party.vote())
+        request = receive(channel, self.round.size(Kind.REQUEST))
+        send(channel, party.partial(request))
+
+    def tallied(self) -> bool:
+        """Wait for the end of the round; return whether it has tallies."""
+        self.done.result(SECONDS)
+        return self.aggregator.counts().shape == (2, 4)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)
-        self.listener.close()
 
 
 @pytest.fixture
@@ -95,10 +136,10 @@ def running(folder: Path) -> Iterator[Running]:
 
 
 def test_processes_and_functions_give_the_same_tallies() -> None:
-    over_sockets = aggregate_over_sockets(VOTES, SETTING, KEYS, np.random.default_rng(8))
-    assert np.array_equal(
-        over_sockets, aggregate(VOTES, SETTING, KEYS, np.random.default_rng(8)).counts
-    )
+    votes = np.tile(VOTES, (600, 1))  # messages larger than the buffers of a connection
+    over_sockets = aggregate_over_sockets(votes, SETTING, KEYS, np.random.default_rng(8))
+    within = aggregate(votes, SETTING, KEYS, np.random.default_rng(8)).counts
+    assert np.array_equal(over_sockets, within)
 
 
 @pytest.mark.slow
@@ -110,42 +151,49 @@ def test_fifteen_processes_at_2048_bits() -> None:
     assert np.array_equal(over_sockets, within)
 
 
+def started(round_: Round, index: int, folder: Path, port: int, seconds: float) -> Process:
+    return start_participant(
+        round_, KEYS.shares[index], VOTES[:, index], index, folder, port, seconds
+    )
+
+
 def test_a_process_killed_after_its_vote_voids_the_round_and_the_others_begin_anew(
     folder: Path,
 ) -> None:
-    round_ = Round.start(KEYS.public, SETTING, len(VOTES))
-    aggregator, port = start_aggregator(round_, folder, SECONDS)
+    round_ = Round(KEYS.public, SETTING, len(VOTES))
+    aggregator = start("aggregator", round_, folder, SECONDS)
     processes = [aggregator]
     try:
-        for index in (0, 2):
-            own = (KEYS.shares[index], VOTES[:, index], index, folder, port, SECONDS)
-            processes.append(start_participant(round_, *own))
+        port = heard(aggregator)["port"]
+        processes += [started(round_, index, folder, port, SECONDS) for index in (0, 2)]
         assert heard(processes[2]) == {"done": "voted"}
         processes[2].kill()
         processes[2].wait()
-        party = Participant(round_, KEYS.shares[1], VOTES[:, 1])
-        with connect(folder, 1, port, SECONDS) as channel:
-            send(channel, party.vote(), Deadline(SECONDS))
+        with calling(folder, 1, port) as channel:
+            send(channel, Participant(round_, KEYS.shares[1], VOTES[:, 1]).vote())
             with pytest.raises(DroppedOutError, match="decryption: nothing from") as caught:
                 result(aggregator)
         assert caught.value.gone == (2,)
-        said = [heard(processes[1]), heard(processes[1])]
-        assert said == [{"done": "voted"}, {"done": "decrypted"}]
+        assert heard(processes[1]) == {"done": "voted"}
+        processes[1].wait(SECONDS)  # it is not left waiting
     finally:
         stop(processes)
-    setting, keys, left = remaining(SETTING, caught.value.gone)
+    setting, left = remaining(SETTING, caught.value.gone)
+    keys = deal(setting)
     seeds = [np.random.default_rng(1) for _ in range(2)]
     anew = aggregate_over_sockets(VOTES[:, left], setting, keys, seeds[0])
     assert np.array_equal(anew, aggregate(VOTES[:, left], setting, keys, seeds[1]).counts)
 
 
-def test_a_participant_says_that_the_aggregator_is_gone(folder: Path) -> None:
+@pytest.mark.parametrize("seconds", [SECONDS, 1.0], ids=["closed", "silent"])
+def test_a_participant_says_that_the_aggregator_is_gone(folder: Path, seconds: float) -> None:
+    round_ = Round(KEYS.public, SETTING, len(VOTES))
     with socket.create_server((HOST, 0)) as listener:
-        round_ = Round.start(KEYS.public, SETTING, len(VOTES))
-        port = listener.getsockname()[1]
-        party = start_participant(round_, KEYS.shares[0], VOTES[:, 0], 0, folder, port, SECONDS)
-        listener.accept()[0].close()
-        assert "the aggregator is gone or ended the round" in heard(party)["void"]
+        party = started(round_, 0, folder, listener.getsockname()[1], seconds)
+        with listener.accept()[0] as raw:
+            if seconds == SECONDS:
+                raw.close()
+            assert "the aggregator is gone or ended the round" in heard(party)["void"]
         assert party.wait(SECONDS) == 1
         stop([party])
 
@@ -176,8 +224,7 @@ def test_who_leaves_is_known_before_those_who_are_slow_have_voted(running: Runni
     with running.channel(0), running.channel(2):
         leave(running)
         with pytest.raises(DroppedOutError, match="votes: nothing from participant 1;"):
-            running.done.result(SECONDS)
-        assert not running.deadline.over
+            running.done.result(SECONDS / 2)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +253,11 @@ def closed(channel: ssl.SSLSocket) -> bool:
         return True
 
 
-STRANGERS = {  # whose certificates, whose name, and what the stranger meets
-    "no certificate": ("folder", None, None),
-    "another authority": ("elsewhere", "participant-1", None),
-    "the aggregator's own": ("folder", "aggregator", None),
-    "old TLS": ("folder", "participant-1", r"(?i)version"),
+STRANGERS = {  # whose certificates, whose name, and the newest version of TLS
+    "no certificate": ("folder", None, ssl.TLSVersion.TLSv1_3),
+    "another authority": ("elsewhere", "participant-1", ssl.TLSVersion.TLSv1_3),
+    "the aggregator's own": ("folder", "aggregator", ssl.TLSVersion.TLSv1_3),
+    "old TLS": ("folder", "participant-1", ssl.TLSVersion.TLSv1_2),
 }
 
 
@@ -218,24 +265,22 @@ STRANGERS = {  # whose certificates, whose name, and what the stranger meets
 def test_strangers_are_sent_away_and_the_round_goes_on(
     running: Running, request: pytest.FixtureRequest, stranger: str
 ) -> None:
-    place, name, fault = STRANGERS[stranger]
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(running.folder / channels.AUTHORITY)
+    place, name, newest = STRANGERS[stranger]
+    own = context(running.folder, None)
+    own.maximum_version = newest
     if name is not None:
-        context.load_cert_chain(channels.party_file(request.getfixturevalue(place), name))
+        own.load_cert_chain(channels.party_file(request.getfixturevalue(place), name))
     with socket.create_connection((HOST, running.port)) as raw:
         raw.sendall(b"not TLS at all" * 50)
-    with socket.create_connection((HOST, running.port)) as raw:
-        if fault is None:
-            assert closed(context.wrap_socket(raw, server_hostname="aggregator"))
+    with socket.create_connection((HOST, running.port), timeout=SECONDS / 2) as raw:
+        if newest is ssl.TLSVersion.TLSv1_2:
+            with pytest.raises(OSError, match=r"(?i)version|EOF|reset"):
+                own.wrap_socket(raw, server_hostname="aggregator")
         else:
-            context.maximum_version = ssl.TLSVersion.TLSv1_2
-            with pytest.raises(ssl.SSLError, match=fault):
-                context.wrap_socket(raw, server_hostname="aggregator")
+            assert closed(own.wrap_socket(raw, server_hostname="aggregator"))
     for index in range(3):
         running.honest(index)
-    running.done.result(SECONDS)
-    assert running.aggregator.counts().shape == (2, 4)
+    assert running.tallied()
 
 
 def test_who_calls_and_says_nothing_keeps_nobody_waiting(
@@ -248,39 +293,40 @@ def test_who_calls_and_says_nothing_keeps_nobody_waiting(
             calls.enter_context(socket.create_connection((HOST, running.port)))
         for index in range(3):
             running.honest(index)
-        running.done.result(SECONDS)
-    assert running.aggregator.counts().shape == (2, 4)
+        assert running.tallied()
 
 
 def test_a_participant_connects_once(running: Running) -> None:
     with running.channel(1) as first, running.channel(1) as second:
         assert closed(second)
-        party = running.party(1)
-        send(first, party.vote(), running.deadline)
         for index in (0, 2):
             running.honest(index)
-        request = receive(first, running.round.size(Kind.REQUEST), running.deadline)
-        send(first, party.partial(request), running.deadline)
-    running.done.result(SECONDS)
+        running.converse(1, first)
+        assert running.tallied()
 
 
 def test_a_false_aggregator_is_told_nothing(folder: Path, elsewhere: Path) -> None:
     false = Running(elsewhere, seconds=1.0)
     with pytest.raises(ssl.SSLCertVerificationError):
-        false.channel(0, folder)
-    with pytest.raises(DroppedOutError):
+        asyncio.run(channels.connect(folder, 0, false.port))
+    with pytest.raises(DroppedOutError, match="participant 0, 1, 2;"):
         false.done.result(SECONDS)
     false.close()
 
 
-def test_who_is_silent_is_gone_at_the_deadline(folder: Path) -> None:
-    made = Running(folder, seconds=1.0)
-    others = [made.honest(0)]
-    with made.channel(1), made.channel(2) as third:
-        send(third, made.party(2).vote(), made.deadline)
-        with pytest.raises(DroppedOutError, match="votes: nothing from participant 1"):
+@pytest.mark.parametrize("size", [0, 40, None], ids=["nothing", "half a vote", "a whole vote"])
+def test_who_is_silent_is_gone_at_the_deadline(folder: Path, size: int | None) -> None:
+    made = Running(folder, seconds=1.5)
+    other = made.honest(0)
+    phase = "decryption" if size is None else "votes"
+    with made.channel(1) as second, made.channel(2) as third:
+        vote = made.party(1).vote()
+        second.sendall((len(vote).to_bytes(4, "big") + vote)[:size])
+        send(third, made.party(2).vote())
+        gone = "1, 2" if size is None else "1"
+        with pytest.raises(DroppedOutError, match=f"{phase}: nothing from participant {gone};"):
             made.done.result(SECONDS)
-    assert isinstance(others[0].exception(SECONDS), OSError)
+    assert (other.exception(SECONDS) is None) == (size is None)
     made.close()
 
 
@@ -291,33 +337,16 @@ def test_who_does_not_come_is_gone_at_the_deadline(folder: Path) -> None:
     made.close()
 
 
-def test_a_message_that_is_not_whole_at_the_deadline_is_not_waited_for() -> None:
-    """Or who sends a byte now and then would keep a round open for ever."""
-    reader, writer = socket.socketpair()
-    with reader, writer:
-        send(writer, b"whole", Deadline(SECONDS))  # type: ignore[arg-type]
-        with pytest.raises(TimeoutError, match="0 of 4 bytes by the deadline"):
-            receive(reader, 5, Deadline(-1.0))  # type: ignore[arg-type]
-        assert receive(reader, 5, Deadline(SECONDS)) == b"whole"  # type: ignore[arg-type]
-
-
-def test_who_does_not_read_is_not_waited_for() -> None:
-    reader, writer = socket.socketpair()
-    with reader, writer, pytest.raises(TimeoutError):
-        send(writer, bytes(1 << 24), Deadline(0.1))  # type: ignore[arg-type]
-
-
 def test_a_participant_refuses_a_request_of_another_round(folder: Path) -> None:
-    round_, deadline = Round.start(KEYS.public, SETTING, len(VOTES)), Deadline(SECONDS)
+    round_ = Round(KEYS.public, SETTING, len(VOTES))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(channels.party_file(folder, "aggregator"))
     with socket.create_server((HOST, 0)) as listener:
-        own = (KEYS.shares[0], VOTES[:, 0], 0, folder, listener.getsockname()[1], SECONDS)
-        party = start_participant(round_, *own)
+        party = started(round_, 0, folder, listener.getsockname()[1], SECONDS)
         try:
-            (channel,) = accept_all(listener, folder, 1, deadline).values()
-            with channel:
-                receive(channel, round_.size(Kind.VOTE), deadline)
-                wrong = bytes([Kind.REQUEST]) + bytes(round_.size(Kind.REQUEST) - 1)
-                send(channel, wrong, deadline)
+            with server.wrap_socket(listener.accept()[0], server_side=True) as channel:
+                receive(channel, round_.size(Kind.VOTE))
+                send(channel, bytes([Kind.REQUEST]) + bytes(round_.size(Kind.REQUEST) - 1))
                 assert heard(party) == {"done": "voted"}
                 assert "request of the aggregator: " in heard(party)["error"]
                 assert party.wait(SECONDS) == 1
