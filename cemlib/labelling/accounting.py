@@ -1,15 +1,15 @@
-"""Account for what noisy counts of votes may tell about a vote: in one query, and in many.
+"""Compute the differential privacy of noisy counts of votes, for one query and for many.
 
 Every query releases `counts + N(0, sigma^2)` in each class, sigma^2 in total over the participants.
-Two sets of votes are neighbours if their counts differ by at most the sensitivity in L2: 1 where a
-participant joins or leaves (one class loses a vote), sqrt(2) where a participant's vote changes
-(one class loses it, another gains it), which is also what one image of its training set can do.
+Two sets of votes are neighbours if their counts differ by at most the sensitivity in L2: 1 if a
+participant joins or leaves (one class loses a vote), sqrt(2) if a participant's vote changes (one
+class loses it, another gains it), which one image of its training set can bring about.
 
 Sources: Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1
 (classical Gaussian mechanism; its proof needs epsilon < 1); Balle and Wang, "Improving the Gaussian
 mechanism for differential privacy", ICML 2018, theorem 8 (the exact curve); Dwork, Rothblum and
-Vadhan, "Boosting and differential privacy", FOCS 2010, theorem III.3 (strong composition, by which
-the published text adds queries up).
+Vadhan, "Boosting and differential privacy", FOCS 2010, theorem III.3 (strong composition, which the
+published text uses).
 """
 
 import math
@@ -28,18 +28,13 @@ NEIGHBOURS = {
     "a participant joins or leaves": JOINS_OR_LEAVES,
 }
 ANYONE, PARTICIPANT = "who sees the counts", "a participant, who knows its own noise"
-_LARGEST = math.log(sys.float_info.max)  # whose exponential is still a number
+_LARGEST = math.log(sys.float_info.max)  # its exponential is still a float
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return the classical noise, `sensitivity sqrt(2 ln(1.25 / delta)) / epsilon`.
+    """Return the classical noise of one query, `sensitivity sqrt(2 ln(1.25 / delta)) / epsilon`.
 
-    The theorem holds for epsilon below 1; `gaussian_epsilon` says what the noise gives beyond.
-
-    Args:
-        epsilon: of one query.
-        delta: of one query.
-        sensitivity: L2 distance of neighbouring counts.
+    The theorem holds for epsilon below 1; `gaussian_epsilon` is exact for any noise.
 
     Example:
         >>> round(gaussian_sigma(1.2, 1e-5), 4)
@@ -84,8 +79,8 @@ def composed_epsilon(sigma: float, delta: float, sensitivity: float, queries: in
 def strong_composition(epsilon: float, queries: int, slack: float) -> float:
     """Return epsilon of many private queries: `sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1)`.
 
-    Their delta is that of a query for each of them, and the slack. Infinite where no float is as
-    large as the bound.
+    Their delta is the sum of the queries' deltas and the slack. The bound is infinite where it
+    exceeds the range of floats.
 
     Example:
         >>> round(strong_composition(0.1, 100, 1e-5), 3)
@@ -98,7 +93,7 @@ def strong_composition(epsilon: float, queries: int, slack: float) -> float:
 
 
 def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
-    """Return the noise in a count, in total over the participants; 0 for None or infinity."""
+    """Return the standard deviation of the noise in a count; 0 for None or infinity."""
     if epsilon is None or math.isinf(epsilon):
         return 0.0
     return gaussian_sigma(epsilon, study.privacy.delta, study.privacy.sensitivity)
@@ -107,7 +102,7 @@ def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
 def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
     """Return the privacy columns of a table, for an epsilon of one query by the formula.
 
-    The exact ones are of one changed vote, all queries together at the delta of one.
+    The exact columns are for one changed vote, and for all queries together at the delta of one.
     `epsilon_total_published` is strong composition of the formula's epsilon, as published.
     """
     settings = study.privacy
@@ -126,17 +121,17 @@ def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
 def privacy_rows(study: LabellingStudy) -> list[dict[str, Any]]:
     """Return a row for each observer and kind of neighbours, at the study's own epsilon."""
     sigma = noise_std(study, study.privacy.epsilon)
+    unknown = {ANYONE: sigma, PARTICIPANT: sigma * math.sqrt(1 - 1 / study.participants)}
     return [
         {
             "observer": observer,
             "neighbours": neighbours,
             "sensitivity": sensitivity,
-            "sigma": unknown,
-            **_exact(study, unknown, sensitivity),
+            "sigma": noise,
+            **_exact(study, noise, sensitivity),
         }
-        for observer, share in ((ANYONE, 1.0), (PARTICIPANT, 1 - 1 / study.participants))
+        for observer, noise in unknown.items()
         for neighbours, sensitivity in NEIGHBOURS.items()
-        for unknown in [sigma * math.sqrt(share)]
     ]
 
 

@@ -1,7 +1,7 @@
-"""Compute with large integers, by gmpy2 where it is installed and by Python's own otherwise.
+"""Compute with large integers by gmpy2, or by Python's own arithmetic where it is not installed.
 
-Both give the same numbers; gmpy2 is about five to ten times as fast at 2,048 bits. Everything that
-goes in and comes out is a plain `int`.
+Both give the same numbers; gmpy2 is about five to ten times as fast at 2,048 bits. Arguments and
+results are plain integers.
 """
 
 import math
@@ -22,7 +22,7 @@ SMALL_PRIMES = tuple(
 
 
 def powmod(base: int, exponent: int, modulus: int) -> int:
-    """Return base ** exponent mod modulus, for an exponent that is no secret of long life."""
+    """Return base ** exponent mod modulus, for an exponent that need not stay secret for long."""
     if gmpy2 is None:
         return pow(base, exponent, modulus)
     return int(gmpy2.powmod(base, exponent, modulus))
@@ -39,30 +39,24 @@ def powmod_secret(base: int, exponent: int, modulus: int) -> int:
     return int(gmpy2.powmod_sec(base, exponent, modulus))
 
 
-def coprime(a: int, b: int) -> bool:
-    """Return whether gcd(a, b) = 1."""
-    return bool((math.gcd if gmpy2 is None else gmpy2.gcd)(a, b) == 1)
-
-
 def product(factors: Iterable[int], modulus: int) -> int:
     """Return the product of the factors mod modulus."""
-    result = large(1)
+    result = _large(1)
     for factor in factors:
         result = result * factor % modulus
     return int(result)
 
 
-def large(value: int) -> Any:
-    """Return the value in the form whose products are fast: gmpy2's, or the int itself."""
+def _large(value: int) -> Any:
+    """Return the value as gmpy2's integer, whose products are fast, where it is installed."""
     return value if gmpy2 is None else gmpy2.mpz(value)
 
 
 def random_prime(bits: int, residue: int, modulus: int) -> int:
-    """Return a probable prime of exactly `bits` bits, = residue mod modulus, its top two bits set.
+    """Return a probable prime of exactly `bits` bits that is congruent to residue mod modulus.
 
-    With both top bits set the product of two such primes has exactly 2 * bits bits. Candidates
-    are independent draws from `secrets`, not steps from one start, so that all primes are equally
-    likely.
+    Its top two bits are set, so that the product of two such primes has exactly 2 * bits bits.
+    Candidates are independent draws, not steps from one start: all primes are equally likely.
     """
     while True:
         candidate = secrets.randbits(bits) | 3 << bits - 2
@@ -86,7 +80,7 @@ def is_probable_prime(number: int) -> bool:
 
 
 def _passes(number: int, base: int) -> bool:
-    """Test an odd number > 4 by a round of Miller-Rabin (1980) at a base in [2, number - 2]."""
+    """Return whether an odd number > 4 passes a round of Miller-Rabin, base in [2, number - 2]."""
     twos = (number - 1 & 1 - number).bit_length() - 1
     power = pow(base, number - 1 >> twos, number)
     if power in (1, number - 1):
@@ -99,28 +93,28 @@ def _passes(number: int, base: int) -> bool:
 
 
 class FixedBase:
-    """Raise one base by a table: an exponent of b bits costs b / window products, no squarings.
+    """Compute powers of one base from a table: b / window products for an exponent of b bits.
 
-    The method is Brickell, Gordon, McCurley and Wilson's (EUROCRYPT 1992): row i of the table
-    holds base ** (j * 2 ** (window * i)) for every j < 2 ** window.
+    Row i of the table holds base ** (j * 2 ** (window * i)) for every j < 2 ** window (Brickell,
+    Gordon, McCurley and Wilson, EUROCRYPT 1992).
     """
 
     def __init__(self, base: int, bits: int, modulus: int, window: int = 6) -> None:
         self._modulus, self._window, self._bits = modulus, window, bits
         self._rows = []
-        power = large(base)
+        power = _large(base)
         for _ in range(-(-bits // window)):
-            row = [large(1)]
+            row = [_large(1)]
             for _ in range((1 << window) - 1):
                 row.append(row[-1] * power % modulus)
             self._rows.append(row)
             power = row[-1] * power % modulus
 
     def power(self, exponent: int) -> int:
-        """Return base ** exponent mod modulus; ValueError for more bits than the table has."""
+        """Return base ** exponent mod modulus; raise ValueError if the table is too short."""
         if exponent < 0 or exponent.bit_length() > self._bits:
             raise ValueError(f"the table is for exponents of at most {self._bits} bits")
-        result, digit = large(1), (1 << self._window) - 1
+        result, digit = _large(1), (1 << self._window) - 1
         for i, row in enumerate(self._rows):
             result = result * row[exponent >> i * self._window & digit] % self._modulus
         return int(result)

@@ -65,11 +65,8 @@ def measured(
         `deal_seconds` of primes and shares and `table_seconds` of a participant's table for `short`
         blindings; and those of one x^n mod n^2: `power_seconds` as a participant computes it,
         `power_crt_seconds` with p and q, `power_python_seconds` without gmpy2.
-
-        `peer`: for every `key_bits`, the `encrypt_seconds` of phe, which encrypts every count by
-        itself; empty where phe is not installed. It is GPL-licensed and no dependency.
     """
-    found: dict[str, list[Row]] = {"rounds": [], "setup": [], "peer": []}
+    found: dict[str, list[Row]] = {"rounds": [], "setup": []}
     for bits in key_bits:
         testing = bits < SECURE_BITS
         setting = Setting(participants, classes, 1.0, bits, insecure_for_testing=testing)
@@ -81,7 +78,6 @@ def measured(
         for packing, blinding in product(get_args(Packing), get_args(Blinding)):
             own = replace(setting, packing=packing, blinding=blinding)
             found["rounds"] += _round(own, keys, images if packing == "images" else 1)
-        found["peer"] += _peer(dealer.n, participants * classes)
     return found
 
 
@@ -122,16 +118,6 @@ def _round(setting: Setting, keys: Keys, images: int) -> list[Row]:
         }
         for precomputed, offline, online in ((False, 0.0, prepare + vote), (True, prepare, vote))
     ]
-
-
-def _peer(n: int, counters: int) -> list[Row]:
-    try:
-        from phe import PaillierPublicKey
-    except ImportError:
-        return []
-    key = PaillierPublicKey(n)
-    seconds = _seconds(lambda: key.encrypt(1), REPEATS) * counters
-    return [{"key_bits": n.bit_length(), "encrypt_seconds": seconds}]
 
 
 def _seconds(work: Callable[[], Any], repeats: int = 1) -> float:

@@ -8,15 +8,15 @@ class LabellingError(ValueError):
 
 
 class MessageError(LabellingError):
-    """Say why what arrived is no message of this round: wrong size, kind, round or range."""
+    """Say why a message is refused: its size, kind, round, sender or content is wrong."""
 
 
 class ShareError(LabellingError):
-    """Say which shares of the key, or partial decryptions, are repeated, missing or do not fit."""
+    """Say which shares of the key or partial decryptions are missing, or that they do not fit."""
 
 
 class DroppedOutError(LabellingError):
-    """Name the parties that are gone, which voids the round; see `protocol.remaining`.
+    """Name the participants who are gone, which voids the round; see `protocol.remaining`.
 
     Attributes:
         gone: the indices of the participants who are gone.

@@ -24,7 +24,6 @@ from cemlib.labelling.protocol import Setting, aggregate, deal
 from cemlib.numerics.seeds import derive
 
 Stage: TypeAlias = Callable[[str, Callable[[], Found]], Found]
-COST = ("encrypt_seconds", "decrypt_seconds", "bytes_up", "ciphertexts")
 INIT = "init"  # before anybody asked
 
 
@@ -35,13 +34,13 @@ class Outcome:
     Attributes:
         participants: of the repeat.
         first: what `Participants.learn` found before anybody asked.
-        answers: by epsilon, the noisy `counts` (Q, k), and the round's `cost`, ordered as `COST`.
+        answers: by epsilon, the noisy counts (Q, k).
         again: what `Participants.learn` found of each of the V variants, (V, N, ...).
     """
 
     participants: Participants
     first: Found
-    answers: dict[float | None, Found]
+    answers: dict[float | None, Tensor]
     again: Found
 
     def by_method(self, name: str, epsilon: float | None) -> dict[str, Tensor]:
@@ -81,16 +80,15 @@ def carry_out(participants: Participants, images: int, stage: Stage) -> Outcome:
     def ask(epsilon: float | None) -> Found:
         seed = derive(participants.repeat, f"labelling/noise/{images}/{epsilon}")
         noise = np.random.default_rng(seed)
-        tally = aggregate(first["votes"].T.numpy(), settings[epsilon], keys, noise)
-        cost = torch.tensor([getattr(tally, name) for name in COST], dtype=torch.float64)
-        return {"counts": torch.from_numpy(tally.counts), "cost": cost}
+        counts = aggregate(first["votes"].T.numpy(), settings[epsilon], keys, noise)
+        return {"counts": torch.from_numpy(counts)}
 
-    answers = {e: stage(f"{images}/answers/{e}", partial(ask, e)) for e in settings}
+    answers = {e: stage(f"{images}/answers/{e}", partial(ask, e))["counts"] for e in settings}
 
     def learn_again() -> Found:
         chosen = variants(study)
         lessons = [
-            (who, participants.taught(lesson, answers[epsilon]["counts"], method))
+            (who, participants.taught(lesson, answers[epsilon], method))
             for epsilon, method in chosen
             for who, lesson in enumerate(own)
         ]

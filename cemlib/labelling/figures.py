@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,47 +17,46 @@ from cemlib.labelling.tables import (
     growth_exponent,
 )
 from cemlib.report.statistics import mean_interval
-from cemlib.report.style import Look, log_scale, looks, new_figure, remark, settings
+from cemlib.report.style import log_scale, looks, new_figure, remark, settings
 
 NAMES = {"init": "before", "capc": "CaPC-style", "iel": "IEL"}
 LOOKS = looks(list(NAMES))
-WAYS = {  # of encrypting, with one look each
-    ("none", "full"): "one counter in a ciphertext, full blinding",
-    ("images", "full"): "packed, full blinding",
-    ("images", "short"): "packed, short blinding",
+WAYS = {  # packing and blinding
+    "one counter in a ciphertext, full blinding": ("none", "full"),
+    "packed, full blinding": ("images", "full"),
+    "packed, short blinding": ("images", "short"),
 }
-NO_NOISE = 4.0  # its place on the axis, in multiples of the largest epsilon
+NO_NOISE = 4.0  # its place on the axis of epsilon, in multiples of the largest
 ACCURACY = "test accuracy [%]"
 
 
 def accuracy(results: Results, study: LabellingStudy) -> Figure:
     """Draw accuracy by number of images: every repeat, and the mean with its interval."""
+    repeats = results.repeats
+    places = repeats["images"].map({images: at for at, images in enumerate(study.images)})
     with settings():
         figure, (panel,) = new_figure(2.8, width=4.5)
-        for place, (name, title) in enumerate(NAMES.items()):
-            for at, images in enumerate(study.images):
-                rows = results.repeats[results.repeats["images"] == images]
-                values = 100 * rows[f"{name}_top1"].astype(float).dropna()
-                label = title if at == 0 else None
-                _spread(panel, at + 0.24 * (place - 1), values.tolist(), LOOKS[name], label)
+        for aside, (name, title) in zip((-0.24, 0.0, 0.24), NAMES.items(), strict=True):
+            scores, look = 100 * repeats[f"{name}_top1"].astype(float), LOOKS[name]
+            panel.plot(places + aside - 0.06, scores, ".", color=look.colour, alpha=0.35, ms=4)
+            found = [mean_interval(values.tolist()) for _, values in scores.groupby(places)]
+            panel.errorbar(
+                np.arange(len(found)) + aside + 0.04,
+                [each.mean for each in found],
+                np.nan_to_num([each.high - each.mean for each in found]),
+                fmt=look.marker,
+                color=look.colour,
+                capsize=3,
+                label=title,
+            )
         panel.set_xticks(range(len(study.images)), [str(n) for n in study.images])
         panel.set(xlabel="labelled images of a participant", ylabel=ACCURACY)
         panel.legend(loc="lower right")
     return figure
 
 
-def _spread(panel: Axes, at: float, values: list[float], look: Look, label: str | None) -> None:
-    """Draw single values, and beside them their mean and its interval."""
-    found = mean_interval(values)
-    panel.plot([at - 0.06] * len(values), values, ".", color=look.colour, alpha=0.35, ms=4)
-    half = 0.0 if math.isnan(found.high) else found.high - found.mean
-    panel.errorbar(
-        at + 0.04, found.mean, half, fmt=look.marker, color=look.colour, capsize=3, label=label
-    )
-
-
 def participants(results: Results, study: LabellingStudy) -> Figure:
-    """Draw every participant as the requester: thin in each repeat, thick its mean, by network."""
+    """Draw every participant as the requester, by network: thin each repeat, thick the mean."""
     with settings():
         figure, panels = _by_images(3.0, results.participants, study, _slopes)
         handles, titles = panels[0].get_legend_handles_labels()
@@ -82,20 +82,14 @@ def _by_images(
 
 
 def _slopes(panel: Axes, rows: pd.DataFrame) -> None:
-    at = list(range(len(NAMES)))
-    colours = looks(sorted(rows["network"].unique()))
-    for network, group in rows.groupby("network"):
-        look = colours[str(network)]
-        panel.plot(at, _lines(group), color=look.colour, alpha=0.08, lw=0.6)
-        means = group.groupby("participant")[list(NAMES)].mean()
-        drawn = panel.plot(at, _lines(means), look.marker + "-", color=look.colour, lw=1, ms=3)
-        drawn[0].set_label(str(network))
-    panel.set_xticks(at, list(NAMES.values()))
-
-
-def _lines(rows: pd.DataFrame) -> list[list[float]]:
-    """Return the percentage of each method, a column for each row."""
-    return [(100 * rows[name].astype(float)).tolist() for name in NAMES]
+    names = list(NAMES)
+    for network, look in looks(sorted(rows["network"].unique())).items():
+        group = rows[rows["network"] == network]
+        means = group.groupby("participant")[names].mean()
+        panel.plot(names, 100 * group[names].T, color=look.colour, alpha=0.08, lw=0.6)
+        drawn = panel.plot(names, 100 * means.T, look.marker + "-", color=look.colour, lw=1, ms=3)
+        drawn[0].set_label(network)
+    panel.set_xticks(range(len(names)), list(NAMES.values()))
 
 
 def epsilon(results: Results, study: LabellingStudy) -> Figure:
@@ -129,21 +123,18 @@ def _curves(panel: Axes, rows: pd.DataFrame) -> None:
 
 
 def cost(results: Results, study: LabellingStudy) -> Figure:  # noqa: ARG001 - as every figure
-    """Draw seconds of an image by key length, with growth exponents; the published as a cross."""
+    """Draw the seconds of an image by key length, with growth exponents and the published ones."""
     rounds = results.rounds
+    ours = rounds[~rounds["precomputed"]].set_index(["packing", "blinding"])
     with settings():
         figure, panels = new_figure(3.2, columns=2, share_y=True)
         for panel, name in zip(panels, SECONDS, strict=True):
-            for (way, title), look in zip(
-                WAYS.items(), looks(list(WAYS.values())).values(), strict=True
-            ):
-                chosen = (rounds["packing"] == way[0]) & (rounds["blinding"] == way[1])
-                rows = rounds[chosen & ~rounds["precomputed"]]
+            for title, look in looks(list(WAYS)).items():
+                rows = ours.loc[[WAYS[title]]]
                 exponent = growth_exponent(rows, name)
                 label = title if math.isnan(exponent) else f"{title}: {exponent:.2f}"
-                panel.plot(
-                    rows["key_bits"], rows[name], f"{look.marker}-", color=look.colour, label=label
-                )
+                at, seconds = rows["key_bits"], rows[name]
+                panel.plot(at, seconds, f"{look.marker}-", color=look.colour, label=label)
             panel.plot(
                 PUBLISHED["key_bits"], PUBLISHED[name], "kx", ms=8, label="published, not ours"
             )

@@ -11,7 +11,7 @@ from cemlib.labelling.participants import Found, Participants
 from cemlib.labelling.record import write_repeat
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.precision import set_up
-from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.checkpoint import Checkpoint, pack, unpack
 from cemlib.records.progress import progress
 from cemlib.study.job import Job
 
@@ -19,7 +19,7 @@ SHOWN = ("init_top1", "capc_top1", "iel_top1")
 
 
 class Stages:
-    """Keep what the stages of a job found, in this process or in one that was killed."""
+    """Keep the results of a job's stages in its checkpoint, so that none is computed twice."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint, self._start = checkpoint, time.perf_counter()
@@ -32,13 +32,13 @@ class Stages:
         return self._spent + time.perf_counter() - self._start
 
     def __call__(self, name: str, work: Callable[[], Found]) -> Found:
-        """Return what a stage found; do its work only where no process has finished it."""
-        place = f"{name}:"
-        if not any(key.startswith(place) for key in self._found):
-            self._found |= {place + key: tensor for key, tensor in work().items()}
+        """Return the result of a stage, whose work is done only if no process has finished it."""
+        found = unpack(name, self._found)
+        if not found:
+            found = work()
+            self._found |= pack(name, found)
             self._checkpoint.save(self._found, {"spent": self.seconds})
-        found = self._found.items()
-        return {key.removeprefix(place): t for key, t in found if key.startswith(place)}
+        return found
 
 
 def run(job: Job[LabellingStudy]) -> Iterator[Path]:

@@ -1,12 +1,12 @@
 """Train the participants' small networks, all of one kind at once, and let them classify.
 
-The weights of M networks are stacked, (M, ...), and every layer is one batched operation: training
-fifteen tiny networks apart costs fifteen times the calls of training them together, and the calls
-are what it costs. Each network sees its own images and learns as it would alone.
+The weights of M networks are stacked, (M, ...), and every layer is one batched operation: with
+networks as small as these the number of calls decides the time. Each network sees its own images
+and learns as it would alone.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,32 +21,31 @@ from cemlib.numerics.optim import Adam
 
 Weights = list[Tensor]
 _CHUNK = 256  # images classified at once
-_FALL = 0.1  # share of the learning rate that the last step has
-
-
-class Kind(NamedTuple):
-    """Say how a kind of network is laid out.
-
-    Attributes:
-        shapes: weight and bias of each layer, for images (C, H, W), k classes and a width.
-        logits: (M, B, C, H, W) images to (M, B, k).
-    """
-
-    shapes: Callable[[tuple[int, int, int], int, int], list[tuple[int, ...]]]
-    logits: Callable[[Weights, Tensor], Tensor]
+_FALL = 0.1  # of the learning rate, linear, to this share of it
 
 
 def start(
     network: NetworkConfig, shape: tuple[int, int, int], classes: int, stream: torch.Generator
 ) -> Weights:
     """Draw the weights of one network: uniform within 1 / sqrt(inputs of a unit), like torch."""
-    layers = KINDS[network.kind].shapes(shape, classes, network.width)
     weights: Weights = []
-    for weight, bias in zip(layers[::2], layers[1::2], strict=True):
-        bound = 1 / math.sqrt(math.prod(weight[1:]))
-        uniform = (torch.rand(size, generator=stream) for size in (weight, bias))
+    for size in _sizes(network, shape, classes):
+        bound = 1 / math.sqrt(math.prod(size[1:]))
+        uniform = (torch.rand(part, generator=stream) for part in (size, size[:1]))
         weights += [bound * (2 * each - 1) for each in uniform]
     return weights
+
+
+def _sizes(
+    network: NetworkConfig, shape: tuple[int, int, int], classes: int
+) -> list[tuple[int, ...]]:
+    """Return the size of each layer's weight, for images (C, H, W)."""
+    width = network.width
+    if network.kind == "mlp":
+        return [(width, math.prod(shape)), (width, width), (classes, width)]
+    channels, height, side = shape
+    features = 2 * width * math.ceil(height / 4) * math.ceil(side / 4)
+    return [(width, channels, 3, 3), (2 * width, width, 3, 3), (classes, features)]
 
 
 def stack(networks: Sequence[Weights]) -> Weights:
@@ -54,55 +53,32 @@ def stack(networks: Sequence[Weights]) -> Weights:
     return [torch.stack(layer) for layer in zip(*networks, strict=True)]
 
 
-def _mlp_shapes(shape: tuple[int, int, int], classes: int, width: int) -> list[tuple[int, ...]]:
-    sizes = (math.prod(shape), width, width, classes)
-    pairs = zip(sizes[1:], sizes, strict=False)
-    return [size for out, inputs in pairs for size in ((out, inputs), (out,))]
+def logits(weights: Weights, images: Tensor) -> Tensor:
+    """Apply M networks to images (M, B, C, H, W), or (1, B, C, H, W) for all; return (M, B, k).
+
+    All layers but the last are rectified. Convolutions have the stride 2.
+    """
+    values = images
+    for weight, bias in zip(weights[::2], weights[1::2], strict=True):
+        if values is not images:
+            values = relu(values)
+        if weight.dim() == 5:
+            values = _convolved(values, weight, bias)
+        else:
+            values = values.flatten(2) @ weight.transpose(1, 2) + bias.unsqueeze(1)
+    return values
 
 
-def _cnn_shapes(shape: tuple[int, int, int], classes: int, width: int) -> list[tuple[int, ...]]:
-    channels, height, side = shape
-    features = 2 * width * math.ceil(height / 4) * math.ceil(side / 4)
-    layers = ((width, channels, 3, 3), (2 * width, width, 3, 3), (classes, features))
-    return [size for weight in layers for size in (weight, weight[:1])]
-
-
-def _mlp(weights: Weights, images: Tensor) -> Tensor:
-    """Apply two hidden layers of rectified units, and a linear one."""
-    values = images.flatten(2)
-    for weight, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
-        values = relu(_linear(values, weight, bias))
-    return _linear(values, weights[-2], weights[-1])
-
-
-def _cnn(weights: Weights, images: Tensor) -> Tensor:
-    """Apply two rectified 3x3 convolutions with stride 2, and a linear layer."""
-    many, batch = weights[0].shape[0], images.shape[1]
-    values = images.expand(many, *images.shape[1:]).transpose(0, 1).flatten(1, 2)
-    for weight, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
-        kernels = weight.flatten(0, 1)
-        values = relu(conv2d(values, kernels, bias.flatten(), stride=2, padding=1, groups=many))
-    features = values.view(batch, many, -1).transpose(0, 1)
-    return _linear(features, weights[-2], weights[-1])
-
-
-def _linear(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Map (M, B, in) or, for images that all share, (1, B, in) to (M, B, out)."""
-    return values @ weight.transpose(1, 2) + bias.unsqueeze(1)
-
-
-KINDS = {"mlp": Kind(_mlp_shapes, _mlp), "cnn": Kind(_cnn_shapes, _cnn)}
-"""Kinds that a `NetworkConfig` can name."""
+def _convolved(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Apply M convolutions to (M, B, C, H, W) as one with M groups of channels."""
+    many, kernels = len(weight), weight.flatten(0, 1)
+    channels = values.expand(many, *values.shape[1:]).transpose(0, 1).flatten(1, 2)
+    found = conv2d(channels, kernels, bias.flatten(), stride=2, padding=1, groups=many)
+    return found.view(len(found), many, -1, *found.shape[2:]).transpose(0, 1)
 
 
 class Lesson(NamedTuple):
-    """Hold what one network learns from.
-
-    Attributes:
-        positions: (n,) of its images among those of the study.
-        labels: (n,) class indices.
-        weights: (n,) of each label in the loss.
-    """
+    """Hold what one network learns from: positions of images, their labels, weights in the loss."""
 
     positions: Tensor
     labels: Tensor
@@ -110,28 +86,23 @@ class Lesson(NamedTuple):
 
 
 def learn(
-    network: NetworkConfig,
     weights: Weights,
     images: Tensor,
     lessons: Sequence[Lesson],
     chances: Tensor,
     settings: LocalTrainConfig,
 ) -> tuple[Weights, Tensor]:
-    """Train M networks.
+    """Train M networks of one kind and width; return their weights and losses (steps, M).
 
     Args:
-        network: kind and width, the same for all.
-        weights: stacked starting weights.
+        weights: the M networks to begin with, stacked.
         images: (P, C, H, W), normalised.
         lessons: one for each network.
-        chances: (steps, M, batch) uniform in [0, 1): which of its images a network sees.
+        chances: (steps, M, batch), uniform in [0, 1): which of its images a network sees.
         settings: of the training.
 
-    Returns:
-        The trained weights, and the loss of every step (steps, M).
-
     Raises:
-        DivergedError: if a loss is no number.
+        DivergedError: if a loss is not finite.
     """
     parameters = [nn.Parameter(layer.clone()) for layer in weights]
     optimiser = Adam(parameters, weight_decay=settings.weight_decay)
@@ -142,8 +113,8 @@ def learn(
     for step, chance in enumerate(chances):
         at = (chance * sizes).long()
         positions, labels, importance = (part.gather(1, at) for part in padded)
-        logits = KINDS[network.kind].logits(list(parameters), images[positions])
-        loss = information_entropy_loss(logits, labels, importance)
+        found = logits(list(parameters), images[positions])
+        loss = information_entropy_loss(found, labels, importance)
         optimiser.zero_grad()
         loss.sum().backward()  # type: ignore[no-untyped-call]
         optimiser.step(settings.lr * (1 - (1 - _FALL) * step / len(chances)))
@@ -154,8 +125,7 @@ def learn(
 
 
 @torch.no_grad()
-def classify(network: NetworkConfig, weights: Weights, images: Tensor) -> Tensor:
+def classify(weights: Weights, images: Tensor) -> Tensor:
     """Return the class that each of M networks gives each of N images, (M, N)."""
-    logits = KINDS[network.kind].logits
     parts = [logits(weights, part.unsqueeze(0)).argmax(-1) for part in torch.split(images, _CHUNK)]
     return torch.cat(parts, dim=1)

@@ -1,12 +1,12 @@
-"""Weigh each answer in the loss by how certain it was: the information-entropy loss.
+"""Weight each answer in the loss by its certainty: the information-entropy loss.
 
     P = clipped counts / their sum
     weight = 1 + sum_j P_j log P_j / log k                 in [0, 1]
     J = -1/N sum_i weight_i sum_j Y_ij log Yhat_ij + regulariser
 
-Y is the label of the largest noisy count, as one-hot; a participant's own labelled images have
-weight 1, and with weight 1 everywhere J is cross entropy. The regulariser is the optimiser's L2
-term. Source: the loss of PCTC, collaborative training by private labels.
+Y is the class with the largest noisy count, one-hot. A participant's own labelled images have the
+weight 1; with weight 1 everywhere, J is cross entropy. The regulariser is the optimiser's L2 term.
+Source: the loss of PCTC, collaborative training by private labels.
 """
 
 import math
@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 
 def answered(counts: Tensor) -> Tensor:
-    """Return which queries have an answer: a row without a positive count is refused.
+    """Return which queries have an answer: those with a positive count.
 
     Args:
         counts: (Q, k) noisy counts of votes.
@@ -26,24 +26,6 @@ def answered(counts: Tensor) -> Tensor:
         (Q,) bool.
     """
     return (counts > 0).any(dim=1)
-
-
-def labels(counts: Tensor) -> Tensor:
-    """Return the class with the largest count of each row, (Q, k) to (Q,)."""
-    return counts.argmax(dim=1)
-
-
-def proportions(counts: Tensor) -> Tensor:
-    """Return counts (Q, k) as shares of each row, negative ones clipped to 0.
-
-    Raises:
-        ValueError: if a row has no positive count; leave out what is not `answered`.
-    """
-    refused = (~answered(counts)).nonzero().flatten().tolist()
-    if refused:
-        raise ValueError(f"rows {refused} have no positive count: no shares, leave them out")
-    clipped = counts.clamp(min=0)
-    return clipped / clipped.sum(dim=1, keepdim=True)
 
 
 def certainty(counts: Tensor) -> Tensor:
@@ -56,7 +38,7 @@ def certainty(counts: Tensor) -> Tensor:
         (Q,) in [0, 1].
 
     Raises:
-        ValueError: for a single class, whose answers say nothing, or a row without an answer.
+        ValueError: if there is a single class, or a row without an answer.
 
     Example:
         >>> certainty(torch.tensor([[7.0, 0.0], [3.0, 3.0], [5.0, -2.0]])).tolist()
@@ -65,7 +47,11 @@ def certainty(counts: Tensor) -> Tensor:
     classes = counts.shape[1]
     if classes < 2:
         raise ValueError(f"counts of {classes} class have no entropy; two are needed")
-    shares = proportions(counts)
+    refused = (~answered(counts)).nonzero().flatten().tolist()
+    if refused:
+        raise ValueError(f"rows {refused} have no positive count; leave them out")
+    clipped = counts.clamp(min=0)
+    shares = clipped / clipped.sum(dim=1, keepdim=True)
     entropy: Tensor = -torch.special.xlogy(shares, shares).sum(dim=1)
     return (1 - entropy / math.log(classes)).clamp(0, 1)
 

@@ -1,20 +1,20 @@
 """Turn votes into plaintexts: masks, noise, and several counters in one plaintext.
 
-A participant encrypts u = x + v and sends t = v + e in the clear: x the vote, v the mask, e the
-noise, all whole multiples of one grid step, 2^-12 of a vote.
+A participant encrypts u = x + v and sends t = v + e in the clear, where x is the vote, v the mask
+and e the noise. All are whole multiples of one step, 2^-12 of a vote.
 
-The mask lies on the noise's grid, not on whole votes: were v a whole number, t would betray e mod
-1, and e itself wherever sigma / sqrt(N) is below about half a vote; the aggregator would then know
-the noise and read exact tallies. On the grid t is uniform but for its ends.
+The mask has the steps of the noise, not whole votes: a whole v would show e mod 1 in t, and all of
+e where sigma / sqrt(N) is below about half a vote. The aggregator would then know the noise and
+read exact tallies. With steps, t is uniform except near its ends.
 
-Statistical distances, v uniform on [0, 2^b) votes: a vote for another class moves two counters by
-one vote each, and u with it by 1 - (1 - 2^-b)^2 < 2^(1-b) per query; t tells e from no noise by at
-most E|e| 2^-b per counter. A sum over N participants hides at least as well: one unknown mask is
-enough.
+Statistical distances for v uniform on [0, 2^b) votes: a vote for another class moves two counters
+by one vote each, and so u by 1 - (1 - 2^-b)^2 < 2^(1-b) per query; t distinguishes e from no noise
+by at most E|e| 2^-b per counter. A sum over N participants hides at least as well: one unknown mask
+is enough.
 
 A plaintext is sum_j u_j 2^(w j) with counters u_j < 2^w. The sum of N plaintexts is the plaintext
-of the sums as long as every sum stays below 2^w, which `Setting.slot_bits` sees to, and s slots of
-w bits stay below n as s w <= bits - 1.
+of the sums as long as every sum stays below 2^w, which `Setting.slot_bits` ensures; s slots of w
+bits stay below n because s w <= bits - 1.
 """
 
 import secrets
@@ -42,8 +42,8 @@ def draw_noise(
     Args:
         setting: the round's setting.
         queries: how many.
-        generator: for a study that is to be repeated; None takes the system's randomness, through
-            the normal quantile of 53 random bits.
+        generator: makes a study repeatable; None takes the normal quantile of 53 bits of the
+            system's randomness.
     """
     if generator is None:
         from scipy.special import ndtri
@@ -87,7 +87,7 @@ def unpack(setting: Setting, plaintexts: Sequence[int], queries: int) -> NDArray
     """Return the counters (queries, classes) of plaintexts.
 
     Raises:
-        MessageError: a plaintext holds what no sum of honest messages can be.
+        MessageError: a plaintext cannot be a sum of honest messages.
     """
     due = plaintext_count(setting, queries)
     if len(plaintexts) != due:

@@ -1,4 +1,4 @@
-"""Encrypt and add by Paillier's cryptosystem: the public side, which every party may use.
+"""Encrypt and add by Paillier's cryptosystem: the public part, which every party may use.
 
 With n = pq and g = 1 + n a ciphertext of m is (1 + n)^m r^n mod n^2 for a random r, and (1 + n)^m
 = 1 + mn, so only the blinding r^n costs a power (Paillier, EUROCRYPT 1999; g = 1 + n after Damgard
@@ -9,21 +9,22 @@ n-th powers mod n^2 from other units.
 
 The blinding is drawn in one of two ways:
 
-* `full`: r uniform in the units of Z_n, and r^n. Rests on DCR alone.
+* `full`: r^n for r uniform in the units of Z_n. It rests on DCR alone.
 * `short`: h_n^a for the dealer's h_n = (-x^2)^n mod n^2 and a uniform in [0, 2^(bits/2)), by a
-  table of powers of h_n (Damgard, Jurik and Nielsen, Int. J. Inf. Security 9, 2010). It wants p = q
-  = 3 mod 4 and gcd(p-1, q-1) = 2, so that -x^2 generates the units of Jacobi symbol 1; that an
+  table of powers of h_n (Damgard, Jurik and Nielsen, Int. J. Inf. Security 9, 2010). It needs p = q
+  = 3 mod 4 and gcd(p-1, q-1) = 2, so that -x^2 generates the units of Jacobi symbol 1. That an
   exponent of half length looks like a full one rests on the hardness of factoring n (Goldreich and
   Rosen, J. Cryptology 16, 2003), which DCR implies.
 """
 
 import hashlib
+import math
 import secrets
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from cemlib.labelling.arithmetic import FixedBase, coprime, powmod, product
+from cemlib.labelling.arithmetic import FixedBase, powmod, product
 from cemlib.labelling.errors import LabellingError, MessageError
 
 Blinding = Literal["full", "short"]
@@ -46,7 +47,7 @@ class PublicKey:
             raise LabellingError(f"public key: n = {self.n} is no product of two odd primes")
         check_ciphertext(self, self.base, "public key's base")
         if not blinds(self.n, self.base):
-            raise LabellingError("public key: powers of its base blind nothing: deal another key")
+            raise LabellingError("public key: powers of its base blind nothing; deal another key")
 
     @cached_property
     def n_squared(self) -> int:
@@ -70,7 +71,7 @@ class PublicKey:
 
     @cached_property
     def table(self) -> FixedBase:
-        """Return powers of `base` for `short` blindings, megabytes at 2,048 bits; made once."""
+        """Return the powers of `base` for `short` blindings: megabytes at 2,048 bits."""
         return FixedBase(self.base, (self.bits + 1) // 2, self.n_squared)
 
 
@@ -83,27 +84,24 @@ def check_ciphertext(key: PublicKey, ciphertext: int, what: str = "ciphertext") 
     """Raise MessageError unless the number is a unit mod n^2 in [1, n^2)."""
     if not 0 < ciphertext < key.n_squared:
         raise MessageError(f"{what}: not in [1, n^2)")
-    if not coprime(ciphertext, key.n):
+    if math.gcd(ciphertext, key.n) != 1:
         raise MessageError(f"{what}: shares a factor with n, so it is no ciphertext")
 
 
 def draw_blinding(key: PublicKey, kind: Blinding = "short") -> int:
-    """Return a fresh random n-th power mod n^2; needs no plaintext: can be made beforehand."""
+    """Return a fresh random n-th power mod n^2; it can be made before the plaintext is known."""
     if kind == "short":
         return key.table.power(secrets.randbits((key.bits + 1) // 2))
     while True:
         r = 1 + secrets.randbelow(key.n - 1)
-        if coprime(r, key.n):
+        if math.gcd(r, key.n) == 1:
             return powmod(r, key.n, key.n_squared)
 
 
 def encrypt(key: PublicKey, plaintext: int, blinding: int | None = None) -> int:
     """Return a ciphertext of a plaintext in [0, n).
 
-    Args:
-        key: the public key.
-        plaintext: the number.
-        blinding: from `draw_blinding`, used for this ciphertext and never again; None draws one.
+    A blinding from `draw_blinding` is for one ciphertext alone; None draws one.
     """
     if not 0 <= plaintext < key.n:
         raise LabellingError(f"plaintext: must be in [0, n), n of {key.bits} bits")
@@ -112,7 +110,7 @@ def encrypt(key: PublicKey, plaintext: int, blinding: int | None = None) -> int:
 
 
 def add(key: PublicKey, ciphertexts: list[int]) -> int:
-    """Return a ciphertext of the sum mod n of what the given ones hold."""
+    """Return a ciphertext of the sum of the plaintexts mod n."""
     for ciphertext in ciphertexts:
         check_ciphertext(key, ciphertext)
     return product(ciphertexts, key.n_squared)

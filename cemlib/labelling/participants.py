@@ -1,9 +1,9 @@
 """Deal images to the participants of one repeat, train their networks, and let them vote.
 
 In every repeat the training images are dealt anew: first those that are asked about, then each
-participant's own, so that no image is in two sets. The sets of fewer images are parts of those of
-more. Every random stream has a name of its own, so that a participant starts from the same weights
-and sees the same batches whatever it learns from.
+participant's own, so that no image is in two sets. A smaller set of a participant is part of its
+larger ones. Every random stream has a name of its own, so a participant starts from the same
+weights and sees the same batches, whatever it learns from.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,14 @@ from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.data.splits import shuffled
 from cemlib.labelling.learning import Lesson, Weights, classify, learn, stack, start
-from cemlib.labelling.loss import answered, certainty, labels
+from cemlib.labelling.loss import answered, certainty
+from cemlib.models.layers import Normalise
 from cemlib.numerics.seeds import generator
 
 Weighting = Literal["capc", "iel", "constant"]
 Found: TypeAlias = dict[str, Tensor]
 METHODS: tuple[Weighting, ...] = ("capc", "iel", "constant")
-TENTHS = 10  # of the training, whose mean losses are kept
+TENTHS = 10  # parts of the training whose mean losses are kept
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Participants:
 
     @cached_property
     def queries(self) -> Tensor:
-        """Return positions (Q,) of the images that are asked about."""
+        """Return the positions (Q,) of the images that are asked about."""
         return self._dealt[: self.study.queries]
 
     def own(self, participant: int, images: int) -> Lesson:
@@ -68,7 +69,7 @@ class Participants:
         counts = counts[kept]
         return Lesson(
             torch.cat([own.positions, self.queries[kept]]),
-            torch.cat([own.labels, labels(counts)]),
+            torch.cat([own.labels, counts.argmax(dim=1)]),
             torch.cat([own.weights, _weights(counts, weighting)]),
         )
 
@@ -83,7 +84,7 @@ class Participants:
         groups: dict[NetworkConfig, list[int]] = {}
         for i, (who, _) in enumerate(lessons):
             groups.setdefault(self.network(who), []).append(i)
-        parts = [self._learn(network, [lessons[i] for i in at]) for network, at in groups.items()]
+        parts = [self._learn([lessons[i] for i in at]) for at in groups.values()]
         order = torch.tensor([i for at in groups.values() for i in at]).argsort()
         return {name: torch.cat([part[name] for part in parts])[order] for name in parts[0]}
 
@@ -91,20 +92,20 @@ class Participants:
         """Return the network of a participant."""
         return self.study.networks[participant % len(self.study.networks)]
 
-    def _learn(self, network: NetworkConfig, lessons: Sequence[tuple[int, Lesson]]) -> Found:
+    def _learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
         """Train participants with the same network, all at once."""
         who = [participant for participant, _ in lessons]
+        train, test = self._images
         weights, losses = learn(
-            network,
             stack([self._start(participant) for participant in who]),
-            self._images,
+            train,
             [lesson for _, lesson in lessons],
             torch.stack([self._chances(participant) for participant in who], dim=1),
             self.study.train,
         )
-        right = classify(network, weights, self._test) == self.data.test.labels
+        right = classify(weights, test) == self.data.test.labels
         tenths = torch.stack([part.mean(0) for part in losses.tensor_split(TENTHS)])
-        votes = classify(network, weights, self._images[self.queries])
+        votes = classify(weights, train[self.queries])
         return {"votes": votes, "accuracy": right.double().mean(1), "losses": tenths.T}
 
     def _start(self, participant: int) -> Weights:
@@ -122,25 +123,18 @@ class Participants:
         return shuffled(torch.arange(len(self.data.train)), self._stream("sets"))
 
     @cached_property
-    def _images(self) -> Tensor:
-        return self._normalised(self.data.train.images)
-
-    @cached_property
-    def _test(self) -> Tensor:
-        return self._normalised(self.data.test.images)
-
-    def _normalised(self, images: Tensor) -> Tensor:
-        mean, std = (
-            torch.tensor(values).view(-1, 1, 1) for values in (self.data.mean, self.data.std)
-        )
-        return (to_float(images) - mean) / std
+    def _images(self) -> tuple[Tensor, Tensor]:
+        """Normalise the training images and the test images."""
+        normalise = Normalise(self.data.mean, self.data.std)
+        train, test = self.data.train.images, self.data.test.images
+        return normalise(to_float(train)), normalise(to_float(test))
 
     def _stream(self, name: str, participant: int = 0) -> torch.Generator:
         return generator(self.repeat, f"labelling/{name}", participant)
 
 
 def _weights(counts: Tensor, weighting: Weighting) -> Tensor:
-    """Return the weight of answered images: 1, their certainty, or its mean over all."""
+    """Return the weight of each answered image: 1, its certainty, or the mean certainty."""
     found = certainty(counts).float()
     if weighting == "capc":
         return torch.ones_like(found)

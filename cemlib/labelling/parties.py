@@ -1,7 +1,7 @@
-"""Play the parties of a round, and record what each of them sees.
+"""Act as the parties of a round, and record what each of them sees.
 
-A party takes bytes and returns bytes, whether a function call or a socket carries them. Each holds
-a view, a frozen record of all that it has seen, and nothing else.
+A party takes bytes and returns bytes, whether a function call or a socket carries them. Its only
+state is its view, a frozen record of all that it has seen.
 """
 
 import math
@@ -23,7 +23,7 @@ FAR = 9.0  # standard deviations of the noise: a probability below 1e-18
 
 @dataclass(frozen=True)
 class ParticipantView:
-    """Record all that participant i sees: its secrets, what it sent, what it helped decrypt.
+    """Record all that participant i sees.
 
     Attributes:
         round: the public parameters.
@@ -32,7 +32,7 @@ class ParticipantView:
         masks: its masks v (queries, classes), in grid steps.
         noise: its noise e (queries, classes), in grid steps.
         sent: its own ciphertexts.
-        asked: the ciphertexts of sum x + sum v that it was asked to decrypt its part of.
+        asked: the ciphertexts of sum x + sum v, which it was asked to decrypt in part.
     """
 
     round: Round
@@ -50,11 +50,11 @@ class AggregatorView:
 
     Attributes:
         round: the public parameters.
-        ciphertexts: of every participant, Enc(x + v).
-        plain: of every participant, v + e (queries, classes), in grid steps.
-        partials: of every participant, its part of the decryption of the sums.
+        ciphertexts: Enc(x + v) of every participant.
+        plain: v + e (queries, classes) of every participant, in grid steps.
+        partials: partial decryptions of the sums by every participant.
         sums: sum x + sum v (queries, classes), in grid steps, once decrypted.
-        counts: sum x - sum e (queries, classes), in votes: the result.
+        counts: the result, sum x - sum e (queries, classes), in votes.
     """
 
     round: Round
@@ -71,13 +71,9 @@ class Participant:
     def __init__(
         self, round_: Round, share: KeyShare, votes: Integers, noise_seed: int | None = None
     ) -> None:
-        """Draw masks and noise.
+        """Draw masks and noise for votes (queries,), class indices.
 
-        Args:
-            round_: the round.
-            share: this participant's share of the round's key.
-            votes: class indices (queries,).
-            noise_seed: of the noise, for a study; None takes the system's randomness.
+        A study gives the seed of the noise; None takes the system's randomness.
         """
         setting = round_.setting
         if share.fingerprint != round_.public.fingerprint or share.of != setting.participants:
@@ -87,15 +83,18 @@ class Participant:
                 f"participant {share.index}: needs {round_.queries} votes from 0 to "
                 f"{setting.classes - 1}"
             )
-        own = np.array(votes, np.int64)  # a copy: a slice would hold on to everybody's votes
-        masks = draw_masks(setting, round_.queries)
         generator = None if noise_seed is None else np.random.default_rng(noise_seed)
-        drawn = draw_noise(setting, round_.queries, generator)
-        self.view = ParticipantView(round_, share, own, masks, drawn)
+        self.view = ParticipantView(
+            round_,
+            share,
+            votes=np.array(votes, np.int64),  # a copy: a slice would keep everybody's votes
+            masks=draw_masks(setting, round_.queries),
+            noise=draw_noise(setting, round_.queries, generator),
+        )
         self._blindings: list[int] = []
 
     def prepare(self) -> None:
-        """Make the blindings beforehand: all the costly work of `vote`, before votes are known."""
+        """Make the blindings, the costly part of `vote`, before the votes are known."""
         round_ = self.view.round
         self._blindings = [
             draw_blinding(round_.public, round_.setting.blinding) for _ in range(round_.ciphertexts)
@@ -117,7 +116,7 @@ class Participant:
     def partial(self, request: bytes) -> bytes:
         """Return this participant's part of the decryption of the sums in the request.
 
-        Only one request is answered in a round: a second one could ask for a single vote.
+        It answers one request in a round: a second one could ask for a single vote.
         """
         view, round_ = self.view, self.view.round
         if not view.sent or view.asked:
@@ -137,7 +136,7 @@ class Aggregator:
         self.view = AggregatorView(round_)
 
     def receive_vote(self, sender: int, data: bytes) -> None:
-        """Take a participant's vote; MessageError if it is malformed or its second."""
+        """Take a participant's vote; raise MessageError if it is malformed or its second."""
         self._expect(sender, self.view.ciphertexts)
         message = decode(self.view.round, Kind.VOTE, sender, data)
         self.view = replace(
@@ -147,7 +146,7 @@ class Aggregator:
         )
 
     def request(self) -> bytes:
-        """Return the message with Enc(sum x + sum v); DroppedOutError unless all have voted."""
+        """Return the message Enc(sum x + sum v); raise DroppedOutError unless all have voted."""
         view = self.view
         self._check_all(view.ciphertexts, "votes")
         columns = zip(*view.ciphertexts.values(), strict=True)
@@ -165,18 +164,14 @@ class Aggregator:
 
         Raises:
             DroppedOutError: unless all have decrypted.
-            MessageError: if the tallies are none that honest parties can produce.
+            MessageError: if honest parties cannot have produced the tallies.
         """
         view, round_ = self.view, self.view.round
         self._check_all(view.partials, "decryption")
-        plaintexts = [
-            combine(
-                round_.public,
-                {i: numbers[j] for i, numbers in view.partials.items()},
-                round_.setting.participants,
-            )
-            for j in range(round_.ciphertexts)
-        ]
+        columns = zip(*view.partials.values(), strict=True)
+        parts = [dict(zip(view.partials, column, strict=True)) for column in columns]
+        number = round_.setting.participants
+        plaintexts = [combine(round_.public, part, number) for part in parts]
         sums = unpack(round_.setting, plaintexts, round_.queries)
         steps = sums - np.sum(list(view.plain.values()), axis=0)
         counts: NDArray[np.float64] = steps / round_.setting.scale
@@ -197,9 +192,9 @@ class Aggregator:
 
 
 def _check_plausible(counts: NDArray[np.float64], setting: Setting) -> None:
-    """Refuse tallies that have other than N votes for an image, or more or fewer of a class.
+    """Refuse tallies with other than N votes for an image, or with below 0 or above N of a class.
 
-    Noise of `FAR` standard deviations is allowed, more than honest parties draw in a lifetime. A
+    Noise of `FAR` standard deviations is allowed, which honest parties practically never exceed. A
     vote that is moved or added within the noise passes.
     """
     n, sigma = setting.participants, setting.noise_std

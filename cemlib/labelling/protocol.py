@@ -14,9 +14,8 @@ shares must be destroyed: if the lost participant came back, the old sums could 
 The same votes would then be released twice, which the privacy accounting has not counted.
 """
 
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -28,29 +27,9 @@ from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.setting import Setting
 from cemlib.labelling.sharing import Keys, KeyShare, generate, split
 
-__all__ = ["Keys", "Setting", "Tally", "aggregate", "deal", "remaining", "start_round"]
+__all__ = ["Keys", "Setting", "aggregate", "deal", "remaining", "start_round"]
 
 Secrets: TypeAlias = tuple[KeyShare, NDArray[np.int64], int | None]
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Hold the result of a round, and what it cost all participants together.
-
-    Attributes:
-        counts: sum of votes + N(0, sigma^2), (queries, classes).
-        encrypt_seconds: CPU seconds of masks, noise, blinding and encryption.
-        decrypt_seconds: CPU seconds of the aggregator's products, the partial decryptions, and
-            reading the tallies.
-        bytes_up: size of the votes and partial decryptions that the aggregator received.
-        ciphertexts: number that one participant sent.
-    """
-
-    counts: NDArray[np.float64]
-    encrypt_seconds: float
-    decrypt_seconds: float
-    bytes_up: int
-    ciphertexts: int
 
 
 def deal(setting: Setting) -> Keys:
@@ -64,8 +43,8 @@ def aggregate(
     setting: Setting,
     keys: Keys | None = None,
     noise: np.random.Generator | None = None,
-) -> Tally:
-    """Return the noisy tallies of votes.
+) -> NDArray[np.float64]:
+    """Return the noisy tallies of votes, their sum + N(0, sigma^2): (queries, classes).
 
     Args:
         votes: class indices (queries, participants).
@@ -78,20 +57,10 @@ def aggregate(
         LabellingError: votes, keys and setting do not fit together.
     """
     round_, secrets = start_round(votes, setting, keys, noise)
-    start = time.process_time()
     participants = [Participant(round_, *own) for own in secrets]
-    sent = [participant.vote() for participant in participants]
-    encrypted = time.process_time()
     aggregator = Aggregator(round_)
-    parts = exchange(aggregator, participants, sent)
-    counts = aggregator.counts()
-    return Tally(
-        counts,
-        encrypt_seconds=encrypted - start,
-        decrypt_seconds=time.process_time() - encrypted,
-        bytes_up=sum(map(len, sent + parts)),
-        ciphertexts=round_.ciphertexts,
-    )
+    exchange(aggregator, participants, [participant.vote() for participant in participants])
+    return aggregator.counts()
 
 
 def start_round(

@@ -9,8 +9,8 @@ from torch import Tensor
 from cemlib.config.labelling import LabellingStudy
 from cemlib.data.prepared import checksum
 from cemlib.labelling.accounting import noise_std
-from cemlib.labelling.experiment import COST, INIT, Outcome
-from cemlib.labelling.loss import answered, certainty, labels
+from cemlib.labelling.experiment import INIT, Outcome
+from cemlib.labelling.loss import answered, certainty
 from cemlib.labelling.participants import METHODS, TENTHS
 from cemlib.records.files import write_bytes, write_json, write_jsonl
 from cemlib.records.seal import write_sealed
@@ -65,24 +65,22 @@ def write_repeat(
 
 def _found(outcome: Outcome) -> dict[str, Any]:
     study = outcome.participants.study
-    own = study.privacy.epsilon
     return {
-        **_scores(outcome, own),
+        **_scores(outcome, study.privacy.epsilon),
         "participants": _participants(outcome),
         "sweep": [
             {"epsilon": epsilon, "sigma": noise_std(study, epsilon), **_scores(outcome, epsilon)}
             for epsilon in study.epsilons()
         ],
-        "encryption": dict(zip(COST, outcome.answers[own]["cost"].tolist(), strict=True)),
     }
 
 
 def _scores(outcome: Outcome, epsilon: float | None) -> dict[str, float | None]:
     """Return mean accuracies, shares of right and of refused answers, and the mean weight."""
     accuracy = outcome.by_method("accuracy", epsilon)
-    counts = outcome.answers[epsilon]["counts"]
+    counts = outcome.answers[epsilon]
     kept = answered(counts)
-    right = labels(counts)[kept] == _truth(outcome)[kept]
+    right = counts.argmax(dim=1)[kept] == _truth(outcome)[kept]
     some = len(right) > 0
     return {
         **{f"{name}_top1": float(row.mean()) for name, row in accuracy.items()},
@@ -124,7 +122,7 @@ def _per_image(outcome: Outcome) -> bytes:
     """Return a table with a row per query: the released counts, what follows, and the truth."""
     import pandas as pd
 
-    counts = outcome.answers[outcome.participants.study.privacy.epsilon]["counts"]
+    counts = outcome.answers[outcome.participants.study.privacy.epsilon]
     kept = answered(counts)
     weights = torch.zeros(len(counts), dtype=counts.dtype)
     weights[kept] = certainty(counts[kept])
@@ -132,7 +130,7 @@ def _per_image(outcome: Outcome) -> bytes:
         "index": outcome.participants.queries,
         "label": _truth(outcome),
         "answered": kept,
-        "answer": labels(counts),
+        "answer": counts.argmax(dim=1),
         "weight": weights,
         **{f"count_{k}": column for k, column in enumerate(counts.T)},
     }

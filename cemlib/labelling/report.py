@@ -14,7 +14,7 @@ from cemlib.study.labelling import FIGURES
 
 
 def _way(row: Row) -> str:
-    """Say who encrypts, and how; a row that is not ours has no more to say."""
+    """Return who encrypts, and how it is done if it is ours."""
     if row["source"] != "ours":
         return str(row["source"])
     beforehand = ", blindings made before" if row["precomputed"] else ""
@@ -81,7 +81,6 @@ LAYOUTS: dict[str, Layout] = {
             ("encryption [s]", number("encrypt_seconds")),
             ("before the votes [s]", number("offline_seconds")),
             ("decryption [s]", number("decrypt_seconds")),
-            ("peer's encryption / this", number("peer_ratio")),
             ("exponent, encryption", number("encrypt_exponent")),
             ("exponent, decryption", number("decrypt_exponent")),
             ("bytes", number("bytes", 6)),
@@ -93,7 +92,7 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def notes(study: LabellingStudy) -> list[str]:
-    """Return what a reader of any of the tables has to know."""
+    """Return the notes above every table."""
     settings, n = study.privacy, study.participants
     bits = study.encryption.key_bits
     key = " It is for testing: it protects nothing." if bits < SECURE_KEY_BITS else ""

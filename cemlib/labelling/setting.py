@@ -1,4 +1,4 @@
-"""Set a round: how many take part, how much noise, which key, how wide the masks."""
+"""Choose the public parameters of a round: participants, noise, key, masks, packing."""
 
 import math
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from cemlib.labelling.paillier import Blinding
 from cemlib.labelling.sharing import check_bits
 
 Packing = Literal["none", "label", "images"]
-# The grid of masks and noise is 2^-12 of a vote: 64-bit integers hold every sum, and noise of any
-# useful size covers many steps of it.
+# Masks and noise are multiples of 2^-12 of a vote: 64-bit integers hold every sum, and noise of any
+# useful size covers many steps.
 FRACTION_BITS = 12
-LEAST_STEPS = 8
-WIDEST = 62
+LEAST_STEPS = 8  # that the standard deviation of a participant's noise covers
+WIDEST = 62  # bits of a counter
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Setting:
     Attributes:
         participants: N, at least 2.
         classes: k, the length of a vote.
-        noise_std: sigma, of the noise on a tally in total: each participant adds N(0, sigma^2 / N).
-            0 gives exact tallies and no differential privacy.
+        noise_std: sigma of the whole noise on a tally: each participant adds N(0, sigma^2 / N). 0
+            gives exact tallies and no differential privacy.
         key_bits: length of Paillier's n, 256 to 3072.
-        mask_bits: b; a mask is uniform in [0, 2^b) votes, on the grid of 2^-12.
-        packing: counters in one plaintext: `none` one, `label` those of one query, `images` as many
-            as the key has room for, across queries.
-        blinding: how ciphertexts are blinded, see `cemlib.labelling.paillier`.
+        mask_bits: b; a mask is uniform in [0, 2^b) votes, in steps of 2^-12.
+        packing: counters in one plaintext: `none` for one, `label` for those of one query, `images`
+            for as many as fit, across queries.
+        blinding: of ciphertexts, see `cemlib.labelling.paillier`.
         insecure_for_testing: allow keys below 2,048 bits.
     """
 
@@ -70,7 +70,7 @@ class Setting:
 
     @property
     def scale(self) -> int:
-        """Return how many steps of the grid make a vote."""
+        """Return how many steps make a vote."""
         return 1 << FRACTION_BITS
 
     @property
@@ -80,16 +80,16 @@ class Setting:
 
     @property
     def largest(self) -> int:
-        """Return the largest sum of a counter in steps, of N votes of 1 and N largest masks."""
+        """Return the largest sum in a counter, in steps: of N votes and N largest masks."""
         return self.participants * (self.scale + (self.scale << self.mask_bits) - 1)
 
     @property
     def slot_bits(self) -> int:
-        """Return the bits of a counter, so that no sum ever carries into the next."""
+        """Return the bits of a counter, wide enough that no sum carries into the next."""
         return self.largest.bit_length()
 
     @property
     def slots(self) -> int:
-        """Return how many counters fit into a plaintext below 2^(bits - 1) <= n."""
+        """Return how many counters share a plaintext, which stays below 2^(bits - 1) <= n."""
         room = (self.key_bits - 1) // self.slot_bits
         return {"none": 1, "label": min(room, self.classes), "images": room}[self.packing]

@@ -1,8 +1,8 @@
-"""Deal n shares of the decryption exponent, and decrypt jointly.
+"""Deal N shares of the decryption exponent, and decrypt jointly.
 
-The dealer makes p and q, takes the d in Z_(n lambda) with d = 0 mod lambda and d = 1 mod n, hands
+The dealer draws p and q, takes the d in Z_(n lambda) with d = 0 mod lambda and d = 1 mod n, gives
 participant i the share s_i with s_1 + ... + s_N = d mod n lambda, and forgets p, q, lambda and d.
-As every unit u of Z_(n^2) has u^(n lambda) = 1, the partial decryptions c^(s_i) multiply to
+Every unit u of Z_(n^2) has u^(n lambda) = 1, so the partial decryptions c^(s_i) multiply to
 
     c^d = (1 + n)^(m d) r^(n d) = 1 + m n   mod n^2,      n d = 0 mod n lambda, d = 1 mod n,
 
@@ -10,13 +10,13 @@ from which m is read (Paillier 1999; the exponent d of Damgard and Jurik 2001; a
 sharing).
 
 N - 1 shares reveal nothing. The dealer draws s_1 ... s_(N-1) uniformly and independently from Z_(n
-lambda) and sets s_N = d - s_1 - ... - s_(N-1). For any d and any N - 1 of the N indices the map
-from the N - 1 draws to those N - 1 shares is a bijection of Z_(n lambda)^(N-1): those shares are
-uniform whatever d is, so they are independent of d. What they can say of lambda is its size: lambda
-= (n + 1 - p - q) / 2 lies within (p + q) / 2 of n / 2, so a share is within statistical distance (p
-+ q) / n < 2^(2 - bits/2) of a uniform number below n floor(n / 2), which anybody can draw. A
-partial decryption reveals nothing beyond m: given m and the other N - 1 shares it is (1 + m n) /
-prod c^(s_j), which anybody can compute.
+lambda) and sets s_N = d - s_1 - ... - s_(N-1). For any d and any N - 1 of the N indices, the map
+from the N - 1 draws to those N - 1 shares is a bijection of Z_(n lambda)^(N-1). Those shares are
+therefore uniform and independent of d. Of lambda they can show only its size: lambda = (n + 1 - p -
+q) / 2 lies within (p + q) / 2 of n / 2, so a share is within statistical distance (p + q) / n <
+2^(2 - bits/2) of a uniform number below n floor(n / 2), which anybody can draw. A partial
+decryption reveals nothing beyond m: given m and the other N - 1 shares it is (1 + m n) / prod
+c^(s_j), which anybody can compute.
 """
 
 import math
@@ -24,13 +24,7 @@ import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cemlib.labelling.arithmetic import (
-    coprime,
-    powmod,
-    powmod_secret,
-    product,
-    random_prime,
-)
+from cemlib.labelling.arithmetic import powmod, powmod_secret, product, random_prime
 from cemlib.labelling.errors import LabellingError, ShareError
 from cemlib.labelling.paillier import PublicKey, blinds, check_ciphertext
 
@@ -49,7 +43,7 @@ class KeyShare:
 
 @dataclass(frozen=True)
 class Keys:
-    """Hold what is dealt: the public key to everybody, share i to participant i alone."""
+    """Hold the public key, which everybody gets, and share i for participant i alone."""
 
     public: PublicKey
     shares: tuple[KeyShare, ...]
@@ -57,7 +51,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class DealerKey:
-    """Hold two primes p and q, = 3 mod 4 with gcd(p-1, q-1) = 2, until the dealer forgets."""
+    """Hold the dealer's primes p and q, both = 3 mod 4, with gcd(p-1, q-1) = 2."""
 
     p: int = field(repr=False)
     q: int = field(repr=False)
@@ -65,7 +59,7 @@ class DealerKey:
     def __post_init__(self) -> None:
         p, q = self.p, self.q
         suit = p != q and p % 4 == q % 4 == 3 and math.gcd(p - 1, q - 1) == 2
-        if not suit or not coprime(p * q, (p - 1) * (q - 1)):
+        if not suit or math.gcd(p * q, (p - 1) * (q - 1)) != 1:
             raise LabellingError("dealer: p and q must differ, = 3 mod 4, with gcd(p-1, q-1) = 2")
 
     @property
@@ -85,7 +79,7 @@ class DealerKey:
     def nth_power(self, x: int) -> int:
         """Return x^n mod n^2 by the Chinese remainder theorem.
 
-        mod p^2, y^p depends on y mod p alone, so x^n = ((x^q mod p)^p mod p^2); likewise mod q^2.
+        y^p mod p^2 depends on y mod p alone, so x^n mod p^2 is (x^q mod p)^p; likewise mod q^2.
         """
         p, q = self.p, self.q
         at_p = powmod(powmod(x, q % (p - 1), p), p, p * p)
@@ -97,7 +91,7 @@ class DealerKey:
         while True:
             x = 2 + secrets.randbelow(self.n - 3)
             base = self.nth_power(-x * x % self.n)
-            if coprime(x, self.n) and blinds(self.n, base):
+            if math.gcd(x, self.n) == 1 and blinds(self.n, base):
                 return PublicKey(self.n, base)
 
 
@@ -109,7 +103,7 @@ def check_bits(bits: int, insecure_for_testing: bool) -> None:
         )
     if bits < SECURE_BITS and not insecure_for_testing:
         raise LabellingError(
-            f"key_bits: {bits} can be factored or soon will be; take {SECURE_BITS} or more, or say "
+            f"key_bits: {bits} can be factored or soon will be; take {SECURE_BITS} or more, or set "
             "insecure_for_testing: true where no real vote is at stake"
         )
 
@@ -145,12 +139,12 @@ def partial_decryption(key: PublicKey, share: KeyShare, ciphertext: int) -> int:
 def combine(key: PublicKey, partials: dict[int, int], of: int) -> int:
     """Return the plaintext from the partial decryptions of all `of` participants, by index.
 
-    A part multiplied by (1 + n)^k goes unnoticed and adds k to the plaintext: see the limits in
-    docs/labelling_protocol.md.
+    A part that was multiplied by (1 + n)^k is not noticed, and adds k to the plaintext: see the
+    limits in docs/labelling_protocol.md.
 
     Raises:
-        ShareError: some are missing, or they do not belong together: then their product is no
-            1 + m n (a product of unrelated units is one with probability about 2 / n).
+        ShareError: some are missing, or they do not belong together: their product is not of the
+            form 1 + m n (that of unrelated units is with probability about 2 / n).
     """
     missing = sorted(set(range(of)) - set(partials))
     if missing or len(partials) != of:

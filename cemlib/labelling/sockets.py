@@ -20,38 +20,23 @@ from cemlib.labelling.channels import make_certificates
 from cemlib.labelling.errors import DroppedOutError, LabellingError
 from cemlib.labelling.messages import Round
 from cemlib.labelling.protocol import Keys, Setting, start_round
-from cemlib.labelling.sharing import KeyShare
 
 Process = subprocess.Popen[str]
 
 
 def start(role: str, round_: Round, folder: Path, seconds: float, **secrets: Any) -> Process:
-    """Start a party, and tell it on its standard input what it is."""
+    """Start a party, and tell it its role and its secrets on its standard input."""
     process = subprocess.Popen(
         [sys.executable, "-m", "cemlib.labelling.process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    told = {"role": role, "round": asdict(round_), "folder": str(folder), "seconds": seconds}
+    public = {"role": role, "round": asdict(round_), "folder": str(folder), "seconds": seconds}
     assert process.stdin is not None
     with process.stdin:
-        json.dump(told | secrets, process.stdin)
+        json.dump(public | secrets, process.stdin)
     return process
-
-
-def start_participant(
-    round_: Round,
-    share: KeyShare,
-    votes: NDArray[np.int64],
-    noise_seed: int | None,
-    folder: Path,
-    port: int,
-    seconds: float,
-) -> Process:
-    """Start one participant, with its own secrets only."""
-    own = {"share": asdict(share), "votes": votes.tolist(), "noise_seed": noise_seed}
-    return start("participant", round_, folder, seconds, port=port, **own)
 
 
 def heard(process: Process) -> dict[str, Any]:
@@ -90,14 +75,10 @@ def aggregate_over_sockets(
     noise: np.random.Generator | None = None,
     seconds: float = 60.0,
 ) -> NDArray[np.float64]:
-    """Return the noisy tallies (queries, classes), as `protocol.aggregate` does.
+    """Return the noisy tallies (queries, classes) of votes, by a process for each party.
 
-    Args:
-        votes: class indices (queries, participants).
-        setting: the round's setting.
-        keys: from `deal`; None deals new ones.
-        noise: as for `protocol.aggregate`.
-        seconds: from the start of a process until it takes a silent party to be gone.
+    Arguments are those of `protocol.aggregate`, and the seconds from the start of a process until
+    it takes a silent party to be gone.
 
     Raises:
         DroppedOutError: a participant is gone; see `cemlib.labelling.protocol`.
@@ -111,8 +92,10 @@ def aggregate_over_sockets(
         processes = [aggregator]
         try:
             port = heard(aggregator)["port"]
-            for own in secrets:
-                processes.append(start_participant(round_, *own, folder, port, seconds))
+            for share, own, seed in secrets:
+                told = {"share": asdict(share), "votes": own.tolist(), "noise_seed": seed}
+                party = start("participant", round_, folder, seconds, port=port, **told)
+                processes.append(party)
             return result(aggregator)
         finally:
             stop(processes)

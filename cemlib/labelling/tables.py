@@ -1,7 +1,7 @@
-"""Collect the records of a labelling study, and make its tables as numbers."""
+"""Collect the records of a labelling study, and compute its tables."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,21 +26,19 @@ PUBLISHED = {"key_bits": 2048, "encrypt_seconds": 1.20, "decrypt_seconds": 0.49}
 
 @dataclass(frozen=True)
 class Results:
-    """Hold what all repeats found; a failed one has no numbers, but counts.
+    """Hold the results of all repeats; a failed one is counted, and has no numbers.
 
     Attributes:
-        repeats: one row for each number of images and repeat, with the scores of its record.
-        participants: one row for each of its participants as the requester.
-        sweep: one row for each of its epsilons, `inf` for no noise.
-        rounds: timed rounds, one row for each key length, packing and blinding.
-        peer: phe's encryption at each key length; empty where it is not installed.
+        repeats: the record of each number of images and repeat.
+        participants: a row for each of its participants as the requester.
+        sweep: a row for each of its epsilons, `inf` for no noise.
+        rounds: a row for each timed round.
     """
 
     repeats: pd.DataFrame
     participants: pd.DataFrame
     sweep: pd.DataFrame
     rounds: pd.DataFrame
-    peer: pd.DataFrame
 
 
 def collect(job: Job[LabellingStudy]) -> Results:
@@ -50,37 +48,30 @@ def collect(job: Job[LabellingStudy]) -> Results:
         FileError: if a record is missing or damaged.
     """
     records = [read_sealed(path, KEYS) for path in job.inputs["metrics"]]
-    key = ["images", "seed"]
-    participants = pd.json_normalize(records, "participants", key)
-    participants["participant"] = participants.groupby(key).cumcount() + 1
-    swept = [*key, "epsilon", "sigma", *SCORES, *QUALITY]
-    sweep = pd.json_normalize(records, "sweep", key).reindex(columns=swept)
+    participants = pd.json_normalize(records, "participants", ["images", "seed"])
+    participants["participant"] = participants.groupby(["images", "seed"]).cumcount() + 1
+    swept = ["images", "seed", "epsilon", "sigma", *SCORES, *QUALITY]
+    sweep = pd.json_normalize(records, "sweep", ["images", "seed"]).reindex(columns=swept)
     sweep["epsilon"] = sweep["epsilon"].astype(float).fillna(math.inf)
-    cost = read_sealed(job.plan.layout.cost, ("rounds", "peer"))
-    return Results(
-        repeats=pd.DataFrame(records),
-        participants=participants,
-        sweep=sweep,
-        rounds=pd.DataFrame(cost["rounds"]),
-        peer=pd.DataFrame(cost["peer"], columns=["key_bits", "encrypt_seconds"]),
-    )
+    rounds = pd.DataFrame(read_sealed(job.plan.layout.cost, ("rounds",))["rounds"])
+    return Results(pd.DataFrame(records), participants, sweep, rounds)
 
 
 def accuracy_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
-    """Return accuracy, label quality, and the whole privacy, by number of images."""
+    """Return accuracy, label quality and privacy by number of images."""
     privacy = stated(study, study.privacy.epsilon)
     rows = [
         {"images": images, **_means(group, (*SCORES, "constant_top1", *QUALITY)), **privacy}
-        for images, group in _groups(results.repeats, study)
+        for images, group in results.repeats.groupby("images", sort=False)
     ]
     return pd.DataFrame(rows)
 
 
-def differences_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
-    """Return paired differences over the repeats; Holm's correction is over all rows."""
+def differences_table(results: Results, _study: LabellingStudy) -> pd.DataFrame:
+    """Return paired differences over the repeats, with Holm's correction over all rows."""
     rows = [
         {"images": images, "first": first, "second": second, **_difference(group, first, second)}
-        for images, group in _groups(results.repeats, study)
+        for images, group in results.repeats.groupby("images", sort=False)
         for first, second in PAIRS
     ]
     table = pd.DataFrame(rows)
@@ -91,7 +82,7 @@ def differences_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
 def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     """Return accuracy and label quality by epsilon of one query; the last has no noise."""
     rows = []
-    for images, group in _groups(results.sweep, study):
+    for images, group in results.sweep.groupby("images", sort=False):
         for epsilon, part in group.groupby("epsilon"):
             privacy = stated(study, float(str(epsilon)))
             rows.append({"images": images, **privacy, **_means(part, (*SCORES, *QUALITY))})
@@ -101,31 +92,22 @@ def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
 def cost_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     """Return seconds and bytes of an image by key length, with the exponent of their growth.
 
-    The rows of `source` `published` are the figures of the published text, `peer` those of phe,
-    whose scalar encryption in the same job is `peer_ratio` times as slow as a row of ours.
+    The last row, whose `source` is `published`, is from the published text.
     """
-    rounds, peer = results.rounds.copy(), results.peer
-    seconds = rounds["key_bits"].map(peer.set_index("key_bits")["encrypt_seconds"])
-    rounds["peer_ratio"] = seconds.astype(float) / rounds["encrypt_seconds"]
+    rounds = results.rounds.assign(source="ours", participants=study.participants)
     way = ["packing", "blinding", "precomputed"]
     for name in SECONDS:
         for _, group in rounds.groupby(way, sort=False):
             rounds.loc[group.index, f"{name[:7]}_exponent"] = growth_exponent(group, name)
-    ours = {"ours": rounds, "peer (phe)": peer}
-    parts = [
-        part.assign(source=source, participants=study.participants)
-        for source, part in ours.items()
-        if len(part)
-    ]
     published = pd.DataFrame([PUBLISHED | {"source": "published", "participants": 15}])
-    table = pd.concat([*parts, published], ignore_index=True)
+    table = pd.concat([rounds, published], ignore_index=True)
     return table.set_index(["source", "participants", "key_bits", *way]).reset_index()
 
 
 def growth_exponent(rows: pd.DataFrame, name: str) -> float:
     """Return a of seconds = c * key_bits^a, by least squares on logarithms.
 
-    NaN for a single key length, or where the clock showed no time.
+    It is NaN for a single key length, or where the clock showed no time.
 
     >>> rows = pd.DataFrame({"key_bits": [256, 512, 1024], "s": [1.0, 8.0, 64.0]})
     >>> round(growth_exponent(rows, "s"), 6)
@@ -134,11 +116,6 @@ def growth_exponent(rows: pd.DataFrame, name: str) -> float:
     if len(rows) < 2 or (rows[name] <= 0).any():
         return float("nan")
     return float(np.polyfit(np.log(rows["key_bits"]), np.log(rows[name]), 1)[0])
-
-
-def _groups(frame: pd.DataFrame, study: LabellingStudy) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Return the rows of each number of images, in the order of the configuration."""
-    return ((images, frame[frame["images"] == images]) for images in study.images)
 
 
 def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The cost of a round: what can be counted by hand is, and no time is claimed."""
 
-import importlib.util
 import math
 from collections import Counter
 
@@ -48,14 +47,10 @@ def test_what_is_made_beforehand_is_not_paid_twice(rows: list[Row]) -> None:
         assert online["decrypt_seconds"] == offline["decrypt_seconds"]
 
 
-def test_what_is_paid_once_for_a_key_and_phes_encryption_where_it_is(
-    found: dict[str, list[Row]],
-) -> None:
-    setup, peers = found["setup"], found["peer"]
+def test_what_is_paid_once_for_a_key_takes_time(found: dict[str, list[Row]]) -> None:
+    setup = found["setup"]
     assert [once["key_bits"] for once in setup] == [256, 512]
     assert all(once[name] > 0 for once in setup for name in once)
-    assert len(peers) == 2 * (importlib.util.find_spec("phe") is not None)
-    assert all(peer["encrypt_seconds"] > 0 for peer in peers)
 
 
 @pytest.mark.parametrize("exponent", [1.0, 2.58, 3.0])

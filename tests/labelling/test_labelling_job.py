@@ -20,7 +20,7 @@ from cemlib.study.job import prepare_job
 from cemlib.study.labelling import jobs, repeat_job
 from cemlib.study.plan import Plan
 
-CHANGES = ("wall_seconds", "peak_memory_mb", "encryption", "record_sha256")
+CHANGES = ("wall_seconds", "peak_memory_mb", "record_sha256")
 
 
 def carried_out(plan: Plan) -> Plan:

@@ -9,7 +9,7 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.data.prepare import prepare
 from cemlib.labelling.experiment import carry_out
-from cemlib.labelling.learning import KINDS, Lesson, Weights, classify, learn, stack, start
+from cemlib.labelling.learning import Lesson, Weights, classify, learn, logits, stack, start
 from cemlib.labelling.participants import Participants
 from cemlib.numerics.divergence import DivergedError
 
@@ -49,10 +49,10 @@ def lessons(count: int = M) -> tuple[Tensor, list[Lesson]]:
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
 def test_a_stack_computes_what_its_networks_do(network: NetworkConfig) -> None:
     singles, images = stacked(network), torch.randn(M, 5, *SHAPE)
-    found = KINDS[network.kind].logits(stack(singles), images)
-    shared = KINDS[network.kind].logits(stack(singles), images[:1])
+    found = logits(stack(singles), images)
+    shared = logits(stack(singles), images[:1])
     many = torch.randn(300, *SHAPE)  # more than one chunk
-    classes = classify(network, stack(singles), many)
+    classes = classify(stack(singles), many)
     for i, weights in enumerate(singles):
         net = module(network, weights)
         assert torch.allclose(found[i], net(images[i]), atol=1e-5)
@@ -65,7 +65,7 @@ def test_each_network_learns_as_torch_would_teach_it(network: NetworkConfig) -> 
     settings = LocalTrainConfig(steps=10, batch_size=4, lr=1e-2, weight_decay=1e-2)
     singles, (images, parts) = stacked(network), lessons()
     chances = torch.rand(10, M, 4, generator=torch.Generator().manual_seed(3))
-    trained, losses = learn(network, stack(singles), images, parts, chances, settings)
+    trained, losses = learn(stack(singles), images, parts, chances, settings)
     for i, part in enumerate(parts):
         net = module(network, singles[i])
         optimiser = torch.optim.Adam(net.parameters(), weight_decay=1e-2)
@@ -88,7 +88,7 @@ def test_a_training_that_diverges_says_so() -> None:
     images, parts = lessons()
     settings, chances = LocalTrainConfig(steps=10, lr=1e30), torch.rand(10, M, 4)
     with pytest.raises(DivergedError, match="loss is"):
-        learn(NETWORKS[0], stack(stacked(NETWORKS[0])), images, parts, chances, settings)
+        learn(stack(stacked(NETWORKS[0])), images, parts, chances, settings)
 
 
 def test_no_image_is_in_two_sets() -> None:

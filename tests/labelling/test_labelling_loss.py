@@ -7,13 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cemlib.labelling.loss import (
-    answered,
-    certainty,
-    information_entropy_loss,
-    labels,
-    proportions,
-)
+from cemlib.labelling.loss import answered, certainty, information_entropy_loss
 
 COUNTS = torch.tensor(
     [[9.2, 3.1, -0.4, 2.1], [4.0, 4.0, 4.0, 4.0], [0.0, 0.0, 12.5, -3.0]]
@@ -45,11 +39,10 @@ def test_a_row_without_a_positive_count_has_no_answer() -> None:
     counts = torch.tensor([[1.0, 0.0], [0.0, 0.0], [-1.0, -2.0]])
     assert answered(counts).tolist() == [True, False, False]
     with pytest.raises(ValueError, match=r"rows \[1, 2\]"):
-        proportions(counts)
+        certainty(counts)
 
 
-def test_a_single_class_says_nothing_and_the_label_is_the_largest_count() -> None:
-    assert labels(COUNTS).tolist() == [0, 0, 2]
+def test_a_single_class_says_nothing() -> None:
     with pytest.raises(ValueError, match="two are needed"):
         certainty(torch.ones(3, 1))
 

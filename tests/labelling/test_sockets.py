@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,6 @@ from cemlib.labelling.sockets import (
     heard,
     result,
     start,
-    start_participant,
     stop,
 )
 
@@ -138,7 +138,7 @@ def running(folder: Path) -> Iterator[Running]:
 def test_processes_and_functions_give_the_same_tallies() -> None:
     votes = np.tile(VOTES, (600, 1))  # messages larger than the buffers of a connection
     over_sockets = aggregate_over_sockets(votes, SETTING, KEYS, np.random.default_rng(8))
-    within = aggregate(votes, SETTING, KEYS, np.random.default_rng(8)).counts
+    within = aggregate(votes, SETTING, KEYS, np.random.default_rng(8))
     assert np.array_equal(over_sockets, within)
 
 
@@ -147,14 +147,13 @@ def test_fifteen_processes_at_2048_bits() -> None:
     setting = Setting(15, 10, noise_std=4.0)
     keys, votes = deal(setting), np.random.default_rng(0).integers(0, 10, (9, 15))
     over_sockets = aggregate_over_sockets(votes, setting, keys, np.random.default_rng(8), 300)
-    within = aggregate(votes, setting, keys, np.random.default_rng(8)).counts
+    within = aggregate(votes, setting, keys, np.random.default_rng(8))
     assert np.array_equal(over_sockets, within)
 
 
 def started(round_: Round, index: int, folder: Path, port: int, seconds: float) -> Process:
-    return start_participant(
-        round_, KEYS.shares[index], VOTES[:, index], index, folder, port, seconds
-    )
+    own = {"share": asdict(KEYS.shares[index]), "votes": VOTES[:, index].tolist()}
+    return start("participant", round_, folder, seconds, port=port, noise_seed=index, **own)
 
 
 def test_a_process_killed_after_its_vote_voids_the_round_and_the_others_begin_anew(
@@ -182,7 +181,7 @@ def test_a_process_killed_after_its_vote_voids_the_round_and_the_others_begin_an
     keys = deal(setting)
     seeds = [np.random.default_rng(1) for _ in range(2)]
     anew = aggregate_over_sockets(VOTES[:, left], setting, keys, seeds[0])
-    assert np.array_equal(anew, aggregate(VOTES[:, left], setting, keys, seeds[1]).counts)
+    assert np.array_equal(anew, aggregate(VOTES[:, left], setting, keys, seeds[1]))
 
 
 @pytest.mark.parametrize("seconds", [SECONDS, 1.0], ids=["closed", "silent"])
