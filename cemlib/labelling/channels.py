@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError
 
 if TYPE_CHECKING:
-    from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
 Channel: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GONE = (OSError, EOFError)  # raised when the other side has left, or time is up
 HOST = "127.0.0.1"
 HANDSHAKE_SECONDS = 5.0
-AUTHORITY = "authority.pem"
+AUTHORITY = "authority"
 AGGREGATOR_NAME = "aggregator"
 
 
@@ -38,7 +37,7 @@ def participant_name(index: int) -> str:
 
 
 def party_file(folder: Path, name: str) -> Path:
-    """Return the file with a party's private key and certificate."""
+    """Return the file with a party's private key and certificate; the authority's has no key."""
     return folder / f"{name}.pem"
 
 
@@ -55,40 +54,40 @@ def make_certificates(folder: Path, participants: int) -> None:
         raise LabellingError(
             "parties over sockets need certificates: pip install 'cemlib[labelling]'"
         ) from error
-    pem, key = form.Encoding.PEM, ec.generate_private_key(ec.SECP256R1())
-    authority = _certificate("authority", key, None, key)
-    _write(folder / AUTHORITY, authority.public_bytes(pem))
+    key = ec.generate_private_key(ec.SECP256R1())
+    _write(party_file(folder, AUTHORITY), _certificate(AUTHORITY, key, key))
+    encoding = form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
     for name in (AGGREGATOR_NAME, *map(participant_name, range(participants))):
         own = ec.generate_private_key(ec.SECP256R1())
-        signed = _certificate(name, own, authority, key)
-        secret = own.private_bytes(pem, form.PrivateFormat.PKCS8, form.NoEncryption())
-        _write(party_file(folder, name), secret + signed.public_bytes(pem))
+        secret = own.private_bytes(*encoding)
+        _write(party_file(folder, name), secret + _certificate(name, own, key))
 
 
 def _certificate(
-    name: str,
-    key: "ec.EllipticCurvePrivateKey",
-    issuer: "x509.Certificate | None",
-    issuer_key: "ec.EllipticCurvePrivateKey",
-) -> "x509.Certificate":
+    name: str, key: "ec.EllipticCurvePrivateKey", authority: "ec.EllipticCurvePrivateKey"
+) -> bytes:
+    """Return a party's certificate for its key, signed by the authority's, as PEM."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.x509.oid import NameOID
 
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject, issuer = (
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (name, AUTHORITY)
+    )
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(subject if issuer is None else issuer.subject)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(x509.BasicConstraints(ca=name == AUTHORITY, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     )
-    return builder.sign(issuer_key, hashes.SHA256())
+    signed = builder.sign(authority, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -101,7 +100,7 @@ def _context(folder: Path, name: str, *, server: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(folder / AUTHORITY)
+    context.load_verify_locations(party_file(folder, AUTHORITY))
     context.load_cert_chain(party_file(folder, name))
     return context
 
@@ -170,8 +169,9 @@ def _peer(writer: asyncio.StreamWriter) -> str:
 
 async def send(channel: Channel, message: bytes) -> None:
     """Send a message; raise one of `GONE` if the other side has left."""
-    channel[1].write(len(message).to_bytes(4, "big") + message)
-    await channel[1].drain()
+    _, writer = channel
+    writer.write(len(message).to_bytes(4, "big") + message)
+    await writer.drain()
 
 
 async def receive(channel: Channel, size: int) -> bytes:
@@ -182,7 +182,8 @@ async def receive(channel: Channel, size: int) -> bytes:
         OSError: the connection is broken.
         EOFError: the other side has left before all of it was there.
     """
-    announced = int.from_bytes(await channel[0].readexactly(4), "big")
+    reader, _ = channel
+    announced = int.from_bytes(await reader.readexactly(4), "big")
     if announced != size:
         raise MessageError(f"a message of {announced} bytes where one of {size} is due")
-    return await channel[0].readexactly(size)
+    return await reader.readexactly(size)

@@ -19,7 +19,7 @@ from cemlib.config.labelling import LabellingStudy, NetworkConfig
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.data.splits import shuffled
-from cemlib.labelling.learning import Lesson, Weights, classify, learn, stack, start
+from cemlib.labelling.learning import Lesson, classify, learn, stack, start
 from cemlib.labelling.loss import answered, certainty
 from cemlib.models.layers import Normalise
 from cemlib.numerics.seeds import generator
@@ -63,14 +63,20 @@ class Participants:
     def taught(self, own: Lesson, counts: Tensor, weighting: Weighting) -> Lesson:
         """Join own images and the answered ones, by their noisy counts (Q, k).
 
-        A query without an answer is left out.
+        A query without an answer is left out. The weight of the others is 1 (`capc`), their
+        certainty (`iel`), or its mean (`constant`: what the size of the weights alone does).
         """
         kept = answered(counts)
-        counts = counts[kept]
+        certain = certainty(counts[kept]).float()
+        weights = {
+            "capc": torch.ones_like(certain),
+            "iel": certain,
+            "constant": certain.mean().expand_as(certain),
+        }
         return Lesson(
             torch.cat([own.positions, self.queries[kept]]),
-            torch.cat([own.labels, counts.argmax(dim=1)]),
-            torch.cat([own.weights, _weights(counts, weighting)]),
+            torch.cat([own.labels, counts[kept].argmax(dim=1)]),
+            torch.cat([own.weights, weights[weighting]]),
         )
 
     def learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
@@ -94,29 +100,19 @@ class Participants:
 
     def _learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
         """Train participants with the same network, all at once."""
-        who = [participant for participant, _ in lessons]
         train, test = self._images
-        weights, losses = learn(
-            stack([self._start(participant) for participant in who]),
-            train,
-            [lesson for _, lesson in lessons],
-            torch.stack([self._chances(participant) for participant in who], dim=1),
-            self.study.train,
-        )
-        right = classify(weights, test) == self.data.test.labels
+        shape, classes, settings = self.data.image_shape, len(self.data.classes), self.study.train
+        size = (settings.steps, settings.batch_size)
+        weights, chances = [], []
+        for who, _ in lessons:
+            weights.append(start(self.network(who), shape, classes, self._stream("weights", who)))
+            chances.append(torch.rand(size, generator=self._stream("batches", who)))
+        parts = [lesson for _, lesson in lessons]
+        trained, losses = learn(stack(weights), train, parts, torch.stack(chances, 1), settings)
+        right = classify(trained, test) == self.data.test.labels
         tenths = torch.stack([part.mean(0) for part in losses.tensor_split(TENTHS)])
-        votes = classify(weights, train[self.queries])
+        votes = classify(trained, train[self.queries])
         return {"votes": votes, "accuracy": right.double().mean(1), "losses": tenths.T}
-
-    def _start(self, participant: int) -> Weights:
-        shape, classes = self.data.image_shape, len(self.data.classes)
-        stream = self._stream("weights", participant)
-        return start(self.network(participant), shape, classes, stream)
-
-    def _chances(self, participant: int) -> Tensor:
-        """Draw (steps, batch) numbers uniform in [0, 1)."""
-        size = (self.study.train.steps, self.study.train.batch_size)
-        return torch.rand(size, generator=self._stream("batches", participant))
 
     @cached_property
     def _dealt(self) -> Tensor:
@@ -131,11 +127,3 @@ class Participants:
 
     def _stream(self, name: str, participant: int = 0) -> torch.Generator:
         return generator(self.repeat, f"labelling/{name}", participant)
-
-
-def _weights(counts: Tensor, weighting: Weighting) -> Tensor:
-    """Return the weight of each answered image: 1, its certainty, or the mean certainty."""
-    found = certainty(counts).float()
-    if weighting == "capc":
-        return torch.ones_like(found)
-    return found if weighting == "iel" else torch.full_like(found, float(found.mean()))

@@ -36,43 +36,37 @@ def say(**values: Any) -> None:
     print(json.dumps(values), flush=True)
 
 
-def take_part(job: dict[str, Any]) -> int:
-    """Act as a participant, and return the exit code of the process."""
+async def take_part(job: dict[str, Any]) -> int:
+    """Act as a participant: vote, and decrypt one part of the sums; return the exit code."""
     share, votes = KeyShare(**job["share"]), np.array(job["votes"], np.int64)
     party = Participant(read_round(job["round"]), share, votes, job["noise_seed"])
     try:
-        asyncio.run(_take_part(party, Path(job["folder"]), job["port"], job["seconds"]))
+        async with asyncio.timeout(job["seconds"]):
+            channel = await connect(Path(job["folder"]), share.index, job["port"])
+            await send(channel, party.vote())
+            say(done="voted")
+            request = await receive(channel, party.view.round.size(Kind.REQUEST))
+            await send(channel, party.partial(request))
+            say(done="decrypted")
     except GONE as error:
         say(void=f"participant {share.index}: the aggregator is gone or ended the round: {error}")
+        return 1
     except LabellingError as error:
         say(error=str(error))
-    else:
-        return 0
-    return 1
-
-
-async def _take_part(party: Participant, folder: Path, port: int, seconds: float) -> None:
-    """Vote, wait for the request, and decrypt one part of the sums."""
-    view = party.view
-    async with asyncio.timeout(seconds):
-        channel = await connect(folder, view.share.index, port)
-        await send(channel, party.vote())
-        say(done="voted")
-        request = await receive(channel, view.round.size(Kind.REQUEST))
-        await send(channel, party.partial(request))
-        say(done="decrypted")
+        return 1
     channel[1].close()
     with suppress(OSError):  # of an aggregator that has everything, and has left
         await channel[1].wait_closed()
+    return 0
 
 
-def serve(job: dict[str, Any]) -> int:
+async def serve(job: dict[str, Any]) -> int:
     """Act as the aggregator: report the port, then the tallies or what went wrong."""
     aggregator = Aggregator(read_round(job["round"]))
     with socket.create_server((HOST, 0)) as listener:
         say(port=listener.getsockname()[1])
         try:
-            asyncio.run(collect(aggregator, listener, Path(job["folder"]), job["seconds"]))
+            await collect(aggregator, listener, Path(job["folder"]), job["seconds"])
             say(counts=aggregator.counts().tolist())
         except DroppedOutError as error:
             say(gone=error.gone, phase=error.phase)
@@ -134,4 +128,5 @@ async def _all_of(
 
 if __name__ == "__main__":
     JOB = json.load(sys.stdin)
-    sys.exit({"aggregator": serve, "participant": take_part}[JOB["role"]](JOB))
+    ROLES = {"aggregator": serve, "participant": take_part}
+    sys.exit(asyncio.run(ROLES[JOB["role"]](JOB)))

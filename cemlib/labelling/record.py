@@ -16,10 +16,9 @@ from cemlib.records.files import write_bytes, write_json, write_jsonl
 from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 
-SCORES = tuple(f"{name}_top1" for name in (INIT, *METHODS))
-QUALITY = ("label_accuracy", "refused", "mean_weight")
-FAILED: dict[str, Any] = {**dict.fromkeys(SCORES + QUALITY), "participants": [], "sweep": []}
-
+TOP1 = [f"{name}_top1" for name in (INIT, *METHODS)]
+SCORES = [*TOP1, "label_accuracy", "refused", "mean_weight"]
+FAILED: dict[str, Any] = {**dict.fromkeys(SCORES), "participants": [], "sweep": []}
 STORY = (
     "{} participants with {} labelled images each voted on {} images, encrypted; each then trained"
     " again on the noisy answers. Accuracies are means over the participants as the requester."

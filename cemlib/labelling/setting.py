@@ -44,7 +44,9 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_bits(self.key_bits, self.insecure_for_testing)
-        self._check_words()
+        for name, known in (("packing", get_args(Packing)), ("blinding", get_args(Blinding))):
+            if getattr(self, name) not in known:
+                raise LabellingError(f"{name}: {getattr(self, name)!r} is none of {known}")
         for name, least in (("participants", 2), ("classes", 2), ("mask_bits", 1)):
             if getattr(self, name) < least:
                 raise LabellingError(f"{name}: {getattr(self, name)} must be at least {least}")
@@ -53,14 +55,6 @@ class Setting:
                 f"mask_bits: {self.mask_bits} with {self.participants} participants makes counters "
                 f"of {self.slot_bits} bits; at most {WIDEST} fit: take fewer"
             )
-        self._check_noise()
-
-    def _check_words(self) -> None:
-        for name, known in (("packing", get_args(Packing)), ("blinding", get_args(Blinding))):
-            if getattr(self, name) not in known:
-                raise LabellingError(f"{name}: {getattr(self, name)!r} is none of {known}")
-
-    def _check_noise(self) -> None:
         if not 0 <= self.noise_std < 2**self.mask_bits / 2**10:
             raise LabellingError(f"noise_std: {self.noise_std} must be in [0, 2^(mask_bits - 10))")
         if 0 < self.share_std < LEAST_STEPS / self.scale:

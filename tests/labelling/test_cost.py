@@ -53,9 +53,8 @@ def test_what_is_paid_once_for_a_key_takes_time(found: dict[str, list[Row]]) -> 
     assert all(once[name] > 0 for once in setup for name in once)
 
 
-@pytest.mark.parametrize("exponent", [1.0, 2.58, 3.0])
-def test_the_exponent_of_a_power_law_is_found(exponent: float) -> None:
+def test_the_exponent_of_a_power_law_is_found() -> None:
     rows = pd.DataFrame({"key_bits": [256, 512, 1024]})
-    rows["seconds"] = 1e-9 * rows["key_bits"] ** exponent
-    assert growth_exponent(rows, "seconds") == pytest.approx(exponent)
+    rows["seconds"] = 1e-9 * rows["key_bits"] ** 2.58
+    assert growth_exponent(rows, "seconds") == pytest.approx(2.58)
     assert math.isnan(growth_exponent(rows[:1], "seconds"))
