@@ -118,13 +118,8 @@ async def accepted(
     """Give a channel to each participant, by the index in its certificate; close all at the end.
 
     All callers shake hands at once, so one who says nothing keeps nobody waiting. Strangers, and
-    second connections of the same participant, are closed.
-
-    Args:
-        listener: the socket to accept callers on, which is closed once all participants are there.
-        folder: of the certificates.
-        participants: N.
-        deadline: by the clock of the event loop.
+    second connections of the same participant, are closed. The deadline is by the clock of the
+    event loop.
 
     Raises:
         DroppedOutError: some have not connected by the deadline.

@@ -21,7 +21,7 @@ from cemlib.numerics.optim import Adam
 
 Weights = list[Tensor]
 _CHUNK = 256  # images classified at once
-_FALL = 0.1  # of the learning rate, linear, to this share of it
+_FALL = 0.1  # the learning rate falls linearly to this share
 
 
 def start(

@@ -54,9 +54,10 @@ async def take_part(job: dict[str, Any]) -> int:
     except LabellingError as error:
         say(error=str(error))
         return 1
-    channel[1].close()
-    with suppress(OSError):  # of an aggregator that has everything, and has left
-        await channel[1].wait_closed()
+    _, writer = channel
+    writer.close()
+    with suppress(OSError):  # the aggregator may have left: it has everything
+        await writer.wait_closed()
     return 0
 
 
@@ -78,13 +79,9 @@ async def serve(job: dict[str, Any]) -> int:
 async def collect(
     aggregator: Aggregator, listener: socket.socket, folder: Path, seconds: float
 ) -> None:
-    """Carry out the aggregator's side of a round over sockets.
+    """Carry out the aggregator's side of a round over sockets, up to the partial decryptions.
 
-    Args:
-        aggregator: of the round; afterwards it has all votes and partial decryptions.
-        listener: the socket on which participants call.
-        folder: of the certificates.
-        seconds: from now, after which a silent participant is taken to be gone.
+    A participant who is silent until so many seconds from now is taken to be gone.
 
     Raises:
         DroppedOutError: a participant is gone.

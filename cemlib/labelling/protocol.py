@@ -93,10 +93,7 @@ def exchange(
 ) -> list[bytes]:
     """Carry the votes to the aggregator and its request to all; return the partial decryptions.
 
-    Args:
-        aggregator: of the round, which can read the tallies afterwards.
-        participants: all of the round, in the order of their shares.
-        sent: their votes, in the same order.
+    Participants and their sent votes are in the order of their shares.
     """
     for index, message in enumerate(sent):
         aggregator.receive_vote(index, message)
@@ -108,13 +105,9 @@ def exchange(
 
 
 def remaining(setting: Setting, gone: Iterable[int]) -> tuple[Setting, list[int]]:
-    """Return the setting of a new round, and the participants who are left, in order.
+    """Return the setting of a new round without those who are gone, and who is left, in order.
 
-    The new round is `aggregate` of their columns of the votes, without the old keys.
-
-    Args:
-        setting: that of the void round.
-        gone: `DroppedOutError.gone`.
+    For a new round, call `aggregate` with their columns of the votes, and without the old keys.
 
     Raises:
         LabellingError: an index is none of a participant, or fewer than two are left.

@@ -34,12 +34,7 @@ def write_repeat(
 ) -> dict[str, Any]:
     """Write a finished repeat; its metrics come last, and are returned.
 
-    Args:
-        job: of the repeat.
-        images: labelled images of each participant.
-        outcome: what was found; None if a training diverged.
-        reason: why it did.
-        seconds: spent on it.
+    Where a training diverged there is no outcome, but the reason.
     """
     study, repeat = job.plan.study, job.of["repeat"]
     folder = job.plan.layout.repeat(images, repeat)
