@@ -1,4 +1,4 @@
-"""Images: where they come from, how they are split, kept, batched and augmented.
+"""Images: their sources, splits, prepared files, batches and augmentation.
 
 A new source is one module with a function `(DataConfig, Path | None) -> Raw`, one line in `SOURCES`
 and its name in `cemlib.config.data.DataConfig.source`.

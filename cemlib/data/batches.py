@@ -1,8 +1,8 @@
-"""Batches straight from a split's tensors, where they lie: no loader processes, no copies.
+"""Shuffled, augmented batches, made from a split's tensors on their device.
 
-The order and all chances of an epoch are drawn at its start and stay in place, and the position in
-it is a number on the device too. So a step takes its batch without a word from the host, and can be
-replayed.
+There are no loader processes. The order and the random draws of an epoch are made at its start, and
+the position in the epoch is a tensor on the device too. So a step needs no synchronisation with the
+host, and can be replayed as a CUDA graph.
 """
 
 import torch
@@ -13,15 +13,15 @@ from cemlib.data.prepared import Split
 
 
 class Shuffle:
-    """Rows of a set in an order that is drawn anew for every epoch.
+    """Row indices of a data set, in a random order for every epoch.
 
     Args:
-        count: rows of the set.
-        batch_size: rows of a batch; the last may be smaller.
-        device: where the rows are needed.
+        count: Number of rows.
+        batch_size: Rows per batch; the last may be smaller.
+        device: Device of the indices.
 
     Attributes:
-        sizes: of the batches of an epoch. A last batch of one row is left out, because batch
+        sizes: Sizes of an epoch's batches. A last batch of one row is left out, because batch
             normalisation has no variance for it.
     """
 
@@ -33,24 +33,24 @@ class Shuffle:
         self._ahead = torch.arange(min(count, batch_size), device=device)
 
     def begin(self, order: Generator) -> None:
-        """Start an epoch in the order that a CPU generator draws."""
+        """Start an epoch in an order drawn by a CPU generator."""
         self._order.copy_(torch.randperm(len(self._order), generator=order))
         self._done.zero_()
 
     def take(self, size: int) -> tuple[Tensor, Tensor]:
-        """Return places of the next rows in the epoch, and the rows: two long (size,)."""
+        """Return the positions of the next rows in the epoch, and the rows: two long (size,)."""
         places = self._done + self._ahead[:size]
         self._done += size
         return places, self._order[places]
 
 
 class Batches:
-    """The shuffled, augmented batches of a split.
+    """Shuffled, augmented batches of a split.
 
     Args:
-        split: the batches are made where it lies (`Split.to` moves it whole, once).
-        batch_size: images per batch; the last may be smaller.
-        augment: changes of the images.
+        split: The images and labels; the batches are made on their device.
+        batch_size: Images per batch; the last may be smaller.
+        augment: Augmentation of the images.
     """
 
     def __init__(self, split: Split, batch_size: int, augment: Augment) -> None:
@@ -58,18 +58,20 @@ class Batches:
         self._shuffle = Shuffle(len(split), batch_size, split.labels.device)
         self.sizes = self._shuffle.sizes
         drawn = augment.draw(sum(self.sizes), Generator())
-        self._draws = drawn.to(split.labels.device)
+        self._draws = [each.to(split.labels.device) for each in drawn]
 
     def begin(self, order: Generator, draws: Generator) -> None:
-        """Start an epoch: its order and its augmentation, from CPU generators.
+        """Start an epoch: draw its order and its augmentation from two CPU generators.
 
-        Results do not depend on the device, and each batch has the draws that it would have alone.
+        The draws are made batch by batch, so that each batch has those it would have alone.
         """
         self._shuffle.begin(order)
-        self._draws.copy_(Draws.cat([self.augment.draw(size, draws) for size in self.sizes]))
+        drawn = [self.augment.draw(size, draws) for size in self.sizes]
+        for kept, parts in zip(self._draws, zip(*drawn, strict=True), strict=True):
+            kept.copy_(torch.cat(parts))
 
     def take(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the next batch: places in the epoch (size,), images in [0, 1], labels (size,)."""
         places, rows = self._shuffle.take(size)
-        images = self.augment(self.split.images[rows], self._draws[places])
-        return places, images, self.split.labels[rows]
+        draws = Draws(*(each[places] for each in self._draws))
+        return places, self.augment(self.split.images[rows], draws), self.split.labels[rows]

@@ -1,4 +1,4 @@
-"""The handwritten digits that scikit-learn brings along: real, offline, 1,797 images.
+"""scikit-learn's handwritten digits: 1,797 real images, available offline.
 
 E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998. The originals
 are 32x32 bitmaps; each of the 8x8 stored values counts the ink in a block of 4x4 (0 to 16).

@@ -1,7 +1,7 @@
 """Images in class folders: `train/<class>/*` and `test/<class>/*`, or `<class>/*` alone."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError, is_text, shown
+from cemlib.data.errors import DataError, shown
 from cemlib.data.raw import Raw
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ CHUNK = 64  # images per task; handing over single small ones costs as much as d
 
 
 def folder(config: DataConfig, root: Path | None) -> Raw:
-    """Read an image folder; classes and files in the order of their names.
+    """Read an image folder, its classes and files in the order of their names.
 
-    Images lie directly in their class folder. Hidden files are passed over. With `train/` and
-    `test/` in ``root``, other folders beside them are not read; without them every folder in
-    ``root`` is a class, and test is split off later.
+    Images lie directly in their class folder; hidden files are ignored. If ``root`` holds `train/`
+    and `test/`, other folders beside them are not read; if not, every folder in ``root`` is a
+    class, and test images are split off later.
 
     Raises:
-        DataError: for a missing folder, a class that is empty or too small, files that are no
-            images by their suffix, class sets that differ between train and test, or images that
-            do not decode (all of them are tried).
+        DataError: for a missing folder, a class that is empty or too small, files whose suffix is
+            no image's, classes that differ between train and test, or images that cannot be
+            decoded (all of them are tried).
     """
     if root is None:
         raise DataError(
@@ -57,7 +57,12 @@ def has_train_and_test(root: Path) -> bool:
 def _official(config: DataConfig, root: Path) -> Raw:
     train = _list_classes(root / "train", config.min_per_class)
     test = _list_classes(root / "test", 1)
-    _same_classes(root, set(train), set(test))
+    if train.keys() != test.keys():
+        only_train, only_test = sorted(train.keys() - test), sorted(test.keys() - train)
+        raise DataError(
+            f"{shown(root)}: train and test must have the same classes; "
+            f"only in train: {only_train}, only in test: {only_test}"
+        )
     train_labels, test_labels = _labels(train), _labels(test)
     images = _read([*_files(train), *_files(test)], config)
     return Raw(
@@ -86,24 +91,20 @@ def _list_classes(place: Path, at_least: int) -> ClassFiles:
     entries = _visible(place)
     folders = [entry for entry in entries if entry.is_dir()]
     for entry in entries:
-        _refuse_unusable_class(entry)
+        if entry.is_symlink() and not entry.exists():  # else its class would be missing unnoticed
+            raise DataError(f"{shown(entry)}: a link that leads nowhere; mend or remove it")
+    for entry in folders:
+        if any("\ud800" <= sign <= "\udfff" for sign in entry.name):
+            raise DataError(
+                f"{shown(entry)}: the name of this class is not UTF-8 and cannot be written down; "
+                "rename the folder"
+            )
     if len(folders) < 2:
         found = ", ".join(shown(entry.name) for entry in folders) or "none"
         raise DataError(
             f"{shown(place)}: expected a folder for each of two or more classes, found {found}"
         )
     return {entry.name: _list_images(entry, at_least) for entry in folders}
-
-
-def _refuse_unusable_class(entry: Path) -> None:
-    """Refuse a class that would vanish with its broken link, or whose name cannot be written."""
-    if entry.is_symlink() and not entry.exists():
-        raise DataError(f"{shown(entry)}: a link that leads nowhere; mend or remove it")
-    if entry.is_dir() and not is_text(entry.name):
-        raise DataError(
-            f"{shown(entry)}: the name of this class is not UTF-8 and cannot be written down; "
-            "rename the folder"
-        )
 
 
 def _list_images(place: Path, at_least: int) -> list[Path]:
@@ -133,38 +134,26 @@ def _list_images(place: Path, at_least: int) -> list[Path]:
 
 
 def _visible(place: Path) -> list[Path]:
-    entries = [entry for entry in place.iterdir() if not _is_hidden(entry.name)]
+    hidden = ("Thumbs.db", "desktop.ini")
+    entries = (e for e in place.iterdir() if not e.name.startswith(".") and e.name not in hidden)
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name in ("Thumbs.db", "desktop.ini")
-
-
-def _same_classes(root: Path, train: set[str], test: set[str]) -> None:
-    if train != test:
-        raise DataError(
-            f"{shown(root)}: train and test must have the same classes; "
-            f"only in train: {sorted(train - test)}, only in test: {sorted(test - train)}"
-        )
-
-
-def _labels(files: Mapping[str, Sequence[Path]]) -> Tensor:
+def _labels(files: ClassFiles) -> Tensor:
     counts = torch.tensor([len(paths) for paths in files.values()])
     return torch.repeat_interleave(torch.arange(len(files)), counts)
 
 
-def _files(files: Mapping[str, Sequence[Path]]) -> list[Path]:
+def _files(files: ClassFiles) -> list[Path]:
     return [path for paths in files.values() for path in paths]
 
 
 def _read(paths: Sequence[Path], config: DataConfig) -> Tensor:
-    """Decode in threads (large images gain, small ones lose nothing), in the order of ``paths``."""
+    """Decode files in threads, in the order of ``paths``: large images gain, small lose nothing."""
     from tqdm import tqdm
 
     from cemlib.data.images import stack
 
-    decode = partial(_decode, size=config.image_size, channels=config.channels)
     chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
     images: list[Pixels] = []
     damaged: list[DataError] = []
@@ -173,37 +162,35 @@ def _read(paths: Sequence[Path], config: DataConfig) -> Tensor:
         ThreadPoolExecutor(DECODERS) as pool,
         tqdm(total=len(paths), desc="reading images", unit="image", disable=None) as bar,
     ):
-        # Pillow's are of odd metadata and name no file; what does not decode is an error.
+        # Pillow warns of odd metadata without naming the file; what does not decode is an error.
         warnings.simplefilter("ignore", UserWarning)
-        for good, bad in pool.map(decode, chunks):
-            images += good
-            damaged += bad
-            bar.update(len(good) + len(bad))
-    _raise_damaged(damaged)
+        for results in pool.map(partial(_decode, config), chunks):
+            images += [each for each in results if not isinstance(each, DataError)]
+            damaged += [each for each in results if isinstance(each, DataError)]
+            bar.update(len(results))
+    if damaged:
+        raise _damaged(damaged)
     return stack(images)
 
 
-def _decode(
-    paths: Sequence[Path], size: int, channels: int | None
-) -> "tuple[list[Pixels], list[DataError]]":
+def _decode(config: DataConfig, paths: Sequence[Path]) -> "list[Pixels | DataError]":
     from cemlib.data.images import read_image
 
-    good, bad = [], []
+    found: list[Pixels | DataError] = []
     for path in paths:
         try:
-            good.append(read_image(path, size, channels))
+            found.append(read_image(path, config.image_size, config.channels))
         except DataError as error:
-            bad.append(error)
-    return good, bad
+            found.append(error)
+    return found
 
 
-def _raise_damaged(damaged: Sequence[DataError]) -> None:
-    if len(damaged) == 1:
-        raise damaged[0]
-    if damaged:
-        lines = [str(error) for error in damaged[:SHOWN]]
-        more = [f"and {len(damaged) - SHOWN} more"] if len(damaged) > SHOWN else []
-        raise DataError("\n".join([f"{len(damaged)} damaged images:", *lines, *more]))
+def _damaged(errors: Sequence[DataError]) -> DataError:
+    if len(errors) == 1:
+        return errors[0]
+    lines = [str(error) for error in errors[:SHOWN]]
+    more = [f"and {len(errors) - SHOWN} more"] if len(errors) > SHOWN else []
+    return DataError("\n".join([f"{len(errors)} damaged images:", *lines, *more]))
 
 
 def _provenance(layout: str, **counts: int) -> dict[str, object]:

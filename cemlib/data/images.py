@@ -1,4 +1,4 @@
-"""From an image file of any common format to a square uint8 array."""
+"""Read image files of common formats as square uint8 arrays."""
 
 import stat
 from collections.abc import Sequence
@@ -26,24 +26,28 @@ MAX_PIXELS = 2**26
 
 
 def read_image(path: Path, size: int, channels: int | None) -> Pixels:
-    """Decode a whole image file; of an animation, the first frame.
+    """Decode a whole image file, or the first frame of an animation.
 
     Args:
-        path: a file in one of `FORMATS`, recognised by content.
-        size: side of the result in pixels.
-        channels: 1, 3, or None for what the image has.
+        path: A file in one of `FORMATS`, recognised by its content.
+        size: Side of the result in pixels.
+        channels: 1, 3, or None for as many as the image has.
 
     Returns:
         (channels, size, size), upright as the EXIF orientation says.
 
     Raises:
         DataError: if the file is no image, is truncated, is absurdly large or has pixels without
-            a defined range; names the path.
+            a defined range.
     """
     try:
-        _refuse_pipe(path)
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for a writer
+            raise ValueError("not a regular file")
         with Image.open(path, formats=FORMATS) as image:
-            _refuse_bomb(image)
+            if image.width * image.height > MAX_PIXELS:
+                raise ValueError(
+                    f"{image.width} x {image.height} pixels are more than {MAX_PIXELS}"
+                )
             image.load()
             ImageOps.exif_transpose(image, in_place=True)
             return to_array(image, size, channels)
@@ -57,8 +61,8 @@ def read_image(path: Path, size: int, channels: int | None) -> Pixels:
 def to_array(image: Image.Image, size: int, channels: int | None) -> Pixels:
     """Turn a decoded image into a (channels, size, size) array.
 
-    Alpha is composited on black. The shorter side is scaled to ``size`` (bilinear, antialiased)
-    and the middle is kept; an image of that size already keeps its bits.
+    Transparent pixels are composited on black. The shorter side is scaled to ``size`` (bilinear,
+    antialiased) and the middle is kept; an image that has this size already stays as it is.
     """
     plain = _grey_or_rgb(image)
     if channels is not None:
@@ -71,18 +75,6 @@ def stack(arrays: Sequence[Pixels]) -> Tensor:
     """Stack (C, H, W) arrays into (N, C, H, W); grey ones become RGB if any is RGB."""
     shape = max(array.shape for array in arrays)
     return torch.from_numpy(np.stack([np.broadcast_to(array, shape) for array in arrays]))
-
-
-def _refuse_pipe(path: Path) -> None:
-    """Refuse a pipe, whose reader would wait for somebody to write."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("not a regular file")
-
-
-def _refuse_bomb(image: Image.Image) -> None:
-    width, height = image.size
-    if width * height > MAX_PIXELS:
-        raise ValueError(f"{width} x {height} pixels are more than {MAX_PIXELS}")
 
 
 def _grey_or_rgb(image: Image.Image) -> Image.Image:

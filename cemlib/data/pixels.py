@@ -1,4 +1,4 @@
-"""Pixels as stored, in bytes, and as computed with, in fractions."""
+"""Conversion of pixels from bytes, as stored, to floats in [0, 1]."""
 
 from torch import Tensor
 

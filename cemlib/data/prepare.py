@@ -1,17 +1,16 @@
-"""From a source's images to the splits of an experiment.
+"""Turn a source's images into the splits of an experiment.
 
-Apart from `cemlib.data.prepared`, so that the jobs that only read prepared data depend on none of
-what made them.
+This is apart from `cemlib.data.prepared`, so that jobs which only read prepared data do not depend
+on the code that made them.
 """
 
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from cemlib.config.data import DataConfig
 from cemlib.data import SOURCES
@@ -19,20 +18,19 @@ from cemlib.data.errors import DataError, shown
 from cemlib.data.pixels import image_shape
 from cemlib.data.prepared import Prepared, Split
 from cemlib.data.raw import Raw
-from cemlib.data.splits import shuffled, stratified
 from cemlib.numerics.seeds import generator
 
 
 def prepare(config: DataConfig) -> Prepared:
     """Read the source's images and split them.
 
-    The training images are limited, then divided into train and val, each class in proportion,
-    all by ``config.split_seed``. Train, val and test are in random order; only an official test
-    order that is mixed already is kept (an attacker's share is the first part of the test images,
-    which must not be the first classes).
+    The training images are limited, then divided into train and val with the same share of every
+    class, all by ``config.split_seed``. Train, val and test are in random order; only an official
+    test order that is mixed already is kept (an attacker's share is the first part of the test
+    images, which must not be the first classes).
 
     Raises:
-        DataError: if the images cannot be used; nothing is written before.
+        DataError: if the images cannot be used.
     """
     root = resolve_root(config)
     place = shown(root or config.source)
@@ -40,18 +38,23 @@ def prepare(config: DataConfig) -> Prepared:
         raw = SOURCES[config.source](config, root)
     except OSError as error:
         raise DataError(
-            f"{place}: cannot be read ({error}); check the path and its rights"
+            f"{place}: cannot be read ({error}); check the path and its permissions"
         ) from error
     try:
         prepared = divided(raw, config)
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
-    _tell_duplicates(place, prepared)
+    if prepared.duplicates_train_test:
+        print(
+            f"warning: {place}: {prepared.duplicates_train_test} of {len(prepared.test)} test"
+            " images are also training images, pixel by pixel; scores on them are too good",
+            file=sys.stderr,
+        )
     return prepared
 
 
 def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
-    """Split and measure a source's images; see `prepare`.
+    """Split a source's images as `prepare` does, and compute their statistics.
 
     Args:
         raw: The images.
@@ -62,31 +65,26 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
         DataError: if a class has too few images, or a channel is constant.
     """
     indices = split_indices(raw, config)
-    train, val, test = _take(raw, indices)
+    train = Split(raw.train_images, raw.train_labels)
+    test = train
+    if raw.test_images is not None and raw.test_labels is not None:
+        test = Split(raw.test_images, raw.test_labels)
+    parts = {"train": train, "val": train, "test": test}
+    parts = {n: Split(s.images[indices[n]], s.labels[indices[n]]) for n, s in parts.items()}
     if every_class:
-        _enough_per_class(raw.classes, train, test, config.min_per_class)
-    mean, std = channel_statistics(train.images)
+        _check_class_sizes(raw.classes, parts, config.min_per_class)
+    mean, std = channel_statistics(parts["train"].images)
+    known = torch.cat([parts["train"].images, parts["val"].images])
     return Prepared(
-        train=train,
-        val=val,
-        test=test,
+        **parts,
         mean=mean,
         std=std,
         classes=raw.classes,
-        image_shape=image_shape(train.images),
+        image_shape=image_shape(known),
         provenance=raw.provenance,
         indices=indices,
-        duplicates_train_test=count_duplicates(torch.cat([train.images, val.images]), test.images),
+        duplicates_train_test=count_duplicates(known, parts["test"].images),
     )
-
-
-def _tell_duplicates(place: str, prepared: Prepared) -> None:
-    if prepared.duplicates_train_test:
-        print(
-            f"warning: {place}: {prepared.duplicates_train_test} of {len(prepared.test)} test"
-            " images are also training images, pixel by pixel; scores on them are too good",
-            file=sys.stderr,
-        )
 
 
 def resolve_root(config: DataConfig) -> Path | None:
@@ -97,53 +95,73 @@ def resolve_root(config: DataConfig) -> Path | None:
 
 def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
     """Return positions of train, val and test in the source's images (see `Prepared.indices`)."""
-    stream = _streams(config.split_seed)
-    pool = torch.arange(len(raw.train_labels))
+
+    def stream(name: str) -> Generator:
+        return generator(config.split_seed, f"data/{name}")
+
+    def limited(index: Tensor, labels: Tensor, limit: int | None, name: str) -> Tensor:
+        if limit is None or limit >= len(index):
+            return index
+        return index[stratified(labels[index], limit, stream(name))[0]]
+
+    def shuffled(index: Tensor, name: str) -> Tensor:
+        return index[torch.randperm(len(index), generator=stream(name))]
+
+    pool, labels = torch.arange(len(raw.train_labels)), raw.train_labels
     if raw.test_labels is None:
-        test_labels = raw.train_labels
-        total = _share(len(pool), config.test_fraction)
-        test, pool = stratified(raw.train_labels, total, stream("test"))
+        test, pool = stratified(labels, _share(len(pool), config.test_fraction), stream("test"))
     else:
-        test_labels = raw.test_labels
-        test = torch.arange(len(test_labels))
-    pool = _limited(pool, raw.train_labels, config.train_limit, stream("train_limit"))
-    test = _limited(test, test_labels, config.test_limit, stream("test_limit"))
+        test = torch.arange(len(raw.test_labels))
+    pool = limited(pool, labels, config.train_limit, "train_limit")
+    test_labels = labels if raw.test_labels is None else raw.test_labels
+    test = limited(test, test_labels, config.test_limit, "test_limit")
     total = _share(len(pool), config.val_fraction)
-    val, train = (pool[part] for part in stratified(raw.train_labels[pool], total, stream("val")))
+    val, train = (pool[part] for part in stratified(labels[pool], total, stream("val")))
     return {
-        "train": shuffled(train, stream("train_order")),
-        "val": shuffled(val, stream("val_order")),
-        "test": shuffled(test, stream("test_order")) if raw.shuffle_test else test,
+        "train": shuffled(train, "train_order"),
+        "val": shuffled(val, "val_order"),
+        "test": shuffled(test, "test_order") if raw.shuffle_test else test,
     }
 
 
-def _streams(seed: int) -> Callable[[str], torch.Generator]:
-    return lambda name: generator(seed, f"data/{name}")
+def stratified(labels: Tensor, total: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Draw ``total`` of the positions of ``labels`` (N,), the same share from every class.
+
+    Returns:
+        The chosen positions and the others, each in ascending order.
+    """
+    counts = labels.bincount()
+    order = torch.randperm(len(labels), generator=generator)
+    order = order[labels[order].argsort(stable=True)]
+    rank = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[labels[order]]
+    chosen = rank < allocate(counts, total)[labels[order]]
+    return order[chosen].sort().values, order[~chosen].sort().values
+
+
+def allocate(counts: Tensor, total: int) -> Tensor:
+    """Share ``total`` among classes in proportion to ``counts`` (C,), by largest remainder.
+
+    Integer arithmetic throughout; equal remainders favour the lower class index. No class gets
+    more than it has, and none is further than 1 from its exact share.
+
+    >>> allocate(torch.tensor([5, 3, 2]), 4)
+    tensor([2, 1, 1])
+    """
+    shares = counts * total
+    population = int(counts.sum())
+    base = shares.div(population, rounding_mode="floor")
+    left = total - int(base.sum())
+    largest = (shares % population).argsort(descending=True, stable=True)[:left]
+    return base.index_add(0, largest, torch.ones_like(largest))
 
 
 def _share(count: int, fraction: float) -> int:
     return max(1, round(count * fraction))
 
 
-def _limited(index: Tensor, labels: Tensor, limit: int | None, stream: torch.Generator) -> Tensor:
-    if limit is None or limit >= len(index):
-        return index
-    return index[stratified(labels[index], limit, stream)[0]]
-
-
-def _take(raw: Raw, indices: Mapping[str, Tensor]) -> tuple[Split, Split, Split]:
-    train, val = (
-        Split(raw.train_images[indices[name]], raw.train_labels[indices[name]])
-        for name in ("train", "val")
-    )
-    images = raw.train_images if raw.test_images is None else raw.test_images
-    labels = raw.train_labels if raw.test_labels is None else raw.test_labels
-    return train, val, Split(images[indices["test"]], labels[indices["test"]])
-
-
-def _enough_per_class(classes: tuple[str, ...], train: Split, test: Split, at_least: int) -> None:
-    for name, part, wanted in (("training", train, at_least), ("test", test, 1)):
-        counts = part.labels.bincount(minlength=len(classes)).tolist()
+def _check_class_sizes(classes: tuple[str, ...], parts: dict[str, Split], at_least: int) -> None:
+    for name, part, wanted in (("training", "train", at_least), ("test", "test", 1)):
+        counts = parts[part].labels.bincount(minlength=len(classes)).tolist()
         few = {label: n for label, n in zip(classes, counts, strict=True) if n < wanted}
         if few:
             raise DataError(
@@ -156,7 +174,7 @@ def _enough_per_class(classes: tuple[str, ...], train: Split, test: Split, at_le
 def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation per channel over all pixels, on the scale [0, 1].
 
-    From exact counts of the 256 values in float64; population deviation (divided by n).
+    They are computed in float64 from counts of the 256 values, the deviation divided by n.
 
     Args:
         images: uint8 (N, C, H, W).

@@ -1,6 +1,5 @@
-"""The prepared tensors of an experiment: split, measured, kept in one file, checked when read."""
+"""The prepared images of an experiment: split, measured, and kept in one checked file."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,13 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cemlib.data.errors import DataError
-from cemlib.records.files import FileError, load_tensors, save_tensors, sha256
-from cemlib.records.seal import read_sealed, write_sealed
+from cemlib.records.files import load_tensors, save_tensors, sha256
+from cemlib.records.layout import DESCRIPTION, TENSORS
+from cemlib.records.seal import check_files, read_sealed, write_sealed
 
 PARTS = ("train", "val", "test")
-TENSORS = "prepared.safetensors"
-DESCRIPTION = "data.json"
 FACTS = ("sha256", "classes", "mean", "std", "image_shape", "source", "duplicates_train_test")
 
 
@@ -39,17 +36,17 @@ class Prepared:
     """All images of an experiment.
 
     Attributes:
-        train: for fitting.
-        val: held out of the training images, for every selection.
-        test: for the final figures alone.
-        mean: per channel, of ``train`` on the scale [0, 1].
-        std: per channel, over all pixels of ``train``.
-        classes: names in the order of the labels.
+        train: Images to train on.
+        val: Images held out of the training images, for every selection.
+        test: Images for the final scores alone.
+        mean: Mean per channel over all pixels of ``train``, on the scale [0, 1].
+        std: Standard deviation per channel, likewise.
+        classes: Names in the order of the labels.
         image_shape: (C, H, W).
-        provenance: what the source says about itself.
-        indices: per part, positions in the source's training images (of ``test``: in its test
+        provenance: What the source says about the origin of the images.
+        indices: Positions of each part in the source's training images (of ``test``: in its test
             images, where it has any).
-        duplicates_train_test: test images that are pixel-identical to one in train or val.
+        duplicates_train_test: Number of test images that equal one in train or val in every pixel.
     """
 
     train: Split
@@ -68,17 +65,18 @@ class Prepared:
         return {"train": self.train, "val": self.val, "test": self.test}
 
     def to(self, device: torch.device | str) -> "Prepared":
-        """Return the same with its splits on ``device``."""
+        """Return a copy with its splits on ``device``."""
         moved = {name: part.to(device) for name, part in self.parts().items()}
         return replace(self, train=moved["train"], val=moved["val"], test=moved["test"])
 
 
 def save(prepared: Prepared, folder: Path) -> tuple[Path, Path]:
     """Write the tensors and their description into ``folder``; return both paths."""
+    path = folder / TENSORS
     tensors = {f"{name}_images": part.images for name, part in prepared.parts().items()}
     tensors |= {f"{name}_labels": part.labels for name, part in prepared.parts().items()}
     tensors |= {f"{name}_indices": index for name, index in prepared.indices.items()}
-    save_tensors(folder / TENSORS, tensors)
+    save_tensors(path, tensors)
     description = {
         "classes": prepared.classes,
         "mean": prepared.mean,
@@ -87,35 +85,25 @@ def save(prepared: Prepared, folder: Path) -> tuple[Path, Path]:
         "image_shape": prepared.image_shape,
         "duplicates_train_test": prepared.duplicates_train_test,
         "source": prepared.provenance,
-        "split_indices_sha256": _indices_sha256(prepared.indices),
-        "sha256": sha256(folder / TENSORS),
+        "sha256": sha256(path),
     }
-    write_sealed(folder / DESCRIPTION, description)
-    return folder / TENSORS, folder / DESCRIPTION
+    write_sealed(folder / DESCRIPTION, description, [path])
+    return path, folder / DESCRIPTION
 
 
 def load(folder: Path) -> Prepared:
     """Read what `save` wrote.
 
     Raises:
-        DataError: if a file is missing, or differs from what its description says.
+        FileError: if a file is missing, or differs from what was written.
     """
-    path = folder / TENSORS
-    try:
-        facts = read_sealed(folder / DESCRIPTION, FACTS)
-        tensors = load_tensors(path)
-    except FileError as error:
-        raise DataError(str(error)) from error
-    if sha256(path) != facts["sha256"]:
-        raise DataError(
-            f"{path}: its checksum is not the one in {DESCRIPTION}: it was changed or damaged "
-            "after it was written; delete the folder and rerun the preparation"
-        )
-    parts = {name: Split(tensors[f"{name}_images"], tensors[f"{name}_labels"]) for name in PARTS}
+    facts = read_sealed(folder / DESCRIPTION, FACTS)
+    check_files(folder / DESCRIPTION, facts, [folder / TENSORS])
+    tensors = load_tensors(folder / TENSORS)
     indices = {name: tensors.get(f"{name}_indices") for name in PARTS}
     channels, height, width = facts["image_shape"]
     return Prepared(
-        **parts,
+        **{name: Split(tensors[f"{name}_images"], tensors[f"{name}_labels"]) for name in PARTS},
         mean=tuple(facts["mean"]),
         std=tuple(facts["std"]),
         classes=tuple(facts["classes"]),
@@ -127,19 +115,9 @@ def load(folder: Path) -> Prepared:
 
 
 def checksum(folder: Path) -> str:
-    """Return the SHA-256 of prepared tensors as their description has it; `load` compares both.
+    """Return the SHA-256 of prepared tensors as their description has it; `load` checks it.
 
     Raises:
-        DataError: if there is no such description.
+        FileError: if there is no such description.
     """
-    try:
-        return str(read_sealed(folder / DESCRIPTION, ("sha256",))["sha256"])
-    except FileError as error:
-        raise DataError(str(error)) from error
-
-
-def _indices_sha256(indices: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(indices):
-        digest.update(name.encode() + indices[name].numpy().tobytes())
-    return digest.hexdigest()
+    return str(read_sealed(folder / DESCRIPTION, ("sha256",))["sha256"])

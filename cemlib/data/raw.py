@@ -1,4 +1,4 @@
-"""What a source of images delivers."""
+"""The images of a source, before they are split."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,16 +11,16 @@ from cemlib.data.errors import DataError
 
 @dataclass(frozen=True)
 class Raw:
-    """Images of one source, resized, before any split of ours.
+    """Images of one source, resized to the configured size.
 
     Attributes:
-        train_images: uint8 (N, C, H, W); everything, where the source has no test split.
+        train_images: uint8 (N, C, H, W); all images if the source has no test split.
         train_labels: int64 (N,), each in [0, len(classes)).
         test_images: uint8 (M, C, H, W), or None.
         test_labels: int64 (M,), or None.
-        classes: names in the order of the labels.
-        provenance: what to say about the origin; JSON values only, no path of this machine.
-        shuffle_test: False only where the official test order is mixed and worth keeping.
+        classes: Names in the order of the labels.
+        provenance: Origin of the images, as JSON values and without paths of this machine.
+        shuffle_test: Whether test images are shuffled; False keeps an official order that is mixed.
     """
 
     train_images: Tensor
@@ -32,7 +32,7 @@ class Raw:
     shuffle_test: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what no later step could use."""
+        """Check types, shapes and labels."""
         if (self.test_images is None) != (self.test_labels is None):
             raise DataError("a source gave test images without labels, or labels without images")
         check_part("train", self.train_images, self.train_labels, len(self.classes))
@@ -41,10 +41,10 @@ class Raw:
 
 
 def check_part(where: str, images: Tensor, labels: Tensor, num_classes: int) -> None:
-    """Refuse images and labels that do not belong together.
+    """Check that images and labels belong together.
 
     Raises:
-        DataError: for a wrong type or shape, or a label without a class; names ``where``.
+        DataError: for a wrong type or shape, or a label without a class; it names ``where``.
     """
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
         found = f"{images.dtype} {tuple(images.shape)}"

@@ -1,4 +1,4 @@
-"""Images that are in memory already, whatever they come as, divided as a source's images are."""
+"""Prepared data from tensors, arrays or Datasets in memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,14 +30,14 @@ def from_tensors(
     config: DataConfig = DataConfig(),  # noqa: B008 - frozen
     every_class: bool = True,
 ) -> Prepared:
-    """Divide images into train, val and test, as `cemlib prepare` does.
+    """Split images into train, val and test, as `cemlib prepare` does.
 
     Args:
         images: (N, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1], which are rounded to
             256 levels; a tensor, a NumPy array, or a torch Dataset of (image, label) pairs.
-        labels: integers (N,), from 0 on; None for a Dataset, which has them.
-        test_images: likewise, of the same shape; None to hold out a share of `images`.
-        test_labels: with them.
+        labels: Integers (N,), from 0 on; None for a Dataset.
+        test_images: Test images of the same shape; None to hold out a share of `images`.
+        test_labels: Their labels.
         classes: Names in the order of the labels; default: their numbers.
         config: The section `data` of a study, of which the splits are read (fractions, limits,
             `split_seed`, `min_per_class`); images are taken at the size they have.

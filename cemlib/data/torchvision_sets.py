@@ -1,19 +1,18 @@
-"""Published image sets through torchvision's own download, or as an image folder of the same.
+"""Published image sets, downloaded by torchvision or read from an image folder.
 
 CIFAR-10 and CIFAR-100: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images",
 2009. MNIST: Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
 Fashion-MNIST: H. Xiao et al., 2017. SVHN: Y. Netzer et al., "Reading Digits in Natural Images with
 Unsupervised Feature Learning", 2011.
 
-CIFAR's files are pickles, which can run programs: torchvision compares the MD5 sum of each with the
-published one before it opens it, as of every download before it is unpacked.
+CIFAR's files are pickles, which can run programs. torchvision compares the MD5 sum of each with the
+published one before it opens it, and that of every download before it unpacks it.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,12 +27,8 @@ from cemlib.data.raw import Raw, check_part
 DEFAULT_ROOT = Path("data")
 
 
-class Part(NamedTuple):
-    """One official split: uint8 (N, H, W) or (N, H, W, 3), labels (N,), names of the classes."""
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
+# One official split: uint8 (N, H, W) or (N, H, W, 3), labels (N,), names of the classes.
+Part = tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]
 
 
 def cifar10(config: DataConfig, root: Path | None) -> Raw:
@@ -64,19 +59,17 @@ def svhn(config: DataConfig, root: Path | None) -> Raw:
 def _standard(kind: str, base: Path, train: bool) -> Part:
     from torchvision import datasets
 
-    _refuse_old_pickles(base / kind / "processed")
+    old = (
+        base / kind / "processed"
+    )  # MNIST as old torchvisions stored it, which new ones still read
+    if any(old.glob("*.pt")):
+        raise DataError(
+            f"{shown(old)}: pickles of an old torchvision, which have no published checksum; remove"
+            " this folder (the published files lie in raw/ beside it, or are downloaded)"
+        )
     held = getattr(datasets, kind)(base, train=train, download=True)
     labels = np.asarray(held.targets, dtype=np.int64)
-    return Part(np.asarray(held.data), labels, tuple(held.classes))
-
-
-def _refuse_old_pickles(place: Path) -> None:
-    """Refuse what old torchvisions left of MNIST, without a checksum, and new ones still read."""
-    if any(place.glob("*.pt")):
-        raise DataError(
-            f"{shown(place)}: pickles of an old torchvision, which nothing vouches for; remove this"
-            " folder (the published files lie in raw/ beside it, or are downloaded)"
-        )
+    return np.asarray(held.data), labels, tuple(held.classes)
 
 
 def _svhn(base: Path, train: bool) -> Part:
@@ -84,7 +77,7 @@ def _svhn(base: Path, train: bool) -> Part:
 
     held = SVHN(base, split="train" if train else "test", download=True)
     classes = tuple(str(digit) for digit in range(10))
-    return Part(held.data.transpose(0, 2, 3, 1), held.labels, classes)
+    return held.data.transpose(0, 2, 3, 1), held.labels, classes
 
 
 def _load(
@@ -96,11 +89,14 @@ def _load(
         DataError: if the download fails, a file is damaged, or the image folder holds another
             number of classes.
     """
+    import torchvision
+
     base = root or DEFAULT_ROOT
     if has_train_and_test(base):
         return _from_folder(num_classes, config, base)
     train, test = (_fetched(fetch, base, part, config) for part in (True, False))
-    return Raw(*train[:2], *test[:2], train[2], _provenance(config), shuffle_test=False)
+    origin = {"kind": "torchvision", "set": config.source, "torchvision": torchvision.__version__}
+    return Raw(*train[:2], *test[:2], train[2], origin, shuffle_test=False)
 
 
 def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:
@@ -119,10 +115,10 @@ def _fetched(
 ) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     """Return resized images, labels and classes of an official split."""
     try:
-        part = fetch(base, train)
-        images, labels = _resized(part.images, config), torch.from_numpy(part.labels)
-        check_part(f"{shown(base)}: {config.source}", images, labels, len(part.classes))
-        return images, labels, part.classes
+        pixels, targets, classes = fetch(base, train)
+        images, labels = _resized(pixels, config), torch.from_numpy(targets)
+        check_part(f"{shown(base)}: {config.source}", images, labels, len(classes))
+        return images, labels, classes
     except DataError:
         raise
     except Exception as error:  # torchvision's readers raise nearly anything on damaged files
@@ -142,9 +138,3 @@ def _resized(images: NDArray[np.uint8], config: DataConfig) -> Tensor:
 
     size, channels = config.image_size, config.channels
     return stack([to_array(Image.fromarray(image), size, channels) for image in images])
-
-
-def _provenance(config: DataConfig) -> dict[str, Any]:
-    import torchvision
-
-    return {"kind": "torchvision", "set": config.source, "torchvision": torchvision.__version__}

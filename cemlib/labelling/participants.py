@@ -18,7 +18,6 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LabellingStudy, NetworkConfig
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
-from cemlib.data.splits import shuffled
 from cemlib.labelling.learning import Lesson, classify, learn, stack, start
 from cemlib.labelling.loss import answered, certainty
 from cemlib.models.layers import Normalise
@@ -116,7 +115,7 @@ class Participants:
 
     @cached_property
     def _dealt(self) -> Tensor:
-        return shuffled(torch.arange(len(self.data.train)), self._stream("sets"))
+        return torch.randperm(len(self.data.train), generator=self._stream("sets"))
 
     @cached_property
     def _images(self) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class FileError(ValueError):
-    """A result file is missing or damaged; the message names it and says what to do."""
+    """A file is missing, damaged or cannot be used; the message names it and says what to do."""
 
 
 @contextmanager

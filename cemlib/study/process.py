@@ -97,11 +97,4 @@ def user_errors() -> tuple[type[Exception], ...]:
     from cemlib.tracking.store import TrackingError
 
     # An OSError names the file and what the system refused: a full disk, a folder without rights.
-    known = (ConfigError, FileError, TrackingError, OSError)
-    # This room imports torch, for which the line about a mistyped name need not wait: where nothing
-    # has imported the room, nothing there has raised an exception.
-    if "cemlib.data.errors" not in sys.modules:
-        return known
-    from cemlib.data.errors import DataError
-
-    return (*known, DataError)
+    return (ConfigError, FileError, TrackingError, OSError)

@@ -14,14 +14,15 @@ from PIL import Image
 from cemlib.config.data import DataConfig
 from cemlib.data.errors import DataError
 from cemlib.data.prepare import (
+    allocate,
     channel_statistics,
     count_duplicates,
     prepare,
     resolve_root,
     split_indices,
+    stratified,
 )
 from cemlib.data.raw import Raw
-from cemlib.data.splits import allocate, stratified
 
 DIGITS = DataConfig(image_size=8)
 

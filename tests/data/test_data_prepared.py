@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import Prepared, load, save
-from cemlib.records.files import load_tensors, sha256
+from cemlib.records.files import FileError, load_tensors, sha256
 
 
 @pytest.fixture(scope="module")
@@ -64,5 +63,5 @@ def test_moving_keeps_everything(prepared: Prepared) -> None:
 def test_a_missing_file_is_noticed(saved: Path, name: str) -> None:
     """Damaged ones are `faults/test_damaged_results.py`'s."""
     (saved / name).unlink()
-    with pytest.raises(DataError, match=f"{name}: no such file"):
+    with pytest.raises(FileError, match=f"{name}: no such file"):
         load(saved)

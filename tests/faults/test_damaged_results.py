@@ -21,7 +21,6 @@ from short_study import SMALL
 
 from cemlib.cli import main
 from cemlib.config import load as load_config
-from cemlib.data.errors import DataError
 from cemlib.data.prepared import load as load_prepared
 from cemlib.evaluation.stage import Stage, load_judge
 from cemlib.records.files import FileError, read_json, sha256, write_json
@@ -168,7 +167,7 @@ def outcome(read: Callable[[], Any]) -> tuple[Any, str | None]:
     """What was read, or the complaint."""
     try:
         return read(), None
-    except (FileError, DataError) as error:
+    except FileError as error:
         return None, str(error)
 
 
