@@ -147,5 +147,3 @@ def test_what_is_kept_is_written_when_due_or_interrupted(tmp_path: Path) -> None
     eager = Checkpoint(tmp_path / "eager", interval=0.0)
     eager.keep(({}, {"number": 7}))
     assert eager.load() == ({}, {"number": 7})
-    patient.save({}, {})
-    assert (eager.due(), patient.due()) == (True, False)

@@ -59,9 +59,7 @@ def svhn(config: DataConfig, root: Path | None) -> Raw:
 def _standard(kind: str, base: Path, train: bool) -> Part:
     from torchvision import datasets
 
-    old = (
-        base / kind / "processed"
-    )  # MNIST as old torchvisions stored it, which new ones still read
+    old = base / kind / "processed"  # where old torchvisions put MNIST, and new ones still look
     if any(old.glob("*.pt")):
         raise DataError(
             f"{shown(old)}: pickles of an old torchvision, which have no published checksum; remove"
@@ -89,11 +87,11 @@ def _load(
         DataError: if the download fails, a file is damaged, or the image folder holds another
             number of classes.
     """
-    import torchvision
-
     base = root or DEFAULT_ROOT
     if has_train_and_test(base):
         return _from_folder(num_classes, config, base)
+    import torchvision
+
     train, test = (_fetched(fetch, base, part, config) for part in (True, False))
     origin = {"kind": "torchvision", "set": config.source, "torchvision": torchvision.__version__}
     return Raw(*train[:2], *test[:2], train[2], origin, shuffle_test=False)

@@ -1,8 +1,8 @@
 """Resume checkpoints: one file with everything a killed job needs to end with the same numbers.
 
-The file is the SHA-256 of what follows, and tensors by name (safetensors); one of these tensors is
-JSON, which names the job. A file that was damaged, or is of another job, is passed over: the job
-begins again, and never goes on from wrong numbers.
+The file is a SHA-256 checksum followed by tensors by name (safetensors), one of which holds JSON
+that names the job. A damaged file, or another job's, is ignored with a message: the job begins
+again, and never goes on from wrong numbers.
 """
 
 import hashlib
@@ -24,10 +24,12 @@ from torch import Tensor, nn
 
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.optim import Optimiser
-from cemlib.records.files import write_bytes, write_jsonl
+from cemlib.records.files import FileError, write_bytes, write_jsonl
 from cemlib.records.progress import progress
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
+_JSON = "__json__"  # name of the tensor that holds JSON
+_CHECKSUM = hashlib.sha256().digest_size
 
 
 @dataclass
@@ -35,9 +37,9 @@ class Checkpoint:
     """The checkpoint of one job.
 
     Attributes:
-        folder: Its place, whose name holds a hash of everything that decides the job's result, so
-            that a checkpoint of other settings is never met.
-        interval: Seconds between two writes; how often it is written decides no number.
+        folder: Its folder, whose name holds a hash of everything that decides the job's result, so
+            that other settings have another checkpoint.
+        interval: Seconds between two writes, which change no number.
     """
 
     folder: Path
@@ -52,52 +54,39 @@ class Checkpoint:
 
     @property
     def job(self) -> str:
-        """Return the job's name inside the file, the end of the path, where its hash is."""
+        """Return the job's name inside the file: the end of the path, which has its hash."""
         return "/".join(self.folder.parts[-2:])
 
     def load(self) -> State | None:
-        """Return what the last `save` got, or None where there is nothing to resume.
+        """Return what was saved last, or None if there is nothing to resume.
 
-        A file that cannot be trusted is nothing to resume; a line on standard error says so.
+        A file that cannot be trusted is not resumed from; a line on standard error says so.
         """
         if not self.path.is_file():
             return None
-        checksum, content = _divided(self.path.read_bytes())
-        if hashlib.sha256(content).digest() != checksum:
-            self._pass_over("damaged (its checksum differs)")
-            return None
         try:
-            tensors = from_bytes(content)
-        except SafetensorError as error:  # of a file whose checksum somebody forged
-            self._pass_over(f"no file of tensors ({error})")
+            return self._read()
+        except FileError as error:
+            print(f"{error}; it is not used: starting anew", file=sys.stderr, flush=True)
             return None
-        found = json.loads(bytes(tensors.pop(_JSON).tolist()))
-        if found["job"] != self.job:
-            self._pass_over(f"of another job ({found['job']})")
-            return None
-        return tensors, found["state"]
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Replace the checkpoint, whole or not at all."""
+        """Replace the checkpoint atomically."""
         text = json.dumps({"job": self.job, "state": state}).encode()
         together = {**tensors, _JSON: torch.frombuffer(bytearray(text), dtype=torch.uint8)}
         content = to_bytes({name: t.detach().cpu().contiguous() for name, t in together.items()})
         write_bytes(self.path, hashlib.sha256(content).digest() + content)
         self._written = time.monotonic()
 
-    def due(self) -> bool:
-        """Return whether the last write lies long enough back."""
-        return time.monotonic() - self._written >= self.interval
-
     def keep(self, state: State) -> None:
-        """Keep a state, which must not change any more; write it if that is due."""
+        """Keep a state, which must not change any more, and write it if the interval has passed."""
         self._kept = state
-        if self.due():
+        if time.monotonic() - self._written >= self.interval:
             self._write_kept()
 
     @contextmanager
     def written_when_interrupted(self) -> Iterator[None]:
-        """Let Ctrl-C and SIGTERM write, within this context, what was kept last."""
+        """Write the state kept last if Ctrl-C or SIGTERM interrupts the context."""
         try:
             yield
         except KeyboardInterrupt:
@@ -114,32 +103,33 @@ class Checkpoint:
             self.save(*self._kept)
             self._kept = None
 
-    def _pass_over(self, fault: str) -> None:
-        print(f"{self.path}: {fault}; it is not used: starting anew", file=sys.stderr, flush=True)
-
-
-def _divided(content: bytes) -> tuple[bytes, bytes]:
-    """Return the checksum and what it is of."""
-    size = hashlib.sha256().digest_size
-    return content[:size], content[size:]
-
-
-_JSON = "__json__"
+    def _read(self) -> State:
+        content = self.path.read_bytes()
+        if hashlib.sha256(content[_CHECKSUM:]).digest() != content[:_CHECKSUM]:
+            raise FileError(f"{self.path}: damaged (its checksum differs)")
+        try:
+            tensors = from_bytes(content[_CHECKSUM:])
+        except SafetensorError as error:  # somebody forged the checksum
+            raise FileError(f"{self.path}: no file of tensors ({error})") from error
+        found = json.loads(bytes(tensors.pop(_JSON).tolist()))
+        if found["job"] != self.job:
+            raise FileError(f"{self.path}: of another job ({found['job']})")
+        return tensors, found["state"]
 
 
 class Learner(Protocol):
-    """Something trained in epochs or rounds, which `Resumed` brings to its end."""
+    """A training in epochs or rounds that `Resumed` can carry out."""
 
     history: list[dict[str, Any]]
 
     def remaining(self) -> Iterator[dict[str, Any]]:
-        """Carry out what is left, yielding a row of the history after each epoch or round."""
+        """Carry out the remaining epochs or rounds, yielding a row of the history after each."""
 
     def state(self) -> State:
-        """Return what a killed job resumes from beside the history, in memory of its own."""
+        """Return a copy of what a killed job needs to resume, beside the history."""
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Continue from such a state; the history is there already."""
+        """Continue from such a state; the history has been set already."""
 
 
 @dataclass
@@ -170,11 +160,11 @@ class Resumed:
         return time.perf_counter() - self.start
 
     def remaining(self, title: str, total: int, shown: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Carry out what is left, of so many epochs in total; what is yielded is kept then.
+        """Carry out the remaining epochs, yielding a row of the history before its state is kept.
 
         Args:
-            title: What the progress says.
-            total: Epochs or rounds.
+            title: Title of the progress.
+            total: Number of epochs or rounds, those done before included.
             shown: Columns of the history that the progress shows.
         """
         learner = self.learner
@@ -187,7 +177,7 @@ class Resumed:
                 report(row["epoch"], {name: row[name] for name in shown})
 
     def finish(self, title: str, total: int, shown: Sequence[str], history: Path) -> str | None:
-        """Carry out what is left, and write the history; return why it failed, or None."""
+        """Carry out the remaining epochs and write the history; return why it failed, or None."""
         try:
             for _ in self.remaining(title, total, shown):
                 write_jsonl(history, self.learner.history)
@@ -223,7 +213,7 @@ def training_state(modules: Mapping[str, nn.Module], optimiser: Optimiser) -> di
 def restore_training(
     tensors: Mapping[str, Tensor], modules: Mapping[str, nn.Module], optimiser: Optimiser
 ) -> None:
-    """Load what `training_state` returned back into the modules and the optimiser."""
+    """Load what `training_state` returned into the modules and the optimiser."""
     for name, module in modules.items():
         module.load_state_dict(unpack(name, tensors))
     optimiser.load_state_dict(unpack("optimiser", tensors))

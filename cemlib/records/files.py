@@ -29,8 +29,8 @@ def atomic(path: Path, size: int | None = None) -> Iterator[Path]:
     A reader sees the old file or the whole new one, never a part, whatever interrupts the writer.
 
     Args:
-        path: the file.
-        size: how many bytes it will have, where that is known, for the message of a full disk.
+        path: The file.
+        size: Its number of bytes if known, for the message of a full disk.
 
     Raises:
         FileError: if the disk is full, may not be written, or fails.
@@ -93,9 +93,14 @@ def read_record(path: Path, keys: Iterable[str]) -> dict[str, Any]:
     """Read a JSON object that has the given keys.
 
     Raises:
-        FileError: also if it is no object, or lacks one of them.
+        FileError: if the file is missing, is no JSON object or lacks one of the keys.
     """
-    found = read_json(path)
+    return parse_record(path, _read(path), keys)
+
+
+def parse_record(path: Path, content: bytes, keys: Iterable[str]) -> dict[str, Any]:
+    """Parse the content of a file as `read_record` does."""
+    found = _parse(path, content)
     if not isinstance(found, dict):
         raise FileError(f"{path}: not a JSON object; delete it and rerun the job that writes it")
     for key in keys:
@@ -106,7 +111,12 @@ def read_record(path: Path, keys: Iterable[str]) -> dict[str, Any]:
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """Read a file of one JSON object per line (see `read_json` for errors)."""
-    return [_parse(path, line) for line in _read(path).splitlines() if line.strip()]
+    return parse_jsonl(path, _read(path))
+
+
+def parse_jsonl(path: Path, content: bytes) -> list[dict[str, Any]]:
+    """Parse the content of a file as `read_jsonl` does."""
+    return [_parse(path, line) for line in content.splitlines() if line.strip()]
 
 
 def sha256(path: Path) -> str:
@@ -157,26 +167,29 @@ def finite(obj: Any) -> Any:
 
 
 def _load(path: Path, load: Callable[[bytes], dict[str, _T]]) -> dict[str, _T]:
-    """Read a file at once: safetensors 0.8 keeps for ever every name it reads by `load_file`."""
+    """Read tensors at once: safetensors 0.8 never frees the names that `load_file` has read."""
     from safetensors import SafetensorError
 
-    if not path.is_file():
-        raise FileError(f"{path}: no such file; rerun the job that writes it")
     try:
-        return load(path.read_bytes())
+        return load(_read(path))
     except SafetensorError as error:
         raise FileError(
             f"{path}: not a whole safetensors file ({error}); delete it and rerun"
         ) from error
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> bytes:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise FileError(f"{path}: no such file; rerun the job that writes it") from error
-    except UnicodeDecodeError as error:
-        raise FileError(f"{path}: not a text file ({error}); delete it and rerun") from error
+
+
+def _parse(path: Path, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun") from error
 
 
 def _unwritable(path: Path, size: int | None, error: OSError) -> FileError:
@@ -188,13 +201,6 @@ def _unwritable(path: Path, size: int | None, error: OSError) -> FileError:
 
 
 def _free(folder: Path) -> str:
-    """Return the bytes that may be written into a folder, or the nearest one above that exists."""
+    """Return the free bytes of a folder's disk; the folder need not exist yet."""
     there = next((place for place in (folder, *folder.parents) if place.exists()), Path())
     return f"{shutil.disk_usage(there).free:,}"
-
-
-def _parse(path: Path, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun") from error

@@ -1,4 +1,4 @@
-"""Where every file of an experiment lies (the contract between the jobs and their readers)."""
+"""The paths of all files of an experiment, as its jobs write and their readers expect them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ TENSORS, DESCRIPTION = "prepared.safetensors", "data.json"  # of the prepared da
 
 
 class _Below:
-    """A file or folder of a fixed name below the `root` of what has it."""
+    """A path with a fixed name below the `root` of the object that has it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -23,10 +23,10 @@ class Folder:
     """Files that every finished result has.
 
     Attributes:
-        metrics: How it ended, scores and provenance.
+        metrics: Status, scores and provenance.
         history: Learning curve, one line per epoch; empty for a closed-form attack.
         config: The slice of the configuration that a run used.
-        per_image: Scores of every image, or what was answered about it.
+        per_image: Scores of every image, or the answers about it.
     """
 
     root: Path
@@ -42,8 +42,8 @@ class AttackFolder(Folder):
 
     Attributes:
         attacker: Parameters of the attacker.
-        reconstructions: Strip of originals above their reconstructions.
-        extremes: Strip of the least and the most protected images above their reconstructions.
+        reconstructions: Picture of originals above their reconstructions.
+        extremes: The same picture of the least and the most protected images.
     """
 
     attacker = _Below("attacker.safetensors")
@@ -62,7 +62,7 @@ class RunFolder(Folder):
 
     Attributes:
         model: Weights of the split model as deployed.
-        clusters: Every epoch's fitted clusters, where the surrogate fits any.
+        clusters: Every epoch's fitted clusters, if the surrogate fits any.
     """
 
     model = _Below("model.safetensors")
@@ -92,7 +92,7 @@ class PseudoFolder(Folder):
 
     Attributes:
         generators: Every client's generator, stacked.
-        course: Generated images of fixed noise, of some epochs.
+        course: Images generated from fixed noise at some epochs.
     """
 
     generators = _Below("generators.safetensors")
@@ -112,8 +112,8 @@ class Layout:
         data: Folder of the prepared data.
         prepared: The prepared images, labels and splits.
         prepared_facts: Classes, statistics, counts and checksum of the prepared data.
-        part: Where in that folder its report goes.
-        cost: What the cryptography of collaborative labelling took.
+        part: Folder below `root` that its report goes to; empty for `root` itself.
+        cost: Measured cost of the cryptography of collaborative labelling.
     """
 
     root: Path
@@ -145,11 +145,11 @@ class Layout:
         return RunFolder(self.root / "judge")
 
     def tracked(self, defence: str = "all") -> Path:
-        """Return the mark that the study, or one defence of it, is in the MLflow store."""
+        """Return the file whose presence says that a study, or one defence, was uploaded to MLflow."""
         return self.root / "tracked" / defence
 
     def run(self, defence: str, seed: int | str) -> RunFolder:
-        """Return the folder of one run; a workflow passes wildcards."""
+        """Return the folder of one run; both names may be wildcards of Snakemake."""
         return RunFolder(self.root / "runs" / defence / f"seed{seed}")
 
     def repeat(self, images: int, repeat: int | str) -> RepeatFolder:
@@ -168,7 +168,7 @@ class Layout:
 def identity(place: Path) -> dict[str, str]:
     """Return kind, defence, seed, and for an attack its name and knowledge, of a result folder.
 
-    The judge has no seed in its place.
+    The judge's folder names no seed.
     """
     if place.parent.name != "attacks":
         name, seed, number = place.name.partition("seed")

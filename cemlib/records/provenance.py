@@ -1,9 +1,9 @@
-"""What decided a result: the source files behind a job, their fingerprint, and where it ran.
+"""The provenance of a result: the source files of its job, their fingerprint, and the machine.
 
 A job's source files are found by following its imports. A *plug-in room* is a package whose
-`__init__` holds one plain dict from names to members (surrogates, channels, attacks, ...): it is
-not followed, and the one member that the job's configuration names is added instead. So an
-edit of one surrogate concerns the jobs of that surrogate, and a new one concerns nobody yet.
+`__init__` holds one plain dict from names to members (surrogates, channels, attacks, ...). Its
+imports are not followed; only the member that the job's configuration names is added. So an edit of
+one surrogate reruns the jobs of that surrogate alone, and adding one reruns nothing.
 """
 
 import ast
@@ -11,7 +11,7 @@ import hashlib
 import platform
 import resource
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -27,10 +27,15 @@ PLUG_INS = {  # room: its module below the package, and its dict
     "data": ("data", "SOURCES"),
 }
 _ROOMS = frozenset(f"cemlib.{place}" for place, _ in PLUG_INS.values())
-# Rooms that decide no number: a job's settings reach it through its resolved slice, which
+# Modules that decide no number. A job's settings are in its slice of the configuration, which
 # Snakemake watches as `params`; the others say where files lie and what a log shows.
-_NEUTRAL_RECORDS = ("layout", "progress", "provenance")
-NEUTRAL = ("cemlib.config", "cemlib.study", *(f"cemlib.records.{n}" for n in _NEUTRAL_RECORDS))
+NEUTRAL = (
+    "cemlib.config",
+    "cemlib.study",
+    "cemlib.records.layout",
+    "cemlib.records.progress",
+    "cemlib.records.provenance",
+)
 LIBRARIES = ("numpy", "safetensors", "torch")
 
 
@@ -48,11 +53,11 @@ def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
 
 @cache
 def _followed(modules: tuple[str, ...]) -> tuple[Path, ...]:
-    """Return source files of some modules and of what they import: many jobs have the same."""
+    """Return the source files of modules and of what they import; cached, as jobs share them."""
     waiting, seen = [*modules], dict[str, Path]()
     while waiting:
         module = waiting.pop()
-        if module not in seen and not _is_plug_in(module) and not module.startswith(NEUTRAL):
+        if module not in seen and module not in _ROOMS and not module.startswith(NEUTRAL):
             seen[module] = _file(module)
             waiting.extend(_imports(module))
     return tuple(sorted(seen.values()))
@@ -78,10 +83,11 @@ class Member(NamedTuple):
 
 
 def members(room: str) -> dict[str, Member]:
-    """Return what a plug-in room has, by name, read from its plain dict without importing it."""
+    """Return a plug-in room's members by name, read from its plain dict without importing it."""
     place, table = PLUG_INS[room]
     tree = _tree(_file(f"cemlib.{place}"))
-    modules = _origins(tree)
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
+    modules = {a.asname or a.name: str(node.module) for node in imports for a in node.names}
     return {key: Member(modules[value], value) for key, value in _entries(tree, table)}
 
 
@@ -96,13 +102,13 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 @cache
 def _named_content(file: Path, _time: int, _size: int) -> bytes:
-    """Return a source file's name and the checksum of its content, read once while it stays so."""
+    """Return a source file's name and the checksum of its content, cached until it changes."""
     name = f"{file.relative_to(PACKAGE).as_posix()}\0".encode()
     return name + hashlib.sha256(file.read_bytes()).digest()
 
 
 def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, Any]:
-    """Return what a reader needs to produce a result again, for its `metrics.json`."""
+    """Return where a result comes from, as its `metrics.json` has it."""
     return {
         "fingerprint": fingerprint(files),
         **git_state(),
@@ -114,7 +120,7 @@ def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, An
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of what computes a job's numbers."""
+    """Return the versions of Python and of the libraries that compute a job's numbers."""
     return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
 
 
@@ -129,7 +135,7 @@ def git_state() -> dict[str, Any]:
 def peak_memory_mb() -> float:
     """Return the largest resident memory of this process so far, in MiB.
 
-    Linux counts what the parent had at the fork in `ru_maxrss`, but not in `VmHWM`.
+    On Linux `ru_maxrss` counts the parent's memory at the fork, and `VmHWM` does not.
     """
     status = Path("/proc/self/status")
     if status.is_file():
@@ -148,7 +154,7 @@ def device_name(kind: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    """Return what git says in the package's checkout; nothing without git or a checkout."""
+    """Return git's output in the package's checkout; empty without git or a checkout."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=False
@@ -161,10 +167,6 @@ def _git(*arguments: str) -> str:
 def _file(module: str) -> Path:
     path = PACKAGE.joinpath(*module.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-def _is_plug_in(module: str) -> bool:
-    return module in _ROOMS
 
 
 @cache
@@ -199,21 +201,12 @@ def _member(room: str, name: str) -> str:
     return found[name].module
 
 
-def _origins(tree: ast.Module) -> Mapping[str, str]:
-    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
-    return {
-        alias.asname or alias.name: str(node.module) for node in imports for alias in node.names
-    }
-
-
 def _entries(tree: ast.Module, table: str) -> list[tuple[str, str]]:
     """Return (key, value's name) of the dict literal assigned to `table`."""
     for node in tree.body:
-        target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(node, ast.Assign):
-            target = node.targets[0]
-        value = getattr(node, "value", None)
-        if isinstance(target, ast.Name) and target.id == table and isinstance(value, ast.Dict):
-            pairs = zip(value.keys, value.values, strict=True)
-            return [(ast.literal_eval(k), ast.unparse(v)) for k, v in pairs if k is not None]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if ast.unparse(target) == table:
+                pairs = zip(node.value.keys, node.value.values, strict=True)
+                return [(ast.literal_eval(k), ast.unparse(v)) for k, v in pairs if k is not None]
     return []

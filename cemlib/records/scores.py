@@ -1,8 +1,8 @@
-"""The scores of a study: title, unit, scale and better side of each, once for whoever shows them.
+"""The title, unit, scale and better side of every score of a study.
 
-Tables, figures, sentences, the results page, MLflow and the command line all take them from here;
+Tables, figures, sentences, the results page, MLflow and the command line take them from here, and
 also the mark of a number that rests on an attack which had not converged (by the rule of
-`cemlib.attacks.convergence`; a closed form has nothing to converge).
+`cemlib.attacks.convergence`; a closed-form attack has nothing to converge).
 """
 
 import math
@@ -22,17 +22,16 @@ class Score:
     """The format of a score, and the direction in which it favours the defender.
 
     Attributes:
-        title: its name in tables.
-        better: the side that is better for the defender.
-        decimals: that it is written with.
-        unit: of what is written; may be empty.
-        scale: what values are multiplied with.
-        digits: at least this many significant digits for the smallest value of a column.
-        note: what it is, for who points at it.
-        of_runs: whether it is the classifier's, and not an attack's.
-        phrase: what sentences call it, where that is not the worst case of the title.
-        gain: what there is more of on the better side.
-        bounds: least and greatest value that there can be, in the unit of records.
+        title: Name in tables.
+        better: The side that is better for the defender.
+        decimals: Decimals that it is written with.
+        unit: Unit of the written value; may be empty.
+        scale: Factor from the value in a record to the written value.
+        digits: Least number of significant digits of the smallest value in a column.
+        of_runs: Whether it is a score of the classifier, not of an attack.
+        phrase: Name in sentences; empty for "worst-case" and the title.
+        gain: What the better side has more of.
+        bounds: Least and greatest possible value, in the unit of records.
     """
 
     title: str
@@ -41,7 +40,6 @@ class Score:
     unit: str = ""
     scale: int = 1
     digits: int = 0
-    note: str = ""
     of_runs: bool = False
     phrase: str = ""
     gain: str = "private"
@@ -59,23 +57,13 @@ class Score:
 
     @property
     def subject(self) -> str:
-        """Return what sentences call it; an attack's score is that of the worst case."""
+        """Return the name in sentences; an attack's score is that of the worst case."""
         return self.phrase or f"worst-case {self.title}"
-
-    @property
-    def step(self) -> str:
-        """Return the unit of a difference."""
-        return "percentage points" if self.unit == "%" else self.unit
 
     @property
     def difference(self) -> str:
         """Return the subject with the unit of a difference, for the head of a table of them."""
-        return _with_unit(self.subject, self.step)
-
-    @property
-    def worst(self) -> str:
-        """Return the subject with unit and arrow, where nothing else says of which attack it is."""
-        return _with_unit(self.subject, self.unit) + self.arrowed.removeprefix(self.title)
+        return _with_unit(self.subject, "percentage points" if self.unit == "%" else self.unit)
 
     @property
     def side(self) -> str:
@@ -88,7 +76,7 @@ class Score:
         return f"{_with_unit(self.subject, self.unit)}\n({self.side})"
 
     def places(self, values: Iterable[float]) -> int:
-        """Return the decimals that leave the smallest of some values its significant digits."""
+        """Return enough decimals for the smallest value to have its significant digits."""
         positive = [value for value in values if math.isfinite(value) and value > 0]
         if not (self.digits and positive):
             return self.decimals
@@ -106,7 +94,6 @@ SCORES = {
         2,
         "%",
         100,
-        note="accuracy of the classifier as deployed",
         of_runs=True,
         phrase="accuracy",
         gain="accurate",
@@ -119,21 +106,18 @@ SCORES = {
         "nats",
         of_runs=True,
         phrase="leakage bound",
-        note="estimate of an upper bound on what a release tells",
     ),
     "mse": Score(
         "MSE",
         "higher",
         4,
         digits=3,
-        note="mean squared error of the reconstructions",
         bounds=(0, math.inf),
     ),
     "ssim": Score(
         "SSIM",
         "lower",
         3,
-        note="structural similarity of reconstruction and original",
         phrase="SSIM of the attack with the lowest MSE",
         bounds=(-1, 1),
     ),
@@ -142,7 +126,6 @@ SCORES = {
         "lower",
         2,
         "dB",
-        note="peak signal-to-noise ratio",
         phrase="PSNR of the attack with the lowest MSE",
     ),
     "recon_top1": Score(
@@ -151,23 +134,22 @@ SCORES = {
         2,
         "%",
         100,
-        note="reconstructions put in the right class",
         phrase="largest identified share of any attack",
         bounds=(0, 1),
     ),
 }
 """Every score that a defence is judged by, in the order of the tables."""
 
-ROUNDING = 1e-5  # of a mean in float32
-TESTED = "mse"  # of the worst case: the one score with tests; the others have intervals
-IDENTIFICATION = "recon_top1"  # NaN where the training of the judge failed
-UNBOUNDED = ("leakage_nats", "psnr", "psnr_of_mean_mse")  # infinite where a record has null
+ROUNDING = 1e-5  # rounding error of a mean in float32
+TESTED = "mse"  # the one score of the worst case with significance tests; others have intervals
+IDENTIFICATION = "recon_top1"  # NaN if the training of the judge failed
+UNBOUNDED = ("leakage_nats", "psnr", "psnr_of_mean_mse")  # null in a record means infinite
 RUN_SCORES = tuple(name for name, score in SCORES.items() if score.of_runs)
 ATTACK_SCORES = tuple(n for n, s in SCORES.items() if not s.of_runs and n != IDENTIFICATION)
 
 
 def impossible(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with each score of a record that no job can have found.
+    """Yield a message for each score of a record that is out of its bounds.
 
     >>> list(impossible({"top1": -5, "mse": 0.1}))
     ['top1 is -5, not between 0 and 1']
@@ -179,5 +161,5 @@ def impossible(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def marked(text: str, unconverged: bool) -> str:
-    """Return a text with the mark behind it, where it rests on an unconverged attack."""
+    """Return a text, with the mark behind it if it rests on an unconverged attack."""
     return text + MARK if unconverged else text

@@ -1,32 +1,31 @@
-"""Checksums of results: the record that a job writes last vouches for itself and its other files.
+"""Checksums of results, in the record that a job writes last.
 
-A flipped bit in a weight or in a score is another number and no error, so whoever reads a result
-compares it with what its job wrote.
+A flipped bit in a weight or a score would be another number without any error. So every reader of
+a result compares its files with the checksums that its job wrote.
 """
 
 import hashlib
 import json
-import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cemlib.records.files import FileError, finite, read_record, sha256, write_json
 
-FILES = "files"  # key: SHA-256 of every other file of the result, by name
-OWN = "record_sha256"  # key: of the record's content without this key
+FILES = "files"  # key of the SHA-256 of every other file of the result, by name
+OWN = "record_sha256"  # key of the SHA-256 of the record's content without this key
 RECORD = "metrics.json"
 
 
 def write_sealed(path: Path, record: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
-    """Write a result's record, with the checksums of its other files and its own, both anew."""
+    """Write a result's record, with the checksums of its other files and of the record itself."""
     content = finite({**record, FILES: {file.name: sha256(file) for file in files}})
-    as_read = json.loads(json.dumps(content))  # its keys are text, whatever they were
+    as_read = json.loads(json.dumps(content))  # which turns keys into text
     write_json(path, content | {OWN: _digest(as_read)})
 
 
 def read_sealed(path: Path, keys: Iterable[str] = ()) -> dict[str, Any]:
-    """Read a record.
+    """Read a record and check it.
 
     Raises:
         FileError: if it is missing, lacks one of the keys, or differs from what was written.
@@ -37,19 +36,17 @@ def read_sealed(path: Path, keys: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def check_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Compare what was read of a record with its own checksum.
+    """Compare a record with its own checksum.
 
     Raises:
-        FileError: if it differs, or is not there.
+        FileError: if the checksum differs or is missing.
     """
     if FILES not in record or record.get(OWN) != _digest(record):
         raise _damaged(path, path)
 
 
 def check_files(path: Path, record: Mapping[str, Any], files: Iterable[Path]) -> None:
-    """Compare files with the checksums that the record at `path` has of them.
-
-    What is absent is left to its reader, who says so.
+    """Compare files with their checksums in the record at `path`; missing files are skipped.
 
     Raises:
         FileError: if one differs.
@@ -58,7 +55,7 @@ def check_files(path: Path, record: Mapping[str, Any], files: Iterable[Path]) ->
 
 
 def check_sums(path: Path, record: Mapping[str, Any], found: Mapping[str, str]) -> None:
-    """Compare files that were read already: their checksums by name."""
+    """Compare the checksums of files that were read already, by name, with those of a record."""
     expected = record[FILES]
     for name, checksum in found.items():
         if expected.get(name, checksum) != checksum:
@@ -66,10 +63,10 @@ def check_sums(path: Path, record: Mapping[str, Any], found: Mapping[str, str]) 
 
 
 def checked(file: Path) -> Path:
-    """Return a file of a run or an attack, after comparing it with the record beside it.
+    """Return a file of a result, after comparing it with the record beside it.
 
     Raises:
-        FileError: if one of the two differs from what was written.
+        FileError: if the file or the record differs from what was written.
     """
     record = file.with_name(RECORD)
     check_files(record, read_sealed(record), [file])
@@ -85,32 +82,5 @@ def _digest(content: Mapping[str, Any]) -> str:
 def _damaged(file: Path, record: Path) -> FileError:
     return FileError(
         f"{file}: damaged or changed after it was written (its checksum differs); delete {record}"
-        f" and run the study again, or repeat its job: {_command(record)}"
+        " and run the study again"
     )
-
-
-def _command(record: Path) -> str:
-    """Return the command that makes a result again, by its record or its place."""
-    if told := _told(record):
-        return told
-    folder = record.parent
-    if record.name != RECORD:
-        return "cemlib prepare"
-    if folder.name == "judge":
-        return "cemlib train --defence judge"
-    attack = folder.name.rpartition("-")[0] if folder.parent.name == "attacks" else ""
-    run = folder.parents[1] if attack else folder
-    chosen = ["--defence", run.parent.name, "--seed", run.name.removeprefix("seed")]
-    words = ["attack", *chosen, "--attack", attack] if attack else ["train", *chosen]
-    return shlex.join(["cemlib", *words])
-
-
-def _told(record: Path) -> str | None:
-    """Return the command in the record of another system, if the record can still be read."""
-    try:
-        found = read_record(record, ())
-    except FileError:
-        return None
-    command = found.get("command")
-    is_ours = isinstance(command, str) and command.startswith("cemlib ") and command.isprintable()
-    return command if is_ours else None
