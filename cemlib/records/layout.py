@@ -145,7 +145,7 @@ class Layout:
         return RunFolder(self.root / "judge")
 
     def tracked(self, defence: str = "all") -> Path:
-        """Return the file whose presence says that a study, or one defence, was uploaded to MLflow."""
+        """Return the file that exists once a study, or one defence, was uploaded to MLflow."""
         return self.root / "tracked" / defence
 
     def run(self, defence: str, seed: int | str) -> RunFolder:

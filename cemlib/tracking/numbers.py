@@ -1,4 +1,4 @@
-"""What of a result MLflow keeps as numbers and parameters, by the names that every study shares."""
+"""The metrics of a result in MLflow: final scores and learning curves."""
 
 import math
 import re
@@ -8,8 +8,7 @@ from typing import Any
 
 from cemlib.records.scores import IDENTIFICATION
 
-NOT_SCORES = {"seed"}  # numbers of metrics.json that identify a result instead of measuring it
-PLAIN = {IDENTIFICATION: "identified"}  # names that differ from the files', as the tables do
+PLAIN = {IDENTIFICATION: "identified"}  # scores that the files name otherwise
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Row:
 
 
 def scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield (name, value) of the finite final scores; one that is not finite has no number."""
+    """Yield (name, value) of the finite final scores."""
     for key, value in metrics.items():
         if key == "parameters":
             yield from ((f"{key}.{part}", float(count)) for part, count in value.items())
@@ -32,26 +31,23 @@ def scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                 for when in value
                 for cost in value[when]
             )
-        elif _is_number(value) and key not in NOT_SCORES:
+        elif _is_number(value) and key != "seed":
             yield PLAIN.get(key, key), float(value)
 
 
 def curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return every epoch's numbers as `curve/<name>`, so that they stay apart from final scores."""
+    """Return every epoch's numbers as `curve/<name>`, apart from the final scores."""
     found, seconds = [], 0.0
     for row in rows:
         seconds += row.get("seconds", 0.0)
-        numbers = {_metric(k): float(v) for k, v in row.items() if k != "epoch" and _is_number(v)}
+        # MLflow takes names of letters, digits and `_-. :/` alone.
+        names = {key: "curve/" + re.sub(r"[^\w\-. :/]", "_", key) for key in row if key != "epoch"}
+        numbers = {names[k]: float(row[k]) for k in names if _is_number(row[k])}
         found.append(Row(row["epoch"], round(1000 * seconds), numbers))
     return found
 
 
-def _metric(key: str) -> str:
-    """Return a name of letters, digits and `_-. :/`, which MLflow takes."""
-    return "curve/" + re.sub(r"[^\w\-. :/]", "_", key)
-
-
 def _is_number(value: Any) -> bool:
-    """Return whether MLflow keeps a value as it is; infinity would be the largest float."""
+    """Return whether MLflow can store a value; it would turn infinity into the largest float."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and math.isfinite(value)

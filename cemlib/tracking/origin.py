@@ -1,4 +1,4 @@
-"""What a result was made of: the attacked run, and the prepared images."""
+"""The inputs of a result: the attacked run, and the prepared images."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from cemlib.records.layout import Layout
 from cemlib.records.seal import FILES, read_sealed
 
 WEIGHTS = "model.safetensors"
-OF_THE_VICTIM = ("top1", "leakage_nats")  # shown with an attack, so that one chart can have both
+OF_THE_VICTIM = ("top1", "leakage_nats")  # also logged with an attack, for charts of both
 CONTEXTS = {"run": "training", "attack": "attack"}
 
 
@@ -20,17 +20,17 @@ class Dataset:
 
     name: str
     digest: str
-    source: str  # JSON: where the images come from, and how they were prepared
-    profile: str  # JSON: how many there are
+    source: str  # JSON of their origin and preparation
+    profile: str  # JSON of their counts
     context: str
 
 
 def victim(metrics: Path, attack: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics of the attacked run; empty where that run is gone or another one.
+    """Return the metrics of the attacked run; empty if it is gone or has other weights now.
 
     Args:
         metrics: `metrics.json` of the attack.
-        attack: its content.
+        attack: Its content.
 
     Raises:
         FileError: if the run's metrics are damaged.
@@ -42,17 +42,17 @@ def victim(metrics: Path, attack: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def data_name(config: Mapping[str, Any], experiment: str) -> str:
-    """Return the name of the images: their source, or the experiment's for a user's own folder."""
+    """Return the source of the images as their name, or the experiment for a user's own folder."""
     source = str(config.get("data", {}).get("source", "unknown"))
     return experiment if source == "folder" else source
 
 
 def dataset(root: Path, run: Mapping[str, Any], kind: str) -> Dataset | None:
-    """Return the prepared images of a run, or None where the attacked run is gone.
+    """Return the prepared images of a run, or None if the attacked run is gone.
 
     Args:
         root: Folder of the experiment.
-        run: Metrics of the run, or of the run that was attacked.
+        run: Metrics of the run, or of the attacked run.
         kind: `run` or `attack`, what the images were used for.
 
     Raises:

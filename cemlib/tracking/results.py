@@ -1,18 +1,17 @@
-"""What an MLflow run shall hold, read from the files of an experiment: nothing here knows MLflow.
+"""The content of MLflow runs, read from the files of an experiment without MLflow.
 
-A result is a snapshot: its files are read once, and its digest is of exactly what is uploaded.
+A result is a snapshot: its files are read once, and its digest is that of exactly what is uploaded.
 """
 
 import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cemlib.config.differing import flatten
-from cemlib.records.files import FileError
+from cemlib.records.files import FileError, parse_jsonl, parse_record
 from cemlib.records.layout import identity
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import check_record, check_sums
@@ -25,7 +24,7 @@ CURVES = "history.jsonl"
 CONFIG = "config.json"
 ARTIFACTS = (CONFIG, CURVES, "reconstructions.png", "extremes.png", "per_image.parquet")
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
-LAYOUT = b"6"  # of what is uploaded: a new number uploads every result again
+LAYOUT = b"6"  # version of what is uploaded: a new one uploads every result again
 REPORT = "report"
 WORST = "worst_case/"  # what the names of the metrics in `worst` begin with
 NEEDED = ("status", "config", "provenance", "wall_seconds")
@@ -34,17 +33,17 @@ FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
 
 @dataclass(frozen=True)
 class Result:
-    """Hold what one MLflow run shall have.
+    """The content of one MLflow run.
 
     Attributes:
         folder: Folder within the experiment with `/` between its parts; it identifies the result.
         name: Name of the run in MLflow.
         status: `FINISHED`, `FAILED`, or `RUNNING` for a job that has not written its metrics.
         start: Start of the job in milliseconds since 1970.
-        end: End of the job, or the time of its last sign of life.
+        end: End of the job, or the time of its last epoch.
         note: Description in Markdown.
-        worst: Worst case over the attacks on a run, known later than the rest.
-        model: What is loaded as its model.
+        worst: Worst case over the attacks on a run, which is known later than the rest.
+        model: The classifier to store as an MLflow model.
         digest: SHA-256 of everything the result was read from.
     """
 
@@ -76,25 +75,24 @@ class _File:
     content: bytes
     modified: int  # milliseconds since 1970
 
-    def worth_storing(self) -> bool:
-        return 0 < len(self.content) <= LARGEST_ARTIFACT
-
 
 def read_result(root: Path, metrics: Path) -> Result | None:
-    """Read a run or an attack by the path of its metrics, whether finished or under way.
+    """Read a run or an attack, finished or under way.
 
     Args:
         root: Folder of the experiment.
         metrics: Path of a `metrics.json` below it, existing or expected.
 
     Returns:
-        The result, or None where the job has written neither metrics nor a learning curve.
+        The result, or None if the job has written neither metrics nor a learning curve.
 
     Raises:
         FileError: if a file is damaged.
     """
-    found = {path.name: file for path in _siblings(metrics) if (file := _read(path)) is not None}
-    if found.get(metrics.name) != _read(metrics):  # its job began anew, or ended, meanwhile
+    # A job writes its metrics last: if they are there at first, the other files are complete.
+    paths = [metrics, *(metrics.with_name(name) for name in ARTIFACTS)]
+    found = {path.name: file for path in paths if (file := _read(path)) is not None}
+    if found.get(metrics.name) != _read(metrics):  # the job began anew, or ended, meanwhile
         return read_result(root, metrics)
     if metrics.name in found:
         return _finished(root, metrics, found)
@@ -128,7 +126,8 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     names, folder = identity(path.parent), _folder(root, path.parent)
     run = victim(path, metrics) if names["kind"] == "attack" else metrics
     end = found[path.name].modified
-    artifacts = {name: file.content for name, file in found.items() if file.worth_storing()}
+    contents = {name: file.content for name, file in found.items()}
+    artifacts = {n: each for n, each in contents.items() if 0 < len(each) <= LARGEST_ARTIFACT}
     return Result(
         folder=folder,
         name=_name(names),
@@ -140,7 +139,7 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         tags={**names, **_tags(metrics)},
         params=_params(names, metrics),
         scores=dict(scores(metrics)) | _attacked(names, metrics, run),
-        curves=curves(_rows(path.with_name(CURVES), found)),
+        curves=curves(parse_jsonl(path.with_name(CURVES), contents.get(CURVES, b""))),
         artifacts=artifacts,
         dataset=dataset(root, run, names["kind"]),
         model=read_model(path, metrics, found[CONFIG].content) if CONFIG in found else None,
@@ -150,7 +149,7 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
 def _attacked(
     names: Mapping[str, str], metrics: Mapping[str, Any], run: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Return accuracy and leakage bound of the attacked run; nothing for a failed attack."""
+    """Return accuracy and leakage bound of the attacked run, if the attack has not failed."""
     if names["kind"] != "attack" or metrics["status"] != "ok":
         return {}
     found = dict(scores(run))
@@ -158,12 +157,8 @@ def _attacked(
 
 
 def _record(path: Path, found: Mapping[str, _File]) -> dict[str, Any]:
-    """Return the metrics, after comparing everything that was read with their checksums."""
-    metrics = _parse(path, found[path.name].content)
-    if not isinstance(metrics, dict):
-        raise FileError(f"{path}: not a JSON object; delete it and rerun its job")
-    if absent := [key for key in NEEDED if key not in metrics]:
-        raise FileError(f"{path}: no {', '.join(absent)} in it; delete it and rerun its job")
+    """Return the metrics, after comparing all files that were read with their checksums."""
+    metrics = parse_record(path, found[path.name].content, NEEDED)
     check_record(path, metrics)
     for fault in impossible(metrics):
         raise FileError(f"{path}: {fault}; delete it and rerun its job")
@@ -173,7 +168,7 @@ def _record(path: Path, found: Mapping[str, _File]) -> dict[str, Any]:
 
 
 def _under_way(root: Path, place: Path, history: _File) -> Result:
-    epochs = curves(_rows(place / CURVES, {CURVES: history}))
+    epochs = curves(parse_jsonl(place / CURVES, history.content))
     names = identity(place)
     return Result(
         folder=_folder(root, place),
@@ -189,17 +184,17 @@ def _under_way(root: Path, place: Path, history: _File) -> Result:
 
 
 def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Return where a result comes from, and why a score is missing from it."""
+    """Return tags of a result's origin, and of the reasons why scores are missing."""
     source = metrics["provenance"]
     tags = {"status": metrics["status"], **_settings(metrics)}
     tags |= {name: source[name] for name in ("commit", "fingerprint", "device")}
-    tags["dirty"] = "yes" if source["dirty"] else "no"  # tracked files differed from the commit
+    tags["dirty"] = "yes" if source["dirty"] else "no"  # whether there were uncommitted changes
     tags |= {f"version.{name}": number for name, number in source["versions"].items()}
     if source["commit"] != "unknown":
         tags["mlflow.source.git.commit"] = source["commit"]
     if metrics["status"] != "ok":
         return tags | {"reason": str(metrics["reason"])}
-    # A file holds null for a number that is not finite, such as the bound without any noise.
+    # JSON has null for a number that is not finite, such as the bound without any noise.
     unbounded = [key for key in UNBOUNDED if key in metrics and metrics[key] is None]
     if metrics.get("converged") is not None:
         tags["converged"] = "yes" if metrics["converged"] else "no"
@@ -207,7 +202,7 @@ def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a reader filters and groups by: images, network, and the parts of the defence."""
+    """Return tags to filter and group by: the images, the network, and parts of the defence."""
     config = metrics["config"]
     defence = config.get("defence", {})
     tags = {"data": data_name(config, str(metrics.get("experiment")))}
@@ -218,7 +213,7 @@ def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings; an attack's are its own alone, the others stand with its run."""
+    """Return the settings; an attack has only its own, and its run has the others."""
     chosen = {key: value for key, value in names.items() if key != "kind"}
     config = metrics["config"]
     if names["kind"] == "attack":
@@ -227,7 +222,7 @@ def _params(names: Mapping[str, str], metrics: Mapping[str, Any]) -> dict[str, s
 
 
 def _name(names: Mapping[str, str]) -> str:
-    """Return a run's name; an attack's begins with its run's, since charts show nothing else."""
+    """Return a run's name; an attack's begins with that of its run, for MLflow's charts."""
     run = f"{names['defence']} seed{names['seed']}"
     return run if names["kind"] == "run" else f"{run} {names['attack']} {names['knowledge']}"
 
@@ -236,13 +231,8 @@ def _folder(root: Path, path: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _siblings(metrics: Path) -> Iterator[Path]:
-    """Yield the metrics first: a job writes them last, so where they exist the rest is whole."""
-    return (metrics.with_name(name) for name in (metrics.name, *ARTIFACTS))
-
-
 def _read(path: Path) -> _File | None:
-    """Read a file as it is now; None where there is none: jobs write, and rerun, meanwhile."""
+    """Read a file; None if it does not exist, as jobs write and rerun meanwhile."""
     try:
         with path.open("rb") as handle:
             return _File(handle.read(), os.fstat(handle.fileno()).st_mtime_ns // 10**6)
@@ -255,15 +245,3 @@ def _digest(files: Mapping[str, bytes]) -> str:
     for name, content in sorted(files.items()):
         digest.update(f"{name}\0".encode() + hashlib.sha256(content).digest())
     return digest.hexdigest()
-
-
-def _rows(path: Path, found: Mapping[str, _File]) -> list[dict[str, Any]]:
-    lines = found[CURVES].content.splitlines() if CURVES in found else []
-    return [_parse(path, line) for line in lines if line.strip()]
-
-
-def _parse(path: Path, content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun its job") from error

@@ -140,7 +140,7 @@ def test_a_damaged_result_is_named(study: Study) -> None:
     with pytest.raises(FileError, match=r"seed0/metrics\.json: not valid JSON"):
         study.track()
     write_json(folder.metrics, {"status": "ok", "config": {}})
-    with pytest.raises(FileError, match=r"metrics\.json: no provenance, wall_seconds in it"):
+    with pytest.raises(FileError, match=r"metrics\.json: no key 'provenance'"):
         study.track()
 
 
