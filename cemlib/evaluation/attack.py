@@ -1,21 +1,26 @@
-"""Attacks in memory, for a notebook or a program: those of the jobs, without their files."""
+"""Attacks in memory, for a notebook or a program, and the table of their results."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
 
 from cemlib.attacks.task import Outcome
 from cemlib.config import Study
 from cemlib.data.prepared import Prepared
 from cemlib.evaluation.scene import Scene, start_failed
-from cemlib.evaluation.verdict import Attacked, verdict
+from cemlib.evaluation.scores import Attacked, verdict
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
+from cemlib.report.collect import ATTACK_COLUMNS, RUN_COLUMNS
+from cemlib.report.tables import summary_table
 from cemlib.training.fit import Trained
 
-__all__ = ["Attacked", "attack"]
+__all__ = ["Attacked", "attack", "table"]
 
 
 def attack(
@@ -26,43 +31,80 @@ def attack(
     *,
     knowledges: Sequence[str] = KNOWLEDGES,
 ) -> list[Attacked]:
-    """Carry out all attacks of a study on one classifier in memory; nothing is kept on disk.
+    """Carry out all attacks of a study on one classifier in memory, without writing files.
 
-    What comes out is, bit for bit, what the attack jobs find on the same run. torch's number of CPU
+    The results are bit-identical to those of the attack jobs on the same run. torch's number of CPU
     threads is set to the study's `threads`, and torch's global random state is changed.
 
     Args:
         study: The settings, from `cemlib.config.parse`.
-        trained: What is attacked, from `cemlib.training.fit.fit`.
-        judge: The study's `judge`, trained likewise: it recognises reconstructions.
-        data: The data that both were trained on, on the device where they are.
+        trained: The classifier to attack, from `cemlib.training.fit.fit`.
+        judge: The study's `judge`, trained likewise, which recognises reconstructions.
+        data: The data that both were trained on, on their device.
         knowledges: Some of `train_data` and `public_data`.
 
     Returns:
-        One for every attack and knowledge, in this order; one that diverged has a reason.
+        One result for every attack and knowledge, in this order; one that diverged has a reason.
 
     Raises:
-        DataError: there are too few test images for the `public_data` attacker.
+        DataError: if there are too few test images for the `public_data` attacker.
     """
     set_up(data.train.images.device, study.threads)
     scene = Scene(study, trained.defence, trained.seed, data, trained.deployed, judge.deployed)
     found: dict[tuple[str, str], Attacked] = {}
     for name in study.attacks:
         for knowledge in knowledges:
-            start = study.attacks[name].begins_with
-            before = found[start, knowledge] if start is not None else None
-            outcome = _attempt(scene, name, knowledge, before)
+            outcome = _attempt(scene, name, knowledge, found)
             found[name, knowledge] = verdict(scene, name, knowledge, outcome)
     return list(found.values())
 
 
-def _attempt(scene: Scene, name: str, knowledge: str, before: Attacked | None) -> Outcome | str:
-    """Carry out one attack, with what the attack that it begins with found."""
-    decoder = None
-    if before is not None and before.reason is not None:
-        return start_failed(before.attack, before.reason)
-    if before is not None:
-        decoder = scene.decoder(before.attack, before.state)
-    with TemporaryDirectory() as folder:  # of the trials of a strong budget
+def _attempt(
+    scene: Scene, name: str, knowledge: str, found: dict[tuple[str, str], Attacked]
+) -> Outcome | str:
+    """Carry out one attack; it may begin with the decoder of one that was found before."""
+    start, decoder = scene.study.attacks[name].begins_with, None
+    if start is not None:
+        before = found[start, knowledge]
+        if before.reason is not None:
+            return start_failed(start, before.reason)
+        decoder = scene.decoder(start, before.state)
+    with TemporaryDirectory() as folder:  # for the trials of a strong budget
         checkpoint = Checkpoint(Path(folder) / "attack", interval=math.inf)
         return scene.attempt(name, knowledge, checkpoint, decoder)
+
+
+def table(trained: Sequence[Trained], attacked: Sequence[Attacked]) -> pd.DataFrame:
+    """Return means over seeds with 95 % intervals, as in a study's `summary.csv`.
+
+    Args:
+        trained: The classifiers, in the order of the rows.
+        attacked: The results of all attacks on them.
+
+    Returns:
+        One row per defence, attack and knowledge, and `worst_case` rows, with the columns of
+        `cemlib.report.tables.summary_table`: `<score>_mean`, `<score>_ci_low`, `<score>_ci_high`
+        of top1, leakage_nats, mse, ssim, psnr and recon_top1. Intervals need two seeds or more.
+
+    Raises:
+        ValueError: if an attack's defence is not among the classifiers.
+    """
+    runs = pd.DataFrame([_run(each) for each in trained], columns=list(RUN_COLUMNS))
+    attacks = pd.DataFrame([_attack(each) for each in attacked], columns=list(ATTACK_COLUMNS))
+    return summary_table(runs, attacks, list(dict.fromkeys(runs["defence"])))
+
+
+def _run(trained: Trained) -> dict[str, Any]:
+    names = {"defence": trained.defence, "seed": trained.seed, "status": "ok", "reason": ""}
+    return names | {"selected_epoch": trained.epoch, **trained.scores}
+
+
+def _attack(attacked: Attacked) -> dict[str, Any]:
+    names = ("defence", "seed", "attack", "knowledge", "queries")
+    row = {name: getattr(attacked, name) for name in names}
+    if attacked.reason is not None:
+        return row | {"status": "failed", "reason": attacked.reason}
+    row |= {"status": "ok", "reason": "", "n_images": len(attacked.originals)} | attacked.scores
+    for unbounded in ("psnr", "psnr_of_mean_mse"):  # None where there is no error at all
+        row[unbounded] = math.inf if row[unbounded] is None else row[unbounded]
+    return row

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from cemlib.data.tensors import Images, Labels, from_tensors
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
-from cemlib.evaluation.attack import Attacked, attack
+from cemlib.evaluation.attack import Attacked, attack, table
 from cemlib.evaluation.pictures import showcase, strip
-from cemlib.evaluation.table import table
 from cemlib.models.split import Dimensions, SplitModel
 from cemlib.numerics.seeds import generator
 from cemlib.training.defend import place, small_study, split_copy

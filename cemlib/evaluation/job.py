@@ -1,25 +1,42 @@
-"""The attack job: every knowledge of some attacks on one finished run."""
+"""The attack job: every knowledge of some attacks on one finished run, and the files it writes."""
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from cemlib.config.study import Study
-from cemlib.data.prepared import load
-from cemlib.evaluation.record import Record
+from cemlib.data.pixels import to_float
+from cemlib.data.prepared import Prepared, load
+from cemlib.evaluation.pictures import extremes, showcase, write_strip
+from cemlib.evaluation.scene import PUBLIC, RECOGNITION, first_target, targets
+from cemlib.evaluation.scores import (
+    Attacked,
+    convergence,
+    means,
+    per_image,
+    verdict,
+    write_per_image,
+)
 from cemlib.evaluation.stage import Stage, attacked_run
-from cemlib.numerics.precision import set_up
-from cemlib.records.layout import KNOWLEDGES
-from cemlib.records.seal import read_sealed
+from cemlib.numerics.precision import resolve, set_up
+from cemlib.records.files import save_tensors, write_jsonl
+from cemlib.records.layout import KNOWLEDGES, AttackFolder
+from cemlib.records.seal import read_sealed, write_sealed
 from cemlib.study.job import Job
+
+ATTACKED = ("model_sha256", "judge_sha256")
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
     """Carry out the job's attacks, and yield each record's path.
 
     An attack on a failed run, or one that diverges, ends as `failed` with null scores. Checkpoints
-    go when all is written: a killed job trains no decoder twice, whichever it had come to.
+    are removed when all is written, so that a killed job trains no decoder twice.
     """
     device = job.processor()
     set_up(device, job.plan.study.threads)
@@ -28,22 +45,75 @@ def run(job: Job[Study]) -> Iterator[Path]:
     stage = Stage(job, data) if metrics["status"] == "ok" else None
     pairs = list(product(job.parts or (job,), KNOWLEDGES))
     for part, knowledge in pairs:
-        record = Record(part, data, knowledge)
-        _carry_out(record, stage, metrics["reason"])
+        record, start = _Record(part, data, knowledge), time.perf_counter()
+        if stage is None:
+            found = record.failed(f"the attacked run failed: {metrics['reason']}")
+            record.write(found, {}, start)
+        else:
+            outcome = stage.attempt(part, knowledge)
+            found = verdict(stage.scene, part.of["attack"], knowledge, outcome)
+            record.write(found, dict(zip(ATTACKED, stage.weights, strict=True)), start)
         yield record.folder.metrics
     if stage is not None:
         for part, knowledge in pairs:
             stage.checkpoint(part, knowledge).remove()
 
 
-def _carry_out(record: Record, stage: Stage | None, fault: str | None) -> None:
-    """Attack, and write what came of it."""
-    start = time.perf_counter()
-    if stage is None:
-        record.write_failed(f"the attacked run failed: {fault}", start)
-        return
-    found = stage.attempt(record.job, record.knowledge)
-    if isinstance(found, str):
-        record.write_failed(found, start)
-    else:
-        record.write_found(found, stage, start)
+@dataclass(frozen=True)
+class _Record:
+    """The files of one attack with one knowledge."""
+
+    job: Job[Study]
+    data: Prepared
+    knowledge: str
+
+    @property
+    def folder(self) -> AttackFolder:
+        return attacked_run(self.job).attack(self.job.of["attack"], self.knowledge)
+
+    def failed(self, reason: str) -> Attacked:
+        """Return the result of an attack that could not be begun."""
+        of, originals = self.job.of, targets(self.data, self.knowledge).images
+        queries = self.job.plan.study.attacks[of["attack"]].releases
+        which = (of["defence"], of["seed"], of["attack"], self.knowledge, queries)
+        return Attacked(*which, to_float(originals).cpu(), reason)
+
+    def write(self, found: Attacked, weights: dict[str, str], start: float) -> None:
+        """Write the files of an attack that began at `start`.
+
+        A failed attack has no scores, and grey pictures. The metrics come last: a folder with
+        metrics is a whole attack.
+        """
+        answers, columns, scores = found.reconstructions, found.per_image, found.scores | weights
+        if answers is None:
+            answers = torch.full_like(found.originals, 0.5)
+            columns = per_image(answers[:0], answers[:0])
+            scores = means(columns) | dict.fromkeys((*RECOGNITION, *convergence([]), *ATTACKED))
+            columns["recognised"] = torch.zeros(0).bool()
+        folder, labels = self.folder, self.data.test.labels.cpu()
+        first = first_target(self.knowledge, len(labels))
+        folder.metrics.unlink(missing_ok=True)  # of an older attack, which had other files
+        save_tensors(folder.attacker, found.state)
+        write_jsonl(folder.history, found.history)
+        write_per_image(folder.per_image, first, labels, columns)
+        shown = [i - first for i in showcase(labels, int(PUBLIC * len(labels)))]
+        ends = extremes(columns["mse"]) or shown
+        for path, rows in ((folder.reconstructions, shown), (folder.extremes, ends)):
+            write_strip(path, found.originals[rows], answers[rows])
+        metrics = self._metrics(found, scores) | {"wall_seconds": time.perf_counter() - start}
+        write_sealed(folder.metrics, metrics, [f for f in folder.files() if f != folder.metrics])
+
+    def _metrics(self, found: Attacked, scores: dict[str, Any]) -> dict[str, Any]:
+        settings = self.job.plan.study.attacks[found.attack]
+        return {
+            "kind": "attack",
+            "defence": found.defence,
+            "seed": found.seed,
+            "attack": found.attack,
+            "knowledge": found.knowledge,
+            "queries": found.queries,
+            "precision": resolve(settings.arithmetic, self.job.processor()),
+            **scores,
+            "n_images": len(found.originals) if found.reason is None else 0,
+            **self.job.record(found.reason),
+        }

@@ -1,4 +1,4 @@
-"""The strip of originals above their reconstructions that every attack leaves."""
+"""Pictures of originals above their reconstructions."""
 
 from io import BytesIO
 from pathlib import Path
@@ -16,10 +16,10 @@ SIDE = 64  # images are enlarged by a whole factor to about this many pixels
 
 
 def showcase(labels: Tensor, first: int) -> list[int]:
-    """Return the indices of the images to show: of each class the first test image from `first` on.
+    """Return the indices of the images to show: each class's first test image from `first` on.
 
-    The rule looks at labels and positions only, so the same images stand in every strip of an
-    experiment; at most ten, in the order of their class.
+    They are at most ten, in the order of their class. They depend on the labels alone, so that
+    every picture of an experiment shows the same images.
     """
     tail = labels[first:].tolist()
     return [first + tail.index(label) for label in sorted(set(tail))[:COLUMNS]]
@@ -28,7 +28,7 @@ def showcase(labels: Tensor, first: int) -> list[int]:
 def extremes(mse: Tensor) -> list[int]:
     """Return the indices of the images with the lowest and with the highest MSE, in order.
 
-    At most five of each, none twice; among equal ones the earlier image is the less protected.
+    At most five of each, none twice; of equal ones the earlier image counts as lower.
     """
     order = mse.argsort(stable=True).tolist()
     count = min(EXTREMES, len(order) // 2)
@@ -50,7 +50,7 @@ def strip(originals: Tensor, reconstructions: Tensor, gap: int = 0) -> Image.Ima
 
 
 def write_strip(path: Path, originals: Tensor, reconstructions: Tensor) -> None:
-    """Write such a picture as PNG."""
+    """Write the picture of `strip` as PNG."""
     content = BytesIO()
     strip(originals, reconstructions).save(content, "PNG")
     write_bytes(path, content.getvalue())

@@ -1,4 +1,4 @@
-"""What an attacker finds: the deployed classifier, the images it owns, and what was released."""
+"""The scene of an attack: the deployed classifier, the attacker's images, and what is released."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,30 +14,29 @@ from cemlib.config.study import Study
 from cemlib.data.errors import DataError
 from cemlib.data.prepared import Prepared, Split
 from cemlib.defences.deployed import Deployed
-from cemlib.evaluation.scores import recognised
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import Checkpoint
 
 PUBLIC = 0.9  # share of the test images that the public_data attacker owns
-HELD_OUT = 0.1  # share of those that it holds out of its training
-FEWEST = 2  # images that a decoder can be trained on
+HELD_OUT = 0.1  # share of its images that it holds out of its training
+FEWEST = 2  # least number of images to train a decoder on
 RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
 
 
 def first_target(knowledge: str, test_images: int) -> int:
-    """Return the index of the first test image that is attacked, of all or of the last tenth."""
+    """Return the index of the first attacked test image: all are attacked, or the last tenth."""
     return 0 if knowledge == "train_data" else int(PUBLIC * test_images)
 
 
 def targets(data: Prepared, knowledge: str) -> Split:
-    """Return the images that are attacked, with their labels."""
+    """Return the attacked images with their labels."""
     first = first_target(knowledge, len(data.test))
     return Split(data.test.images[first:], data.test.labels[first:])
 
 
 def start_failed(attack: str, reason: str | None) -> str:
-    """Say why an attack fails that begins with the decoder of a failed one."""
+    """Return why an attack fails if the one whose decoder it begins with failed."""
     return f"the attack it starts from failed: {attack}: {reason}"
 
 
@@ -70,10 +69,10 @@ class Scene:
         }
 
     def owned(self, knowledge: str) -> tuple[Pairs, Pairs]:
-        """Return what the attacker trains on, and what it holds out to see how well it does.
+        """Return the attacker's training images, and those that it holds out.
 
         With `train_data` these are the victim's training and validation images; with
-        `public_data` nine and one tenth of the first 90 % of the test images.
+        `public_data` nine tenths and one tenth of the first 90 % of the test images.
 
         Raises:
             DataError: there are too few test images to train on.
@@ -93,13 +92,13 @@ class Scene:
     def attempt(
         self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None = None
     ) -> Outcome | str:
-        """Carry out one attack; returns what it found, or why it failed.
+        """Carry out one attack; return its outcome, or why it failed.
 
         Args:
             attack: Its name in the study.
             knowledge: One of `cemlib.records.layout.KNOWLEDGES`.
-            checkpoint: Where a learned attack keeps its state.
-            start: The trained decoder that it begins with, where its section names one.
+            checkpoint: Checkpoint of a learned attack.
+            start: The trained decoder that it begins with, if its section names one.
 
         Raises:
             DataError: as `owned` does.
@@ -111,7 +110,7 @@ class Scene:
             return str(error)
 
     def decoder(self, attack: str, state: Mapping[str, Tensor]) -> nn.Module:
-        """Return the trained decoder that an attack left, from the state of its outcome.
+        """Return the trained decoder of an attack, from the state of its outcome.
 
         Raises:
             RuntimeError: the tensors are not those of such a decoder.
@@ -122,24 +121,24 @@ class Scene:
         return model.to(images.device).to(memory_format=torch.channels_last)
 
     def recognition(self, answers: Tensor, knowledge: str) -> dict[str, Tensor]:
-        """Tell whether each reconstruction, and each original by the judge, is put in its class."""
-        judge, split = self.judge, targets(self.data, knowledge)
+        """Return whether each reconstruction (by judge and victim) and original is recognised."""
+        split = targets(self.data, knowledge)
         noise = generator(self.seed, f"recognition/{knowledge}")
-        found = (
-            recognised(judge, answers, split.labels, noise),
-            recognised(self.victim, answers, split.labels, noise),
-            recognised(judge, split.images, split.labels, noise),
-        )
+        asked = (self.judge, answers), (self.victim, answers), (self.judge, split.images)
+        found = [
+            by.logits(by.features(images), noise).argmax(1) == split.labels for by, images in asked
+        ]
         return dict(zip(RECOGNITION, found, strict=True))
 
     def task(
         self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None = None
     ) -> Task:
-        """Return an attack's task; the release of the targets is the same for all of a seed."""
+        """Return an attack's task; all attacks of a seed see the same release of the targets."""
         options = self.study.attacks[attack].model_dump()
         own, held_out = self.owned(knowledge)
         if options.get("flip") and self.study.train.augment.flip:
-            own = own.beside(self._mirrored(own))
+            mirrored = own.images.flip(3)
+            own = own.beside(Pairs(mirrored, self.victim.features(mirrored), own.labels))
         return Task(
             victim=self.victim,
             own=own,
@@ -152,11 +151,6 @@ class Scene:
             judge=self.judge.model,
             start=start,
         )
-
-    def _mirrored(self, own: Pairs) -> Pairs:
-        """Return the pairs of the mirror images."""
-        images = own.images.flip(3)
-        return Pairs(images, self.victim.features(images), own.labels)
 
     def _released(self, knowledge: str, queries: int) -> Tensor:
         test = self.pairs["test"].features

@@ -1,14 +1,19 @@
-"""Scores of reconstructions: every image's, and their means."""
+"""Scores of an attack: every image's, their means, and whether the attack had converged."""
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cemlib.defences.deployed import Deployed
+from cemlib.attacks.convergence import converged, late_improvement
+from cemlib.attacks.task import Outcome
+from cemlib.data.pixels import to_float
+from cemlib.evaluation.scene import Scene, targets
 from cemlib.metrics import WINDOW, mse, psnr, psnr_of_mean_mse, ssim
 from cemlib.records.files import write_bytes
 
@@ -35,13 +40,6 @@ def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def recognised(
-    classifier: Deployed, images: Tensor, labels: Tensor, noise: torch.Generator
-) -> Tensor:
-    """Return whether a classifier puts each image (N, C, H, W) into its class (N,): (N,) bool."""
-    return classifier.logits(classifier.features(images), noise).argmax(1) == labels
-
-
 def write_per_image(path: Path, first: int, labels: Tensor, scores: Mapping[str, Tensor]) -> None:
     """Write one row per scored image: its index in the test split, its label, its scores.
 
@@ -65,6 +63,63 @@ def write_per_image(path: Path, first: int, labels: Tensor, scores: Mapping[str,
     content = pa.BufferOutputStream()
     parquet.write_table(pa.table({n: array(v) for n, v in columns.items()}), content)
     write_bytes(path, content.getvalue().to_pybytes())
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """The scored result of one attack with one knowledge; tensors are on the CPU.
+
+    Attributes:
+        defence: Name of the attacked defence.
+        seed: Seed of the attacked run.
+        attack: Name of the attack in the study.
+        knowledge: `train_data` or `public_data`.
+        queries: Number of releases of each image that it saw.
+        originals: The attacked images (N, C, H, W) in [0, 1].
+        reason: Why it failed, without scores and reconstructions; None if it did not fail.
+        scores: As in an attack's `metrics.json`: `mse`, `psnr`, `ssim`, `recon_top1`, ...
+        per_image: (N,) each: `mse`, `psnr`, `ssim`, `ssim_valid`, and `recognised`.
+        reconstructions: (N, C, H, W) in [0, 1], or None.
+        history: The learning curve, empty for a closed-form attack.
+        state: The attacker's own tensors, empty where it failed.
+    """
+
+    defence: str
+    seed: int
+    attack: str
+    knowledge: str
+    queries: int
+    originals: Tensor
+    reason: str | None
+    scores: dict[str, Any] = field(default_factory=dict)
+    per_image: dict[str, Tensor] = field(default_factory=dict)
+    reconstructions: Tensor | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def verdict(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> Attacked:
+    """Score the outcome of an attack on its scene, or record why it failed."""
+    queries, images = scene.study.attacks[attack].releases, targets(scene.data, knowledge).images
+    originals = to_float(images).cpu()
+    which = (scene.defence, scene.seed, attack, knowledge, queries, originals)
+    if isinstance(found, str):
+        return Attacked(*which, found)
+    answers = found.reconstructions.float()
+    known = scene.recognition(answers, knowledge)
+    scores = per_image(originals, answers.cpu())
+    shares = {name: right.float().mean().item() for name, right in known.items()}
+    curve = convergence([row["val_mse"] for row in found.history])
+    columns = scores | {"recognised": known["recon_top1"].cpu()}
+    together = means(scores) | shares | curve
+    return Attacked(*which, None, together, columns, answers.cpu(), found.history, found.state)
+
+
+def convergence(curve: list[float]) -> dict[str, Any]:
+    """Return whether a learned attack had converged on held-out images; None without a curve."""
+    if not curve:
+        return {"late_improvement": None, "converged": None}
+    return {"late_improvement": late_improvement(curve), "converged": converged(curve)}
 
 
 def _score(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

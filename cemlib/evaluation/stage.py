@@ -1,4 +1,4 @@
-"""The scene of an attack as a study's files set it: the run, the judge, decoders to start from."""
+"""The scene of an attack, read from a study's files: the run, the judge, decoders to start from."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from cemlib.evaluation.scene import Scene, start_failed
 from cemlib.numerics.precision import resolve
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_tensors, sha256
-from cemlib.records.layout import AttackFolder, RunFolder
+from cemlib.records.layout import RunFolder
 from cemlib.records.seal import check_files, read_sealed
 from cemlib.study.job import Job
 from cemlib.study.plan import Plan
@@ -55,7 +55,7 @@ class Stage:
         self.scene = Scene(plan.study, job.of["defence"], job.of["seed"], data, victim, judge)
 
     def attempt(self, job: Job[Study], knowledge: str) -> Outcome | str:
-        """Carry out one attack; returns what it found, or why it failed."""
+        """Carry out one attack; return its outcome, or why it failed."""
         attack = job.of["attack"]
         start = self._start(attack, knowledge)
         if isinstance(start, str):
@@ -63,7 +63,7 @@ class Stage:
         return self.scene.attempt(attack, knowledge, self.checkpoint(job, knowledge), start)
 
     def _start(self, attack: str, knowledge: str) -> nn.Module | str | None:
-        """Return the trained decoder that an attack begins with, or why there is none."""
+        """Return the trained decoder that an attack begins with, if any, or why it failed."""
         name = self.scene.study.attacks[attack].begins_with
         if name is None:
             return None
@@ -72,16 +72,13 @@ class Stage:
         if found["status"] != "ok":
             return start_failed(name, found["reason"])
         check_files(folder.metrics, found, [folder.attacker])
-        return self._decoder(folder, name)
-
-    def _decoder(self, folder: AttackFolder, attack: str) -> nn.Module:
         try:
-            return self.scene.decoder(attack, load_tensors(folder.attacker))
+            return self.scene.decoder(name, load_tensors(folder.attacker))
         except RuntimeError as error:
             raise FileError(f"{folder.attacker}: no decoder of this study ({error})") from error
 
     def checkpoint(self, job: Job[Study], knowledge: str) -> Checkpoint:
-        """Return where an attack keeps its state, for exactly what it reads and does."""
+        """Return an attack's checkpoint, whose name depends on all that the attack reads."""
         settings, device = self.scene.study.attacks[job.of["attack"]], job.processor()
         start, weights = settings.begins_with, settings.foreign_weights
         read = [self.run.attack(start, knowledge).attacker] if start else []
@@ -91,5 +88,5 @@ class Stage:
 
 
 def attacked_run(job: Job[Study]) -> RunFolder:
-    """Return the folder of the attacked run, all that an attack reads of the training."""
+    """Return the folder of the attacked run; an attack reads nothing else of the training."""
     return job.plan.layout.run(job.of["defence"], job.of["seed"])

@@ -12,9 +12,8 @@ from tiny_study import RAW, blob_data, judged, timeless, tiny_plan, trained
 from cemlib.config import Study, parse
 from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepared import Prepared
-from cemlib.evaluation.attack import attack
+from cemlib.evaluation.attack import attack, table
 from cemlib.evaluation.job import run
-from cemlib.evaluation.table import table
 from cemlib.models import SplitModel, build
 from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.records.layout import KNOWLEDGES
