@@ -1,4 +1,4 @@
-"""The configuration: what may be set, its defaults, and which job depends on what."""
+"""The configuration: its keys, their defaults, and the settings that each job depends on."""
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.load import load, parse

@@ -1,4 +1,4 @@
-"""Options of the attacks; the field `kind` says which one a section is."""
+"""Options of the attacks; the field `kind` selects the attack."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -8,18 +8,18 @@ from cemlib.config.base import Name, Precision, Section
 
 
 class AttackConfig(Section):
-    """An attack: what it needs follows from its options, of which each kind has some."""
+    """Options of any attack; the properties have defaults for attacks without such an option."""
 
     closed_form: ClassVar[bool] = False
 
     @property
     def begins_with(self) -> str | None:
-        """Return the name of the attack whose trained decoder this one starts from."""
+        """Return the name of the attack whose trained decoder this one starts from, if any."""
         return getattr(self, "start", None)
 
     @property
     def foreign_weights(self) -> str | None:
-        """Return the file of weights, from outside the study, that the attack reads."""
+        """Return the file of weights from outside the study that the attack reads, if any."""
         return getattr(self, "pretrained", None)
 
     @property
@@ -62,13 +62,11 @@ class Decoder(_Learned):
     weight_decay: float = Field(1e-4, ge=0, description="L2 term in Adam's gradient")
     blocks: int = Field(4, ge=1, description="residual blocks between the first and upsampling")
     width: int = Field(32, ge=1, description="channels of the residual blocks")
-    flip: bool = Field(
-        True, description="train on mirror images too, where train.augment.flip is set"
-    )
+    flip: bool = Field(True, description="train on mirror images too, if train.augment.flip is set")
 
 
 class _Decoding(_Learned):
-    """Options of an attack that trains the published decoder from its start."""
+    """Options of an attack that trains the published decoder."""
 
     epochs: int = Field(50, ge=1, description="passes over the attacker's images")
     batch_size: int = Field(256, ge=2, description="images per step")
@@ -101,7 +99,7 @@ class Perceptual(_Decoding):
 
 
 class Gan(_Learned):
-    """A trained decoder, trained on against a Wasserstein critic with gradient penalty."""
+    """A trained decoder, trained further against a Wasserstein critic with gradient penalty."""
 
     kind: Literal["gan"] = "gan"
     start: Name = Field("decoder", description="attack whose decoder the generator starts from")

@@ -1,42 +1,42 @@
-"""What every section of the configuration has in common."""
+"""The base classes of all sections of the configuration."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-# Names become folder names, rule names and wildcards: nothing a shell or a path could read.
+# Names become folder names, rule names and wildcards, so they hold no signs of shells and paths.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.numerics.precision
 
 
 class Section(BaseModel):
-    """Frozen, refuses unknown keys, and takes no value of a wrong type for a right one."""
+    """A frozen section that refuses unknown keys and does not convert values of another type."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=False
     )
 
     def plain(self) -> dict[str, Any]:
-        """Return the section as plain values, by the keys of a file."""
+        """Return the section as plain values under the keys of a file."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 class Named(Section):
-    """A section whose `name` says what is built from it."""
+    """A section whose `name` selects what is built."""
 
     def options(self) -> dict[str, Any]:
-        """Return keyword arguments for the `build` function of the section's room."""
+        """Return the keyword arguments for the `build` function of the named object."""
         return self.model_dump(exclude={"name"})
 
 
 def named(value: Any) -> Any:
-    """Let a name alone stand for a section with that name and its defaults."""
+    """Replace a name by a section with that name and its defaults."""
     return {"name": value} if isinstance(value, str) else value
 
 
 def nested(annotation: Any) -> Iterator[type[Section]]:
-    """Yield the sections that a type names: itself, the members of a union, values of a mapping."""
+    """Yield the section classes in a type, which may be a union or a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
     else:
@@ -52,7 +52,7 @@ def keys_of(kind: type[Section]) -> set[str]:
 
 
 def tagged(annotation: Any) -> dict[str, type[Section]]:
-    """Return the members of a union of sections by the `name` or `kind` that tells them apart."""
+    """Return the members of a union of sections by their discriminator, `name` or `kind`."""
     kinds = list(nested(annotation))
     tag = "kind" if "kind" in kinds[0].model_fields else "name"
     return {kind.model_fields[tag].default: kind for kind in kinds}

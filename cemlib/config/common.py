@@ -1,4 +1,4 @@
-"""What the configurations of all systems have."""
+"""The settings that the studies of all systems share."""
 
 from abc import abstractmethod
 from typing import Annotated, Any
@@ -22,11 +22,13 @@ Seeds = Annotated[
 
 
 class AnyStudy(Section):
-    """Hold what the studies of all systems have."""
+    """The settings that the studies of all systems share."""
 
     experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
     results: str = Field("results", min_length=1, description="folder of all result folders")
-    threads: int = Field(1, ge=1, description="CPU threads of a job; part of what decides its bits")
+    threads: int = Field(
+        1, ge=1, description="CPU threads of a job; they change the last bits of results"
+    )
     data: DataConfig = Field(description="the images and their splits")
 
     def paths(self) -> dict[str, str | None]:
@@ -34,9 +36,9 @@ class AnyStudy(Section):
         return {"results": self.results}
 
     def data_slice(self) -> dict[str, Any]:
-        """Return what decides the prepared data: where the images lie is not what they are."""
+        """Return the settings of the prepared data, without the place of the images."""
         return {key: value for key, value in self.data.plain().items() if key != "root"}
 
     @abstractmethod
     def report_slice(self) -> dict[str, Any]:
-        """Return what tables and figures depend on beside the results."""
+        """Return the settings that tables and figures depend on."""

@@ -1,4 +1,4 @@
-"""Options of the data: where the images come from, how they are split, how they are augmented."""
+"""Options of the data: the source of the images, their splits and their augmentation."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ class DataConfig(Section):
         None,
         min_length=1,
         description="folder of the images (or of the download); null = the environment variable "
-        "CEMLIB_DATA, and ./data for a download where that is not set either",
+        "CEMLIB_DATA, and ./data for a download if that is not set either",
     )
     image_size: int = Field(
         32, ge=8, le=256, description="side of the square images in pixels after resizing"
@@ -29,7 +29,7 @@ class DataConfig(Section):
         0.1, gt=0, lt=1, description="share of the training images held out for every selection"
     )
     test_fraction: float = Field(
-        0.25, gt=0, lt=1, description="share held out as test where the source has no test split"
+        0.25, gt=0, lt=1, description="share held out as test if the source has no test split"
     )
     train_limit: int | None = Field(
         None, ge=2, description="at most this many images for train and val together, stratified"

@@ -15,14 +15,14 @@ class NoiseChannel(Named):
 
 
 class DropoutChannel(Named):
-    """Every feature is released or not by chance, anew each time; no rescaling."""
+    """Every feature is set to zero at random in each release; the others are not rescaled."""
 
     name: Literal["dropout"] = "dropout"
     rate: float = Field(0.2, ge=0, lt=1, description="probability that a feature is set to zero")
 
 
 class TopKChannel(Named):
-    """The features of largest magnitude of each image; the others are set to zero."""
+    """Only the features of largest magnitude of each image; the others are set to zero."""
 
     name: Literal["topk"] = "topk"
     keep: float = Field(0.2, gt=0, le=1, description="share of the features that is released")
@@ -52,7 +52,7 @@ class NoPeek(Named):
 
 
 class Arl(Named):
-    """Adversarial representation learning: a decoder trained beside the encoder, and defeated."""
+    """Adversarial representation learning, against a decoder that is trained with the encoder."""
 
     name: Literal["arl"] = "arl"
     scale: float = Field(0.3, gt=0, description="weight of the penalty in the loss")
@@ -83,14 +83,14 @@ AnyPenalty = Annotated[Annotated[NoPeek | Arl, Field(discriminator="name")], Bef
 
 
 class DefenceConfig(Section):
-    """One defended classifier: every field composes with every other."""
+    """One defended classifier; all fields can be combined."""
 
     surrogate: AnySurrogate | None = Field(
         None, description="a surrogate's name, or a section with its options; null = none"
     )
     noise_std: float = Field(0.025, ge=0, description="standard deviation of the released noise")
     channel: AnyChannel = Field(
-        NoiseChannel(), description="what happens to the features before that noise is added"
+        NoiseChannel(), description="release channel, before that noise is added"
     )
     penalty: AnyPenalty | None = Field(
         None, description="a training penalty's name, or a section with its options; null = none"

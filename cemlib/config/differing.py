@@ -1,56 +1,60 @@
-"""The settings that differ from the defaults, for people to read and to paste."""
+"""The settings of a configuration that differ from the defaults."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cemlib.config.attacks import AnyAttack
-from cemlib.config.base import Section, tagged
+from cemlib.config.base import Section, nested, tagged
 from cemlib.config.data import AugmentConfig, DataConfig
 from cemlib.config.defences import AnyChannel, AnyPenalty, DefenceConfig, PruningConfig
 from cemlib.config.study import ModelConfig, Study, TrainConfig
 from cemlib.config.surrogates import AnySurrogate
 
-# By the key of a section in a job's slice of the configuration (see `Study.train_slice`).
-_SECTIONS: dict[str, type[Section]] = {
+# The sections by their key in a job's slice of the configuration (see `Study.train_slice`).
+_SECTIONS: dict[str, Any] = {
     "": Study,
     "data": DataConfig,
     "model": ModelConfig,
     "train": TrainConfig,
     "augment": AugmentConfig,
     "defence": DefenceConfig,
-    "pruning": PruningConfig,
-}
-_TAGS = {"surrogate": "name", "channel": "name", "penalty": "name", "attack": "kind"}
-_UNIONS = {
     "surrogate": AnySurrogate,
     "channel": AnyChannel,
     "penalty": AnyPenalty,
+    "pruning": PruningConfig,
     "attack": AnyAttack,
+    "start": AnyAttack,
 }
 
 
 def named_sections(key: str) -> dict[str, type[Section]]:
     """Return the sections that may stand under `surrogate`, `channel`, `penalty` or `attack`."""
-    return tagged(_UNIONS[key])
+    return tagged(_SECTIONS[key])
 
 
 def differing(plain: Mapping[str, Any], key: str = "") -> dict[str, Any]:
     """Return the settings that differ from the defaults, and the names of what was chosen.
 
     Args:
-        plain: settings with every default filled in: a job's slice of a configuration, or one
-            section. What this version does not know counts as differing.
-        key: of the section; empty for a slice. An attack's is `attack`, wherever it stands.
+        plain: Settings with every default filled in: a job's slice of a configuration, or one
+            section. Keys that this version does not know count as differing.
+        key: Key of the section; empty for a slice. An attack's is `attack`, wherever it stands.
     """
-    tag = _TAGS.get(key, "")
-    defaults = _defaults(key, plain.get(tag))
-    found: dict[str, Any] = {tag: plain[tag]} if tag in plain else {}
+    kinds = list(nested(_SECTIONS.get(key)))
+    kind, found = kinds[0] if kinds else None, dict[str, Any]()
+    if len(kinds) > 1:
+        tag = "name" if "name" in plain else "kind"
+        found = {tag: plain[tag]} if tag in plain else {}
+        kind = named_sections(key).get(str(plain.get(tag)))
+    defaults = dict[str, Any]()
+    if kind is not None:
+        defaults = kind.model_construct().model_dump(mode="json", by_alias=True, warnings=False)
     for name, value in plain.items():
         if name in defaults and defaults[name] == value:
             continue
         if isinstance(value, Mapping):
-            inner = differing(value, "attack" if name == "start" else name)
+            inner = differing(value, name)
             found |= {name: inner} if inner else {}
         else:
             found[name] = value
@@ -64,10 +68,3 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)
-
-
-def _defaults(key: str, tag: str | None) -> dict[str, Any]:
-    kind = named_sections(key).get(str(tag)) if key in _TAGS else _SECTIONS.get(key)
-    if kind is None:
-        return {}
-    return kind.model_construct().model_dump(mode="json", by_alias=True, warnings=False)

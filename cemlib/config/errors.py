@@ -1,7 +1,17 @@
-"""The one error of a configuration, and the name that was perhaps meant."""
+"""The error of a configuration, with each fault explained by its key."""
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from cemlib.config.base import Section, keys_of
+
+SWEPT = (
+    "swept"  # type of a fault in a sweep, whose message begins with a key below that of the fault
+)
 
 
 class ConfigError(ValueError):
@@ -16,3 +26,60 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
+    """Return one line about a fault: its key, what was found, and the nearest right name.
+
+    Args:
+        fault: An error of pydantic.
+        raw: The values that were validated.
+        section: The section that they were validated as.
+    """
+    key, found = _key(fault["loc"], raw), fault["input"]
+    message = fault["msg"].removeprefix("Value error, ")
+    if not fault["loc"]:  # a check across sections, whose message names its keys
+        return message
+    match fault["type"]:
+        case kind if kind == SWEPT:
+            return f"{key}.{message}"
+        case "extra_forbidden":
+            return f"{key}: unknown key{_hint(str(fault['loc'][-1]), keys_of(section))}"
+        case "missing":
+            return f"{key}: missing; add it"
+        case "union_tag_invalid":
+            tag = str(fault["ctx"]["tag"])
+            known = _quoted(fault["ctx"]["expected_tags"])
+            return f"{key}: unknown name {tag!r}{nearest(tag, known)} (known: {', '.join(known)})"
+        case "literal_error":
+            known = _quoted(fault["ctx"]["expected"])
+            hint = nearest(str(found), known)
+            return f"{key}: {found!r} is not one of {', '.join(known)}{hint}"
+        case "float_type" if isinstance(found, str):
+            return (
+                f"{key}: expected a number, found the text {found!r} (YAML needs 1.0e-3, not 1e-3)"
+            )
+    shown = repr(found)
+    return f"{key}: {message}, found {shown if len(shown) < 60 else f'{shown[:57]}...'}"
+
+
+def _key(location: tuple[int | str, ...], raw: Any) -> str:
+    """Return the dotted path in the user's file, without pydantic's union tags."""
+    parts, at = [], raw
+    for index, part in enumerate(location):
+        inside = isinstance(at, Mapping) and part in at
+        if inside or index == len(location) - 1 or isinstance(part, int):
+            parts.append(str(part))
+        at = at[part] if inside else at
+    return ".".join(parts)
+
+
+def _hint(unknown: str, names: set[str]) -> str:
+    if unknown in names:
+        others = nearest(unknown, names - {unknown})
+        return f" here; it belongs to another section (see config/README.md){others}"
+    return nearest(unknown, names) or "; remove it"
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"'([^']*)'", text)

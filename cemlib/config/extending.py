@@ -1,11 +1,10 @@
-"""Configurations that say only how they differ from others.
+"""Configurations that extend others and contain only the differences.
 
-`extends: other.yaml` at the top of a file, a path beside that file, stands for the other file's
-content; of a list of files, each is merged into what those before it make. The file itself is
-merged into that as a JSON Merge Patch (RFC 7396): mappings key by key, `null` takes a key away, and
-all else, lists too, takes the place of what was there. A key without a value has its default, and
-the default of every key that may be `null` is `null`: taking it away and setting it to `null` are
-the same.
+`extends: other.yaml` at the top of a file names another file by its path from there; of a list of
+files, each is merged into those before it. The file itself is then merged into the result as a JSON
+Merge Patch (RFC 7396): mappings key by key, `null` removes a key, and any other value, a list too,
+replaces the value before. The default of every key that may be `null` is `null`, so removing a key
+and setting it to `null` are the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ def read_extended(path: Path) -> Any:
 
 
 def merged(below: Any, above: Any) -> Any:
-    """Return a configuration with another one, which wins, merged into it (RFC 7396).
+    """Return one configuration with another merged into it, whose values win (RFC 7396).
 
     >>> merged({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": None, "e": 3}, "d": [4]})
     {'a': {'c': 2, 'e': 3}, 'd': [4]}
@@ -45,9 +44,7 @@ def merged(below: Any, above: Any) -> Any:
 
 
 def changed(raw: Any, changes: Sequence[str]) -> Any:
-    """Return a configuration with values merged into it that are given as `KEY=VALUE`.
-
-    The key is dotted, the value YAML.
+    """Return a configuration with changes merged into it, each a dotted key and YAML: `KEY=VALUE`.
 
     Raises:
         ConfigError: if a change has another form.
@@ -67,11 +64,11 @@ def changed(raw: Any, changes: Sequence[str]) -> Any:
 
 
 def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Snakemake's `config` stands for: its files with what they extend, in order.
+    """Return Snakemake's configuration with the files that its own files extend.
 
     Args:
         files: Snakemake's `workflow.configfiles`.
-        above: its `config`, merged from these files as they stand and from `--config`.
+        above: Its `config`, merged from these files as they are and from `--config`.
 
     Raises:
         ConfigError: as `read_extended`.
@@ -82,13 +79,13 @@ def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = merged(whole, above)
     if EXTENDS in found and found.pop(EXTENDS) not in [read(file).get(EXTENDS) for file in files]:
         raise ConfigError(
-            f"{EXTENDS}: has its place in a file; `--config` says what differs itself"
+            f"{EXTENDS}: has its place in a file; give `--config` the values themselves"
         )
     return found
 
 
 def _read(path: Path, chain: tuple[Path, ...]) -> Any:
-    """Read a file that the last one of a chain of files extends, each the next."""
+    """Read a file; `chain` holds the files that led to it, each extending the next."""
     raw = read(path)
     if not isinstance(raw, dict) or EXTENDS not in raw:
         return raw
@@ -110,7 +107,7 @@ def _names(path: Path, value: Any) -> list[str]:
 
 
 def _other(path: Path, name: str, chain: tuple[Path, ...]) -> Path:
-    """Return the file that `name` stands for in the file `path`, none that it was reached from."""
+    """Return the file that `name` means in the file `path`, which must not be in the chain."""
     other = path.parent / name
     if other.resolve() in chain:
         shown = " -> ".join(each.name for each in (*chain, other))

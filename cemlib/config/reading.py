@@ -1,7 +1,7 @@
-"""Reading a configuration file, YAML or JSON, that means one thing only.
+"""Reading a configuration file, YAML or JSON, and refusing ambiguous ones.
 
-Of a key given twice, libraries take the last; and versions 1.1 and 1.2 of YAML read some numbers
-(`010`, `1_0`, `0b11`, `1:30`) differently.
+Of a key given twice, libraries take the last. Some numbers (`010`, `1_0`, `0b11`, `1:30`) mean
+different things in versions 1.1 and 1.2 of YAML.
 """
 
 import json
@@ -38,13 +38,13 @@ def read(path: Path) -> Any:
 
 
 def from_text(text: str, place: str, kind: str = "YAML") -> Any:
-    """Read the values of a text, which messages say is from some place.
+    """Read the values of a text; `place` names it in messages.
 
     Raises:
-        ConfigError: if it is not of its kind, or gives a key twice.
+        ConfigError: if it is not YAML or JSON as `kind` says, or gives a key twice.
     """
     try:
-        if kind == "JSON":  # of which YAML would read 1e-06 as text
+        if kind == "JSON":  # YAML would read 1e-06 as text
             return json.loads(text, object_pairs_hook=_distinct)
         values = yaml.load(text, Loader=_Loader)
         json.dumps(values, default=str)  # a ValueError where an alias makes a value contain itself
@@ -56,7 +56,7 @@ def from_text(text: str, place: str, kind: str = "YAML") -> Any:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, whose keys must differ."""
+    """Return a JSON object, refusing one with equal keys."""
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
@@ -65,10 +65,10 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Read YAML safely, with each key of a mapping once and plain numbers."""
+    """A safe loader that refuses repeated keys and ambiguous numbers."""
 
     def compose_mapping_node(self, anchor: Any) -> MappingNode:
-        """Check the keys here: later, those of a merge would be among them."""
+        """Refuse repeated keys, before the keys of a merge (`<<`) are added."""
         node = super().compose_mapping_node(anchor)
         lines: dict[Any, int] = {}
         for key, _ in node.value:

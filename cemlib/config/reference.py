@@ -33,7 +33,7 @@ def reference() -> str:
 
 
 def _below(kind: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:
-    """Yield the sections inside a section, each after its place in a configuration."""
+    """Yield the place in a configuration and the class of every section inside a section."""
     for name, field in kind.model_fields.items():
         found = list(nested(field.annotation))
         by_name = ".<name>" if get_origin(field.annotation) is dict else ""

@@ -1,4 +1,4 @@
-"""The whole configuration of a study, and the slice of it that each job depends on."""
+"""The configuration of a study of split inference, and the slice that each job depends on."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -11,7 +11,7 @@ from cemlib.config.data import AugmentConfig
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_members
 
-# Names of rules and targets of the workflow, of folders, and beginnings of such names.
+# Names of rules, targets and folders of the workflow, and beginnings of such names.
 RESERVED = frozenset(
     {"all", "attack", "attack_closed_form", "closed_form", "federated", "figures", "judge", "page"}
     | {"pctc", "prepare", "published", "report_one", "scope", "study", "tables", "track"}
@@ -20,9 +20,9 @@ RESERVED = frozenset(
 BEGINNINGS = ("worst_case", "pctc_", "federated_")
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
 JUDGE = "judge"
-JUDGE_SEED = 1_000_000_007  # of no study's run: the judge is trained apart
-DECODING = ("decoder", "residual", "perceptual")  # attacks that leave a trained decoder
-PRUNABLE = ("small", "vgg11")  # networks whose layers' widths do not depend on each other
+JUDGE_SEED = 1_000_000_007  # a seed that no study uses
+DECODING = ("decoder", "residual", "perceptual")  # attacks that train a decoder
+PRUNABLE = ("small", "vgg11")  # networks without shortcuts that tie widths to each other
 
 
 class ModelConfig(Section):
@@ -173,7 +173,7 @@ class Study(AnyStudy):
         return DefenceConfig(noise_std=0.0) if name == JUDGE else self.defences[name]
 
     def training(self, name: str) -> TrainConfig:
-        """Return how a defence, or the judge, is trained: nobody selects the judge's epoch."""
+        """Return how a defence is trained, or the judge, which always deploys its last epoch."""
         return self.train.model_copy(update={"select": "last"}) if name == JUDGE else self.train
 
     def paths(self) -> dict[str, str | None]:
@@ -182,7 +182,7 @@ class Study(AnyStudy):
         return super().paths() | weights
 
     def train_slice(self, defence: str) -> dict[str, Any]:
-        """Return what the training of one defence depends on, whatever the seed."""
+        """Return the settings that the training of one defence depends on, for any seed."""
         return {
             "data": self.data_slice(),
             "model": self.model.plain(),
@@ -192,7 +192,7 @@ class Study(AnyStudy):
         }
 
     def attack_slice(self, defence: str, attack: str) -> dict[str, Any]:
-        """Return what one attack on one defence depends on, whatever the seed."""
+        """Return the settings that one attack on one defence depends on, for any seed."""
         settings = self.attacks[attack]
         sections = {**self.train_slice(defence), "attack": settings.plain()}
         if settings.begins_with is not None:
@@ -200,7 +200,7 @@ class Study(AnyStudy):
         return sections
 
     def report_slice(self) -> dict[str, Any]:
-        """Return what tables and figures depend on beside the results: who is in them, in order."""
+        """Return the settings of tables and figures: names in order, and comparisons."""
         return {
             "defences": list(self.defences),
             "attacks": list(self.attacks),

@@ -1,4 +1,4 @@
-"""Options of the conditional-entropy surrogates; the field `name` says which one a section is."""
+"""Options of the conditional-entropy surrogates; the field `name` selects the surrogate."""
 
 from typing import Annotated, Literal, Self
 
@@ -8,7 +8,7 @@ from cemlib.config.base import Named, named
 
 
 class SurrogateConfig(Named):
-    """Set the weight of any surrogate in the loss, and how it follows the learning rate."""
+    """Options of any surrogate: its weight in the loss, and how it follows the learning rate."""
 
     lambda_: float = Field(
         16.0, alias="lambda", ge=0, description="weight before scaling by the learning rate"
@@ -92,7 +92,7 @@ class Slots(Hinge):
 
 
 class Fusion(Attention, Slots):
-    """Options of both, and the switch between them."""
+    """Options of both attentions, and the switch between them."""
 
     use_slots: bool = Field(True, description="false leaves the gated attention alone")
     scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")

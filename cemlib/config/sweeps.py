@@ -1,7 +1,7 @@
 """Sweeps: one entry that stands for a defence at every combination of some settings.
 
-They become ordinary defences when a study is read, so that no job knows of sweeps. A study that was
-written with its defences, and is read again, is the same study.
+They become ordinary defences when a study is read, so that no job knows of sweeps. A written study
+has these defences too, and is the same study when it is read again.
 """
 
 import json
@@ -23,11 +23,10 @@ from pydantic_core import PydanticCustomError
 
 from cemlib.config.base import Name, Section, nested
 from cemlib.config.defences import DefenceConfig
-from cemlib.config.errors import nearest
+from cemlib.config.errors import SWEPT, nearest
 from cemlib.config.surrogates import AnySurrogate
 
 MAX_MEMBERS = 1000
-SWEPT = "swept"  # kind of a fault whose message goes on with the key
 
 Value = bool | int | float | str
 Settings = dict[str, Value]
@@ -39,7 +38,7 @@ def _options_of_surrogates() -> dict[str, tuple[str, ...]]:
     return {key: ("surrogate", key) for key in keys}
 
 
-# Where in a defence's section each key of `over` goes: the surrogates' options, and strengths.
+# The place of each key of `over` in a defence's section: options of surrogates, and strengths.
 PLACES: dict[str, tuple[str, ...]] = {
     **_options_of_surrogates(),
     "noise_std": ("noise_std",),
@@ -98,7 +97,7 @@ class SweepConfig(DefenceConfig):
         """Return the swept settings of every member, by the name of its defence.
 
         Args:
-            name: of the sweep.
+            name: Name of the sweep.
         """
         every = (dict(zip(self.over, one, strict=True)) for one in product(*self.over.values()))
         return {_member(name, settings): settings for settings in every}
@@ -123,11 +122,11 @@ def _bounded(sweeps: dict[str, SweepConfig]) -> dict[str, SweepConfig]:
 
 
 AnySweeps = Annotated[dict[Name, SweepConfig], AfterValidator(_bounded)]
-_ANY: dict[str, Any] = {"any": {}}  # in place of members that cannot be known
+_ANY: dict[str, Any] = {"any": {}}  # in place of the members of a faulty sweep
 
 
 class ReportConfig(Section):
-    """Set how the sweeps of a study are compared with each other."""
+    """Options of the comparison of sweeps with each other."""
 
     match_accuracy: tuple[Annotated[float, Field(gt=0, le=100)], ...] = Field(
         (),
@@ -137,10 +136,10 @@ class ReportConfig(Section):
 
 
 def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a study's plain settings, the members of its sweeps after its own defences.
+    """Return a study's plain settings, with the members of its sweeps after its own defences.
 
-    A defence that is there already stays as it is (see `check_members`). Of faulty sweeps nothing
-    is added: checking the study says what is wrong with them.
+    A defence of the same name stays as it is (see `check_members`). Faulty sweeps are not expanded:
+    validation of the study reports them.
     """
     own = raw.get("defences", {})
     if "sweeps" not in raw or not isinstance(own, Mapping):
@@ -158,7 +157,7 @@ def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_members(sweeps: Mapping[str, SweepConfig], defences: Mapping[str, DefenceConfig]) -> None:
-    """Check that every member of a sweep is the defence of its name, and of no other sweep.
+    """Check that every member of a sweep equals the defence of its name, and is in no other sweep.
 
     Raises:
         ValueError: naming the sweep and the defence.
@@ -182,7 +181,7 @@ def _fault(message: str) -> PydanticCustomError:
 
 
 def _member(sweep: str, settings: Settings) -> str:
-    """Return a name such as `clustering_lambda8_noise_std0p025`, without other signs."""
+    """Return a name such as `clustering_lambda8_noise_std0p025`."""
     parts = (f"{key}{_written(value)}" for key, value in settings.items())
     return re.sub(r"[^A-Za-z0-9_]", "_", "_".join([sweep, *parts]))
 

@@ -15,9 +15,8 @@ from tiny_federation import tiny
 
 from cemlib.cli import main
 from cemlib.config import ConfigError
-from cemlib.config.federated import Federated
 from cemlib.config.load import load_any as load
-from cemlib.config.load import parse_as
+from cemlib.config.load import parse_any
 from cemlib.records.files import read_jsonl, sha256
 from cemlib.study.federated import attack_folder, jobs
 from cemlib.study.finished import finished
@@ -182,7 +181,7 @@ def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
 )
 def test_a_faulty_configuration_names_the_key(changes, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
-        parse_as(Federated, tiny(**changes))
+        parse_any(tiny(**changes))
 
 
 @pytest.mark.parametrize(
@@ -225,10 +224,8 @@ def test_a_training_is_repeated_when_what_decides_it_changes(config, monkeypatch
     assert is_finished(plan, "pseudo/seed0")
     assert not is_finished(plan, "train/both/seed0")
     assert is_finished(plan, "train/none/seed0")
-    other = Plan(
-        parse_as(Federated, {**yaml.safe_load(config.read_text()), "train": {"rounds": 4}})
-    )
+    other = Plan(parse_any({**yaml.safe_load(config.read_text()), "train": {"rounds": 4}}))
     assert not is_finished(other, "train/none/seed0")
-    changed = parse_as(Federated, {**yaml.safe_load(config.read_text()), "gan": {"epochs": 9}})
+    changed = parse_any({**yaml.safe_load(config.read_text()), "gan": {"epochs": 9}})
     assert changed.train_slice("none") == plan.study.train_slice("none")
     assert changed.train_slice("both") != plan.study.train_slice("both")
