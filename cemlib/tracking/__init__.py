@@ -1,8 +1,8 @@
-"""Uploading an experiment's result folder to MLflow.
+"""Upload of an experiment's result folder to MLflow.
 
-Jobs write files and know nothing of MLflow; one process reads those files and
-brings a store up to date. It does not change the result folder, so it can always be repeated.
-mlflow is imported when a store is opened, not before.
+Jobs write files and know nothing of MLflow; one process reads those files and brings a store up to
+date. It does not change the result folder, so an upload can always be repeated. MLflow is imported
+when a store is opened, not before.
 """
 
 from cemlib.tracking.store import TrackingError

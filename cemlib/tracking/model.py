@@ -1,4 +1,4 @@
-"""The classifier of a run as a model of MLflow: its settings and safetensors, no pickle."""
+"""The classifier of a run as an MLflow model, of settings and safetensors without a pickle."""
 
 import json
 import shutil
@@ -13,15 +13,15 @@ from cemlib.records.files import FileError
 from cemlib.records.layout import RunFolder
 from cemlib.records.seal import FILES, check_files
 
-LARGEST = 64 * 2**20  # bytes of weights; larger ones stay in the result folder only
+LARGEST = 64 * 2**20  # bytes of weights that are uploaded at most
 LOADER = "cemlib.defences.served"
 
 
 @dataclass(frozen=True)
 class Model:
-    """The model that `mlflow.pyfunc.load_model` gives back: logits of uint8 images (N, C, H, W).
+    """A model for `mlflow.pyfunc.load_model`, from uint8 images (N, C, H, W) to logits.
 
-    The weights are read when they are uploaded, and checked against the run's record.
+    The weights are read and checked against the run's record when they are uploaded.
     """
 
     run: RunFolder
@@ -29,10 +29,10 @@ class Model:
     network: Mapping[str, Any]
 
     def save(self, path: Path) -> None:
-        """Write the model's folder; MLflow saves weights in formats of its own by pickle alone.
+        """Write the model's folder; MLflow's own formats for torch models use pickle.
 
         Raises:
-            FileError: if the weights are missing or are not the record's.
+            FileError: if the weights are missing or differ from the record.
         """
         import numpy as np
         from mlflow.models import ModelSignature
@@ -48,7 +48,7 @@ class Model:
             for name in ("config", "model", "metrics"):
                 shutil.copyfile(getattr(self.run, name), getattr(copied, name))
             check_files(self.run.metrics, self.record, [copied.config, copied.model])
-            warnings.simplefilter("ignore")  # that there is no example of the images
+            warnings.simplefilter("ignore")  # about the missing input example
             save_model(
                 path,
                 loader_module=LOADER,
@@ -61,7 +61,7 @@ class Model:
 
 
 def read_model(metrics: Path, record: Mapping[str, Any], config: bytes) -> Model | None:
-    """Return the model of a finished run; None where there is none, or one that is too large.
+    """Return the model of a finished run, or None if it has none or is larger than `LARGEST`.
 
     Raises:
         FileError: if the weights that the record names are missing.

@@ -1,7 +1,8 @@
-"""Descriptions of MLflow runs in Markdown: what a reader sees first on a run's page."""
+"""Descriptions of MLflow runs in Markdown, which a reader sees first on a run's page."""
 
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,36 +13,24 @@ from cemlib.records.scores import (
     NOTE,
     RUN_SCORES,
     SCORES,
+    Score,
     marked,
 )
 
-# Of MLflow: a description is a tag, and a longer tag is refused.
-LONGEST = 8000
+LONGEST = 8000  # characters of a description, which MLflow keeps as a tag
 KNOWLEDGE = {
     "train_data": "The attacker learned from the images that the classifier was trained on.",
     "public_data": "The attacker learned from other images of the same kind.",
 }
-
-
-def _rows(names: Sequence[str]) -> list[tuple[str, str, int, str]]:
-    """Return key, title, factor and unit of some scores."""
-    found = [(name, SCORES[name]) for name in names]
-    return [(n, s.arrowed, s.scale, f" {s.unit}" if s.unit else "") for n, s in found]
-
-
-# Key of metrics.json, title, factor, unit.
-RUN_ROWS = (
-    ("init_top1", "accuracy before asking ↑", 100, " %"),
-    ("capc_top1", "accuracy after, CaPC-style ↑", 100, " %"),
-    ("iel_top1", "accuracy after, IEL ↑", 100, " %"),
-    *_rows(RUN_SCORES),
-)
-ATTACK_ROWS = (
-    *_rows((*ATTACK_SCORES, IDENTIFICATION)),
-    ("n_images", "images attacked", 1, ""),
-)
-# Of an experiment. The link is a filter and the chart view: a page that knows them no longer shows
-# every run.
+ATTACK_ROWS = {name: SCORES[name] for name in (*ATTACK_SCORES, IDENTIFICATION)}
+RUN_ROWS = {
+    "init_top1": Score("accuracy before asking", "higher", 2, "%", 100),
+    "capc_top1": Score("accuracy after, CaPC-style", "higher", 2, "%", 100),
+    "iel_top1": Score("accuracy after, IEL", "higher", 2, "%", 100),
+    **{name: SCORES[name] for name in RUN_SCORES},
+}
+# The description of an experiment. Its link opens the charts of runs that match a filter; a version
+# of MLflow without these parameters shows all runs.
 STUDY = """\
 [Charts of all trainings](#/experiments/{id}/runs?searchFilter=tags.kind%20%3D%20%27run%27\
 &compareRunsMode=CHART). The main result is in the description of the run `report`. One run per \
@@ -64,9 +53,9 @@ def describe(
 
     Args:
         metrics: Content of its `metrics.json`.
-        names: What its folder says it is.
+        names: The `identity` of its folder.
         root: Folder of the experiment.
-        run: Metrics of the run, of the attacked one for an attack; empty where that is unknown.
+        run: Metrics of the run, or of the attacked run; empty if that is unknown.
     """
     again = _again(metrics, names, root)
     if metrics["status"] != "ok":
@@ -79,7 +68,7 @@ def describe(
 
 
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
-    """Describe the report: tables of the worst case, then what they mean and show, if that fits."""
+    """Describe the report: tables of the worst case, then their explanation, as far as it fits."""
     text = f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."
     texts = {
         PurePosixPath(name).name: content.decode()
@@ -95,7 +84,7 @@ def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
 
 
 def _run_story(metrics: Mapping[str, Any]) -> str:
-    if "story" in metrics:  # of another system, which tells what its run is
+    if "story" in metrics:  # from another system
         return str(metrics["story"])
     source = metrics["provenance"]
     return (
@@ -113,27 +102,28 @@ def _attack_story(names: Mapping[str, str]) -> str:
 
 
 def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
-    """Return the main scores, with the side that is better for the defender."""
-    found = [
-        f"| {title} | {marked(_number(source.get(key), scale, unit), _is_late(source, key))} |"
-        for source, rows in ((attack, ATTACK_ROWS), (run, RUN_ROWS))
-        for key, title, scale, unit in rows
-        if key in source
+    """Return the main scores, with arrows to the side that is better for the defender."""
+    unconverged = attack.get("converged") is False
+    rows = [
+        (s.arrowed, cell(s, attack[n], unconverged)) for n, s in ATTACK_ROWS.items() if n in attack
     ]
-    return "\n".join(["| score | value |", "| --- | ---: |", *found])
+    rows += [("images attacked", str(attack["n_images"]))] if "n_images" in attack else []
+    rows += [(s.arrowed, cell(s, run[n], False)) for n, s in RUN_ROWS.items() if n in run]
+    head = ["| score | value |", "| --- | ---: |"]
+    return "\n".join([*head, *(f"| {title} | {value} |" for title, value in rows)])
 
 
-def _is_late(metrics: Mapping[str, Any], key: str) -> bool:
-    """Return whether this is a score of an attack that had not converged."""
-    return metrics.get("converged") is False and key != "n_images"
-
-
-def _number(value: float | None, scale: float, unit: str) -> str:
-    return "unbounded" if value is None else f"{scale * value:.4g}{unit}"
+def cell(score: Score, value: float | None, unconverged: bool) -> str:
+    """Return a score with its unit, and the mark if it rests on an unconverged attack."""
+    if value is None:
+        return "unbounded"
+    if math.isnan(value):  # as in the tables, if the training of the judge failed
+        return "-"
+    return marked(f"{score.scale * value:.4g} {score.unit}".strip(), unconverged)
 
 
 def _again(metrics: Mapping[str, Any], names: Mapping[str, str], root: Path) -> str:
-    """Return how to make the result again: the commit, the command, and where its files are."""
+    """Return how to reproduce the result: the commit and the command."""
     chosen = f"--defence {names['defence']} --seed {names['seed']}"
     chosen += f" --attack {names['attack']}" if names["kind"] == "attack" else ""
     command = "attack" if names["kind"] == "attack" else "train"

@@ -1,4 +1,4 @@
-"""Opening an MLflow store: a SQLite file, used by one process at a time, or a server."""
+"""Open an MLflow store: a SQLite file, used by one process at a time, or a server."""
 
 import fcntl
 import logging
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SQLITE = "sqlite:///"
 NOTE = "mlflow.note.content"  # tag: a description in Markdown
-# For mlflow, unless the user says otherwise: no reports home, no bars, and about 15 s of patience
-# with a server that does not answer instead of several minutes.
+# MLflow's settings where the user has none: no telemetry, no progress bars, and about 15 s instead
+# of several minutes until a server counts as away.
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -32,23 +32,23 @@ SETTINGS = {
 }
 AGAIN = "the result folder is untouched, so `track` can be repeated at any time"
 BUSY = 30.0  # seconds to wait for another program that is writing the database
-TURN = 600.0  # and for other trackers, who may have a whole study to upload
+TURN = 600.0  # seconds to wait for other trackers, which may have a whole study to upload
 
 
 class TrackingError(RuntimeError):
     """The MLflow store cannot be used; the message names it and says what to do.
 
-    The result folder is untouched: once the store is well, the same upload can be repeated.
+    The result folder is untouched, so the same upload can be repeated later.
     """
 
 
 @dataclass(frozen=True)
 class Store:
-    """An open MLflow store: its client and its address without any password in it."""
+    """An open MLflow store: its client, and its address without a password."""
 
     client: "MlflowClient"
     address: str
-    artifacts: Path | None  # folder for the artifacts of new experiments; None: the server's choice
+    artifacts: Path | None  # folder for artifacts of new experiments; None: the server decides
 
     def experiment(self, name: str) -> str:
         """Return the id of an experiment, creating it on first use."""
@@ -69,12 +69,12 @@ class Store:
 
 @contextmanager
 def open_store(uri: str) -> Iterator[Store]:
-    """Open a store for writing, alone if it is a SQLite file.
+    """Open a store for writing; a SQLite file is locked meanwhile.
 
-    Artifacts of a new experiment go to `mlartifacts` beside it, or where the server puts them.
+    Artifacts of a new experiment go to `mlartifacts` beside the file; a server has its own place.
 
     Args:
-        uri: `sqlite:///FILE`, created where there is none, or the `http(s)://` address of a server.
+        uri: `sqlite:///FILE`, created if it is missing, or the `http(s)://` address of a server.
 
     Raises:
         TrackingError: if the store cannot be used.
@@ -100,7 +100,7 @@ def open_store(uri: str) -> Iterator[Store]:
 def _prepare_mlflow() -> None:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    # The creation of a store tells of every step of its schema.
+    # MLflow logs every step of the schema when it creates a store.
     for noisy in ("alembic", "mlflow.store.db.utils"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
@@ -112,7 +112,13 @@ def database_of(uri: str) -> Path | None:
         TrackingError: if it is the address of neither.
     """
     if uri.startswith(("http://", "https://")):
-        _check_address(uri)
+        try:
+            found = urlsplit(uri)
+            usable = found.hostname and found.port != 0 and not re.search(r"\s", uri)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise TrackingError(f"{without_password(uri)}: no address of a server; mend it")
         return None
     name = uri.removeprefix(SQLITE)
     if not uri.startswith(SQLITE) or name in ("", ":memory:") or "?" in name:
@@ -123,47 +129,36 @@ def database_of(uri: str) -> Path | None:
     return Path(name).absolute()
 
 
-def _check_address(uri: str) -> None:
-    try:
-        found = urlsplit(uri)
-        host, _ = found.hostname, found.port
-    except ValueError as error:
-        raise TrackingError(f"{without_password(uri)}: no address ({error}); mend it") from error
-    if not host or re.search(r"\s", uri):
-        raise TrackingError(f"{without_password(uri)}: no address of a server; mend it")
-
-
 @contextmanager
 def _alone(database: Path) -> Iterator[None]:
-    """Wait until no other tracker uses the database, and keep them out meanwhile."""
+    """Wait until no other tracker uses the database, and lock the others out meanwhile."""
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
         handle = database.with_name(f"{database.name}.lock").open("w")
     except OSError as error:
         raise TrackingError(f"{SQLITE}{database}: cannot be written ({error})") from error
-    with handle:
-        _take_turn(handle, database)
-        yield
-
-
-def _take_turn(handle: TextIO, database: Path) -> None:
     end = time.monotonic() + TURN
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    with handle:
+        while not _locked(handle):
             if time.monotonic() > end:
                 raise TrackingError(
                     f"{SQLITE}{database}: another `cemlib track` has been using it for"
                     f" {TURN:.0f} s; wait for it, or end it if it hangs; {AGAIN}"
-                ) from error
+                )
             time.sleep(0.1)
-        else:
-            return
+        yield
+
+
+def _locked(handle: TextIO) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _check_or_create(database: Path, artifacts: Path) -> None:
-    """Create a store whole or not at all: half a schema, left by an interruption, is past help."""
+    """Check a store, or create it atomically: MLflow cannot repair one with half a schema."""
     if database.exists():
         check_database(database)
         return
@@ -176,7 +171,11 @@ def _check_or_create(database: Path, artifacts: Path) -> None:
 
 
 def check_database(database: Path) -> None:
-    """Refuse, after `BUSY` seconds at most, what mlflow would try to write for minutes."""
+    """Check that a database can be written; MLflow itself would try for minutes.
+
+    Raises:
+        TrackingError: if it cannot, after `BUSY` seconds at most.
+    """
     try:
         with closing(sqlite3.connect(database, timeout=BUSY)) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -199,5 +198,5 @@ def _reason(error: Exception) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return a text with every address as it is without its user and password."""
+    """Return a text with user and password removed from every address."""
     return re.sub(r"//[^/\s]*@", "//", text)

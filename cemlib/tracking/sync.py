@@ -1,4 +1,4 @@
-"""One upload of an experiment's result folder, or one every few seconds while jobs run."""
+"""Upload an experiment's result folder once, or every few seconds while jobs run."""
 
 import time
 from collections import Counter, defaultdict
@@ -13,13 +13,13 @@ from cemlib.tracking.upload import Outcome, Uploader
 
 @dataclass(frozen=True)
 class Summary:
-    """Count what an upload did, in results (runs, attacks, and one report).
+    """Numbers of results (runs, attacks, and one report) in an upload.
 
     Attributes:
         uploaded: New or changed results that the store now holds.
         unchanged: Results that it held already.
         running: Jobs under way whose curves it shows.
-        unfinished: Runs and attacks expected but not finished, those under way included.
+        unfinished: Runs and attacks that have not finished, those under way included.
     """
 
     experiment: str
@@ -38,11 +38,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class Study:
-    """The files that an experiment has, or is to have, and their way into an MLflow store.
+    """The files that an experiment has, or will have, and their upload to an MLflow store.
 
     The store gets one experiment with a run per (defence, seed), the attacks nested below, and a
-    run `report` with the tables and figures. What it holds already stays as it is; a changed result
-    takes the place of the older one; a half-uploaded one is done again.
+    run `report` with the tables and figures. Results that it holds already stay, changed ones
+    replace the older ones, and half-uploaded ones are uploaded again.
 
     Attributes:
         root: Result folder of the experiment.
@@ -50,9 +50,9 @@ class Study:
         run_metrics: `metrics.json` of every run of the study, below `root`; those that do not exist
             are counted as unfinished.
         attack_metrics: `metrics.json` of every attack of the study, likewise.
-        report_files: Tables and figures below `root`, as far as they exist.
-        belonging: Asked before each upload which of all these are the study's present ones; the
-            others count as unfinished.
+        report_files: Tables and figures below `root`; they need not exist.
+        belonging: Returns, before each upload, those of all these files that are the study's
+            present ones; the others count as unfinished.
     """
 
     root: Path
@@ -67,8 +67,8 @@ class Study:
 
         Args:
             uri: `sqlite:///FILE` or the `http(s)://` address of an MLflow server.
-            live: Also show the curves of jobs under way, as runs that are `RUNNING` and grow; the
-                same runs are completed when their jobs have finished, by this or a later upload.
+            live: Also show the curves of jobs under way, as runs with the status `RUNNING`; later
+                uploads extend these runs, and complete them when their jobs have finished.
 
         Raises:
             TrackingError: if the store cannot be used.
@@ -98,7 +98,7 @@ class Study:
         return summary
 
     def _results(self) -> Iterator[Result | None]:
-        """Yield each run and the attacks on it, then the report; None for what is not there yet."""
+        """Yield each run and the attacks on it, then the report; None for missing results."""
         from cemlib.tracking.worst_case import with_summary, with_worst_case  # needs pandas
 
         everything = {*self.run_metrics, *self.attack_metrics, *self.report_files}

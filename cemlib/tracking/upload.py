@@ -1,4 +1,4 @@
-"""Bringing the runs of one MLflow experiment up to date with results, each once and whole."""
+"""Bring the runs of one MLflow experiment up to date with results, each once and complete."""
 
 import hashlib
 import json
@@ -20,24 +20,24 @@ from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
 if TYPE_CHECKING:
     from mlflow.entities import Run, RunTag
 
-FOLDER = "cemlib.folder"  # tag: which result a run holds
-DIGEST = "cemlib.sha256"  # tag: of which content; the whole of it once the run is not RUNNING
+FOLDER = "cemlib.folder"  # tag: the folder of a run's result
+DIGEST = "cemlib.sha256"  # tag: its digest, valid once the run is not RUNNING
 MODEL = "model"  # folder of a run's artifacts
-SHOWN = "cemlib.shown"  # tag of a job under way: epochs uploaded, and their digest
+SHOWN = "cemlib.shown"  # tag of a job under way: number and digest of the uploaded epochs
 PARENT = "mlflow.parentRunId"
 SOURCE = {"mlflow.source.name": "cemlib", "mlflow.source.type": "LOCAL"}
-# Limits of mlflow: entries of one call, characters of one value, runs of one page.
+# MLflow's limits: entries of one call, runs of one page, characters of one value.
 LARGEST_BATCH, LARGEST_PARAMS, PAGE = 1000, 100, 1000
 LONGEST_PARAM, LONGEST_TAG = 6000, 8000
 
 
 class Outcome(Enum):
-    """Say what became of one result."""
+    """What happened to one result."""
 
     UPLOADED = auto()
     UNCHANGED = auto()
-    RUNNING = auto()  # its curves are up to date, the job goes on
-    WAITING = auto()  # an attack whose run has not finished
+    RUNNING = auto()  # its curves are up to date, and the job goes on
+    WAITING = auto()  # it is an attack whose run has not finished
 
 
 @dataclass(frozen=True)
@@ -54,31 +54,32 @@ class Known:
     @classmethod
     def of(cls, run: "Run") -> "Known":
         """Read a run as MLflow returned it."""
-        tags, info = run.data.tags, run.info
-        digest = None if info.status == RUNNING else tags.get(DIGEST)
-        worst = {
-            name: value
-            for name, value in run.data.metrics.items()
-            if name.startswith(WORST) and math.isfinite(value)
-        }
-        found = (digest, tags.get(SHOWN, ""), worst)
-        return cls(info.run_id, info.start_time or 0, tags.get(PARENT), *found)
+        tags, info, metrics = run.data.tags, run.info, run.data.metrics
+        worst = {n: v for n, v in metrics.items() if n.startswith(WORST) and math.isfinite(v)}
+        return cls(
+            info.run_id,
+            info.start_time or 0,
+            tags.get(PARENT),
+            None if info.status == RUNNING else tags.get(DIGEST),
+            tags.get(SHOWN, ""),
+            worst,
+        )
 
     @property
     def epochs(self) -> int:
-        """Return how many epochs of a job under way have been uploaded."""
+        """Return the number of uploaded epochs of a job under way."""
         return int(self.shown.partition(":")[0] or 0)
 
     def is_begun(self, curves: Sequence[Row]) -> bool:
-        """Return whether this is a job under way whose uploaded epochs are the first of these."""
+        """Return whether this is a job under way whose uploaded epochs are the first of curves."""
         return self.shown != "" and self.shown == _shown(curves[: self.epochs])
 
 
 class Uploader:
-    """Uploads results into one experiment, replacing what is out of date.
+    """Uploads results into one experiment, and replaces outdated ones.
 
-    A run that takes the place of another is whole before the other is deleted, so an interruption
-    leaves the old, or both; the next upload puts that right.
+    A new run is complete before the run that it replaces is deleted. So an interruption leaves the
+    old one, or both, and the next upload puts that right.
     """
 
     def __init__(self, store: Store, experiment: str) -> None:
@@ -86,11 +87,11 @@ class Uploader:
         self._experiment = store.experiment(experiment)
         self._known: dict[str, list[Known]] = {}
         for run in self._all_runs():
-            if folder := run.data.tags.get(FOLDER):  # others are somebody's own: never touched
+            if folder := run.data.tags.get(FOLDER):  # other runs are the user's own
                 self._known.setdefault(folder, []).append(Known.of(run))
 
     def put(self, result: Result) -> Outcome:
-        """Make the store hold exactly this result of its folder; runs come before their attacks."""
+        """Make the store hold exactly this result of its folder; put runs before their attacks."""
         parent = self._finished_run(result.parent) if result.parent else None
         if result.parent and parent is None:
             return Outcome.WAITING
@@ -123,10 +124,10 @@ class Uploader:
         return Known(run.info.run_id, result.start, parent)
 
     def _fill(self, run: Known, result: Result) -> Known:
-        """Bring a run up to date; a job that has finished makes it whole."""
+        """Bring a run up to date, and complete it if its job has finished."""
         if result.status == RUNNING:
             return self._extend(run, result)
-        if run.shown:  # from here on, an interruption leaves a run to replace, not to continue
+        if run.shown:  # after an interruption from here on, the run is replaced, not continued
             self._client.delete_tag(run.run_id, SHOWN)
         self._add_artifacts(run, result)
         self._add_dataset(run, result.dataset)
@@ -136,7 +137,7 @@ class Uploader:
         return replace(run, digest=result.digest, shown="")
 
     def _renew_worst_case(self, run: Known, result: Result) -> Outcome:
-        """Bring the worst case of a run up to date: its attacks end, and are done again, later."""
+        """Bring the worst case of a run up to date, which changes when its attacks end."""
         from mlflow.entities import Metric
 
         if run.worst == result.worst:
@@ -149,7 +150,7 @@ class Uploader:
     def _extend(self, run: Known, result: Result) -> Known:
         """Add the epochs that a run lacks.
 
-        Times count from the run's own start: MLflow keeps a point once however often it is sent.
+        Times are relative to the run's start, so that MLflow keeps a point once if sent twice.
         """
         from mlflow.entities import Metric
 
@@ -167,7 +168,7 @@ class Uploader:
         return run
 
     def _add_scores(self, run: Known, result: Result) -> None:
-        """Add what a job leaves at its end, before its curves: the page keeps this order."""
+        """Add parameters, scores and tags; before the curves, as MLflow's page keeps this order."""
         from mlflow.entities import Metric, Param
 
         params = [Param(name, value[:LONGEST_PARAM]) for name, value in result.params.items()]
@@ -197,23 +198,26 @@ class Uploader:
                 if result.model is not None:
                     result.model.save(Path(folder, MODEL))
                 self._client.log_artifacts(run.run_id, folder)
-        except OSError as error:  # of the disk, or of the way to the server
+        except OSError as error:  # from the disk, or the connection to the server
             raise TrackingError(
                 f"{self._store.address}: cannot store files there ({error}); {AGAIN}"
             ) from error
 
     def _keep_only(self, kept: Known, result: Result) -> None:
-        """Delete what `kept` replaces; a job under way replaces no finished run yet."""
+        """Delete the runs that `kept` replaces; a job under way replaces no finished run yet."""
         before = self._known.get(result.folder, [])
-        others = [run for run in before if run.run_id != kept.run_id]
-        stay = [run for run in others if result.status == RUNNING and run.digest is not None]
-        for run in others:
-            if run not in stay:
+        stay = [kept]
+        for run in before:
+            if run.run_id == kept.run_id:
+                continue
+            if result.status == RUNNING and run.digest is not None:
+                stay.append(run)
+            else:
                 self._delete(run)
-        self._known[result.folder] = [kept, *stay]
+        self._known[result.folder] = stay
 
     def _delete(self, run: Known) -> None:
-        """Delete a run and the attacks below it, which were made on what it held."""
+        """Delete a run, and the runs of the attacks on it."""
         for folder, runs in self._known.items():
             for child in [other for other in runs if other.parent == run.run_id]:
                 self._client.delete_run(child.run_id)
@@ -222,7 +226,7 @@ class Uploader:
 
 
 def _batches(curves: Sequence[Row]) -> Iterator[list[Row]]:
-    """Cut curves between epochs into pieces that one call may hold, its tag included."""
+    """Split curves into lists of epochs that one call can hold, with one tag."""
     piece: list[Row] = []
     for row in curves:
         if sum(len(other.values) for other in [*piece, row]) >= LARGEST_BATCH:
@@ -234,7 +238,7 @@ def _batches(curves: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _shown(curves: Sequence[Row]) -> str:
-    """Return number and digest of epochs without their seconds: a resumed job takes other times."""
+    """Return number and digest of epochs, without the seconds, which a resumed job changes."""
     rows = [
         [row.step, {k: v for k, v in row.values.items() if k != "curve/seconds"}] for row in curves
     ]

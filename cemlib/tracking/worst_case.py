@@ -1,4 +1,4 @@
-"""The worst case of a training and of a study, as the MLflow runs of both tell it."""
+"""The worst case over the attacks, for the MLflow runs of a training and of the report."""
 
 import csv
 import io
@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from cemlib.records.scores import IDENTIFICATION, SCORES, marked
-from cemlib.report.cells import NONE
+from cemlib.records.scores import IDENTIFICATION, SCORES
 from cemlib.report.worst_case import RECOGNISER, WORST_CASE, Row, strongest
 from cemlib.report.writer import Table, markdown_table
+from cemlib.tracking.notes import cell
 from cemlib.tracking.numbers import PLAIN
 from cemlib.tracking.results import FINISHED, RUNNING, WORST, Result
 
@@ -22,17 +22,17 @@ CONVERGED = {"yes": True, "no": False}
 def with_worst_case(run: Result, attacks: Sequence[Result | None]) -> Result:
     """Return a finished run with its worst case, once all attacks on it have ended.
 
-    As in the tables, it is over the attacks that see one release, and unknown where one failed.
+    As in the tables, it is over the attacks that see one release, and unknown if one failed.
 
     Args:
         run: A training.
-        attacks: Every attack on it; None for one that has left nothing yet.
+        attacks: Every attack on it; None for one that has written nothing yet.
     """
     ended = [attack for attack in attacks if attack is not None and attack.status != RUNNING]
     if run.status != FINISHED or len(ended) < len(attacks):
         return run
     found = _by_knowledge(ended)
-    if not found:  # as in a study of another system
+    if not found:  # of another system, or all failed
         return run
     worst = {
         f"{WORST}{knowledge}/{PLAIN.get(score, score)}": row[score]
@@ -63,14 +63,14 @@ def _row(attack: Result) -> Row:
 
 
 def _table(top1: float, worst: Mapping[str, Row]) -> str:
-    """Return the main result of a training: its accuracy, and the worst case by knowledge."""
-    accuracy = _cell("top1", top1)
+    """Return a table of the run's accuracy and of the worst case by knowledge."""
+    accuracy = cell(SCORES["top1"], top1, False)
     titles = ["attacker has", *(SCORES[name].arrowed for name in ("top1", *TOLD)), "strongest"]
     rows = [
         [
             knowledge,
             accuracy,
-            *(marked(_cell(name, row[name]), _is_late(row, name)) for name in TOLD),
+            *(cell(SCORES[name], row[name], _is_unconverged(row, name)) for name in TOLD),
             row["strongest"],
         ]
         for knowledge, row in worst.items()
@@ -78,26 +78,18 @@ def _table(top1: float, worst: Mapping[str, Row]) -> str:
     return markdown_table(Table("", titles, rows))
 
 
-def _cell(name: str, value: float) -> str:
-    score = SCORES[name]
-    if math.isnan(value):  # where the training of the judge failed
-        return NONE
-    return f"{score.scale * value:.4g} {score.unit}".strip()
-
-
-def _is_late(worst: Row, name: str) -> bool:
-    """Return whether a score of the worst case is of an attack that had not converged."""
+def _is_unconverged(worst: Row, name: str) -> bool:
     return worst[RECOGNISER if name == IDENTIFICATION else "converged"] is False
 
 
 def with_summary(report: Result) -> Result:
-    """Return the report with what `summary.csv` has of each defence's accuracy and worst case."""
+    """Return the report with each defence's accuracy and worst case from `summary.csv`."""
     table = report.artifacts.get(SUMMARY, b"").decode()
     return replace(report, scores=dict(_summary(csv.DictReader(io.StringIO(table)))))
 
 
 def _summary(rows: Iterator[Row]) -> Iterator[tuple[str, float]]:
-    """Yield names without a slash, which MLflow's charts put last."""
+    """Yield metrics whose names have no slash, since MLflow's charts put those last."""
     for row in rows:
         for score in ("top1", *TOLD) if row["attack"] == WORST_CASE else ():
             known = "" if SCORES[score].of_runs else f".{row['knowledge']}"
