@@ -66,9 +66,7 @@ def changed(raw: Any, changes: Sequence[str]) -> Any:
 def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return Snakemake's configuration with the files that its own files extend.
 
-    Args:
-        files: Snakemake's `workflow.configfiles`.
-        above: Its `config`, merged from these files as they are and from `--config`.
+    Its `config` is merged from these files as they are, and from `--config`.
 
     Raises:
         ConfigError: as `read_extended`.

@@ -94,11 +94,7 @@ class SweepConfig(DefenceConfig):
         return prod(map(len, self.over.values()))
 
     def members(self, name: str) -> dict[str, Settings]:
-        """Return the swept settings of every member, by the name of its defence.
-
-        Args:
-            name: Name of the sweep.
-        """
+        """Return the swept settings of every member of the sweep of this name, by its defence."""
         every = (dict(zip(self.over, one, strict=True)) for one in product(*self.over.values()))
         return {_member(name, settings): settings for settings in every}
 

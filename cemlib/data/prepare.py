@@ -56,10 +56,7 @@ def prepare(config: DataConfig) -> Prepared:
 def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
     """Split a source's images as `prepare` does, and compute their statistics.
 
-    Args:
-        raw: The images.
-        config: How they are split.
-        every_class: Whether each class must have `min_per_class` training images and a test image.
+    With `every_class` each class must have `min_per_class` training images and a test image.
 
     Raises:
         DataError: if a class has too few images, or a channel is constant.

@@ -26,7 +26,7 @@ GAP = 4  # white pixels between the images of a picture
 ATTACKS: Mapping[str, Any] = MappingProxyType(
     {"decoder": {"epochs": 20}, "linear": {}, "mean_image": {}}
 )
-COLUMNS = {  # of the summary, and what they are called where there is one seed
+COLUMNS = {  # columns of the summary, and their names in an audit
     "knowledge": "knowledge",
     "attack": "attack",
     "n_images": "images",
@@ -47,9 +47,9 @@ class Audit:
             `images` were attacked; mean `mse` (higher is more private) and `ssim` of the
             reconstructions; the share `identified` by the judge; whether the attack had
             `converged` (else a longer one may find more); and which was the `strongest`.
-        accuracy: Share of the attacked images that the network classifies correctly from what is
-            released.
-        attacked: All that the attacks found.
+        accuracy: Share of the attacked images that the network classifies correctly from the
+            released features.
+        attacked: The results of all attacks.
         labels: (N,) of the attacked images, on the CPU.
     """
 
@@ -106,31 +106,29 @@ def audit(
     """Reconstruct images from what a trained network releases at a cut.
 
     The attacker knows the network and the noise's standard deviation, and sees one release of each
-    image that it attacks. A quarter of the images is attacked, each class in proportion. With
-    `train_data` the attacker trains on the other three quarters, of which it holds a tenth out; so
-    `images` should be the network's training images, and `test_images` others, which are then the
-    ones attacked. With `public_data` it trains on nine tenths of the images that are attacked
-    otherwise, and attacks the last tenth. The split depends on the labels alone: the same images
-    are attacked after `cemlib.defend`, and these it has not trained on. torch's global random state
-    is changed.
+    attacked image. A quarter of the images is attacked, with the same share of every class. With
+    `train_data` the attacker trains on the other three quarters, of which it holds out a tenth; so
+    `images` should be the network's training images. If `test_images` are given, these are attacked
+    instead. With `public_data` it trains on nine tenths of the images to attack, and attacks the
+    last tenth. The split depends on the labels alone: after `cemlib.defend` the same images are
+    attacked, on which it has not trained. torch's global random state is changed.
 
     Args:
-        model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel`
-            where it wants them normalised; or what `cemlib.defend` returned. It stays as it is: a
-            copy is attacked, in evaluation mode.
-        cut: Name of the last submodule on the client; None for what is split already.
+        model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel` if
+            it needs them normalised; or the result of `cemlib.defend`. It is not changed: a copy is
+            attacked, in evaluation mode.
+        cut: Name of the last submodule on the client; None if the model is split already.
         images: Tensor, array or Dataset, as `cemlib.data.tensors.from_tensors` takes them.
-        labels: integers (N,), from 0 on; None for a Dataset. A class may be absent.
+        labels: Integers (N,), from 0 on; None for a Dataset. A class may be absent.
         test_images: The images to attack; None for a quarter of `images`.
-        test_labels: with them.
-        noise_std: Standard deviation of the Gaussian noise on released features; default: 0, and
-            what `cemlib.defend` returned has a channel of its own.
+        test_labels: Their labels.
+        noise_std: Standard deviation of the Gaussian noise on released features; default: 0. The
+            result of `cemlib.defend` has a channel of its own.
         attacks: The section `attacks` of a study; default: `ATTACKS`.
-        judge: Says which class a reconstruction shows: maps images (B, C, H, W) in [0, 1] to
-            logits. Default: the network itself without noise. To compare defences, give all the
-            same, an undefended one.
-        seed: Of everything random but the split.
-        device: Where it is computed; default: where the network's weights are.
+        judge: Classifies reconstructions: maps images (B, C, H, W) in [0, 1] to logits. Default:
+            the network itself without noise. To compare defences, give all the same undefended one.
+        seed: Seed of everything random but the split.
+        device: Device of the computation; default: that of the network's weights.
 
     Raises:
         ConfigError: `attacks` or `noise_std` is wrong, or the labels have more classes than the

@@ -92,13 +92,10 @@ class Scene:
     def attempt(
         self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None = None
     ) -> Outcome | str:
-        """Carry out one attack; return its outcome, or why it failed.
+        """Carry out one attack, from the decoder `start` if its section names one.
 
-        Args:
-            attack: Its name in the study.
-            knowledge: One of `cemlib.records.layout.KNOWLEDGES`.
-            checkpoint: Checkpoint of a learned attack.
-            start: The trained decoder that it begins with, if its section names one.
+        Returns:
+            The outcome, or why it failed.
 
         Raises:
             DataError: as `owned` does.

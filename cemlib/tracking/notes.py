@@ -49,14 +49,7 @@ defence and seed; the attacks on it are nested below (the + beside its name).
 def describe(
     metrics: Mapping[str, Any], names: Mapping[str, str], root: Path, run: Mapping[str, Any]
 ) -> str:
-    """Describe a finished run or attack.
-
-    Args:
-        metrics: Content of its `metrics.json`.
-        names: The `identity` of its folder.
-        root: Folder of the experiment.
-        run: Metrics of the run, or of the attacked run; empty if that is unknown.
-    """
+    """Describe a finished run or attack by its metrics, its `identity` and the run's metrics."""
     again = _again(metrics, names, root)
     if metrics["status"] != "ok":
         return f"**Failed:** {metrics['reason']}\n\nNo score of it is a number.\n\n{again}"

@@ -28,10 +28,6 @@ class Dataset:
 def victim(metrics: Path, attack: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics of the attacked run; empty if it is gone or has other weights now.
 
-    Args:
-        metrics: `metrics.json` of the attack.
-        attack: Its content.
-
     Raises:
         FileError: if the run's metrics are damaged.
     """
@@ -48,12 +44,7 @@ def data_name(config: Mapping[str, Any], experiment: str) -> str:
 
 
 def dataset(root: Path, run: Mapping[str, Any], kind: str) -> Dataset | None:
-    """Return the prepared images of a run, or None if the attacked run is gone.
-
-    Args:
-        root: Folder of the experiment.
-        run: Metrics of the run, or of the attacked run.
-        kind: `run` or `attack`, what the images were used for.
+    """Return the prepared images that a run, or an attack on it, used; None if the run is gone.
 
     Raises:
         FileError: if the description of the prepared images is damaged.

@@ -22,11 +22,8 @@ CONVERGED = {"yes": True, "no": False}
 def with_worst_case(run: Result, attacks: Sequence[Result | None]) -> Result:
     """Return a finished run with its worst case, once all attacks on it have ended.
 
-    As in the tables, it is over the attacks that see one release, and unknown if one failed.
-
-    Args:
-        run: A training.
-        attacks: Every attack on it; None for one that has written nothing yet.
+    As in the tables, it is over the attacks that see one release, and unknown if one failed. None
+    stands for an attack that has written nothing yet.
     """
     ended = [attack for attack in attacks if attack is not None and attack.status != RUNNING]
     if run.status != FINISHED or len(ended) < len(attacks):
