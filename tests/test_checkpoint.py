@@ -11,10 +11,8 @@ from cemlib.numerics.optim import SGD, Adam, Optimiser
 from cemlib.records.checkpoint import (
     Checkpoint,
     copied,
-    pack,
     restore_training,
     training_state,
-    unpack,
 )
 
 OPTIMISERS: dict[str, Callable[[list[nn.Parameter]], Optimiser]] = {
@@ -76,16 +74,6 @@ def test_a_state_of_another_network_is_refused() -> None:
     tensors["late/weight"] = torch.zeros(5, 5)
     with pytest.raises(RuntimeError, match="size mismatch"):
         restore_training(tensors, parts, optimiser_of("sgd", parts))
-
-
-def test_groups_are_packed_and_unpacked() -> None:
-    a = {"x": torch.ones(1), "y/z": torch.zeros(2)}
-    b = {"x": torch.full((3,), 2.0)}
-    together = pack("a", a) | pack("ab", b)
-    assert set(together) == {"a/x", "a/y/z", "ab/x"}
-    assert unpack("a", together) == a
-    assert unpack("ab", together) == b
-    assert unpack("b", together) == {}
 
 
 def test_tensors_and_numbers_survive_to_the_last_bit(tmp_path: Path) -> None:

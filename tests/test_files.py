@@ -13,7 +13,6 @@ from cemlib.records.files import (
     read_json,
     read_jsonl,
     save_tensors,
-    sha256,
     write_json,
     write_jsonl,
 )
@@ -63,8 +62,3 @@ def test_a_missing_or_damaged_file_is_named(read: object, tmp_path: Path) -> Non
         path.write_bytes(damaged)
         with pytest.raises(FileError, match=r"result: not .*; delete it and rerun"):
             read(path)  # type: ignore[operator]
-
-
-def test_sha256_of_a_known_text(tmp_path: Path) -> None:
-    (tmp_path / "abc").write_text("abc")
-    assert sha256(tmp_path / "abc").startswith("ba7816bf8f01cfea414140de5dae2223")

@@ -29,7 +29,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
-    """Return one line about a fault of pydantic: its key, what was found, the nearest right name."""
+    """Return one line about a fault: its key, what was found, and the nearest right name."""
     key, found = _key(fault["loc"], raw), fault["input"]
     message = fault["msg"].removeprefix("Value error, ")
     if not fault["loc"]:  # a check across sections, whose message names its keys

@@ -58,16 +58,6 @@ def test_all_grey_is_one_channel_and_a_mixture_is_three(make_folder: Maker) -> N
     assert torch.equal(mixed.train_images[:, 0], mixed.train_images[:, 2])
 
 
-def test_hidden_files_are_passed_over(make_folder: Maker) -> None:
-    root = make_folder(BOTH)
-    for name in ("._000.png", "Thumbs.db", "desktop.ini", ".DS_Store"):
-        (root / "train/a" / name).write_bytes(b"no image")
-    (root / "train/.cache").mkdir()
-    (root / "README.md").write_text("text")
-    (root / "train/a/004.png").rename(root / "train/a/004.PNG")
-    assert len(folder(CONFIG, root).train_labels) == 11
-
-
 def refused(root: Path | None, config: DataConfig = CONFIG) -> str:
     with pytest.raises(DataError) as error:
         folder(config, root)
@@ -101,14 +91,6 @@ def test_another_layout_is_named(
     assert message.format(root) in refused(root)
 
 
-@pytest.mark.parametrize("place", ["train/a", "test/b"])
-def test_an_empty_class(make_folder: Maker, place: str) -> None:
-    root = make_folder(BOTH)
-    for image in (root / place).iterdir():
-        image.unlink()
-    assert f"{root / place}: 0 images in this class, " in refused(root)
-
-
 def test_files_of_an_unknown_kind_are_counted_and_named(make_folder: Maker) -> None:
     root = make_folder(BOTH)
     for number in range(7):
@@ -117,13 +99,6 @@ def test_files_of_an_unknown_kind_are_counted_and_named(make_folder: Maker) -> N
     assert f"{root / 'train/b'}: 7 files of an unknown kind, such as photo0.heic" in message
     assert "photo6" not in message
     assert ".png" in message
-
-
-def test_a_damaged_image_is_named(make_folder: Maker) -> None:
-    root = make_folder(BOTH)
-    path = root / "test/b/001.png"
-    path.write_bytes(path.read_bytes()[:100])
-    assert refused(root).startswith(f"{path}: cannot be read as an image")
 
 
 def test_many_damaged_images_are_counted(make_folder: Maker) -> None:

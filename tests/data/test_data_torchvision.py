@@ -1,7 +1,9 @@
 """Published sets in torchvision's own files, as image folders, and when the network is missing."""
 
+import os
 import struct
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -93,3 +95,25 @@ def test_without_a_network_the_error_says_what_to_do(
         SOURCES[source](config, tmp_path)
     assert "CEMLIB_DATA" in str(e.value)
     assert str(tmp_path) in str(e.value)
+
+
+def test_every_source_of_the_schema_exists_and_no_other() -> None:
+    assert get_args(DataConfig.model_fields["source"].annotation) == tuple(SOURCES)
+
+
+CIFAR10 = Path(os.environ.get("CEMLIB_DATA") or "nowhere")
+
+
+@pytest.mark.skipif(
+    not (CIFAR10 / "train" / "airplane").is_dir() or not (CIFAR10 / "test").is_dir(),
+    reason="CEMLIB_DATA names no image folder of CIFAR-10",
+)
+def test_the_real_cifar10_has_the_published_counts_and_statistics() -> None:
+    prepared = prepare(DataConfig(source="cifar10"))
+    assert prepared.train.labels.bincount().tolist() == [4500] * 10
+    assert prepared.val.labels.bincount().tolist() == [500] * 10
+    assert prepared.test.labels.bincount().tolist() == [1000] * 10
+    assert prepared.image_shape == (3, 32, 32)
+    np.testing.assert_allclose(prepared.mean, (0.4914, 0.4822, 0.4465), atol=1e-3)
+    np.testing.assert_allclose(prepared.std, (0.2470, 0.2435, 0.2616), atol=1e-3)
+    assert prepared.duplicates_train_test == 0
