@@ -144,7 +144,7 @@ class Linear(_Querying):
 
 
 class MeanImage(AttackConfig):
-    """The attacker's mean image, whatever was released: the ceiling of the error."""
+    """The mean of the attacker's images, which ignores the release: the ceiling of the error."""
 
     kind: Literal["mean_image"] = "mean_image"
     closed_form: ClassVar[bool] = True

@@ -34,7 +34,7 @@ def named_sections(key: str) -> dict[str, type[Section]]:
 
 
 def differing(plain: Mapping[str, Any], key: str = "") -> dict[str, Any]:
-    """Return the settings that differ from the defaults, and the names of what was chosen.
+    """Return the settings that differ from the defaults, and the names of the chosen sections.
 
     Args:
         plain: Settings with every default filled in: a job's slice of a configuration, or one

@@ -119,7 +119,7 @@ class Slot(Slots):
         0.1, description="start of a1 and a2, what the samples take from the slots; 0 = nothing"
     )
     margin: float = Field(0.0, description="start of m0, in nats of variance above the ceiling")
-    snr_threshold: float = Field(1.0, description="start of t_snr, where that gate is half open")
+    snr_threshold: float = Field(1.0, description="start of t_snr, at which that gate is half open")
 
 
 class Parallel(Fusion):

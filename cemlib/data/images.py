@@ -90,7 +90,7 @@ def _grey_or_rgb(image: Image.Image) -> Image.Image:
 
 
 def _in_mode(image: Image.Image, mode: str) -> Image.Image:
-    """Convert, without the copy that Pillow makes where there is nothing to convert."""
+    """Convert to a mode, without Pillow's copy of an image that has it already."""
     return image if image.mode == mode else image.convert(mode)
 
 

@@ -39,7 +39,7 @@ def from_tensors(
         test_images: Test images of the same shape; None to hold out a share of `images`.
         test_labels: Their labels.
         classes: Names in the order of the labels; default: their numbers.
-        config: The section `data` of a study, of which the splits are read (fractions, limits,
+        config: The section `data` of a study, which sets the splits (fractions, limits,
             `split_seed`, `min_per_class`); images are taken at the size they have.
         every_class: Whether each class must have enough images, as a training needs.
 
@@ -71,7 +71,7 @@ def from_tensors(
 def _pair(
     images_name: str, labels_name: str, images: Images, labels: Labels | None
 ) -> tuple[Tensor, Tensor]:
-    """Return uint8 images and int64 labels on the CPU; their shapes are checked where they meet."""
+    """Return uint8 images and int64 labels on the CPU; `Raw` checks their shapes."""
     if isinstance(images, Dataset):
         if labels is not None:
             raise DataError(f"{labels_name}: the Dataset {images_name} has its own; leave them out")
@@ -113,7 +113,7 @@ def _bytes(name: str, images: Tensor) -> Tensor:
     if not images.is_floating_point() or not images.numel():
         return images
     low, high = images.min().item(), images.max().item()
-    if not (low >= 0 and high <= 1):  # nor where one is no number
+    if not (low >= 0 and high <= 1):  # true for NaN as well
         raise DataError(
             f"{name}: floats must lie in [0, 1], found {low:g} to {high:g}; divide by 255, and"
             " let the network normalise: SplitModel.from_module(..., mean=, std=)"

@@ -105,6 +105,6 @@ def _attack(attacked: Attacked) -> dict[str, Any]:
     if attacked.reason is not None:
         return row | {"status": "failed", "reason": attacked.reason}
     row |= {"status": "ok", "reason": "", "n_images": len(attacked.originals)} | attacked.scores
-    for unbounded in ("psnr", "psnr_of_mean_mse"):  # None where there is no error at all
+    for unbounded in ("psnr", "psnr_of_mean_mse"):  # None if there is no error at all
         row[unbounded] = math.inf if row[unbounded] is None else row[unbounded]
     return row

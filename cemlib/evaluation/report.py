@@ -1,4 +1,4 @@
-"""The report on a study of split inference: each job of it writes one part."""
+"""The report jobs of a study of split inference; each writes one part."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from cemlib.study.job import Job, owners
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
-    """Write the tables, figures or page that a job is about: of one defence, or of all."""
+    """Write the tables, figures or page of one defence, or of all."""
     layout, scope = job.plan.layout, _scope(job)
     if job.kind == "page":
         data, *figures = job.inputs["shown"]
@@ -29,17 +29,17 @@ def run(job: Job[Study]) -> Iterator[Path]:
 
 
 def _stale(job: Job[Study]) -> list[str]:
-    """Return why results are not the study's, where they are shown nevertheless."""
+    """Return lines that say why stale results are not the study's, if they are shown."""
     return [f"Stale: {line}" for line in mismatches(owners(job.reads))] if job.plan.stale else []
 
 
 def _scope(job: Job[Study]) -> str:
-    """Return the one defence that a job is about, or nothing."""
+    """Return the one defence that a job is about, or an empty text for all."""
     return str(job.of.get("defence", ""))
 
 
 def _results(job: Job[Study]) -> Results:
-    """Read the results of all defences, with what compares them, or those of one."""
+    """Read the results of one defence, or of all with the settings that compare them."""
     study, scope = job.plan.study, _scope(job)
     defences = [name for name in study.defences if scope in ("", name)]
     report, several = study.report, study.sweeps and not scope

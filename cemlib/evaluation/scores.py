@@ -31,8 +31,8 @@ def per_image(originals: Tensor, reconstructions: Tensor) -> dict[str, Tensor]:
 def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
     """Return the mean of every score over the images, and PSNR by the published convention.
 
-    None stands for what is no number: the mean over no images, an infinite PSNR, or the SSIM
-    without padding of images smaller than its window.
+    None stands for a value that is not finite: the mean over no images, an infinite PSNR, or an
+    unpadded SSIM of images smaller than its window.
     """
     values = {name: column.double().mean().item() for name, column in scores.items()}
     some = len(scores["mse"]) > 0
@@ -81,7 +81,7 @@ class Attacked:
         per_image: (N,) each: `mse`, `psnr`, `ssim`, `ssim_valid`, and `recognised`.
         reconstructions: (N, C, H, W) in [0, 1], or None.
         history: The learning curve, empty for a closed-form attack.
-        state: The attacker's own tensors, empty where it failed.
+        state: The attacker's own tensors, empty if it failed.
     """
 
     defence: str

@@ -43,7 +43,7 @@ class Stage:
     """The scene of attacks on one run, read from the files of the run and of the judge.
 
     Attributes:
-        scene: The classifiers, the images and what was released.
+        scene: The classifiers, the images and their release.
         weights: SHA-256 of the attacked classifier's weights and of the judge's.
     """
 

@@ -1,1 +1,1 @@
-"""What every system writes and reads: files, their places, checksums, checkpoints and scores."""
+"""Files of results: their paths, checksums, checkpoints, provenance and scores."""

@@ -137,9 +137,9 @@ class Resumed:
     """Train a learner to its end, from its checkpoint if there is one.
 
     Attributes:
-        learner: What is trained.
-        checkpoint: Of the job.
-        start: When the job began, by `time.perf_counter`; earlier by what killed jobs took.
+        learner: The training.
+        checkpoint: Checkpoint of the job.
+        start: Start of the job by `time.perf_counter`, minus the time of killed jobs.
     """
 
     learner: Learner
@@ -156,7 +156,7 @@ class Resumed:
 
     @property
     def seconds(self) -> float:
-        """Return the time spent so far, by killed jobs too."""
+        """Return the seconds spent so far, those of killed jobs included."""
         return time.perf_counter() - self.start
 
     def remaining(self, title: str, total: int, shown: Sequence[str]) -> Iterator[dict[str, Any]]:

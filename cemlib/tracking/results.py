@@ -26,7 +26,7 @@ ARTIFACTS = (CONFIG, CURVES, "reconstructions.png", "extremes.png", "per_image.p
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
 LAYOUT = b"6"  # version of what is uploaded: a new one uploads every result again
 REPORT = "report"
-WORST = "worst_case/"  # what the names of the metrics in `worst` begin with
+WORST = "worst_case/"  # prefix of the metrics in `worst`
 NEEDED = ("status", "config", "provenance", "wall_seconds")
 FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
 
