@@ -1,17 +1,15 @@
 """Scores and pictures of reconstructions against numpy and scikit-image."""
 
-import math
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from PIL import Image
 from skimage.metrics import peak_signal_noise_ratio
 
 from cemlib.evaluation.pictures import showcase, write_strip
-from cemlib.evaluation.scores import MEASURES, means, per_image, write_per_image
+from cemlib.evaluation.scores import MEASURES, means, per_image
 
 
 def pairs(count: int = 5, channels: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -42,17 +40,6 @@ def test_more_images_than_one_chunk_change_nothing() -> None:
         assert torch.allclose(whole[name][500:520], part[name], rtol=1e-5)
 
 
-def test_means_by_numpy() -> None:
-    scores = per_image(*pairs())
-    found = means(scores)
-    for name in MEASURES:
-        expected = np.mean([float(value) for value in scores[name]])
-        assert found[name] == pytest.approx(expected, rel=1e-6)
-    pooled = -10 * math.log10(np.mean(scores["mse"].double().numpy()))
-    assert found["psnr_of_mean_mse"] == pytest.approx(pooled, rel=1e-6)
-    assert found["psnr"] > found["psnr_of_mean_mse"]
-
-
 def test_what_is_no_number_is_null() -> None:
     x, _ = pairs()
     perfect = means(per_image(x, x))
@@ -63,18 +50,6 @@ def test_what_is_no_number_is_null() -> None:
     none = means(per_image(x[:0], x[:0]))
     assert set(none) == {*MEASURES, "psnr_of_mean_mse"}
     assert set(none.values()) == {None}
-
-
-@pytest.mark.parametrize("first", [0, 7])
-def test_the_table_has_a_row_per_scored_image(tmp_path: Path, first: int) -> None:
-    scores, labels = per_image(*pairs()), torch.arange(12) % 4
-    write_per_image(tmp_path / "table.parquet", first, labels, scores)
-    table = pd.read_parquet(tmp_path / "table.parquet")
-    assert list(table.columns) == ["index", "label", *MEASURES]
-    assert table["index"].tolist() == list(range(first, first + 5))
-    assert table["label"].tolist() == [index % 4 for index in range(first, first + 5)]
-    for name in MEASURES:
-        np.testing.assert_array_equal(table[name], scores[name].numpy())
 
 
 @pytest.mark.parametrize(

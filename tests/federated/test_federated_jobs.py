@@ -162,7 +162,7 @@ def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
     ("changes", "message"),
     [
         ({"clients": {"numbr": 3}}, "clients.numbr: unknown key; did you mean 'number'"),
-        ({"system": "pctc"}, "system"),
+        ({"system": "fedrated"}, "system: 'fedrated' is not one of"),
         ({"seeds": [1, 1]}, "listed twice"),
         ({"reference": "nobody"}, "reference: 'nobody'"),
         ({"variants": {"none": {}, "federated": {}}}, "names of workflow targets"),
