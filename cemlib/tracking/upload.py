@@ -154,17 +154,16 @@ class Uploader:
         """
         from mlflow.entities import Metric
 
-        for rows in _batches(result.curves[run.epochs :]):
-            points = [
-                Metric(name, value, run.start + row.time, row.step)
-                for row in rows
-                for name, value in row.values.items()
-            ]
-            progress: dict[str, str] = {}
-            if result.status == RUNNING:
-                run = replace(run, shown=_shown(result.curves[: run.epochs + len(rows)]))
-                progress = {SHOWN: run.shown}
-            self._client.log_batch(run.run_id, points, tags=_tags(progress))
+        points = [
+            Metric(name, value, run.start + row.time, row.step)
+            for row in result.curves[run.epochs :]
+            for name, value in row.values.items()
+        ]
+        for first in range(0, len(points), LARGEST_BATCH):
+            self._client.log_batch(run.run_id, points[first : first + LARGEST_BATCH])
+        if result.status == RUNNING:
+            run = replace(run, shown=_shown(result.curves))
+            self._client.set_tag(run.run_id, SHOWN, run.shown)
         return run
 
     def _add_scores(self, run: Known, result: Result) -> None:
@@ -223,18 +222,6 @@ class Uploader:
                 self._client.delete_run(child.run_id)
                 self._known[folder].remove(child)
         self._client.delete_run(run.run_id)
-
-
-def _batches(curves: Sequence[Row]) -> Iterator[list[Row]]:
-    """Split curves into lists of epochs that one call can hold, with one tag."""
-    piece: list[Row] = []
-    for row in curves:
-        if sum(len(other.values) for other in [*piece, row]) >= LARGEST_BATCH:
-            yield piece
-            piece = []
-        piece.append(row)
-    if piece:
-        yield piece
 
 
 def _shown(curves: Sequence[Row]) -> str:

@@ -64,13 +64,6 @@ def test_a_finished_job_completes_the_run_it_was_shown_as(job: Job, store: Store
     assert job.study.track().unchanged == 1
 
 
-def test_track_without_watch_shows_no_job_under_way(job: Job, store: Store) -> None:
-    job.reach(2)
-    summary = job.study.track()
-    assert (summary.unfinished, summary.running) == (1, 0)
-    assert store.runs() == {}
-
-
 def test_a_job_resumed_from_a_checkpoint_continues_its_curves(job: Job, store: Store) -> None:
     """The same numbers with other seconds: what a resumed job writes over its old history."""
     job.reach(2)
