@@ -126,31 +126,26 @@ class Study(AnyStudy):
         return self
 
     @model_validator(mode="after")
-    def _starts_exist(self) -> Self:
-        before: list[str] = []
+    def _attacks_fit_each_other(self) -> Self:
+        decoders: dict[str, int] = {}  # releases seen by the decoders that are listed so far
         for name, attack in self.attacks.items():
-            if attack.begins_with is not None and attack.begins_with not in before:
+            start = attack.begins_with
+            if start is not None and start not in decoders:
                 raise ValueError(
-                    f"attacks.{name}.start: {attack.begins_with!r} is no attack listed before it"
-                    f" that trains a decoder ({' or '.join(DECODING)}); add it, or name another"
+                    f"attacks.{name}.start: {start!r} is no attack listed before it that trains a"
+                    f" decoder ({' or '.join(DECODING)}); add it, or name another"
                 )
-            before += [name] if attack.kind in DECODING else []
-        return self
-
-    @model_validator(mode="after")
-    def _releases_fit(self) -> Self:
-        releases = {name: attack.releases for name, attack in self.attacks.items()}
-        if min(releases.values()) > 1:
+            if start is not None and decoders[start] != attack.releases:
+                raise ValueError(
+                    f"attacks.{name}.queries: {attack.releases}, but the decoder it starts from"
+                    f" ({start}) was trained on {decoders[start]}; give both the same"
+                )
+            if attack.kind in DECODING:
+                decoders[name] = attack.releases
+        if min(attack.releases for attack in self.attacks.values()) > 1:
             raise ValueError(
                 "attacks: none sees one release (`queries: 1`); the worst case needs one"
             )
-        for name, attack in self.attacks.items():
-            start = attack.begins_with
-            if start is not None and releases[name] != releases[start]:
-                raise ValueError(
-                    f"attacks.{name}.queries: {releases[name]}, but the decoder it starts from"
-                    f" ({start}) was trained on {releases[start]}; give both the same"
-                )
         return self
 
     @model_validator(mode="after")
