@@ -149,7 +149,7 @@ def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
         for name, sweep in sweeps.items()
         for member, settings in sweep.members(name).items()
     }
-    return {**raw, "defences": {**own, **{name: made[name] for name in made if name not in own}}}
+    return {**raw, "defences": {**own, **made, **own}}  # own ones first, and as they are
 
 
 def check_members(sweeps: Mapping[str, SweepConfig], defences: Mapping[str, DefenceConfig]) -> None:

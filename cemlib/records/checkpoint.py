@@ -54,7 +54,7 @@ class Checkpoint:
 
     @property
     def job(self) -> str:
-        """Return the job's name inside the file: the end of the path, which has its hash."""
+        """Return the job's name inside the file, which is the end of the path with its hash."""
         return "/".join(self.folder.parts[-2:])
 
     def load(self) -> State | None:
