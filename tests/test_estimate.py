@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
 from cemlib.attacks import ATTACKS
@@ -20,8 +19,8 @@ from cemlib.config.study import JUDGE
 from cemlib.evaluation.scene import Scene
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
-from cemlib.search import costs
-from cemlib.search.costs import FewSteps, new_trainer, read_data, train_seconds
+from cemlib.search import estimate
+from cemlib.search.estimate import epoch_seconds, new_trainer, read_data, run_seconds, train_seconds
 from cemlib.study.environment import OF_JOBS
 from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
@@ -106,20 +105,20 @@ def prepared(tmp_path: Path) -> Plan:
 def test_steps_that_are_left_out_are_counted(
     prepared: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 3 steps the first warms up and the second is enough; the fit finds rows for the third."""
-    monkeypatch.setattr(costs, "STEPS", 1)
-    trainer = new_trainer(
-        prepared.study, "clustering", 0, read_data(train_job(prepared, "noise", 0, "cpu"))
-    )
-    trainer.step = steps = FewSteps(trainer)
-    trainer.epoch(1)
+    """Of 3 steps two are taken; all images are fitted, those of the third step too."""
+    monkeypatch.setattr(estimate, "STEPS", 2)
+    monkeypatch.setattr(estimate, "WARM_UP", 0)
+    data = read_data(train_job(prepared, "noise", 0, "cpu"))
+    trainer = new_trainer(prepared.study, "clustering", 0, data)
+    fitted = []
+    monkeypatch.setattr(trainer.surrogate, "fit", lambda features, _: fitted.append(len(features)))
+    seconds = epoch_seconds(trainer, 1)
+    steps = trainer.step
+    assert isinstance(steps, estimate.FewSteps)
     assert (len(trainer.batches.sizes), len(steps.seconds)) == (3, 2)
-    assert steps.each == steps.seconds[1]
-    assert steps.seen is not None
-    features, labels = steps.seen
-    assert torch.equal(features[128:], features[:52])
-    assert torch.equal(labels[128:], labels[:52])
-    assert len(trainer.fits) == 1
+    assert steps.left_out() == steps.seconds[1]
+    assert seconds > sum(steps.seconds) + steps.left_out()
+    assert fitted == [180]
 
 
 def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
@@ -148,19 +147,16 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
         return images * epochs / 300
 
     monkeypatch.setitem(ATTACKS, "decoder", attack)
-    monkeypatch.setattr(costs, "seconds_of", seconds_of)
-    monkeypatch.setattr(costs, "EPOCHS", 1)
+    monkeypatch.setattr(estimate, "seconds_of", seconds_of)
+    monkeypatch.setattr(estimate, "ENOUGH", 1.0)
     data = read_data(train_job(prepared, "noise", 0, "cpu"))
     runs = ("noise", JUDGE)
     victim, judge = (new_trainer(prepared.study, name, 0, data).deployed for name in runs)
     scene = Scene(prepared.study, "noise", 0, data, victim, judge)
     task = scene.task("decoder", "train_data", Checkpoint(prepared.layout.root / "none"))
     long = replace(task, options=task.options | {"epochs": 50})
-    assert costs.extended(attack, long) == pytest.approx(180 * 50 / 300)
-    assert [images for images, *_ in found] == [64, 128, 180, 180, 180]
-    assert [epochs for _, epochs, _ in found] == [1, 1, 1, 2, 4]
-    assert found[0][2] == 36  # of 100 releases
-    assert found[-1][2] == 100
+    assert run_seconds(attack, long) == pytest.approx(180 * 50 / 300)
+    assert found == [(64, 3, 36), (128, 3, 72)]  # of 180 images and 100 releases
 
 
 def test_images_that_are_not_there_are_told(tmp_path: Path) -> None:

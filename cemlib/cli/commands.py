@@ -32,7 +32,6 @@ from cemlib.cli.options import (
     Option,
     config,
     percent,
-    positive,
     word,
 )
 from cemlib.cli.show import show
@@ -191,12 +190,6 @@ COMMANDS: dict[str, Command] = {
                 default=0.3,
                 metavar="POINTS",
                 help="how near is near enough (default: %(default)s)",
-            ),
-            Option(
-                "--epochs",
-                type=positive,
-                metavar="N",
-                help="scale the schedule to so many epochs (default: the study's)",
             ),
         ],
         [

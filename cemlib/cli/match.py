@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cemlib.cli.columns import aligned, figure
+from cemlib.cli.columns import aligned
 from cemlib.cli.exits import FailedResultsError
 from cemlib.cli.options import plan_of
 
@@ -14,29 +14,22 @@ if TYPE_CHECKING:
 
 
 def match(options: argparse.Namespace) -> Iterator[str]:
-    """Find the strength at which a defence reaches an accuracy, by a few runs.
+    """Find the strength at which a defence reaches an accuracy, by a few trainings.
 
-    Everything is measured on validation images; no test image is used. The same command continues
-    a killed one. Exit code 3 says that a run diverged.
+    Only validation images decide; no test image is used. If it was interrupted, run the same
+    command again to continue. Exit code 3 says that a training diverged.
 
     Raises:
         ConfigError: if the defence has no such strength.
-        FailedResultsError: after all, if a run diverged.
+        FailedResultsError: at the end, if a training diverged.
     """
     study = plan_of(options).study
     from cemlib.search.match import Wanted, match
 
-    wanted = Wanted(
-        defence=options.defence,
-        key=options.key,
-        accuracy=options.accuracy,
-        within=options.within,
-        seeds=study.seeds,
-        epochs=options.epochs or study.train.epochs,
-    )
+    wanted = Wanted(options.defence, options.key, options.accuracy, options.within)
     found = match(study, wanted, device=options.device, slots=options.slots, say=_progress)
     yield from _text(found, wanted)
-    if found.failed:
+    if any(score.failed for score in found.tried.values()):
         raise FailedResultsError
 
 
@@ -50,18 +43,17 @@ def _text(found: "Matched", wanted: "Wanted") -> Iterator[str]:
 
     from cemlib.search.match import remarks
 
-    heads = (wanted.key, "accuracy [%]", "+- s.e.", "ridge MSE", "")
+    heads = (wanted.key, "accuracy [%]", "+- s.e.", "")
     rows = [
         (
             f"{value:g}",
             _points(score.accuracy),
             _points(score.standard_error),
-            figure(score.mse),
-            _remark(value == found.found.value, score.failed),
+            f"failed: {score.failed[0]}" if score.failed else "",
         )
         for value, score in sorted(found.tried.items())
     ]
-    yield aligned([heads, *rows], right=range(4))
+    yield aligned([heads, *rows], right=range(3))
     yield from ("", *remarks(found, wanted), "")
     yield yaml.safe_dump(found.section, sort_keys=False, default_flow_style=None)
     yield str(found.record)
@@ -69,8 +61,3 @@ def _text(found: "Matched", wanted: "Wanted") -> Iterator[str]:
 
 def _points(value: float) -> str:
     return "-" if value != value else f"{value:.2f}"
-
-
-def _remark(nearest: bool, failed: tuple[str, ...]) -> str:
-    notes = [f"failed: {reason}" for reason in failed[:1]] + (["nearest"] if nearest else [])
-    return "; ".join(notes)

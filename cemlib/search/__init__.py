@@ -1,6 +1,6 @@
-"""What is found out before a study runs: the strength of a defence, and what the study will take.
+"""What is found out before a study runs: the strength of a defence, and the cost of the study.
 
-`study` makes the study that a search trains, with no test image in it; `validation` scores one of
-its runs; `trials` carries runs out. `bracket` and `match` find the strength at which a defence
-reaches an accuracy. `estimate` extrapolates time and memory from a few steps of each kind of job.
+`match` searches the strength at which a defence reaches an accuracy on validation images, by a few
+trainings; `bracket` chooses the strengths that it tries. `estimate` extrapolates time and memory
+from a few steps of each kind of job.
 """

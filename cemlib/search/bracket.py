@@ -4,8 +4,8 @@ Source of the root finder: Brent, "Algorithms for minimization without derivativ
 4, as scipy has it. Within the tolerance the function is 0, so that the finder stops there; every
 strength is rounded to four digits and measured once.
 
-Accuracy is taken as falling with the strength. Noise can make it rise in places: then what is found
-is one place where it crosses, and the finder still ends.
+Accuracy is assumed to fall with the strength. Where noise makes it rise, the search finds one of
+the places where it crosses the target, and still ends.
 """
 
 import math
@@ -15,26 +15,26 @@ from dataclasses import dataclass
 from scipy.optimize import root_scalar
 
 FACTOR = 4.0  # from one strength of the bracket to the next
-STEPS = 8  # of them at most
+STEPS = 8  # of the bracket, at most
 CLOSE = 0.02  # relative distance of two strengths that are as good as one
-ITERATIONS = 12  # of the root finder at most
+ITERATIONS = 12  # of the root finder, at most
 
 Value = int | float
 
-# How a search ends: near enough; the target lies outside what the strength can do; two strengths as
-# good as one lie on both sides of it, or the root finder has had its steps.
+# How a search ends: near enough; the target lies outside the range of the strength; two strengths
+# as good as one lie on both sides of the target, or the root finder has used up its iterations.
 MATCHED, UNREACHED, BETWEEN = "matched", "unreached", "between"
 
 
 @dataclass(frozen=True)
 class Strength:
-    """Say what is turned, and how far it goes.
+    """The setting that is varied, and its range.
 
     Attributes:
-        start: Where the search begins, above 0.
-        allowed: Whether a value is one that the configuration takes.
-        whole: Whether it is a whole number.
-        rising: Whether a larger value protects less, and costs less accuracy.
+        start: First value of the search, above 0.
+        allowed: Tells whether the configuration accepts a value.
+        whole: Whether values are whole numbers.
+        rising: Whether a larger value protects less and costs less accuracy.
     """
 
     start: Value
@@ -47,7 +47,7 @@ class Strength:
         return round(value) if self.whole else float(f"{value:.4g}")
 
     def beyond(self, value: Value, up: bool) -> Value | None:
-        """Return the next value of the bracket, nearer where a limit is; None at the limit."""
+        """Return the next value of the bracket, closer by where a limit is near, or None."""
         factor = FACTOR
         while factor > 1 + CLOSE:
             there = self.rounded(value * factor if up else value / factor)
@@ -59,7 +59,7 @@ class Strength:
 
 @dataclass(frozen=True)
 class Found:
-    """Say how a search ended, and at which strength, the one nearest to the target."""
+    """How a search ended, and the strength whose accuracy is nearest to the target."""
 
     end: str
     value: Value
@@ -71,81 +71,61 @@ def find(
     """Search the strength at which an accuracy is reached.
 
     Args:
-        accuracy: Of a strength, in the unit of the target; called once for each value.
-        target: The accuracy.
-        within: Distance from it at which the search is over.
-        strength: What is turned.
+        accuracy: Measures the accuracy of a strength; called once for each value.
+        target: The accuracy, in the same unit.
+        within: Tolerance.
+        strength: The setting that is varied.
 
     Example:
         >>> halves = Strength(16.0, allowed=lambda value: value >= 0)
         >>> find(lambda value: 90 - 5 * math.log10(1 + value), 85, 0.1, halves)
         Found(end='matched', value=8.771)
     """
-    return _Search(accuracy, target, within, strength).found()
+    tried: dict[Value, float] = {}
 
+    def miss(value: float) -> float:
+        """Return accuracy minus target, or 0 within the tolerance."""
+        rounded = strength.rounded(value)
+        if rounded not in tried:
+            tried[rounded] = accuracy(rounded)
+        distance = tried[rounded] - target
+        return 0.0 if abs(distance) <= within else distance
 
-class _Search:
-    def __init__(
-        self,
-        accuracy: Callable[[Value], float],
-        target: float,
-        within: float,
-        strength: Strength,
-    ) -> None:
-        self.accuracy, self.target, self.within = accuracy, target, within
-        self.strength = strength
-        self.tried: dict[Value, float] = {}
+    def best() -> Found:
+        """Return the strength nearest to the target; the last of equal ones, as it closes in."""
+        value = min(reversed(tried), key=lambda value: abs(tried[value] - target))
+        return Found(BETWEEN if miss(value) else MATCHED, value)
 
-    def found(self) -> Found:
-        first = self.miss(self.strength.start)
-        if first < 0 and not self.strength.rising and self.strength.allowed(0):
-            # No protection at all says at once whether the accuracy can be had.
-            if self.miss(0) < 0:
-                return Found(UNREACHED, 0)
-            if self.miss(0) == 0:
-                return self.best()
-        if first != 0:
-            one, other = self.bracket(first)
-            if self.miss(other) * first > 0:  # with no protection it was had, or noise says so
-                return self.best() if 0 in self.tried else Found(UNREACHED, other)
-            if self.miss(other) != 0:
-                self.close_in(one, other)
-        return self.best()
-
-    def bracket(self, first: float) -> tuple[Value, Value]:
-        """Return the last two strengths on the way from the start across the target."""
-        up = (first > 0) != self.strength.rising
-        here = there = self.strength.rounded(self.strength.start)
-        for _ in range(STEPS):
-            beyond = self.strength.beyond(there, up)
-            if beyond is None:
-                break
-            here, there = there, beyond
-            if self.miss(there) * first <= 0:
-                break
-        return here, there
-
-    def close_in(self, one: Value, other: Value) -> None:
-        """Apply Brent's method between two strengths, on both sides of the target."""
-        low, high = sorted((math.log(one), math.log(other)))
+    first = miss(strength.start)
+    if first < 0 and not strength.rising and strength.allowed(0) and miss(0) < 0:
+        return Found(UNREACHED, 0)  # not even without protection
+    if best().end == MATCHED:
+        return best()
+    one, other = _bracket(miss, strength, up=(first > 0) != strength.rising)
+    if miss(other) * first > 0:  # where 0 is on the other side, the bracket ends too early
+        return best() if 0 in tried else Found(UNREACHED, other)
+    if miss(other) != 0:
         root_scalar(
-            lambda place: self.miss(math.exp(place)),
-            bracket=(low, high),
+            lambda place: miss(math.exp(place)),
+            bracket=sorted((math.log(one), math.log(other))),
             method="brentq",
             xtol=math.log1p(CLOSE),
             maxiter=ITERATIONS,
         )
+    return best()
 
-    def miss(self, value: float) -> float:
-        """Return by how much a strength misses the target; 0 where it is near enough."""
-        value = self.strength.rounded(value)
-        if value not in self.tried:
-            self.tried[value] = self.accuracy(value)
-        distance = self.tried[value] - self.target
-        return 0.0 if abs(distance) <= self.within else distance
 
-    def best(self) -> Found:
-        """Return the strength nearest to the target, of equal ones the last: it closes in."""
-        tried = reversed(self.tried)
-        value = min(tried, key=lambda value: abs(self.tried[value] - self.target))
-        return Found(MATCHED if self.miss(value) == 0 else BETWEEN, value)
+def _bracket(
+    miss: Callable[[Value], float], strength: Strength, *, up: bool
+) -> tuple[Value, Value]:
+    """Return the last two strengths on the way from the start across the target."""
+    here = there = strength.rounded(strength.start)
+    first = miss(here)
+    for _ in range(STEPS):
+        beyond = strength.beyond(there, up)
+        if beyond is None:
+            break
+        here, there = there, beyond
+        if miss(there) * first <= 0:
+            break
+    return here, there

@@ -1,50 +1,88 @@
-"""What a study will take of time and memory, extrapolated from a few real steps of its jobs.
+"""The time and memory that a study will take, extrapolated from a few real steps of its jobs.
 
-Each kind of job is built from the study's own data and settings in a process of its own, and takes
-a few steps there. So whatever a configuration can name is measured by what it does.
+Each kind of job is built from the study's data and settings in a process of its own. A training
+takes a few steps of its first epoch and of its last, in which the surrogate acts, each with the
+whole end of the epoch; the slower epoch stands for all. A learned attack runs for a few epochs on a
+share of its images, and its time is assumed to grow with both. Encoding, scoring and attacks in
+closed form run in full. Attacks are measured on the first defence before its training, since a
+trained network costs as much.
 """
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import redirect_stderr
-from dataclasses import dataclass
+from contextlib import redirect_stderr, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from io import StringIO
+from itertools import product
 from multiprocessing import get_context
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
 
 import torch
+from torch import nn
 
-from cemlib.config.study import Study
+from cemlib.attacks import ATTACKS
+from cemlib.attacks.budget import budgeted
+from cemlib.attacks.start import untrained
+from cemlib.attacks.task import Outcome, Task
+from cemlib.config.study import JUDGE, JUDGE_SEED, Study
+from cemlib.data.prepared import Prepared, load
+from cemlib.evaluation.scene import FEWEST, Scene, targets
+from cemlib.evaluation.verdict import verdict
+from cemlib.numerics.divergence import DivergedError
+from cemlib.numerics.precision import set_up
+from cemlib.numerics.replay import WARM_UP
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.provenance import peak_memory_mb
-from cemlib.search.costs import attack_seconds, seconds_of, train_seconds
 from cemlib.study.environment import set_for_jobs
 from cemlib.study.finished import finished, run_job
 from cemlib.study.plan import Plan
 from cemlib.study.schedule import StudyError
 from cemlib.study.split import PARTS, SplitJob, jobs
+from cemlib.training.scores import scores
+from cemlib.training.setup import Setup
+from cemlib.training.step import Pace, Step
+from cemlib.training.trainer import Trainer
 
+ENOUGH = 2.0  # seconds of measured work
+STEPS = 10  # of an epoch, at most
+EPOCHS = 3  # of an attack: a strong budget tries three rates, for a third of the epochs each
+LENGTHS = ("epochs", "iterations")  # options that set how long an attack runs
 MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Row:
-    """Say what each job of one kind takes."""
+class Cost:
+    """The cost of each job of one kind.
+
+    Attributes:
+        kind: The kind, with the name of the defence or the attack.
+        jobs: Number of jobs of this kind.
+        seconds: Wall time of a job, with the start of its process.
+        host: Peak resident memory of its process in MiB.
+        card: Peak memory of torch's tensors on the graphics card in MiB.
+    """
 
     kind: str
-    jobs: int  # of this kind
-    seconds: float  # of each, with the start of its process
-    host: float  # peak resident memory of its process, MiB
-    card: float  # peak of torch's tensors on the graphics card, MiB
+    jobs: int
+    seconds: float
+    host: float
+    card: float
 
 
-def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Row]:
-    """Measure every kind of job of a study, after preparing its data if they are not.
+def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
+    """Measure every kind of job of a study; the data are prepared first if they are not.
 
-    `say` is called with the kind that is measured next.
+    `say` is called with the name of each kind before it is measured.
 
     Raises:
-        DataError: if the source's images are not there.
+        DataError: if the images are not there.
         ConfigError: if a network, a defence or an attack cannot be built as configured.
         StudyError: if the process of a job died.
     """
@@ -53,47 +91,172 @@ def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list
     for job in jobs(plan, device):
         if job.kind not in PARTS and not (job.kind == "prepare" and finished(job)):
             kinds.setdefault(_label(job), []).append(job)
-    rows = []
+    costs = []
     for kind, alike in kinds.items():
         say(kind)
-        rows.append(Row(kind, len(alike), *_in_child(kind, alike[0])))
-    return rows
+        costs.append(Cost(kind, len(alike), *_in_new_process(kind, alike[0])))
+    return costs
 
 
 def _label(job: SplitJob) -> str:
-    """Return what a job shares with those that cost as much: the defence trained, or the attack."""
+    """Return the name that jobs of the same cost share."""
     kind, *names = job.name.split("/")
     return " ".join([kind, *(names[-1:] if kind == "attack" else names[:1])])
 
 
-def _in_child(kind: str, job: SplitJob) -> tuple[float, float, float]:
-    """Measure seconds and peaks of a job in a new process: a peak is of a whole process."""
+def _in_new_process(kind: str, job: SplitJob) -> tuple[float, float, float]:
+    """Measure a job in a new process, since peak memory is that of a whole process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as child:
         try:
             return child.submit(_measured, job, time.time()).result()
         except BrokenProcessPool as error:
-            fault = f"{kind}: its process died: killed, perhaps for want of memory"
+            fault = f"{kind}: its process died; it was perhaps killed for lack of memory"
             raise StudyError(fault) from error
 
 
-def _measured(job: SplitJob, born: float) -> tuple[float, float, float]:
-    """Measure a job in this process; `born` is when that was asked for, before all imports."""
-    started = time.time() - born
-    with redirect_stderr(StringIO()):  # the progress of a few steps would mislead
-        seconds = _SECONDS[job.kind](job)
+def _measured(job: SplitJob, asked: float) -> tuple[float, float, float]:
+    """Return seconds and both peaks of a job, for which this process was asked at that time."""
+    started = time.time() - asked
+    measures = {"prepare": _prepare_seconds, "judge": train_seconds, "train": train_seconds}
+    with redirect_stderr(StringIO()):  # a progress bar of a few steps would mislead
+        seconds = measures.get(job.kind, attack_seconds)(job)
     return started + seconds, peak_memory_mb(), torch.cuda.max_memory_allocated() / MIB
 
 
 def _prepare_seconds(job: SplitJob) -> float:
-    """Prepare a study's data and return the seconds that it took."""
     return seconds_of(lambda: list(run_job(job)))
 
 
-_SECONDS: dict[str, Callable[[SplitJob], float]] = {
-    "prepare": _prepare_seconds,
-    "judge": train_seconds,
-    "train": train_seconds,
-    "attack": attack_seconds,
-    "attack_closed_form": attack_seconds,
-}
-"""What measures a job of each kind."""
+def train_seconds(job: SplitJob) -> float:
+    """Return the seconds of one training."""
+    start = _clock()
+    trainer = new_trainer(job.plan.study, job.of["defence"], job.of["seed"], read_data(job))
+    begun, epochs, slowest = _clock() - start, trainer.settings.epochs, 0.0
+    with suppress(DivergedError):  # the job would end here too
+        for number in sorted({1, epochs}):
+            slowest = max(slowest, epoch_seconds(trainer, number))
+        begun += seconds_of(lambda: scores(trainer))
+    return begun + epochs * slowest
+
+
+def epoch_seconds(trainer: Trainer, number: int) -> float:
+    """Return the seconds of an epoch, of which only the first few steps are taken."""
+    trainer.prune_before(number)  # it would replace the steps
+    trainer.step = steps = FewSteps(trainer)
+    return seconds_of(lambda: trainer.epoch(number)) + steps.left_out()
+
+
+class FewSteps(Step):
+    """Take and time the first few steps of an epoch, and leave out the others."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer.defended, trainer.batches, trainer.settings, trainer.seed)
+        self.seen = None  # it would lack the steps left out: a fit takes a second pass instead
+        self.seconds: list[float] = []
+
+    def __call__(self, size: int, pace: Pace) -> None:
+        """Train on a batch of that size, or leave it out."""
+        if len(self.seconds) < STEPS and sum(self.seconds[WARM_UP + 1 :]) < ENOUGH:
+            self.seconds.append(seconds_of(partial(super().__call__, size, pace)))
+
+    def left_out(self) -> float:
+        """Return the seconds of the steps left out; the first ones are slower than these."""
+        each = fmean(self.seconds[WARM_UP + 1 :] or self.seconds[-1:])
+        return each * (len(self.batches.sizes) - len(self.seconds))
+
+
+def attack_seconds(job: SplitJob) -> float:
+    """Return the seconds of the attacks of one job, with every knowledge."""
+    start = _clock()
+    data, study, seed = read_data(job), job.plan.study, job.of["seed"]
+    victim = new_trainer(study, job.of["defence"], seed, data).deployed
+    judge = new_trainer(study, JUDGE, JUDGE_SEED, data).deployed
+    judge.model.eval()
+    scene = Scene(study, job.of["defence"], seed, data, victim, judge)
+    scene.owned(KNOWLEDGES[0])  # encodes all images, once for all attacks
+    seconds = _clock() - start
+    names = [part.of["attack"] for part in job.parts or (job,)]
+    for name, knowledge in product(names, KNOWLEDGES):
+        task = scene.task(name, knowledge, Checkpoint(Path()), _decoder(scene, name))
+        seconds += run_seconds(ATTACKS[study.attacks[name].kind], task)
+        seconds += seconds_of(partial(_score, scene, name, knowledge))
+    return seconds
+
+
+def _decoder(scene: Scene, attack: str) -> nn.Module | None:
+    """Return the decoder that an attack begins with, untrained."""
+    before = scene.study.attacks[attack].begins_with
+    if before is None:
+        return None
+    options, shape = scene.study.attacks[before].model_dump(), scene.victim.model.feature_shape
+    network = untrained(budgeted(options), shape, scene.data.image_shape)
+    return scene.decoder(before, network.state_dict())
+
+
+def _score(scene: Scene, name: str, knowledge: str) -> None:
+    grey = torch.full_like(targets(scene.data, knowledge).images, 0.5, dtype=torch.float32)
+    verdict(scene, name, knowledge, Outcome(grey, {}))
+
+
+def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
+    """Return the seconds of an attack, by the first share of its images that takes a while.
+
+    An attack with none of the options `LENGTHS` is in closed form, and runs on all images.
+    """
+    key = next((name for name in LENGTHS if name in task.options), None)
+    epochs = task.options[key] if key else 1
+    few = {key: min(epochs, EPOCHS)} if key else {}
+    share = min(1.0, task.options["batch_size"] / len(task.own.images)) if key else 1.0
+    seconds = seconds_of(partial(_try, attack, task, share, few))
+    while seconds < ENOUGH and share < 1:
+        share = min(1.0, 2 * share)
+        seconds = seconds_of(partial(_try, attack, task, share, few))
+    return seconds / share * epochs / few.get(key, 1)
+
+
+def _try(
+    attack: Callable[[Task], Outcome], task: Task, share: float, options: dict[str, int]
+) -> None:
+    """Run an attack on a share of all its images, with some other options."""
+    own, held_out, released = (
+        slice(max(FEWEST, math.ceil(share * len(images))))
+        for images in (task.own.images, task.held_out.images, task.released)
+    )
+    with TemporaryDirectory() as folder, suppress(DivergedError):  # as too few steps may be
+        attack(
+            replace(
+                task,
+                own=task.own.part(own),
+                held_out=task.held_out.part(held_out),
+                released=task.released[released],
+                options={**task.options, **options},
+                checkpoint=Checkpoint(Path(folder), math.inf),
+            )
+        )
+
+
+def read_data(job: SplitJob) -> Prepared:
+    """Return the prepared data of a job on its device, for which the process is set up."""
+    device = job.processor()
+    set_up(device, job.plan.study.threads)
+    return load(job.plan.layout.data).to(device)
+
+
+def new_trainer(study: Study, defence: str, seed: int, data: Prepared) -> Trainer:
+    """Return the trainer of one run, as its job builds it."""
+    setup = Setup(study, defence, seed)
+    return setup.trainer(data, setup.network(data))
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Do some work and return the seconds that it took."""
+    start = _clock()
+    work()
+    return _clock() - start
+
+
+def _clock() -> float:
+    """Return the time when the graphics card has finished its work."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+    return time.perf_counter()

@@ -1,73 +1,91 @@
-"""The strength of a defence at which it reaches an accuracy on validation images, by short runs.
+"""The strength of a defence at which it reaches an accuracy on validation images.
 
-A tried strength is a member of a sweep in a study of its own under `results/<experiment>/search`,
-trained by the same job as every run. How strengths are chosen: `cemlib.search.bracket`.
+A tried strength is a member of a sweep in a study of its own, `results/<experiment>/search`, which
+shares the prepared data of the study and is trained by the same jobs. `cemlib.search.bracket`
+chooses the strengths. Of a run, the search reads the validation accuracy alone.
 """
 
 import json
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
-from cemlib.config import ConfigError, Study
+from pydantic import ValidationError
+
+from cemlib.config import ConfigError, Study, parse
 from cemlib.config.differing import differing
 from cemlib.config.errors import nearest
 from cemlib.config.sweeps import PLACES, SweepConfig
-from cemlib.data.prepared import checksum
 from cemlib.records.files import read_json
-from cemlib.records.provenance import device_name, provenance, source_files
-from cemlib.records.seal import write_sealed
+from cemlib.records.seal import read_sealed, write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
-from cemlib.search.study import Plain, folder, is_possible, prepare, search_plan, section_of
-from cemlib.search.trials import Score, scored
 from cemlib.study.crew import Crew
-from cemlib.study.job import find_device
+from cemlib.study.job import prepare_job
 from cemlib.study.lock import locked
-from cemlib.study.plan import Plan
+from cemlib.study.plan import Plan, chosen
+from cemlib.study.schedule import Schedule, StudyError, carry_out
+from cemlib.study.split import train_job
 
 # A larger value of these protects less; of all others it protects more.
 RISING = ("epsilon", "topk_keep", "var_threshold", "gamma")
 
+Plain = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class Wanted:
-    """Say what is asked for.
+    """The strength that is searched.
 
     Attributes:
-        defence: Of the study, or a sweep without what it sweeps.
-        key: Of its strength, one of `cemlib.config.sweeps.PLACES`.
-        accuracy: Target in %.
-        within: Tolerance in points.
-        seeds: Of the runs.
-        epochs: To which the schedule is scaled.
+        defence: Name of a defence or of a sweep of the study.
+        key: Setting that is varied, one of `cemlib.config.sweeps.PLACES`.
+        accuracy: Target in %, the mean over the study's seeds.
+        within: Tolerance in percentage points.
     """
 
     defence: str
     key: str
     accuracy: float
     within: float
-    seeds: tuple[int, ...]
-    epochs: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """The validation accuracy of a strength.
+
+    Attributes:
+        accuracies: In %, one for each seed whose training ended.
+        failed: Why the trainings of the other seeds failed.
+    """
+
+    accuracies: tuple[float, ...]
+    failed: tuple[str, ...] = ()
 
     @property
-    def name(self) -> str:
-        """Return the name of the search."""
-        return f"match_{self.defence}"
+    def accuracy(self) -> float:
+        """Return the mean in %; NaN if any seed failed."""
+        return math.nan if self.failed else fmean(self.accuracies)
+
+    @property
+    def standard_error(self) -> float:
+        """Return the standard error of the mean in percentage points; NaN for a single seed."""
+        count = len(self.accuracies)
+        return stdev(self.accuracies) / math.sqrt(count) if count > 1 else math.nan
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Hold what was found.
+    """The result of a search.
 
     Attributes:
         found: How the search ended, and where.
         tried: Scores by strength, in the order in which they were tried.
-        images: Validation images.
+        images: Number of validation images.
         section: The defence with the strength that was found, to be pasted into a study.
-        record: File of all this.
+        record: File that holds all this.
     """
 
     found: Found
@@ -76,138 +94,146 @@ class Matched:
     section: Plain
     record: Path
 
-    @property
-    def failed(self) -> bool:
-        """Return whether some run diverged."""
-        return any(score.failed for score in self.tried.values())
-
 
 def match(
     study: Study, wanted: Wanted, *, device: str, slots: int, say: Callable[[str], None]
 ) -> Matched:
-    """Find the strength; finished runs of an earlier call are taken as they are.
+    """Search a strength; runs that an earlier call finished are not repeated.
 
     Args:
-        study: Whose defence it is.
-        wanted: What is asked for.
+        study: The study whose defence it is.
+        wanted: What is searched.
         device: `auto`, `cpu` or `cuda`.
-        slots: Runs at the same time.
-        say: Called with a line when a run has ended.
+        slots: Trainings at the same time.
+        say: Called with a line when a training has ended.
 
     Raises:
-        ConfigError: if the defence has no such strength.
+        ConfigError: if the defence has no such strength, or the training selects by test images.
         StudyError: if a job failed.
-        FileError: if the same search is running already.
+        FileError: if another search in this study is running.
     """
-    start, kind = time.perf_counter(), find_device(device).type
+    if study.train.select == "best_test":
+        raise ConfigError(
+            "train.select: best_test selects by test images, which a search must not see;"
+            " set last or best_val"
+        )
     section = section_of(study, wanted.defence)
     strength = strength_of(section, wanted.key)
     tried: dict[Value, Score] = {}
-    with locked(folder(study) / ".locks" / wanted.name), Crew(slots, study.threads) as crew:
+    with locked(Plan(study).layout.root / ".locks/search"), Crew(slots, study.threads) as crew:
 
         def accuracy(value: Value) -> float:
-            plan = _plan(study, wanted, section, [value])
-            prepare(study, plan)
-            tried[value] = scored(plan, crew, device, say)
+            tried[value] = _trained(_plan(study, wanted, section, [value]), crew, device, say)
             return 0.0 if tried[value].failed else tried[value].accuracy
 
         found = find(accuracy, wanted.accuracy, wanted.within, strength)
+    (defence,) = _plan(study, wanted, section, [found.value]).study.defences.values()
+    name = f"{wanted.defence}_at_{wanted.accuracy:g}".replace(".", "p")
+    pasted = {"defences": {name: differing(defence.plain(), "defence")}}
     plan = _plan(study, wanted, section, [*tried])
-    made = _section(section, wanted, found.value)
-    path = folder(study) / f"{wanted.name}.json"
     images = int(read_json(plan.layout.prepared_facts)["counts"]["val"])
-    matched = Matched(found, tried, images, made, path)
-    _write(matched, study, wanted, plan, kind, time.perf_counter() - start)
-    return matched
+    record = plan.layout.root / f"match_{wanted.defence}.json"
+    write_sealed(
+        record,
+        {
+            "kind": "match",
+            "wanted": asdict(wanted),
+            **asdict(found),
+            "tried": [{"value": value} | asdict(score) for value, score in tried.items()],
+            "val_images": images,
+            "config": plan.study.plain(),
+        },
+    )
+    return Matched(found, tried, images, pasted, record)
+
+
+def section_of(study: Study, name: str) -> Plain:
+    """Return the plain section of a defence, or of a sweep without what it sweeps.
+
+    Raises:
+        ConfigError: if there is neither.
+    """
+    if name in study.sweeps:
+        return study.sweeps[name].section({})
+    known = (*study.sweeps, *study.defences)
+    return study.defences[chosen("defence or sweep", known, name)[0]].plain()
 
 
 def strength_of(section: Plain, key: str) -> Strength:
-    """Return a strength of a defence's plain section, from the value that stands there.
+    """Return the strength that a key varies, starting from its value in a defence's section.
 
     Raises:
-        ConfigError: if the section has none of that key, or one that is no number above 0.
+        ConfigError: if the section has no such key, or its value is no number above 0.
     """
-    own = _own(section, key)
-    if isinstance(own, bool) or not isinstance(own, int | float) or own <= 0:
-        raise ConfigError(
-            f"--key {key}: the search starts from the value of the defence, a number above 0;"
-            f" found {own!r}: give the defence one"
-        )
-    whole = isinstance(own, int)
-    sweep = _sweep(section, {key: [own]})
-    return Strength(
-        own,
-        lambda value: is_possible(sweep.section({key: value})),
-        whole=whole,
-        rising=key in RISING,
-    )
-
-
-def _own(section: Plain, key: str) -> Any:
     if key not in PLACES:
-        raise ConfigError(f"--key {key}: cannot be searched{nearest(key, PLACES)}")
-    at: Any = section
+        raise ConfigError(f"--key {key}: cannot be varied{nearest(key, PLACES)}")
+    start: Any = section
     for part in PLACES[key]:
-        if not isinstance(at, Mapping) or part not in at:
-            raise ConfigError(f"--key {key}: the defence has no {'.'.join(PLACES[key])}")
-        at = at[part]
-    return at
+        start = start.get(part) if isinstance(start, Mapping) else None
+    if isinstance(start, bool) or not isinstance(start, int | float) or start <= 0:
+        raise ConfigError(
+            f"--key {key}: the search starts from the defence's {'.'.join(PLACES[key])}, which"
+            f" must be a number above 0, found {start!r}"
+        )
 
+    def allowed(value: Value) -> bool:
+        try:
+            SweepConfig.model_validate_json(json.dumps(section | {"over": {key: [value]}}))
+        except ValidationError:
+            return False
+        return True
 
-def _sweep(section: Plain, over: Mapping[str, list[Value]]) -> SweepConfig:
-    return SweepConfig.model_validate_json(json.dumps(section | {"over": over}))
+    return Strength(start, allowed, whole=isinstance(start, int), rising=key in RISING)
 
 
 def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> Plan[Study]:
-    sweep = {wanted.defence: section | {"over": {wanted.key: values}}}
-    return search_plan(study, wanted.name, epochs=wanted.epochs, seeds=wanted.seeds, sweeps=sweep)
-
-
-def _section(section: Plain, wanted: Wanted, value: Value) -> Plain:
-    """Return what of the found defence differs from the defaults, under a name for a study."""
-    plain = _sweep(section, {wanted.key: [value]}).section({wanted.key: value})
-    at = f"{wanted.accuracy:g}".replace(".", "p")
-    return {"defences": {f"{wanted.defence}_at_{at}": differing(plain, "defence")}}
-
-
-def _write(
-    matched: Matched, study: Study, wanted: Wanted, plan: Plan[Study], kind: str, seconds: float
-) -> None:
-    tried = [
-        {"value": value, "accuracy": score.accuracy, "standard_error": score.standard_error}
-        | {"val_mse": score.mse}
-        | asdict(score)
-        for value, score in matched.tried.items()
-    ]
-    record = {
-        "kind": "match",
-        "experiment": study.experiment,
-        "wanted": asdict(wanted),
-        "full_epochs": study.train.epochs,
-        "end": matched.found.end,
-        "value": matched.found.value if matched.found.end is MATCHED else None,
-        "nearest": matched.found.value,
-        "tried": tried,
-        "val_images": matched.images,
-        "data_sha256": checksum(plan.layout.data),
-        "config": plan.study.plain(),
-        "provenance": provenance(
-            source_files("cemlib.search.match"), device_name(kind), study.threads
-        ),
-        "wall_seconds": seconds,
+    """Return the study of a search: that of the user, but for its defences and its place."""
+    own: Plain = {
+        "experiment": "search",
+        "results": str(Plan(study).layout.root),
+        "reference": None,
+        "report": {},
+        "defences": {},
+        "sweeps": {wanted.defence: section | {"over": {wanted.key: values}}},
     }
-    write_sealed(matched.record, record)
+    return Plan(parse(study.plain() | own))
+
+
+def _trained(plan: Plan[Study], crew: Crew, device: str, say: Callable[[str], None]) -> Score:
+    """Train the only defence of a search's study with all its seeds."""
+    _share_data(plan.layout.root)
+    (defence,) = plan.study.defences
+    runs = [train_job(plan, defence, seed, device) for seed in plan.study.seeds]
+    schedule = Schedule([prepare_job(plan), *runs])
+    for line in carry_out(schedule, crew, plan.layout):
+        say(line)
+    if schedule.failed:
+        raise StudyError(f"{plan.layout.root}: {schedule.fault()}")
+    found = [read_sealed(job.records[0], ("status", "reason", "val_top1")) for job in runs]
+    return Score(
+        accuracies=tuple(100 * one["val_top1"] for one in found if one["status"] == "ok"),
+        failed=tuple(str(one["reason"]) for one in found if one["status"] != "ok"),
+    )
+
+
+def _share_data(root: Path) -> None:
+    """Let the search in a folder of a study's results use the prepared data of the study."""
+    data = root / "data"
+    if not data.is_symlink():
+        for folder in (root, root.parent / "data"):
+            folder.mkdir(parents=True, exist_ok=True)
+        data.symlink_to("../data", target_is_directory=True)
 
 
 def remarks(matched: Matched, wanted: Wanted) -> list[str]:
-    """Return sentences that tell how the search ended, and how noisy its result is."""
+    """Return sentences that say how the search ended, and how noisy its result is."""
     value, score = matched.found.value, matched.tried[matched.found.value]
     at = f"{wanted.key} {value:g}"
-    reached = f"the accuracy is {score.accuracy:.1f} %" if not score.failed else "a run diverged"
+    reached = "a run diverged" if score.failed else f"the accuracy is {score.accuracy:.1f} %"
     ends = {
-        MATCHED: f"matched at {at}: {reached}, {wanted.accuracy:g} % +- {wanted.within:g} was"
-        " asked for",
-        UNREACHED: f"not matched: {wanted.accuracy:g} % lies outside what {wanted.key} can do:"
+        MATCHED: f"matched at {at}: {reached}; the target is {wanted.accuracy:g} %"
+        f" +- {wanted.within:g}",
+        UNREACHED: f"not matched: {wanted.accuracy:g} % lies outside the range of {wanted.key}:"
         f" even at {at} {reached}",
         BETWEEN: f"not matched: no strength within {wanted.within:g} points was found; at the"
         f" nearest, {at}, {reached}",
@@ -216,19 +242,19 @@ def remarks(matched: Matched, wanted: Wanted) -> list[str]:
 
 
 def _doubts(matched: Matched, wanted: Wanted, score: Score) -> list[str]:
-    error, doubts = score.standard_error, []
+    doubts = []
     if len(score.accuracies) == 1 and not score.failed:
-        doubts.append("one seed: how far another one lies is not known; give more seeds")
-    if error > wanted.within:
+        doubts.append("one seed: the spread over seeds is unknown; use more seeds")
+    if score.standard_error > wanted.within:
         doubts.append(
-            f"noise: the standard error over seeds, {error:.2f} points, is larger than the"
-            f" tolerance of {wanted.within:g}; more seeds would match more truly"
+            f"noise: the standard error over seeds, {score.standard_error:.2f} points, is larger"
+            f" than the tolerance of {wanted.within:g}; use more seeds"
         )
     share = score.accuracy / 100
     sampling = 100 * math.sqrt(share * (1 - share) / matched.images)
     if sampling > wanted.within:
         doubts.append(
-            f"{matched.images} validation images: their choice alone moves an accuracy by a"
-            f" standard error of {sampling:.2f} points"
+            f"{matched.images} validation images: their choice alone gives an accuracy a standard"
+            f" error of {sampling:.2f} points"
         )
     return doubts

@@ -1,4 +1,4 @@
-"""Searches by real trainings of digits: what they read, what they leave, how they go on."""
+"""Searches by real trainings of digits: what decides, what they leave, how they continue."""
 
 import json
 import math
@@ -6,29 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
-from sklearn.linear_model import Ridge
 
 from cemlib.cli import main
-from cemlib.config import ConfigError, load
-from cemlib.config.study import TrainConfig
+from cemlib.config import load
 from cemlib.data.prepared import load as load_data
-from cemlib.data.prepared import save
 from cemlib.defences.deployed import load_deployed
-from cemlib.numerics.seeds import derive, generator
+from cemlib.numerics.seeds import generator
 from cemlib.records.layout import RunFolder
-from cemlib.records.seal import read_sealed
-from cemlib.search.study import folder, prepare, search_plan, section_of, shortened
-from cemlib.search.trials import scored
-from cemlib.study.crew import Crew
-from cemlib.study.plan import Plan
+from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found
+from cemlib.search.match import Matched, Score, Wanted, remarks
 
 ROOT = Path(__file__).parents[2]
 STUDY: dict[str, Any] = {
@@ -36,104 +29,65 @@ STUDY: dict[str, Any] = {
     "seeds": [0, 1],
     "data": {"source": "digits", "image_size": 16, "train_limit": 500, "val_fraction": 0.3},
     "model": {"name": "small", "cut": 3},
-    "train": {"epochs": 6, "batch_size": 16, "milestones": [4]},
+    "train": {"epochs": 3, "batch_size": 16, "milestones": [2]},
+    "reference": "clustering",
     "defences": {"clustering": {"noise_std": 0.1, "surrogate": "clustering"}},
-    "sweeps": {
-        "noise": {"over": {"noise_std": [0.1, 1.0]}},
-        "logdet": {"noise_std": 0.1, "surrogate": "logdet", "over": {"lambda": [0, 1e30]}},
-    },
+    "sweeps": {"noise": {"over": {"noise_std": [0.1, 1.0]}}},
     "attacks": {"linear": {}},
 }
-MATCH = ("match", "--defence", "clustering", "--accuracy", "60", "--within", "5", "--epochs", "3")
+MATCH = ("match", "--defence", "clustering", "--accuracy", "60", "--within", "5")
 
 
-def configure(place: Path, **changes: Any) -> Path:
+def configure(place: Path, **changes: Any) -> str:
     path = place / "study.yaml"
     path.write_text(yaml.safe_dump(STUDY | {"results": str(place / "results")} | changes))
-    return path
+    return str(path)
 
 
-def searched(place: Path) -> Path:
-    return place / "results/searched/search"
-
-
-def record(place: Path, name: str) -> dict[str, Any]:
-    return read_sealed(searched(place) / f"{name}.json", ("provenance", "wall_seconds"))
-
-
-def tried(place: Path) -> list[tuple[float, ...]]:
-    rows = record(place, "match_clustering")["tried"]
-    return [(row["value"], *row["accuracies"], *row["errors"]) for row in rows]
+def record(place: Path) -> dict[str, Any]:
+    found = json.loads((place / "results/searched/search/match_clustering.json").read_text())
+    assert isinstance(found, dict)
+    return found
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where a search has ended."""
     place = tmp_path_factory.mktemp("searches")
-    config = configure(place)
-    assert main([*MATCH, "--config", str(config)]) == 0
+    assert main([*MATCH, "--config", configure(place)]) == 0
     return place
 
 
-def test_the_data_of_a_search_have_no_test_image(place: Path) -> None:
-    """Whatever the study's test images are, the file that all runs read has the same bytes."""
-    whole, laid = load_data(place / "results/searched/data"), load_data(searched(place) / "data")
-    assert torch.equal(laid.test.images, whole.val.images)
-    assert torch.equal(laid.test.labels, whole.val.labels)
-    for run in (searched(place)).glob("*_epochs*/data"):
-        assert run.resolve() == (searched(place) / "data").resolve()
-    assert len(list(searched(place).glob("*_epochs*/data"))) == 1
-
-
-def test_other_test_images_change_no_byte_that_a_search_reads(place: Path, tmp_path: Path) -> None:
-    study = load(configure(tmp_path))
-    plan = search_plan(study, "any", epochs=2, seeds=[0], sweeps=STUDY["sweeps"])
-    prepare(study, plan)
-    before = plan.layout.prepared.read_bytes()
-    whole = load_data(Plan(study).layout.data)
-    garbled = replace(whole.test, images=255 - whole.test.images, labels=whole.test.labels.flip(0))
-    save(replace(whole, test=garbled), Plan(study).layout.data)
-    prepare(study, plan)
-    assert plan.layout.prepared.read_bytes() == before
-    assert before == (searched(place) / "data/prepared.safetensors").read_bytes()
-
-
-def test_a_run_is_scored_on_validation_images(place: Path) -> None:
-    """Accuracy and ridge error, computed once more from the run's weights and the study's data."""
-    data = load_data(place / "results/searched/data")
-    run = next((searched(place) / "match_clustering_epochs3/runs").glob("*/seed1"))
-    found = json.loads((run / "validation/metrics.json").read_text())
-    victim = load_deployed(RunFolder(run), torch.device("cpu"))
-    score = victim.score(data.val.images, data.val.labels, generator(1, "val_noise"))
-    assert found["val_top1"] == score["top1"]
-    own, asked = (victim.features(part.images) for part in (data.train, data.val))
-    noise = generator(derive(1, "attack/linear/train_data"), "attack_noise")
-    x = victim.channel(own, noise).flatten(1).double().numpy()
-    released = victim.channel(asked, generator(1, "target/train_data")).flatten(1).double().numpy()
-    y, true = (part.images.flatten(1).double().numpy() / 255 for part in (data.train, data.val))
-    ridge = 1e-3 * x.var(0).mean() * len(x)
-    answers = Ridge(alpha=ridge).fit(x, y).predict(released).clip(0, 1)
-    assert found["val_mse"] == pytest.approx(float(np.square(answers - true).mean()), rel=1e-4)
+def test_validation_images_decide(place: Path) -> None:
+    """The accuracy of a strength, computed once more from its run's weights."""
+    root = place / "results/searched"
+    val = load_data(root / "data").val
+    for tried in record(place)["tried"]:
+        for seed, accuracy in zip((0, 1), tried["accuracies"], strict=True):
+            run = RunFolder(root / f"search/runs/clustering_lambda{tried['value']:g}/seed{seed}")
+            deployed = load_deployed(run, torch.device("cpu"))
+            score = deployed.score(val.images, val.labels, generator(seed, "val_noise"))
+            assert accuracy == pytest.approx(100 * score["top1"])
 
 
 def test_a_match_is_a_section_that_a_study_takes(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Asked once more it trains nothing, and says the same."""
-    metrics = sorted(searched(place).glob("match_clustering_epochs3/runs/*/*/metrics.json"))
+    metrics = sorted((place / "results/searched/search/runs").glob("*/*/metrics.json"))
     times = [path.stat().st_mtime_ns for path in metrics]
     assert main([*MATCH, "--config", str(place / "study.yaml")]) == 0
     assert [path.stat().st_mtime_ns for path in metrics] == times
     told = capsys.readouterr()
     assert told.err == ""
-    found = record(place, "match_clustering")
+    found = record(place)
     assert len(metrics) == 2 * len(found["tried"])
     *_, section, path = told.out.strip().split("\n\n")
-    assert path == str(searched(place) / "match_clustering.json")
+    assert path == str(place / "results/searched/search/match_clustering.json")
     pasted = yaml.safe_load(section)
     (name,) = pasted["defences"]
     assert name == "clustering_at_60"
-    study = load(configure(tmp_path, **pasted))
+    study = load(Path(configure(tmp_path, **pasted, reference=None)))
     assert found["end"] == "matched"
     surrogate = study.defences[name].surrogate
     assert surrogate is not None
@@ -142,70 +96,82 @@ def test_a_match_is_a_section_that_a_study_takes(
 
 def test_a_killed_search_goes_on_to_the_same_end(place: Path, tmp_path: Path) -> None:
     config = configure(tmp_path)
-    command = [sys.executable, "-m", "cemlib", *MATCH, "--config", str(config)]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "cemlib", *MATCH, "--config", config],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
     )
     assert process.stderr is not None
-    assert "[2/5] train/clustering_lambda16/seed0" in process.stderr.readline()
+    lines = [process.stderr.readline() for _ in range(2)]
+    assert "[2/3] train/clustering_lambda16/seed0" in lines[1]
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    done = searched(tmp_path) / "match_clustering_epochs3/runs/clustering_lambda16/seed0"
-    before = (done / "metrics.json").stat().st_mtime_ns
-    assert not (searched(tmp_path) / "match_clustering.json").exists()
-    assert main([*MATCH, "--config", str(config)]) == 0
-    assert (done / "metrics.json").stat().st_mtime_ns == before
-    assert tried(tmp_path) == tried(place)
+    search = tmp_path / "results/searched/search"
+    done = search / "runs/clustering_lambda16/seed0/metrics.json"
+    before = done.stat().st_mtime_ns
+    assert not (search / "match_clustering.json").exists()
+    assert main([*MATCH, "--config", config]) == 0
+    assert done.stat().st_mtime_ns == before
+    assert record(tmp_path)["tried"] == record(place)["tried"]
 
 
-def test_a_diverged_run_makes_its_setting_fail(tmp_path: Path) -> None:
-    study = load(configure(tmp_path))
-    sweep = STUDY["sweeps"]["logdet"] | {"over": {"lambda": [1e30]}}
-    plan = search_plan(study, "any", epochs=2, seeds=[0], sweeps={"logdet": sweep})
-    prepare(study, plan)
-    with Crew(1, study.threads) as crew:
-        score = scored(plan, crew, "cpu", lambda _: None)
-    assert score.failed
-    assert math.isnan(score.accuracy)
-
-
-def test_a_training_that_selects_by_test_images_is_refused(tmp_path: Path) -> None:
-    study = load(configure(tmp_path, train=STUDY["train"] | {"select": "best_test"}))
-    with pytest.raises(ConfigError, match="best_test"):
-        search_plan(study, "any", epochs=2, seeds=[0], sweeps={})
+def test_a_diverged_run_makes_its_strength_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wild = {"surrogate": {"name": "logdet", "lambda": 1e30}}
+    config = configure(tmp_path, seeds=[0], reference=None, defences={"wild": wild})
+    words = ["--defence", "wild", "--accuracy", "50", "--within", "49", "--config", config]
+    assert main(["match", *words]) == 3
+    out = capsys.readouterr().out
+    assert "  failed: epoch 2, " in out
+    assert "matched at lambda " in out
 
 
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (["match", "--defence", "clusterin", "--accuracy", "60"], "did you mean 'clustering'"),
-        (["match", "--defence", "noise", "--accuracy", "60"], "has no surrogate.lambda"),
-        (["match", "--defence", "clustering", "--key", "gate", "--accuracy", "60"], "found 'log'"),
-        (["match", "--defence", "clustering", "--key", "no", "--accuracy", "60"], "cannot be"),
+        (["--defence", "clusterin"], "did you mean 'clustering'"),
+        (["--defence", "noise"], "surrogate.lambda, which must be a number above 0, found None"),
+        (["--defence", "clustering", "--key", "gate"], "found 'log'"),
+        (["--defence", "clustering", "--key", "no"], "cannot be varied"),
+        (["--defence", "clustering", "--set", "train.select=best_test"], "best_test"),
     ],
 )
 def test_faults_are_told_before_anything_is_trained(
     words: list[str], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*words, "--config", str(configure(tmp_path))]) == 2
+    assert main(["match", *words, "--accuracy", "60", "--config", configure(tmp_path)]) == 2
     assert fault in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
 
 
-def test_a_schedule_is_scaled_with_its_milestones_and_its_pruning(tmp_path: Path) -> None:
-    full = TrainConfig()
-    assert shortened(full, full.epochs) == full
-    assert shortened(full, 3).milestones == (1, 1, 2, 2)
-    pruned = {"pruned": {"surrogate": "clustering", "pruning": {"epoch": 2}}}
-    study = load(configure(tmp_path, defences=STUDY["defences"] | pruned))
-    section = section_of(study, "pruned") | {"over": {"lambda": [1]}}
-    plan = search_plan(study, "any", epochs=2, seeds=[0], sweeps={"pruned": section})
-    (defence,) = plan.study.defences.values()
-    pruning = defence.pruning  # before epoch 2 of 6
-    assert pruning is not None
-    assert pruning.epoch == 1
-    assert folder(study) == tmp_path / "results/searched/search"
+def told(end: str, accuracies: tuple[float, ...], *failed: str, images: int = 10**6) -> list[str]:
+    score = {0.0: Score(accuracies, failed)}
+    matched = Matched(Found(end, 0.0), score, images, {}, Path("record"))
+    return remarks(matched, Wanted("clustering", "lambda", 85.0, 0.3))
+
+
+def test_how_a_search_ended_is_told() -> None:
+    (unreached,) = told(UNREACHED, (84.0, 84.1, 84.2))
+    assert unreached.endswith(
+        "outside the range of lambda: even at lambda 0 the accuracy is 84.1 %"
+    )
+    (diverged,) = told(BETWEEN, (85.0, 85.0), "epoch 1: loss is nan")
+    assert diverged.endswith("at the nearest, lambda 0, a run diverged")
+
+
+def test_noise_larger_than_the_tolerance_is_told() -> None:
+    """A standard deviation of 1 over three seeds is a standard error of 0.58 points."""
+    matched, noise = told(MATCHED, (84.0, 85.0, 86.0))
+    assert matched.startswith("matched at lambda 0: the accuracy is 85.0 %")
+    assert f"{1 / math.sqrt(3):.2f} points, is larger than the tolerance of 0.3" in noise
+
+
+def test_one_seed_and_few_images_are_told() -> None:
+    """With 400 images an accuracy of 85 % has the binomial standard error of 1.79 points."""
+    _, seed, images = told(MATCHED, (85.0,), images=400)
+    assert "one seed" in seed
+    normal = NormalDist.from_samples([100.0] * 340 + [0.0] * 60)
+    assert f"{normal.stdev / 20:.2f} points" in images
