@@ -22,7 +22,6 @@ from cemlib.study.environment import OF_JOBS
 from cemlib.study.finished import belonging
 from cemlib.study.finished import finished as is_finished
 from cemlib.study.job import AnyJob, Call, Job
-from cemlib.study.lock import is_abandoned
 from cemlib.study.plan import Plan
 from cemlib.study.process import Outcome
 from cemlib.study.schedule import Schedule
@@ -322,19 +321,3 @@ def test_workers_end_with_a_killed_runner(tmp_path: Path) -> None:
     beats = file.stat().st_size
     time.sleep(0.5)
     assert file.stat().st_size == beats
-
-
-def test_a_lock_is_abandoned_when_nobody_works_beside_it(tmp_path: Path) -> None:
-    """Snakemake's, by its name and folder; a job whose Snakemake was killed works on."""
-    assert not is_abandoned(tmp_path)
-    lock = tmp_path / ".snakemake/locks/0.input.lock"
-    lock.parent.mkdir(parents=True)
-    lock.write_text("")
-    (tmp_path / "snakemake").write_text("input()")
-    for place, words in ((tmp_path, ["snakemake"]), (ROOT, [str(tmp_path / "snakemake")])):
-        command = [sys.executable, *words]
-        with subprocess.Popen(command, cwd=place, stdin=subprocess.PIPE) as process:
-            time.sleep(0.5)
-            assert is_abandoned(tmp_path) == (place != tmp_path)
-            process.kill()
-    assert is_abandoned(tmp_path)

@@ -1,19 +1,19 @@
-"""Whether the files of a job are those that it would write now: one notion for every system.
+"""Whether the files of a job are those that it would write now, for every system.
 
-The record of a result says whose it is, by which settings and which code it was made, and of which
-inputs by their checksums. Whoever carries jobs out compares these, and whoever shows a number:
-results of other settings are not the study's.
+The record of a result holds its name, the settings and the code that made it, and checksums of its
+inputs. They are compared before a job runs and before a number is shown: a result made with other
+settings does not belong to the study.
 
-An attack on a split model names no checksum of all that it read, so before it is left as it is, the
-times of the files have to say that it came after the run, the judge and the decoder; likewise
-tables and figures, which have no record, came after the results. Copy a result folder with its
-times (`cp -p`, `rsync -a`, `tar`): otherwise finished attacks may be carried out again, to the same
-numbers.
+The record of an attack on a split model lacks the checksums of some inputs, and tables and figures
+have no record. These are compared by their times: they must be newer than what they read. Copy a
+result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise finished attacks may run again,
+to the same numbers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,19 @@ from cemlib.study.job import DATA, AnyJob, owners
 from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, failure, read_standing
 
 SHOWN = 3  # settings that a difference names
-ADVICE = "carry it out again (`cemlib run`) or give the settings back; --stale shows it, marked"
+ADVICE = "run it again (`cemlib run`) or restore the settings; --stale shows such results, marked"
 
 
 def finished(job: AnyJob) -> bool:
-    """Return whether a job need not run; what it needs must be finished."""
-    if not job.outputs or not _are_there(job.outputs):
-        return False
+    """Return whether a job need not run; the jobs that it reads must be finished."""
     if job.records:
-        return not stale(job)
-    return _came_after(job.outputs, [*_all(job.inputs.values()), *job.sources])
+        return _are_there(job.outputs) and not stale(job)
+    read = [*chain.from_iterable(job.inputs.values()), *job.sources]
+    return bool(job.outputs) and _came_after(job.outputs, read)
 
 
 def stale(job: AnyJob) -> list[Path]:
-    """Return the records of a job that are missing, damaged, or of what it would not do now."""
+    """Return the records of a job that are missing, damaged, or not what it would write now."""
     if job.parts:
         return [record for part in job.parts for record in stale(part)]
     return [record for record in job.records if not _is_current(job, record)]
@@ -47,15 +46,15 @@ def stale(job: AnyJob) -> list[Path]:
 def differences(
     job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
 ) -> list[str]:
-    """Return how a result differs from what its job would write now; nothing if it belongs there.
+    """Return how a result differs from what its job would write now; empty if it does not.
 
-    No time is compared and no large file read: inputs have records with checksums of their own. A
-    result that was made of another one differs as that one does.
+    Neither times nor large files are read, since inputs have records with checksums. A result
+    differs also where one that it was made from does.
 
     Args:
-        job: Whose result it is; None for a folder of no study, whose name alone says that.
-        path: Its record.
-        known: Answers by record, which are asked and kept.
+        job: The job that writes the result; None compares the record with its folder's name alone.
+        path: The record.
+        known: Cache of answers by record, which is extended.
 
     Raises:
         FileError: if the record, or that of an input, is missing or damaged.
@@ -87,17 +86,20 @@ def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
 
 
 def check(told: Iterable[str]) -> None:
-    """Refuse results that are not the study's, as `mismatches` tells of them.
+    """Refuse results that do not belong to the study.
+
+    Args:
+        told: Lines of `mismatches`.
 
     Raises:
-        FileError: with a line for each.
+        FileError: if there are any, with all lines.
     """
     if lines := list(told):
         raise FileError("\n".join([*lines, ADVICE]))
 
 
 def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
-    """Return the records of jobs that are the study's, and what was written of them alone."""
+    """Return the records that belong to the study, and the tables and figures of these alone."""
     known = dict[Path, list[str]]()
     owned = owners(jobs).items()
     records = {path for path, job in owned if standing(job, path, known)[0] != STALE}
@@ -111,19 +113,19 @@ def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
 def standing(
     job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
 ) -> tuple[str, str, dict[str, Any]]:
-    """Return what `read_standing` does of a job's record; `stale` if it has `differences`."""
+    """Return status, note and content of a record as `read_standing`; also `stale`, by its job."""
     status, note, record = read_standing(path)
     try:
         told = differences(job, path, known) if status in (FINISHED, FAILED) else []
-    except FileError as error:  # of what it was made of
+    except FileError as error:  # about an input
         return DAMAGED, str(error), {}
     return (STALE, "; ".join(told), record) if told else (status, note, record)
 
 
 def run_job(job: AnyJob) -> Iterator[Path | str]:
-    """Carry out what is not finished of a job; yields what `rerun_job` does.
+    """Run the parts of a job that are not finished; yields what `rerun_job` yields.
 
-    Records that would say that it is finished are deleted first.
+    Their old records are deleted first, so that an interrupted job never looks finished.
     """
     for record in stale(job):
         record.unlink(missing_ok=True)
@@ -133,10 +135,10 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
 
 
 def rerun_job(job: AnyJob) -> Iterator[Path | str]:
-    """Carry out a job, finished or not; yields its files, and a line for each failed result.
+    """Run a job, finished or not; yields its files, and a line for each failed result.
 
     Raises:
-        FileError: if what it reads is not what the jobs before it would write now.
+        FileError: if a result that it reads does not belong to the study.
     """
     if not job.plan.stale:
         check(mismatches(owners(job.reads)))
@@ -146,7 +148,7 @@ def rerun_job(job: AnyJob) -> Iterator[Path | str]:
 
 
 def is_written(job: AnyJob) -> bool:
-    """Return whether tables or figures are there, of the study as it is and its present results."""
+    """Return whether tables or figures are there and newer than the settings and the results."""
     config = job.plan.layout.config
     is_same = config.is_file() and read_json(config) == job.plan.study.plain()
     return is_same and _came_after(job.outputs, [config, *owners(job.reads)])
@@ -185,7 +187,7 @@ def _differences(job: AnyJob | None, path: Path, record: dict[str, Any]) -> Iter
 
 
 def _made_by(record: dict[str, Any]) -> dict[str, Any]:
-    """Return settings and code as a record has them; prepared data say where they come from."""
+    """Return settings and code of a record; those of prepared data are part of their source."""
     if "source" in record:
         found = record["source"].get("preparation") or {}
         return {key: found.get(key) for key in ("settings", "fingerprint")}
@@ -194,7 +196,7 @@ def _made_by(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changes(job: AnyJob, before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return which settings were others, by the names that they have in the study's file."""
+    """Return the settings that changed, by their names in the study's file."""
     one, two = dict(flatten(before)), dict(flatten(now))
     keys = [key for key in {**two, **one} if one.get(key) != two.get(key)]
     told = [
@@ -224,19 +226,19 @@ def _checksums(record: dict[str, Any]) -> dict[str, str]:
 
 
 def _named(job: AnyJob, record: dict[str, Any]) -> Iterator[tuple[Path, str | None]]:
-    """Yield the inputs of a job that a record names, with the checksums that these had."""
+    """Yield the inputs of a job whose checksums are in a record, with these checksums."""
     for name, files in job.inputs.items():
         if f"{name}_sha256" in record:
             yield files[0], record[f"{name}_sha256"]
 
 
 def _unnamed(job: AnyJob) -> list[Path]:
-    """Return the inputs of a job whose record names none, but for the data: those it read do."""
-    return _all(files for name, files in job.inputs.items() if name != DATA)
+    """Return the inputs of a job but for the data, whose checksum the attacked run's record has."""
+    return [file for name, files in job.inputs.items() if name != DATA for file in files]
 
 
 def _recorded(file: Path) -> str | None:
-    """Return the checksum of a file as the record beside it has it; None if there is no record."""
+    """Return the checksum of a file in the record beside it; None if there is no record."""
     record = file.with_name(DESCRIPTION if file.name == TENSORS else RECORD)
     if not record.is_file():
         return None
@@ -244,15 +246,11 @@ def _recorded(file: Path) -> str | None:
 
 
 def _came_after(written: Iterable[Path], read: Iterable[Path]) -> bool:
-    """Return whether all of these files are there, and none read is newer than one written."""
+    """Return whether all files are there, and no read one is newer than a written one."""
     made, files = list(written), list(read)
     if not _are_there([*made, *files]):
         return False
     return min(map(_time, made)) >= max(map(_time, files), default=0)
-
-
-def _all(groups: Iterable[Iterable[Path]]) -> list[Path]:
-    return [file for group in groups for file in group]
 
 
 def _are_there(paths: Iterable[Path]) -> bool:
@@ -269,5 +267,5 @@ def _is_same(file: Path, checksum: str | None) -> bool:
 
 @lru_cache(maxsize=64)
 def _sha256(file: Path, _time: int, _size: int) -> str:
-    """Return a file's checksum, computed once while it stays as it is: every job reads the data."""
+    """Return a file's checksum, cached by its time and size, since every job reads the data."""
     return sha256(file)

@@ -1,16 +1,15 @@
-"""One result as its folder tells it: settings, scores, provenance, and whether it is untouched."""
+"""One result as its folder has it: settings, scores, provenance, and the state of its files."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cemlib.config.errors import ConfigError
+from cemlib.config.errors import ConfigError, nearest
 from cemlib.records.files import FileError
 from cemlib.records.seal import FILES, RECORD, check_files, read_sealed
 from cemlib.study.job import AnyJob, owners
-from cemlib.study.plan import chosen
 
 WHOLE, DAMAGED, ABSENT = "as written", "damaged", "absent"
 _NEEDED = ("kind", "status", "reason", "config", "provenance")
@@ -23,10 +22,10 @@ class Result:
     """A finished run or attack, its record and the state of its files.
 
     Attributes:
-        folder: Where it lies.
+        folder: Folder of the result.
         record: Content of its `metrics.json`.
-        seals: For the record and each file that it vouches for, `as written`, `damaged` or
-            `absent`.
+        seals: State of the record and of each file whose checksum it has: `as written`, `damaged`
+            or `absent`.
         faults: What to do about each damaged or absent file.
     """
 
@@ -54,9 +53,6 @@ def read_result(folder: Path) -> Result:
     """
     path = folder / RECORD
     record = read_sealed(path, _NEEDED)
-    for key in ("config", "provenance"):
-        if not isinstance(record[key], dict):
-            raise FileError(f"{path}: {key} is no section; delete it and rerun its job")
     states = {name: _state(path, record, name) for name in record[FILES]}
     seals = {RECORD: WHOLE} | {name: state for name, (state, _) in states.items()}
     return Result(folder, record, seals, tuple(fault for _, fault in states.values() if fault))
@@ -65,14 +61,14 @@ def read_result(folder: Path) -> Result:
 def find_folder(
     name: str, jobs: Callable[[], Iterable[AnyJob]]
 ) -> tuple[Path, dict[Path, AnyJob | None]]:
-    """Return the folder that a user means, and whose the records in it are by the study.
+    """Return the folder of a result, and the records of the study with their jobs.
 
-    A folder that is named by its path is of no study.
+    A folder that is named by its path belongs to no study, and its records have no jobs.
 
     Args:
         name: A folder with a record, or its place in the results without `runs` and `attacks`:
             `judge`, `<defence>/seed<k>`, `<defence>/seed<k>/<attack>-<knowledge>`.
-        jobs: Gives the jobs of the study; it is asked only where the name is no such folder.
+        jobs: Gives the jobs of the study; called only if the name is no such folder.
 
     Raises:
         ConfigError: if it is neither; the message has the nearest name.
@@ -80,36 +76,24 @@ def find_folder(
     path = Path(name)
     if (path / RECORD).is_file():
         return path, dict.fromkeys([path / RECORD, *path.glob(f"attacks/*/{RECORD}")])
-    parts = name.strip("/").split("/")
-    is_path = path.is_dir() or (len(parts) > 1 and path.parent.is_dir())
-    if is_path or path.is_absolute() or len(parts) > 3:
-        raise ConfigError(f"{name}: no finished run or attack ({path / RECORD} is not there)")
     owned = owners(jobs())
-    folder = _within({_name(job, record): record.parent for record, job in owned.items()}, parts)
-    return folder, {**owned}
+    places = {_name(job, record): record.parent for record, job in owned.items()}
+    if name not in places:
+        raise ConfigError(
+            f"{name!r}: no folder of a run or an attack, and no name of one in this study"
+            f"{nearest(name, places)}; `cemlib list runs` lists the runs"
+        )
+    return places[name], {**owned}
 
 
 def _name(job: AnyJob, record: Path) -> str:
-    """Return what a result is called: its place without the folders that hold many."""
+    """Return the name of a result: its place without the folders that hold many."""
     place = record.parent.relative_to(job.plan.layout.root).as_posix()
     return place.removeprefix("runs/").replace("/attacks/", "/")
 
 
-def _within(known: Mapping[str, Path], parts: Sequence[str]) -> Path:
-    begun = ""
-    for what, part in zip(("defence", "seed", "attack"), parts, strict=False):
-        inside = (name.removeprefix(begun) for name in known if name.startswith(begun))
-        chosen(what, list(dict.fromkeys(name.split("/")[0] for name in inside)), part)
-        begun = f"{begun}{part}/"
-    name = begun[:-1]
-    if name not in known:
-        runs = ", ".join(each for each in known if each.startswith(begun) and each.count("/") == 1)
-        raise ConfigError(f"{name!r} is a defence; name one of its runs: {runs}")
-    return known[name]
-
-
 def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """Return how a file is by the record at `path`, and what to do about it."""
+    """Return the state of a file by the record at `path`, and what to do about it."""
     file = path.with_name(name)
     if not file.is_file():
         return ABSENT, f"{file}: no such file, though its record names it; rerun its job"

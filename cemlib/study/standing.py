@@ -1,4 +1,4 @@
-"""How far results are, by their records: what diverged is finished, and gives no number."""
+"""The status of results by their records; a diverged result is finished, and has no number."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,10 +12,10 @@ FINISHED, FAILED, DAMAGED, ABSENT, STALE = "finished", "failed", "damaged", "abs
 
 
 def read_standing(record: Path) -> tuple[str, str, dict[str, Any]]:
-    """Return how far a result is by its record alone: status, note, and the record's content.
+    """Return the status of a result by its record alone, a note, and the record's content.
 
-    The status is `finished`, `failed` (diverged, as the note says), `damaged` (not as it was
-    written) or `absent`; of the last two there is no content.
+    The status is `finished`, `failed` (diverged; the note says why), `damaged` (not as it was
+    written) or `absent`. The content of the last two is empty.
     """
     if not record.is_file():
         return ABSENT, "", {}
@@ -29,7 +29,7 @@ def read_standing(record: Path) -> tuple[str, str, dict[str, Any]]:
 
 
 def failure(root: Path, written: Path | str) -> Iterator[str]:
-    """Yield a line if what a job of a study in `root` has written is the record of a failure."""
+    """Yield a line if a job of the study in `root` has written the record of a failed result."""
     if not isinstance(written, Path) or written.name != RECORD:
         return
     status, reason, found = read_standing(written)
@@ -38,9 +38,9 @@ def failure(root: Path, written: Path | str) -> Iterator[str]:
 
 
 def failed_results(root: Path, jobs: Sequence[AnyJob]) -> Iterator[str]:
-    """Yield a line for each failed result of a study in `root`, of those that are there.
+    """Yield a line for each failed result that the study in `root` has so far.
 
-    Jobs that need a failed one are left out: they fail with it.
+    Jobs that need a failed one are left out, since they fail with it.
 
     Raises:
         FileError: if a result is damaged.
@@ -57,7 +57,7 @@ def failed_results(root: Path, jobs: Sequence[AnyJob]) -> Iterator[str]:
 
 
 def _title(record: Path, found: dict[str, Any]) -> str:
-    """Return what a result is called: `wild seed0`, or `linear train_data on wild seed0`."""
+    """Return the name of a result: `wild seed0`, or `linear train_data on wild seed0`."""
     of_attack = f"{found['attack']} {found['knowledge']} on " if "attack" in found else ""
     run = record.parents[2] if of_attack else record.parent
     return of_attack + " ".join(run.parts).removeprefix("runs ")

@@ -76,7 +76,7 @@ def test_a_lock_is_refused_to_others_and_goes_with_its_holder(tmp_path: Path) ->
         text=True,
     )
     wait_for_line(holder, "held")
-    message = f"locks/study: process {holder.pid} on .* is carrying out this study"
+    message = f"locks/study: process {holder.pid} on .* is running this study"
     with pytest.raises(FileError, match=message), locked(place):
         pass
     holder.kill()

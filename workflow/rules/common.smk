@@ -18,7 +18,6 @@ from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError
 from cemlib.report.figures import figure_entry, strip_entry, table_entry
 from cemlib.report.publish import published_study
-from cemlib.study.lock import is_abandoned
 from cemlib.study.machine import Level
 from cemlib.study.places import check, images
 from cemlib.study.rules import JobRule, Planned
@@ -191,12 +190,6 @@ def one_line_per_job(record):
     return event not in SCHEDULE and record.msg != "Select jobs to execute..."
 
 
-if is_abandoned(Path.cwd()) and "--unlock" not in sys.argv:
-    print(
-        "the last Snakemake here was killed and left its lock; no Snakemake or job works here on"
-        " this machine. Type\n  snakemake --unlock\nthen the same command again",
-        file=sys.stderr,
-    )
 try:
     SYSTEM, STUDY = given()
     STUDIES = [STUDY]
