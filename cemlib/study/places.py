@@ -1,4 +1,4 @@
-"""The places of a study: its images, its results, its MLflow store."""
+"""Whether a study can run as configured, and where its images, results and uploads lie."""
 
 import os
 import shutil
@@ -14,17 +14,15 @@ from cemlib.study.job import AnyPlan, prepare_job
 from cemlib.study.machine import OK, PROBLEM, WARNING, Finding, Level, usable_cores
 from cemlib.tracking.store import TrackingError, check_database, database_of, without_password
 
-LEAST_FREE = 2**30  # bytes at the results: below that a warning
-DIGITS = "digits"  # the source that needs no place
-FOLDER = "folder"
-DOWNLOADS = {  # where torchvision puts a set, below its root
+LEAST_FREE = 2**30  # bytes for the results
+DOWNLOADS = {  # where torchvision puts a data set, below its root
     "cifar10": "cifar-10-batches-py",
     "cifar100": "cifar-100-python",
     "mnist": "MNIST/raw",
     "fashion_mnist": "FashionMNIST/raw",
     "svhn": "train_32x32.mat",
 }
-# Of what is built in, so that nothing need be imported that computes.
+# Facts of the built-in networks and surrogates, here so that planning a study imports no torch.
 NETWORKS = {"small": (6, 3), "vgg11": (13, 5), "resnet20": (10, 2)}  # entries, halvings
 FIRST_EPOCHS = {  # in which a surrogate acts
     **dict.fromkeys(("clustering", "gmm", "logdet", "task_aware", "image_aware"), 2),
@@ -34,11 +32,11 @@ FIRST_EPOCHS = {  # in which a surrogate acts
 
 
 def places(store: str, plan: AnyPlan | None = None) -> Iterator[Finding]:
-    """Yield all findings about where images, results and uploads lie.
+    """Yield all findings about a study, if there is one, and the places of results and uploads.
 
     Args:
-        store: address of the MLflow store.
-        plan: of the study, where there is one.
+        store: Address of the MLflow store.
+        plan: The study, or None.
     """
     if plan is not None:
         yield from requirements(plan)
@@ -47,7 +45,7 @@ def places(store: str, plan: AnyPlan | None = None) -> Iterator[Finding]:
 
 
 def requirements(plan: AnyPlan) -> Iterator[Finding]:
-    """Yield what a study needs, of this machine and of its own settings, before work starts."""
+    """Yield the findings about a study that are known before its first job."""
     yield images(plan)
     yield _threads(plan.study.threads)
     if isinstance(plan.study, Study):
@@ -56,10 +54,10 @@ def requirements(plan: AnyPlan) -> Iterator[Finding]:
 
 
 def check(plan: AnyPlan) -> Iterator[str]:
-    """Yield a line for each warning of a study's requirements.
+    """Yield a line for each warning about a study.
 
     Raises:
-        ConfigError: with a line for each problem.
+        ConfigError: if there are problems, with a line for each.
     """
     found = list(requirements(plan))
     lines = {
@@ -72,7 +70,7 @@ def check(plan: AnyPlan) -> Iterator[str]:
 
 
 def _network(study: Study) -> Iterator[Finding]:
-    """Look whether the network can be cut there, and halve the images as often as it does."""
+    """Check that the network has the cut, and that its poolings divide the image size."""
     name, size = study.model.name, study.data.image_size
     entries, halvings = NETWORKS.get(name, (study.model.cut + 1, 0))
     if study.model.cut >= entries:
@@ -84,7 +82,7 @@ def _network(study: Study) -> Iterator[Finding]:
 
 
 def _epochs(study: Study) -> Iterator[Finding]:
-    """Look whether the training of every surrogate goes on until it acts."""
+    """Check that every surrogate acts before its training ends."""
     sweeps = {member: f"sweeps.{name}" for name, of in study.families().items() for member in of}
     told = dict[str, int]()
     for name, defence in study.defences.items():
@@ -97,11 +95,11 @@ def _epochs(study: Study) -> Iterator[Finding]:
 
 
 def images(plan: AnyPlan) -> Finding:
-    """Return whether the images of a study are there, or prepared by its present settings."""
+    """Return whether the images of a study are there, or are prepared already."""
     config, subject = plan.study.data, f"data {plan.study.data.source}"
     if _is_prepared(plan):
         return Finding(OK, subject, f"prepared already: {plan.layout.data}")
-    if config.source == DIGITS:
+    if config.source == "digits":
         return Finding(OK, subject, "come with scikit-learn")
     return _images(subject, config, config.root or os.environ.get("CEMLIB_DATA"))
 
@@ -116,24 +114,20 @@ def _is_prepared(plan: AnyPlan) -> bool:
 
 def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
     by = "data.root" if config.root else "CEMLIB_DATA"
-    place = Path(named or "data")
-    if config.source == FOLDER and named is None:
-        return Finding(
-            PROBLEM, subject, "no place is named", "set data.root or CEMLIB_DATA to a folder"
-        )
+    place, is_folder = Path(named or "data"), config.source == "folder"
+    if is_folder and named is None:
+        advice = "set data.root or CEMLIB_DATA to a folder"
+        return Finding(PROBLEM, subject, "no folder of images is named", advice)
     if named is not None and not place.is_dir():
-        return Finding(
-            PROBLEM, subject, f"{place}: no such folder", f"set {by} to the folder of the images"
-        )
-    if config.source == FOLDER or (place / "train").is_dir():
+        advice = f"set {by} to the folder of the images"
+        return Finding(PROBLEM, subject, f"{place}: no such folder", advice)
+    if is_folder or (place / "train").is_dir():
         return _folder(subject, place, by)
-    if config.source not in DOWNLOADS:  # a source that somebody added
-        return Finding(OK, subject, f"{place}; `cemlib prepare` reads them")
-    download = place / DOWNLOADS[config.source]
+    download = place / DOWNLOADS.get(config.source, "")  # a source added by a user has none
     if not download.exists():
         advice = "`cemlib prepare` downloads them, or set CEMLIB_DATA to a folder that has them"
         return Finding(WARNING, subject, f"{download}: not there yet", advice)
-    return Finding(OK, subject, f"{download}; `cemlib prepare` checks them")
+    return Finding(OK, subject, f"{download}; `cemlib prepare` reads them")
 
 
 def _folder(subject: str, place: Path, by: str) -> Finding:
@@ -149,7 +143,7 @@ def _folder(subject: str, place: Path, by: str) -> Finding:
 def _threads(threads: int) -> Finding:
     cores = usable_cores()
     if threads > cores:
-        advice = f"set `threads` to {cores} or less; it is part of what decides a result's bits"
+        advice = f"set `threads` to {cores} or less; results depend on it in their last bits"
         return Finding(WARNING, "study's threads", f"{threads} on {cores} cores", advice)
     return Finding(OK, "study's threads", f"{threads} a job")
 
@@ -159,11 +153,11 @@ def _disk(results: Path) -> Finding:
     free = shutil.disk_usage(there).free
     found = f"{results}: {free / 2**30:.1f} GiB free"
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return Finding(
-            PROBLEM, "results", f"{there}: cannot be written", "set `results` to another folder"
-        )
+        advice = "set `results` to another folder"
+        return Finding(PROBLEM, "results", f"{there}: cannot be written", advice)
     if free < LEAST_FREE:
-        return Finding(WARNING, "results", found, "make room, or set `results` to another folder")
+        advice = "free some space, or set `results` to another folder"
+        return Finding(WARNING, "results", found, advice)
     return Finding(OK, "results", found)
 
 

@@ -50,7 +50,7 @@ def test_a_sound_machine_has_no_problem(
     assert found["torch"] == torch.__version__.partition("+")[0]
     assert found["torchvision"].startswith(torchvision.__version__.partition("+")[0])
     assert found["data digits"] == f"prepared already: {finished.results / 'data'}"
-    assert {"python", "cemlib", "threads", "memory", "bfloat16", "results"} <= set(found)
+    assert {"python", "cemlib", "memory", "bfloat16", "results"} <= set(found)
 
 
 def test_a_library_that_cannot_be_imported_is_a_problem(tmp_path: Path) -> None:
