@@ -16,8 +16,7 @@ import pytest
 import yaml
 
 from cemlib.config import load, parse
-from cemlib.study import crew as crew_module
-from cemlib.study.crew import Crew, Ended
+from cemlib.study import workers as workers_module
 from cemlib.study.environment import OF_JOBS
 from cemlib.study.finished import belonging
 from cemlib.study.finished import finished as is_finished
@@ -26,6 +25,7 @@ from cemlib.study.plan import Plan
 from cemlib.study.process import Outcome
 from cemlib.study.schedule import Schedule
 from cemlib.study.split import jobs as split_jobs
+from cemlib.study.workers import Ended, Workers
 
 ROOT = Path(__file__).parents[1]
 STUDY: dict[str, Any] = {
@@ -209,19 +209,19 @@ def until(name: str, out: IO[str] | None) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def crew() -> Iterator[Crew]:
+def workers() -> Iterator[Workers]:
     """One slot; the variables it sets are gone after its tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in (*OF_JOBS, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             patch.setenv(name, "")
             patch.delenv(name)
-        with Crew(1, threads=3) as crew:
-            yield crew
+        with Workers(1, threads=3) as workers:
+            yield workers
 
 
-def carry_out(crew: Crew, call: Call, log: Path) -> Outcome:
-    crew.start(Job(PLAN, "job", {}, frozenset(), {}, (), None, (), call), log)
-    (ended,) = crew.wait()
+def carry_out(workers: Workers, call: Call, log: Path) -> Outcome:
+    workers.start(Job(PLAN, "job", {}, frozenset(), {}, (), None, (), call), log)
+    (ended,) = workers.wait()
     return ended.outcome
 
 
@@ -240,8 +240,10 @@ def _fail(_: AnyJob) -> Iterator[str]:
     raise ZeroDivisionError("a bug")
 
 
-def test_a_worker_has_the_environment_of_jobs_and_is_used_again(crew: Crew, tmp_path: Path) -> None:
-    first, second = (carry_out(crew, _tell_process, tmp_path / f"{i}/log") for i in range(2))
+def test_a_worker_has_the_environment_of_jobs_and_is_used_again(
+    workers: Workers, tmp_path: Path
+) -> None:
+    first, second = (carry_out(workers, _tell_process, tmp_path / f"{i}/log") for i in range(2))
     told = json.loads(first.notes[0])
     assert OF_JOBS.items() <= told["environment"].items()
     assert told["environment"]["OMP_NUM_THREADS"] == "3"
@@ -249,34 +251,34 @@ def test_a_worker_has_the_environment_of_jobs_and_is_used_again(crew: Crew, tmp_
     assert (tmp_path / "0/log").read_text() == f"from below\n{first.notes[0]}\n"
 
 
-def test_a_worker_that_dies_is_replaced(crew: Crew, tmp_path: Path) -> None:
-    died = carry_out(crew, _die, tmp_path / "died.log")
+def test_a_worker_that_dies_is_replaced(workers: Workers, tmp_path: Path) -> None:
+    died = carry_out(workers, _die, tmp_path / "died.log")
     assert died.error is not None
     assert "its process died" in died.error
     assert (tmp_path / "died.log").read_text() == "last words\n"
-    assert carry_out(crew, _tell_process, tmp_path / "next.log").error is None
+    assert carry_out(workers, _tell_process, tmp_path / "next.log").error is None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_below_the_log_is_told(crew: Crew, tmp_path: Path) -> None:
-    outcome = carry_out(crew, _tell_process, Path("/dev/full"))
+def test_a_full_disk_below_the_log_is_told(workers: Workers, tmp_path: Path) -> None:
+    outcome = carry_out(workers, _tell_process, Path("/dev/full"))
     assert outcome.error is not None
     assert outcome.error.startswith("/dev/full: cannot be written: No space left")
-    assert carry_out(crew, _tell_process, tmp_path / "next.log").error is None
+    assert carry_out(workers, _tell_process, tmp_path / "next.log").error is None
 
 
-def test_a_bug_is_told_in_full_in_the_log(crew: Crew, tmp_path: Path) -> None:
-    outcome = carry_out(crew, _fail, tmp_path / "log")
+def test_a_bug_is_told_in_full_in_the_log(workers: Workers, tmp_path: Path) -> None:
+    outcome = carry_out(workers, _fail, tmp_path / "log")
     assert outcome == Outcome(("before",), "ZeroDivisionError: a bug")
     assert "line" in (tmp_path / "log").read_text()
 
 
 def test_changed_code_is_imported_anew(
-    crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = carry_out(crew, _tell_process, tmp_path / "log")
-    monkeypatch.setattr(crew_module, "fingerprint", lambda _: "another")
-    after = carry_out(crew, _tell_process, tmp_path / "log")
+    before = carry_out(workers, _tell_process, tmp_path / "log")
+    monkeypatch.setattr(workers_module, "fingerprint", lambda _: "another")
+    after = carry_out(workers, _tell_process, tmp_path / "log")
     assert json.loads(before.notes[0])["process"] != json.loads(after.notes[0])["process"]
 
 
@@ -285,12 +287,12 @@ import sys
 from functools import partial
 from pathlib import Path
 import test_study_runner as here
-from cemlib.study.crew import Crew, Ended
+from cemlib.study.workers import Workers, Ended
 
 if __name__ == "__main__":
-    with Crew(1, 1) as crew:
+    with Workers(1, 1) as workers:
         file = Path(sys.argv[1])
-        here.carry_out(crew, partial(here.beat, file), file.with_suffix(".log"))
+        here.carry_out(workers, partial(here.beat, file), file.with_suffix(".log"))
 """
 
 

@@ -22,12 +22,12 @@ from cemlib.config.sweeps import PLACES, SweepConfig
 from cemlib.records.files import read_json
 from cemlib.records.seal import read_sealed, write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
-from cemlib.study.crew import Crew
 from cemlib.study.job import prepare_job
 from cemlib.study.lock import locked
 from cemlib.study.plan import Plan, chosen
 from cemlib.study.schedule import Schedule, StudyError, carry_out
 from cemlib.study.split import train_job
+from cemlib.study.workers import Workers
 
 # A larger value of these protects less; of all others it protects more.
 RISING = ("epsilon", "topk_keep", "var_threshold", "gamma")
@@ -120,10 +120,13 @@ def match(
     section = section_of(study, wanted.defence)
     strength = strength_of(section, wanted.key)
     tried: dict[Value, Score] = {}
-    with locked(Plan(study).layout.root / ".locks/search"), Crew(slots, study.threads) as crew:
+    with (
+        locked(Plan(study).layout.root / ".locks/search"),
+        Workers(slots, study.threads) as workers,
+    ):
 
         def accuracy(value: Value) -> float:
-            tried[value] = _trained(_plan(study, wanted, section, [value]), crew, device, say)
+            tried[value] = _trained(_plan(study, wanted, section, [value]), workers, device, say)
             return 0.0 if tried[value].failed else tried[value].accuracy
 
         found = find(accuracy, wanted.accuracy, wanted.within, strength)
@@ -199,13 +202,13 @@ def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> 
     return Plan(parse(study.plain() | own))
 
 
-def _trained(plan: Plan[Study], crew: Crew, device: str, say: Callable[[str], None]) -> Score:
+def _trained(plan: Plan[Study], workers: Workers, device: str, say: Callable[[str], None]) -> Score:
     """Train the only defence of a search's study with all its seeds."""
     _share_data(plan.layout.root)
     (defence,) = plan.study.defences
     runs = [train_job(plan, defence, seed, device) for seed in plan.study.seeds]
     schedule = Schedule([prepare_job(plan), *runs])
-    for line in carry_out(schedule, crew, plan.layout):
+    for line in carry_out(schedule, workers, plan.layout):
         say(line)
     if schedule.failed:
         raise StudyError(f"{plan.layout.root}: {schedule.fault()}")

@@ -56,7 +56,7 @@ def entries(kind: str) -> list[Entry]:
 
 
 def own_entries(study: Study, kind: str) -> list[Entry]:
-    """Return a study's defences or attacks by name, with the settings that differ from the defaults.
+    """Return a study's defences or attacks by name, with the settings that are not defaults.
 
     The source of an attack is its kind, that of a defence its surrogate.
     """

@@ -1,8 +1,8 @@
-"""The process of a job: the variables of its environment, and an orderly end.
+"""The process of a job: the variables of its environment, and its end by a signal.
 
 SIGTERM, which schedulers send before they kill, stops a job as Ctrl-C does. Both raise an exception
-in the main thread, so that no file is left in the middle of a write, and a training or an attack
-keeps its last finished epoch (`cemlib.records.checkpoint`).
+in the main thread, so that no file is half written, and a training or an attack keeps its last
+finished epoch (`cemlib.records.checkpoint`).
 """
 
 import os
@@ -13,9 +13,9 @@ from types import FrameType
 
 # Most are read when a process starts.
 OF_JOBS = {
-    # Two busy processes whose idle threads spin would slow each other to a fraction.
+    # Idle threads that spin would slow down the other processes.
     "OMP_WAIT_POLICY": "passive",
-    # Large tensors come and go in every step: keep their memory instead of mapping it anew.
+    # Every step allocates and frees large tensors: keep their memory mapped.
     "MALLOC_MMAP_THRESHOLD_": str(2**32),
     "MALLOC_TRIM_THRESHOLD_": str(2**32),
 }
@@ -24,11 +24,11 @@ GO_ON = "run the same command again to go on"
 
 
 def set_for_jobs(threads: int | None = None) -> None:
-    """Set them for this process and those it starts; what the user has set stays.
+    """Set the variables for this process and those it starts, unless the user has set them.
 
     Args:
-        threads: threads of every library in the processes that this one starts, set in any case:
-            they are part of what decides a result. None where the caller's caller sets them.
+        threads: Number of threads of all libraries in the processes that this one starts. It is
+            set in any case, since results depend on it. None leaves it as it is.
     """
     for name, value in OF_JOBS.items():
         os.environ.setdefault(name, value)
@@ -42,10 +42,10 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def sigterm_raises() -> Iterator[None]:
-    """Let the first SIGTERM raise `Terminated` within this context, which the main thread enters.
+    """Let the first SIGTERM raise `Terminated` within this context, entered by the main thread.
 
     A second one is ignored: a process often gets it twice, with its group and from its parent, and
-    would be stopped while it writes its checkpoint. Ctrl-C, and SIGKILL, still end it at once.
+    would be stopped while it writes its checkpoint. Ctrl-C and SIGKILL still end it at once.
     """
     before = signal.signal(signal.SIGTERM, _raise)
     try:
@@ -55,13 +55,13 @@ def sigterm_raises() -> Iterator[None]:
 
 
 def exit_code(interruption: KeyboardInterrupt) -> int:
-    """Return a process's exit code after that: 128 and the signal's number, as in shells."""
+    """Return the exit code after an interruption: 128 plus the signal's number, as in shells."""
     ended_by = signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT
     return 128 + ended_by
 
 
 def farewell(interruption: KeyboardInterrupt) -> str:
-    """Return the line that says what happened, and how to go on."""
+    """Return the line that tells the user what happened, and how to continue."""
     cause = "terminated" if isinstance(interruption, Terminated) else "interrupted"
     return f"{cause}: {GO_ON}"
 

@@ -1,4 +1,4 @@
-"""One job of a study, whatever its system: what it reads, leaves and depends on."""
+"""One job of a study of any system: what it reads, writes and depends on."""
 
 import hashlib
 import json
@@ -36,13 +36,13 @@ TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 
 @dataclass(frozen=True)
 class Entry:
-    """The function that carries out a job, imported only then: planning needs no torch."""
+    """The function that runs a job, imported only then, since planning needs no torch."""
 
     module: str
     function: str = "run"
 
     def __call__(self, job: "Job[Any]") -> Iterable[Path | str]:
-        """Carry out a job; returns the files it wrote, or a line to print."""
+        """Run a job; returns the files that it wrote, and lines to print."""
         found: Call = getattr(import_module(self.module), self.function)
         return found(job)
 
@@ -51,22 +51,22 @@ class Entry:
 class Job(Generic[StudyT]):
     """One job.
 
-    Jobs that differ in some names alone are of one kind: `pattern` and `leaves` hold these in
-    braces, as Snakemake's rules do, and `of` has them.
+    Jobs of one kind differ only in some values, the wildcards. As in Snakemake's rules, `pattern`
+    and `leaves` have their names in braces; `of` holds the values.
 
     Attributes:
         plan: The study.
-        pattern: The name with braces, such as `train/{defence}/seed{seed}`.
-        of: What stands in the braces, and whatever else tells what the job is about.
+        pattern: The name with wildcards, such as `train/{defence}/seed{seed}`.
+        of: Values of the wildcards, and further facts about the job.
         reads: Jobs whose files it reads.
-        inputs: Files that it reads, by what they are. Where a record has `<name>_sha256`, that is
-            the checksum of the first of them.
-        leaves: Files that it leaves, with braces; a job without any is never finished.
-        settings: What of the configuration it depends on.
-        sources: Source files that decide what it leaves.
-        call: Carries it out; gives the files it wrote, or lines to print.
-        device: Where it computes: `auto`, `cpu` or `cuda`.
-        parts: Jobs that it carries out together, each with settings and sources of its own.
+        inputs: Files that it reads, by role. If a record has `<role>_sha256`, that is the checksum
+            of the first of them.
+        leaves: Files that it writes, with wildcards; a job without any is never finished.
+        settings: The part of the configuration that it depends on.
+        sources: Source files that decide what it writes.
+        call: Runs it; returns the files that it wrote, and lines to print.
+        device: `auto`, `cpu` or `cuda`.
+        parts: Jobs that it runs together, each with settings and sources of its own.
     """
 
     plan: Plan[StudyT]
@@ -83,17 +83,17 @@ class Job(Generic[StudyT]):
 
     @property
     def kind(self) -> str:
-        """Return what jobs that differ in names alone have in common, such as `train`."""
+        """Return the name of the kind, such as `train`."""
         return "_".join(part for part in self.pattern.split("/") if "{" not in part)
 
     @property
     def name(self) -> str:
-        """Return the place of its log, without the ending."""
+        """Return the name, which is also the path of its log without the suffix."""
         return self.pattern.format(**self.of)
 
     @property
     def title(self) -> str:
-        """Return the name as progress shows it."""
+        """Return the name as the progress bar shows it."""
         return self.name.replace("/", " ")
 
     @cached_property
@@ -103,12 +103,12 @@ class Job(Generic[StudyT]):
 
     @cached_property
     def outputs(self) -> list[Path]:
-        """Return the files that it leaves."""
+        """Return the files that it writes."""
         return [Path(str(file).format(**self.of)) for file in self.leaves]
 
     @property
     def records(self) -> list[Path]:
-        """Return those of its outputs that say what made the others, written last."""
+        """Return those outputs that are records: they say what made the others."""
         return [file for file in self.outputs if file.name in (RECORD, DESCRIPTION)]
 
     @property
@@ -118,19 +118,19 @@ class Job(Generic[StudyT]):
 
     @property
     def command(self) -> str:
-        """Return what carries it out again."""
+        """Return the command that runs it again."""
         config = str(self.plan.layout.config)
         return shlex.join(["cemlib", "run", "--config", config, "--only", self.name])
 
     def made_by(self) -> dict[str, Any]:
-        """Return what decides its files, as their record has it."""
+        """Return what decides its files, as in their record."""
         return {"settings": self.settings, "fingerprint": fingerprint(self.sources)}
 
     def checkpoint(self, *origin: str) -> Path:
-        """Return the folder of its checkpoint: for its settings, code and libraries.
+        """Return the folder of its checkpoint, which depends on settings, code and libraries.
 
         Args:
-            origin: Of what the job is computed, and how: checksums of the data, the device.
+            origin: What else the result depends on: checksums of the data, the device.
         """
         parts = [self.name, self.made_by(), *origin, library_versions()]
         text = json.dumps(parts, sort_keys=True)
@@ -141,7 +141,7 @@ class Job(Generic[StudyT]):
         return find_device(self.device)
 
     def record(self, reason: str | None) -> dict[str, Any]:
-        """Return what every record says: how the job ended, and what decided it.
+        """Return the fields that all records share: how the job ended, and what decided it.
 
         Args:
             reason: Why it failed; None if it did not.
@@ -162,25 +162,17 @@ AnyPlan: TypeAlias = Plan[Any]
 
 
 def together(pattern: str, parts: Sequence[Job[StudyT]]) -> Job[StudyT]:
-    """Return the job that carries out some jobs at once, which read the same files."""
+    """Return the job that runs some jobs at once, which read the same files."""
     first = parts[0]
-    common = {
-        key: value
-        for key, value in first.of.items()
-        if all(part.of[key] == value for part in parts)
-    }
-    return Job(
-        first.plan,
-        pattern,
-        common,
-        tuple({job.name: job for part in parts for job in part.reads}.values()),
-        first.inputs,
-        [file for part in parts for file in part.leaves],
-        [part.settings for part in parts],
-        sorted({file for part in parts for file in part.sources}),
-        first.call,
-        first.device,
-        tuple(parts),
+    return replace(
+        first,
+        pattern=pattern,
+        of={k: v for k, v in first.of.items() if all(part.of[k] == v for part in parts)},
+        reads=tuple({job.name: job for part in parts for job in part.reads}.values()),
+        leaves=[file for part in parts for file in part.leaves],
+        settings=[part.settings for part in parts],
+        sources=sorted({file for part in parts for file in part.sources}),
+        parts=tuple(parts),
     )
 
 
@@ -200,7 +192,7 @@ def prepare_job(plan: Plan[StudyT]) -> Job[StudyT]:
 
 
 def prepare(job: Job[AnyStudy]) -> Iterable[Path]:
-    """Read, check, split and store the images; the description says by which settings and code."""
+    """Read, check, split and store the images, with the settings and code that prepared them."""
     from cemlib.data.prepare import prepare
     from cemlib.data.prepared import save
 
@@ -218,7 +210,7 @@ def report_job(
     sources: Sequence[Path],
     call: Call,
 ) -> Job[StudyT]:
-    """Return a job that writes tables or figures from what some jobs left."""
+    """Return a job that writes tables or figures from the files of other jobs."""
     return Job(
         plan,
         pattern,
@@ -233,19 +225,19 @@ def report_job(
 
 
 def owners(jobs: Iterable[AnyJob]) -> dict[Path, AnyJob]:
-    """Return the job, or the part of one, that writes each record."""
+    """Return for each record the job, or the part of one, that writes it."""
     parts = (part for job in jobs for part in job.parts or (job,))
     return {record: part for part in parts for record in part.records}
 
 
 def records_below(folder: Path, jobs: Iterable[AnyJob]) -> list[Path]:
-    """Return the records of some jobs that lie in a folder or deeper."""
+    """Return the records of some jobs that lie below a folder."""
     found = (record for job in jobs for record in job.records)
     return [record for record in found if record.is_relative_to(folder)]
 
 
 def report_files(jobs: Iterable[AnyJob]) -> list[Path]:
-    """Return what the jobs without a record leave: tables, figures, pages."""
+    """Return the files of the jobs without a record: tables, figures, pages."""
     return [file for job in jobs if not job.records for file in job.outputs]
 
 
@@ -260,7 +252,7 @@ def figure_files(plan: AnyPlan, names: Sequence[str]) -> list[Path]:
 
 
 def by(module: str, **members: str | None) -> dict[str, Any]:
-    """Return what a job has from the module whose `run` carries it out: sources and call.
+    """Return the arguments `sources` and `call` of a job that the function `run` of a module runs.
 
     Args:
         module: Such as `cemlib.training.job`.
@@ -270,7 +262,7 @@ def by(module: str, **members: str | None) -> dict[str, Any]:
 
 
 def find_device(name: str) -> "torch.device":
-    """Return the device `cpu` or `cuda`; `auto` is the graphics card where there is one.
+    """Return the device `cpu` or `cuda`; `auto` is the graphics card if there is one.
 
     Raises:
         ConfigError: if it is `cuda` and there is none.

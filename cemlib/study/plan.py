@@ -1,4 +1,4 @@
-"""A study of any system with the place of its files."""
+"""A study of any system, with the place of its files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ _Name = TypeVar("_Name", str, int)
 
 @dataclass(frozen=True)
 class Plan(Generic[StudyT]):
-    """Hold a study, and say where its files lie.
+    """A study and the place of its files.
 
     Attributes:
-        study: Its configuration.
-        stale: Whether its report is of results that are not the study's, and lies apart.
+        study: The configuration.
+        stale: Whether results made with other settings are reported too, in a folder of their own.
     """
 
     study: StudyT
@@ -28,15 +28,15 @@ class Plan(Generic[StudyT]):
 
     @property
     def layout(self) -> Layout:
-        """Return where the study's files lie."""
+        """Return the paths of the study's files."""
         part = "stale" if self.stale else ""
         return Layout(Path(self.study.results) / self.study.experiment, part)
 
     def write_config(self) -> None:
-        """Write the configuration down with its defaults filled in, if what is there is another.
+        """Write the configuration with its defaults filled in, unless the file has it already.
 
-        It is no job's input in the workflow: what a job depends on is its slice of it. Without
-        Snakemake, its time tells tables and figures to follow.
+        In the workflow it is no job's input, since a job depends only on its slice of it. Without
+        Snakemake, tables and figures that are older than it are written again.
         """
         settings = self.study.plain()
         try:
@@ -48,7 +48,7 @@ class Plan(Generic[StudyT]):
 
 
 def chosen(what: str, known: Sequence[_Name], only: _Name | None) -> tuple[_Name, ...]:
-    """Return all names (or numbers) of a kind, or the one asked for.
+    """Return all names (or numbers) of a kind, or only the given one.
 
     Raises:
         ConfigError: if there is no such one; it names the nearest.

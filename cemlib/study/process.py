@@ -1,4 +1,4 @@
-"""What the process of a job does: carry it out, write its log, say how it ended."""
+"""A job in its process: running it, writing its log, and telling how it ended."""
 
 import gc
 import os
@@ -19,33 +19,25 @@ from cemlib.study.job import AnyJob
 
 @dataclass(frozen=True)
 class Outcome:
-    """Say what became of a job: lines for people, and the error that ended it, if any."""
+    """The result of a job: lines for the user, and the error that ended it, if any."""
 
     notes: tuple[str, ...] = ()
     error: str | None = None
 
 
 def carry_out(job: AnyJob, log: Path) -> Outcome:
-    """Do a job in this process, which SIGTERM ends; whatever it prints goes to its log."""
+    """Run a job in this process until SIGTERM ends it; whatever it prints goes to its log."""
     try:
         with _printing_to(log), sigterm_raises():
-            outcome = _interruptible(job)
+            outcome = _outcome(job)
     except KeyboardInterrupt as interruption:
         # The executor would take it for the job's result, and give the process the next one.
         os._exit(exit_code(interruption))
-    except OSError as error:  # the job's own are in its outcome
-        fault = f"{log}: cannot be written: {error.strerror or error}; make room, or the right"
-        return Outcome(error=f"{fault} to write, then run the same command again")
+    except OSError as error:  # those of the job are in its outcome
+        fault = f"{log}: cannot be written: {error.strerror or error}; free some space or change"
+        return Outcome(error=f"{fault} its permissions, then run the same command again")
     _return_memory()
     return outcome
-
-
-def _interruptible(job: AnyJob) -> Outcome:
-    try:
-        return _outcome(job)
-    except KeyboardInterrupt as interruption:
-        print(farewell(interruption), file=sys.stderr)
-        raise
 
 
 def _outcome(job: AnyJob) -> Outcome:
@@ -57,6 +49,9 @@ def _outcome(job: AnyJob) -> Outcome:
     except user_errors() as error:
         print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return Outcome(tuple(notes), str(error))
+    except KeyboardInterrupt as interruption:
+        print(farewell(interruption), file=sys.stderr)
+        raise
     except Exception as error:
         traceback.print_exc()
         return Outcome(tuple(notes), f"{type(error).__name__}: {error}")
@@ -65,7 +60,7 @@ def _outcome(job: AnyJob) -> Outcome:
 
 @contextmanager
 def _printing_to(log: Path) -> Iterator[None]:
-    """Send what the process prints, and the libraries below Python, to a file."""
+    """Redirect what the process prints to a file, also from libraries below Python."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file, ExitStack() as redirected:
         for stream in (sys.stdout, sys.stderr):
@@ -75,7 +70,7 @@ def _printing_to(log: Path) -> Iterator[None]:
 
 
 def _restore(stream: TextIO, descriptor: int) -> None:
-    """Give a stream its place back, also where its log has no room for its last words."""
+    """Restore a stream, also if the last lines do not fit on the disk of its log."""
     try:
         stream.flush()
     finally:
@@ -84,7 +79,7 @@ def _restore(stream: TextIO, descriptor: int) -> None:
 
 
 def _return_memory() -> None:
-    """Give the graphics card's memory back: other slots share it."""
+    """Free unused memory of the graphics card, which other slots share."""
     if "torch" in sys.modules:
         import torch
 
@@ -93,8 +88,8 @@ def _return_memory() -> None:
 
 
 def user_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions whose message is meant for the user; another one is a bug."""
+    """Return the exceptions whose message is meant for the user; any other one is a bug."""
     from cemlib.tracking.store import TrackingError
 
-    # An OSError names the file and what the system refused: a full disk, a folder without rights.
+    # An OSError names the file and the reason, such as a full disk or missing permissions.
     return (ConfigError, FileError, TrackingError, OSError)

@@ -1,17 +1,16 @@
-"""Which job runs next, and what is said of it."""
+"""The order in which jobs run, and the lines that report on them."""
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from cemlib.records.layout import Layout
-from cemlib.study.crew import Crew, Ended
 from cemlib.study.finished import finished
 from cemlib.study.job import AnyJob
 from cemlib.study.lock import locked
 from cemlib.study.plan import Plan
+from cemlib.study.workers import Ended, Workers
 
 
 class StudyError(RuntimeError):
@@ -19,7 +18,7 @@ class StudyError(RuntimeError):
 
 
 def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[str]:
-    """Carry out those of a study's jobs that are not finished, and say which have ended.
+    """Run the jobs of a study that are not finished; yields a line for each that has ended.
 
     Args:
         plan: The study.
@@ -27,21 +26,23 @@ def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[s
         slots: Jobs at the same time.
 
     Raises:
-        FileError: at once, if another runner works on the same results.
-        StudyError: after all jobs that could be done, if some failed.
+        FileError: if another runner works on the same results.
+        StudyError: if some jobs failed; raised after all others have run.
     """
     start = time.perf_counter()
-    with locked(_lock(plan.layout)), Crew(slots, plan.study.threads) as crew:
+    root = plan.layout.root
+    # The lock lies beside the results, which hold the files of the workflow alone.
+    with locked(root.parent / ".locks" / root.name), Workers(slots, plan.study.threads) as workers:
         plan.write_config()
         schedule = Schedule(jobs)
-        yield from carry_out(schedule, crew, plan.layout)
+        yield from carry_out(schedule, workers, plan.layout)
     if schedule.failed:
         raise StudyError(schedule.fault())
     yield f"{schedule.summary()}, {time.perf_counter() - start:.1f} s: {plan.layout.root}"
 
 
 class Schedule:
-    """The jobs that wait or run, and what became of the others."""
+    """The jobs that wait or run, and the results of the others."""
 
     def __init__(self, jobs: Sequence[AnyJob]) -> None:
         self._waiting = list(jobs)
@@ -52,9 +53,9 @@ class Schedule:
         self.failed: list[str] = []
 
     def take(self) -> AnyJob | None:
-        """Take the first job that is to be done and waits for no other, if there is one.
+        """Take the first unfinished job that waits for no other, if there is one.
 
-        Only when all that a job needs is finished can its files be compared with what they read.
+        Whether a job is finished is known only when all jobs that it needs are.
         """
         for job in tuple(self._waiting):
             if job.needs <= self._done:
@@ -66,7 +67,7 @@ class Schedule:
         return None
 
     def end(self, ended: Ended) -> str:
-        """Note that a job has ended; returns the line that says so."""
+        """Record that a job has ended; returns the line that reports it."""
         name, outcome = ended.job.name, ended.outcome
         self._running.remove(ended.job)
         if outcome.error is not None:
@@ -78,7 +79,7 @@ class Schedule:
         return "; ".join([f"[{len(self._done)}/{self._total}] {line}", *outcome.notes])
 
     def outlook(self, slots: int) -> str:
-        """Return which jobs run, and about how long what is left takes with so many slots."""
+        """Return which jobs run, and about how long the rest takes in so many slots."""
         if not (self._running and self._seconds):
             return ""
         found = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
@@ -87,37 +88,31 @@ class Schedule:
         return f" | running: {names} | about {duration(sum(left) / slots)} left"
 
     def fault(self) -> str:
-        """Return which jobs failed, which were left out, and what to do."""
+        """Return which jobs failed, which were skipped, and what to do."""
         left_out = ", ".join(job.name for job in self._waiting)
         lines = [f"failed: {', '.join(self.failed)}; the log of each is under logs/"]
         lines += [f"left out, since they need what failed: {left_out}"] if left_out else []
         return "\n".join([*lines, "the others are finished; run the same command again to go on"])
 
     def summary(self) -> str:
-        """Return how many jobs there were."""
-        carried_out = sum(map(len, self._seconds.values()))
-        before = self._total - carried_out
-        return f"{carried_out} jobs carried out, {before} were finished before"
+        """Return how many jobs ran, and how many were finished before."""
+        ran = sum(map(len, self._seconds.values()))
+        return f"{ran} jobs carried out, {self._total - ran} were finished before"
 
 
-def carry_out(schedule: Schedule, crew: Crew, layout: Layout) -> Iterator[str]:
-    """Carry out the jobs of a schedule; yields a line for each that has ended."""
+def carry_out(schedule: Schedule, workers: Workers, layout: Layout) -> Iterator[str]:
+    """Run the jobs of a schedule; yields a line for each that has ended."""
     told: list[str] = []
     while True:
-        while crew.has_room and (job := schedule.take()):
-            crew.start(job, layout.root / "logs" / f"{job.name}.log")
-        yield from (line + schedule.outlook(crew.slots) for line in told)
-        if not crew.is_busy:
+        while workers.has_room and (job := schedule.take()):
+            workers.start(job, layout.root / "logs" / f"{job.name}.log")
+        yield from (line + schedule.outlook(workers.slots) for line in told)
+        if not workers.is_busy:
             return
-        told = [schedule.end(ended) for ended in crew.wait()]
+        told = [schedule.end(ended) for ended in workers.wait()]
 
 
 def duration(seconds: float) -> str:
     """Return a time in minutes, or hours and minutes."""
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-
-
-def _lock(layout: Layout) -> Path:
-    """Return the lock: beside the results, for a finished study has the workflow's files alone."""
-    return layout.root.parent / ".locks" / layout.root.name

@@ -29,9 +29,9 @@ SplitJob = Job[Study]
 
 
 def jobs(plan: Plan[Study], device: str = "auto") -> list[SplitJob]:
-    """Return all jobs of a study, each after those it needs, seed by seed.
+    """Return all jobs of a study, each after those it needs.
 
-    So a study that is stopped has all its defences over the seeds that are done.
+    They are ordered by seed, so that a stopped study has all its defences for some seeds.
 
     Args:
         plan: The study.
@@ -50,13 +50,13 @@ def jobs(plan: Plan[Study], device: str = "auto") -> list[SplitJob]:
 def trainings(
     plan: Plan[Study], defence: str | None = None, seed: int | None = None
 ) -> list[tuple[str, int]]:
-    """Return defence and seed of every training, the judge's last, or of those asked for.
+    """Return defence and seed of every training, the judge's last, or of some.
 
     Raises:
-        ConfigError: if there is no such defence or seed; the judge has none to choose.
+        ConfigError: if there is no such defence or seed; the judge has a fixed one.
     """
     if defence == JUDGE and seed is not None:
-        raise ConfigError(f"--seed {seed}: there is one judge, with a seed of its own")
+        raise ConfigError(f"--seed {seed}: there is only one judge, with a fixed seed")
     judge = [(JUDGE, JUDGE_SEED)] if defence in (None, JUDGE) and seed is None else []
     if defence == JUDGE:
         return judge
@@ -91,7 +91,7 @@ def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") 
 def attack_job(
     plan: Plan[Study], defence: str, seed: int, attacks: Sequence[str], device: str = "auto"
 ) -> SplitJob:
-    """Return the job of some attacks on one run, with every knowledge."""
+    """Return the job of some attacks on one run, each with every knowledge."""
     runs = (defence, seed), (JUDGE, JUDGE_SEED)
     training, judge = (train_job(plan, *run, device) for run in runs)
     parts = [_attack(training, judge, name) for name in attacks]
@@ -99,9 +99,9 @@ def attack_job(
 
 
 def _attacks(training: SplitJob, judge: SplitJob) -> Iterator[SplitJob]:
-    """Yield the jobs of the attacks on one run: the closed-form ones share a job.
+    """Yield the jobs of the attacks on one run; the closed-form ones share a job.
 
-    These take less time than starting a process.
+    They take less time than starting a process.
     """
     study = training.plan.study
     for name in study.learned_attacks():
@@ -161,7 +161,7 @@ def _attack_files(layout: Layout, attacks: Sequence[str]) -> list[Path]:
 def report_jobs(
     plan: Plan[Study], trained: Sequence[SplitJob], attacked: Sequence[SplitJob]
 ) -> list[SplitJob]:
-    """Return the jobs of tables, figures and the page, which shows what the others have drawn."""
+    """Return the jobs of the tables, the figures, and the page that shows them."""
     runs = {"runs": [record for job in trained for record in job.records]}
     both = runs | {"attacks": [record for job in attacked for record in job.records]}
     everything, call = [*trained, *attacked], Entry("cemlib.evaluation.report")

@@ -1,4 +1,4 @@
-"""The systems that a configuration can be about: how a study of each is cut into jobs."""
+"""The systems that a configuration can name, each with its list of jobs."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,18 +15,18 @@ SYSTEMS: dict[str, Callable[[AnyPlan, str], list[Any]]] = {
     "pctc": labelling.jobs,
     "federated": federated.jobs,
 }
-"""All jobs of a study of each system, on a device (`auto`, `cpu` or `cuda`)."""
+"""By system, the function that returns all jobs of a study on a device."""
 
 
 def jobs_of(plan: AnyPlan, device: str = "auto") -> list[AnyJob]:
-    """Return all jobs of a study of any system."""
+    """Return all jobs of a study of any system, on a device (`auto`, `cpu` or `cuda`)."""
     return SYSTEMS[getattr(plan.study, "system", SPLIT)](plan, device)
 
 
 def read_study(
     path: Path, changes: Sequence[str] = (), device: str = "auto"
 ) -> tuple[AnyPlan, list[AnyJob]]:
-    """Read a study of any system, with some values replaced, and all its jobs.
+    """Read a study of any system, with some values replaced, and return it with all its jobs.
 
     Raises:
         ConfigError: if it cannot be read or is faulty.

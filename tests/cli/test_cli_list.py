@@ -41,7 +41,7 @@ def test_every_member_of_a_room_is_listed_with_the_file_it_comes_from(room: str)
 
 
 def test_the_command_line_offers_what_the_catalogue_has() -> None:
-    assert KINDS == tuple(WRITTEN_AS)
+    assert tuple(WRITTEN_AS) == KINDS
     assert set(ROOMS) | {"defences"} == set(KINDS)
 
 

@@ -13,7 +13,6 @@ from cemlib.cli import main
 from cemlib.config import parse
 from cemlib.config.differing import differing
 from cemlib.records.files import read_json
-from cemlib.records.seal import write_sealed
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

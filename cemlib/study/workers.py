@@ -1,4 +1,4 @@
-"""The processes that carry out jobs, one after the other in each: torch is imported once a slot."""
+"""The processes that run jobs, one after the other in each, so that each imports torch once."""
 
 import multiprocessing
 import os
@@ -21,18 +21,18 @@ from cemlib.study.process import Outcome, carry_out
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that has ended, after so many seconds."""
+    """A job that has ended, and the seconds that it took."""
 
     job: AnyJob
     seconds: float
     outcome: Outcome
 
 
-class Crew:
-    """Some slots, each with a process of its own.
+class Workers:
+    """Slots for jobs, each with a process of its own.
 
     Args:
-        slots: jobs at the same time.
+        slots: Jobs at the same time.
         threads: CPU threads of each.
     """
 
@@ -52,11 +52,11 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the processes; where jobs are still running, they keep what they can resume from."""
+        """End the processes; jobs that are still running keep their checkpoints."""
         if self._busy or kind is not None:
             for process in multiprocessing.active_children():
                 process.terminate()
-        for slot in self._all:  # one may be neither idle nor busy: Ctrl-C while it was given a job
+        for slot in self._all:  # after Ctrl-C one may be neither idle nor busy
             slot.close()
 
     @property
@@ -70,12 +70,12 @@ class Crew:
         return bool(self._busy)
 
     def start(self, job: AnyJob, log: Path) -> None:
-        """Begin with a job in a free slot; `log` is the file of what it prints."""
+        """Start a job in a free slot; what it prints goes to the file `log`."""
         slot = self._idle.pop()
         self._busy[slot.submit(job, log)] = (job, slot, time.perf_counter())
 
     def wait(self) -> Iterator[Ended]:
-        """Wait until a job ends; yields those that have, and frees their slots."""
+        """Wait until a job ends; yields those that have ended, and frees their slots."""
         for future in wait(self._busy, return_when=FIRST_COMPLETED).done:
             job, slot, start = self._busy.pop(future)
             self._idle.append(slot)
@@ -83,10 +83,9 @@ class Crew:
 
 
 class _Slot:
-    """One process, started with its first job, and anew when it has died or the code has changed.
+    """One process, started with its first job, and again when it has died or the code has changed.
 
-    A slot for itself, and not one of several in a pool: a process that dies, of too little memory
-    say, takes all of its pool along.
+    Each slot has a pool of its own, since a process that dies breaks its whole pool.
     """
 
     def __init__(self) -> None:
@@ -107,7 +106,7 @@ class _Slot:
             return future.result()
         except BrokenProcessPool:
             self.close()
-            return Outcome(error="its process died: killed, perhaps for want of memory")
+            return Outcome(error="its process died: killed, perhaps for lack of memory")
 
     def close(self) -> None:
         if self._pool is not None:
@@ -116,7 +115,7 @@ class _Slot:
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the parent, and end with it however it ends."""
+    """Leave Ctrl-C to the parent, and end when the parent ends in whatever way."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
