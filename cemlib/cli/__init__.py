@@ -46,11 +46,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _say(written: Path | str) -> bool:
-    """Print a line; return whether somebody still reads."""
+    """Print a line; return whether the output is still open."""
     try:
         print(written, flush=True)
     except BrokenPipeError:
-        # What Python flushes at its end has nowhere to go either.
+        # Python flushes the stream at its end, which must not fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
@@ -61,7 +61,7 @@ def _complain(error: Exception, code: int) -> int:
     return code
 
 
-# Imported when an exception is there to be compared, and not before.
+# Imported only when there is an exception to compare.
 def _failures() -> tuple[type[Exception], ...]:
     from cemlib.study.schedule import StudyError
 

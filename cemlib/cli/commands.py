@@ -37,9 +37,9 @@ from cemlib.cli.options import (
 from cemlib.cli.show import show
 
 ABOUT = (
-    "Train defended split classifiers, attack them, and report utility against privacy. Every"
-    " command reads one study's configuration, works on all of the study unless narrowed, and"
-    " prints the files it wrote. Snakemake runs the same commands as jobs."
+    "Train defended split classifiers, attack them, and report utility against privacy. A command"
+    " reads the configuration of one study, works on the whole study unless options narrow it, and"
+    " prints the files that it wrote. Snakemake runs the same commands as jobs."
 )
 
 
@@ -138,8 +138,8 @@ COMMANDS: dict[str, Command] = {
             Option(
                 "--only",
                 metavar="JOB",
-                help="only the job of this name, or those whose names begin with it, such as"
-                " train/noise: in this process, finished or not",
+                help="run only the jobs of which this is the name or its beginning, such as"
+                " train/noise, in this process and whether finished or not",
             ),
             DEVICE,
             SLOTS,
@@ -175,7 +175,7 @@ COMMANDS: dict[str, Command] = {
                 "--key",
                 default="lambda",
                 metavar="KEY",
-                help="its strength, a key that sweeps can vary (default: %(default)s)",
+                help="the setting to vary, any key of a sweep (default: %(default)s)",
             ),
             Option(
                 "--accuracy",
@@ -189,7 +189,7 @@ COMMANDS: dict[str, Command] = {
                 type=percent,
                 default=0.3,
                 metavar="POINTS",
-                help="how near is near enough (default: %(default)s)",
+                help="tolerance in percentage points (default: %(default)s)",
             ),
         ],
         [
@@ -206,8 +206,8 @@ COMMANDS: dict[str, Command] = {
                 nargs="?",
                 choices=(*KINDS, RUNS),
                 metavar="KIND",
-                help=f"only one of {', '.join(KINDS)} (default: all these), or {RUNS}, how far each"
-                " run of a study is",
+                help=f"one of {', '.join(KINDS)} (default: all these), or {RUNS}, the status of the"
+                " runs of a study",
             ),
             *config(None, "a study, to list its own defences and attacks, or its runs"),
             STALE,

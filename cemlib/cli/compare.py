@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 def compare(options: argparse.Namespace) -> Iterator[str]:
     """Compare two defences of a study, paired over the seeds that both have.
 
-    Prints the tables of comparisons.html for these two alone, the second as the reference: what is
-    tested is corrected over the attacker's knowledges. Results that are not there are left out.
+    Prints the tables of comparisons.html for these two alone, with the second as the reference; the
+    tests are corrected for the number of the attacker's knowledges. Missing results are left out.
 
     Raises:
         ConfigError: if there is no such defence, or both are the same.
         FileError: if one of them has no finished run, neither has an attack, or, without --stale, a
-            result is of other settings, data or code than the study's.
+            result was made with other settings, data or code than the study's.
     """
     from cemlib.config import ConfigError
     from cemlib.records.files import finite
@@ -49,7 +49,7 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _records(options: argparse.Namespace, defences: Sequence[str]) -> "dict[Path, AnyJob]":
-    """Return the records that there are of some defences' runs and attacks, with their jobs."""
+    """Return the existing records of some defences' runs and attacks, with their jobs."""
     from cemlib.records.files import FileError
     from cemlib.study.job import owners
     from cemlib.study.split import jobs_of_one
@@ -66,7 +66,7 @@ def _records(options: argparse.Namespace, defences: Sequence[str]) -> "dict[Path
 
 
 def _sorted(owned: "Mapping[Path, AnyJob]") -> tuple[list[Path], list[Path]]:
-    """Return the records of runs, and of the attacks on runs that are there."""
+    """Return the records of runs, and those of the attacks on them."""
     runs = [path for path, job in owned.items() if job.kind == "train"]
     others = [path for path in owned if path not in runs]
     return runs, [path for path in others if path.parents[2] / path.name in runs]

@@ -29,7 +29,7 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
-    """Yield what is found of the machine, then of the study if one is named."""
+    """Yield the findings about the machine, then those about the study if one is given."""
     from cemlib.config import ConfigError
     from cemlib.study.machine import PROBLEM, Finding, machine
     from cemlib.study.places import places
@@ -40,7 +40,7 @@ def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
     if options.config is not None:
         try:
             plan, _ = read_study(options.config, options.set)
-        except ConfigError as error:  # told like the other problems, and the rest is looked at
+        except ConfigError as error:  # a problem like the others; the checks go on
             for fault in str(error).splitlines():
-                yield Finding(PROBLEM, "configuration", fault, "mend it")
+                yield Finding(PROBLEM, "configuration", fault, "correct it")
     yield from places(options.uri, plan)

@@ -1,4 +1,4 @@
-"""The options that several commands share, each declared once, and what they stand for."""
+"""The options that several commands share, each declared once."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ DEFAULT_STORE = "sqlite:///mlflow.db"
 
 
 class Option:
-    """An option of a command: the arguments that argparse takes."""
+    """An option of a command: the arguments of argparse's `add_argument`."""
 
     def __init__(self, *flags: str, **settings: Any) -> None:
         self.flags, self.settings = flags, settings
@@ -55,7 +55,7 @@ SET = Option(
 
 
 def config(default: Path | None = DEFAULT_CONFIG, about: str = "the study") -> tuple[Option, ...]:
-    """Return `--config`, whose file is about something, and `--set`, which changes its values."""
+    """Return the options `--config`, a file about something, and `--set`."""
     text = f"configuration of {about} (default: {default or 'none'})"
     return Option("--config", type=Path, default=default, metavar="FILE", help=text), SET
 
@@ -77,13 +77,13 @@ URI = Option(
 STALE = Option(
     "--stale",
     action="store_true",
-    help="show also results of other settings, data or code than the study's, marked as such",
+    help="show also results made with other settings, data or code, marked as such",
 )
-JSON = Option("--json", action="store_true", help="print one JSON object, not text")
+JSON = Option("--json", action="store_true", help="print JSON instead of text")
 
 
 def plan_of(options: argparse.Namespace) -> "Plan[Study]":
-    """Return the plan of the study that `--config` names, changed by `--set`.
+    """Return the plan of the study of `--config`, changed by `--set`.
 
     Raises:
         ConfigError: if it cannot be read or is faulty.

@@ -1,13 +1,8 @@
-"""The page of every command, written from its options: `python -m cemlib.cli.pages`."""
-
-import re
-from collections.abc import Sequence
+"""The page of all commands, made of their help: `python -m cemlib.cli.pages`."""
 
 import shtab
 
-from cemlib.cli.commands import ABOUT, COMMANDS, GENERAL, Command
-from cemlib.cli.exits import EXIT_CODES
-from cemlib.cli.options import Option
+from cemlib.cli.parser import parsers
 
 HEADER = f"""# Commands
 
@@ -26,38 +21,11 @@ This page is written from the code by `make reference`.
 
 def commands_page() -> str:
     """Return the whole page, in Markdown."""
-    general = f"\n## `cemlib`\n\n{ABOUT}\n\n{_table(GENERAL)}\n"
-    codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
-    exits = f"\n## Exit codes\n\n| code | meaning |\n|---|---|\n{codes}\n"
-    return "".join([HEADER, general, *map(_section, COMMANDS, COMMANDS.values()), exits])
-
-
-def _section(name: str, command: Command) -> str:
-    text = "\n\n".join(" ".join(part.split()) for part in command.description.split("\n\n"))
-    examples, table = "\n".join(command.examples), _table(command.options)
-    return f"\n## `{name}`\n\n{text}\n\n```\n{examples}\n```\n\n{table}\n"
-
-
-def _table(options: Sequence[Option]) -> str:
-    rows = [f"| {_names(option)} | {_meaning(option)} |" for option in options]
-    return "\n".join(["| option | meaning |", "|---|---|", *rows])
-
-
-def _names(option: Option) -> str:
-    flag, settings = option.flags[0], option.settings
-    choices = "{" + ",".join(settings.get("choices", ())) + "}"
-    value = settings.get("metavar", choices if "choices" in settings else flag.lstrip("-").upper())
-    if not flag.startswith("-"):
-        return f"`{value}`"
-    return (
-        f"`{flag}`" if settings.get("action") in ("store_true", "version") else f"`{flag} {value}`"
+    helps = (
+        f"\n## `{name}`\n\n```text\n{parser.format_help()}```\n"
+        for name, parser in parsers().items()
     )
-
-
-def _meaning(option: Option) -> str:
-    """Return the help with its default filled in; a bar would end the cell."""
-    text = option.settings["help"] % {"default": option.settings.get("default")}
-    return re.sub(r"\s+", " ", text).replace("|", "\\|")
+    return "".join([HEADER, *helps])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 import argparse
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import shtab
 
@@ -17,27 +19,32 @@ COMPLETION = 'Completion by the shell: eval "$(cemlib --print-completion bash)"'
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; the options of a command carry its function as `command`."""
+    return parsers()["cemlib"]
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of `cemlib`, and of every command by its name."""
     codes = [f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()]
     hanging = (textwrap.fill(line, WIDTH, subsequent_indent=" " * 7) for line in codes)
-    parser = argparse.ArgumentParser(
-        prog="cemlib",
-        description=_filled(ABOUT),
-        epilog="\n".join(["exit codes:", *hanging, "", COMPLETION]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    epilog = "\n".join(["exit codes:", *hanging, "", COMPLETION])
+    parser = argparse.ArgumentParser(prog="cemlib", **_texts(ABOUT, epilog))
     _add(parser, GENERAL)
+    found = {"cemlib": parser}
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
-        each = commands.add_parser(
-            name,
-            help=command.phrase,
-            description=_filled(command.description),
-            epilog="\n".join(["examples:", *(f"  {line}" for line in command.examples)]),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        _add(each, command.options)
-        each.set_defaults(command=command.run)
-    return parser
+        epilog = "\n".join(["examples:", *(f"  {line}" for line in command.examples)])
+        texts = _texts(command.description, epilog)
+        found[name] = commands.add_parser(name, help=command.phrase, **texts)
+        _add(found[name], command.options)
+        found[name].set_defaults(command=command.run)
+    return found
+
+
+def _texts(description: str, epilog: str) -> dict[str, Any]:
+    """Return the arguments of a parser whose help is the same in every terminal."""
+    filled = "\n\n".join(textwrap.fill(part, WIDTH) for part in description.split("\n\n"))
+    formatter = partial(argparse.RawDescriptionHelpFormatter, width=WIDTH)
+    return {"description": filled, "epilog": epilog, "formatter_class": formatter}
 
 
 def _add(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
@@ -45,8 +52,3 @@ def _add(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
         action = parser.add_argument(*option.flags, **option.settings)
         if option.settings.get("type") is Path:
             vars(action)["complete"] = shtab.FILE
-
-
-def _filled(text: str) -> str:
-    """Return paragraphs with lines of at most `WIDTH` characters."""
-    return "\n\n".join(textwrap.fill(part, WIDTH) for part in text.split("\n\n"))

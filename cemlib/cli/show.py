@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def show(options: argparse.Namespace) -> Iterator[str]:
-    """Show a run or an attack: settings, numbers, provenance, whether its files are untouched.
+    """Show a run or an attack: settings, numbers, provenance, and whether its files are intact.
 
     A folder is shown as it is; a name stands for a result of the study.
 
     Raises:
         ConfigError: if there is none of that name.
-        FileError: if it is of other settings, data or code than the study's, without --stale; after
-            showing it, if one of its files is damaged or absent.
+        FileError: if it was made with other settings, data or code than the study's, unless --stale
+            is given; after showing it, if one of its files is damaged or absent.
     """
     from cemlib.records.seal import RECORD
     from cemlib.study.finished import check, mismatches
@@ -55,7 +55,7 @@ def _as_json(result: "Result", stale: list[str]) -> str:
 
 
 def _as_text(result: "Result", stale: list[str], attacks: str, everything: bool) -> str:
-    """Return a result for people, with all settings or those that are not the defaults."""
+    """Return a result as text, with all settings or those that differ from the defaults."""
     from cemlib.config.differing import differing
 
     config, status, reason = (result.record[key] for key in ("config", "status", "reason"))
@@ -63,7 +63,7 @@ def _as_text(result: "Result", stale: list[str], attacks: str, everything: bool)
     sections = {
         title: _yaml(config if everything else differing(config)),
         "numbers": _pairs({name: figure(value, 6) for name, value in result.numbers.items()}),
-        "provenance": _pairs(_provenance(result.record)),
+        "provenance": _yaml(result.record["provenance"]),
         "seals": _seals(result.seals),
         "attacks": attacks,
     }
@@ -81,22 +81,6 @@ def _yaml(settings: Mapping[str, Any]) -> str:
 
 def _pairs(facts: Mapping[str, str]) -> str:
     return aligned([(f"  {name}", fact) for name, fact in facts.items()]) if facts else ""
-
-
-def _provenance(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return lines of what made the result."""
-    found = record["provenance"]
-    versions = (f"{name} {version}" for name, version in found["versions"].items())
-    changed = " (with changes that were not committed)" if found["dirty"] else ""
-    return {
-        "commit": f"{found['commit']}{changed}",
-        "fingerprint": found["fingerprint"],
-        "versions": ", ".join(versions),
-        "device": f"{found['device']}, {found['machine']}",
-        "threads": str(found["threads"]),
-        "seconds": figure(record["wall_seconds"]),
-        "peak memory": f"{figure(record['peak_memory_mb'])} MiB",
-    }
 
 
 def _seals(seals: Mapping[str, str]) -> str:

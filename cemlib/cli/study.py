@@ -1,4 +1,4 @@
-"""The commands that carry out a study: each yields the files it wrote, or a line to print."""
+"""The commands that run a study; each yields the files that it wrote, and lines to print."""
 
 import argparse
 import shlex
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cemlib.study.job import AnyJob, AnyPlan
     from cemlib.tracking import Study
 
-ENDINGS = (".csv", ".md", ".tex", ".png")  # of what is published
+ENDINGS = (".csv", ".md", ".tex", ".png")  # of the published files
 
 
 def prepare(options: argparse.Namespace) -> Iterator[Path | str]:
@@ -57,31 +57,30 @@ def attack(options: argparse.Namespace) -> Iterator[Path | str]:
 def report(options: argparse.Namespace) -> Iterator[Path | str]:
     """Write tables and figures of finished jobs, and the results page.
 
-    With --stale, those of results that are not of these settings, data and code: they go into the
-    folder `stale` of the results, and say so.
+    Results made with other settings, data or code than the study's are refused. With --stale they
+    are included, and everything goes into the folder `stale` of the results, marked as such.
 
     Raises:
-        FileError: without it, if there are such results.
+        FileError: if there are such results, without --stale.
     """
     from cemlib.config import ConfigError
     from cemlib.study.split import PARTS, jobs, jobs_of_one
 
     plan, defence, only = plan_of(options), options.defence, options.only
     if defence is not None and only == "page":
-        raise ConfigError(f"--defence {defence}: the page is of the whole study; leave it out")
-    if not plan.layout.config.is_file():  # where nothing runs that reads it
+        raise ConfigError(f"--defence {defence}: the page is about the whole study; leave it out")
+    if not plan.layout.config.is_file():
         plan.write_config()
     found = jobs(plan) if defence is None else jobs_of_one(plan, defence)
     yield from _carried_out(job for job in found if job.kind in ([only] if only else PARTS))
 
 
 def run(options: argparse.Namespace) -> Iterator[Path | str]:
-    """Carry out all jobs of a study that are not finished, without Snakemake.
+    """Run all jobs of a study that are not finished, without Snakemake.
 
-    What cannot work is refused before the first of them, as `cemlib doctor` tells it.
-
-    The study may be of any system. Nothing is uploaded to MLflow. Exit code 3 says that a training
-    or an attack diverged.
+    The problems that `cemlib doctor` finds in a study are errors before the first job. The study
+    may be of any system. Nothing is uploaded to MLflow. Exit code 3 says that a training or an
+    attack diverged.
     """
     from cemlib.study.job import find_device
     from cemlib.study.places import check
@@ -90,7 +89,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     from cemlib.study.systems import named_jobs, read_study
 
     if options.device == "cuda":
-        find_device(options.device)  # refused before any job, and only then torch is needed here
+        find_device(options.device)  # an error before any job; imports torch
     plan, jobs = read_study(options.config, options.set, options.device)
     if options.only is not None:
         yield from _carried_out(named_jobs(jobs, options.only))
@@ -102,16 +101,16 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
 
 
 def _carried_out(jobs: "Iterable[AnyJob]") -> Iterator[Path | str]:
-    """Carry out jobs in this process, finished or not."""
+    """Run jobs in this process, finished or not."""
     from cemlib.study.finished import rerun_job
 
     yield from failing_at_end(written for job in jobs for written in rerun_job(job))
 
 
 def track(options: argparse.Namespace) -> Iterator[str]:
-    """Upload finished jobs of a study of any system to MLflow.
+    """Upload the finished jobs of a study of any system to MLflow.
 
-    Results that are not of these settings, data and code are named, and left out.
+    Results made with other settings, data or code than the study's are left out, with a line each.
     """
     from cemlib.study.finished import mismatches
     from cemlib.study.job import owners
@@ -127,13 +126,13 @@ def track(options: argparse.Namespace) -> Iterator[str]:
 
 
 def publish(options: argparse.Namespace) -> Iterator[Path | str]:
-    """Copy a finished study's tables and figures under results/published.
+    """Copy the tables and figures of a finished study to results/published.
 
-    With --compare, nothing is copied: it is told how the tables differ from those that are there.
+    With --compare, nothing is copied; the differences from the published tables are printed.
 
     Raises:
-        FileError: if a result is missing, is not of these settings, data and code, or came from
-            uncommitted code; if tables or figures are older than results.
+        FileError: if a result is missing, was made with other settings, data or code, or with code
+            that was not committed; if tables or figures are older than results.
     """
     from cemlib.records.files import FileError
     from cemlib.report.publish import differences, publish
@@ -161,7 +160,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
 
 
 def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Study":
-    """Return what is uploaded: the results of runs, or of those of one defence, and the report."""
+    """Return what is uploaded: the results of all runs, or of one defence, and the report."""
     from cemlib.study.finished import belonging
     from cemlib.study.job import records_below, report_files
     from cemlib.tracking import Study

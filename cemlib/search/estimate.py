@@ -54,26 +54,17 @@ ENOUGH = 2.0  # seconds of measured work
 STEPS = 10  # of an epoch, at most
 EPOCHS = 3  # of an attack: a strong budget tries three rates, for a third of the epochs each
 LENGTHS = ("epochs", "iterations")  # options that set how long an attack runs
-MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of each job of one kind.
+    """The cost of each job of one kind."""
 
-    Attributes:
-        kind: The kind, with the name of the defence or the attack.
-        jobs: Number of jobs of this kind.
-        seconds: Wall time of a job, with the start of its process.
-        host: Peak resident memory of its process in MiB.
-        card: Peak memory of torch's tensors on the graphics card in MiB.
-    """
-
-    kind: str
-    jobs: int
-    seconds: float
-    host: float
-    card: float
+    kind: str  # with the name of the defence or the attack
+    jobs: int  # of this kind
+    seconds: float  # wall time of one, with the start of its process
+    host: float  # peak resident memory of its process in MiB
+    card: float  # peak memory of torch's tensors on the graphics card in MiB
 
 
 def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
@@ -117,14 +108,12 @@ def _in_new_process(kind: str, job: SplitJob) -> tuple[float, float, float]:
 def _measured(job: SplitJob, asked: float) -> tuple[float, float, float]:
     """Return seconds and both peaks of a job, for which this process was asked at that time."""
     started = time.time() - asked
-    measures = {"prepare": _prepare_seconds, "judge": train_seconds, "train": train_seconds}
     with redirect_stderr(StringIO()):  # a progress bar of a few steps would mislead
-        seconds = measures.get(job.kind, attack_seconds)(job)
-    return started + seconds, peak_memory_mb(), torch.cuda.max_memory_allocated() / MIB
-
-
-def _prepare_seconds(job: SplitJob) -> float:
-    return seconds_of(lambda: list(run_job(job)))
+        if job.kind == "prepare":
+            seconds = seconds_of(lambda: list(run_job(job)))
+        else:
+            seconds = (train_seconds if job.kind in (JUDGE, "train") else attack_seconds)(job)
+    return started + seconds, peak_memory_mb(), torch.cuda.max_memory_allocated() / 2**20
 
 
 def train_seconds(job: SplitJob) -> float:
@@ -204,14 +193,15 @@ def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
     An attack with none of the options `LENGTHS` is in closed form, and runs on all images.
     """
     key = next((name for name in LENGTHS if name in task.options), None)
-    epochs = task.options[key] if key else 1
-    few = {key: min(epochs, EPOCHS)} if key else {}
-    share = min(1.0, task.options["batch_size"] / len(task.own.images)) if key else 1.0
-    seconds = seconds_of(partial(_try, attack, task, share, few))
-    while seconds < ENOUGH and share < 1:
+    if key is None:
+        return seconds_of(partial(_try, attack, task, 1.0, {}))
+    epochs, few = task.options[key], min(task.options[key], EPOCHS)
+    share = min(1.0, task.options["batch_size"] / len(task.own.images))
+    while True:
+        seconds = seconds_of(partial(_try, attack, task, share, {key: few}))
+        if seconds >= ENOUGH or share == 1:
+            return seconds / share * epochs / few
         share = min(1.0, 2 * share)
-        seconds = seconds_of(partial(_try, attack, task, share, few))
-    return seconds / share * epochs / few.get(key, 1)
 
 
 def _try(

@@ -233,31 +233,19 @@ def remarks(matched: Matched, wanted: Wanted) -> list[str]:
     value, score = matched.found.value, matched.tried[matched.found.value]
     at = f"{wanted.key} {value:g}"
     reached = "a run diverged" if score.failed else f"the accuracy is {score.accuracy:.1f} %"
-    ends = {
+    end = {
         MATCHED: f"matched at {at}: {reached}; the target is {wanted.accuracy:g} %"
         f" +- {wanted.within:g}",
         UNREACHED: f"not matched: {wanted.accuracy:g} % lies outside the range of {wanted.key}:"
         f" even at {at} {reached}",
         BETWEEN: f"not matched: no strength within {wanted.within:g} points was found; at the"
         f" nearest, {at}, {reached}",
-    }
-    return [ends[matched.found.end], *_doubts(matched, wanted, score)]
-
-
-def _doubts(matched: Matched, wanted: Wanted, score: Score) -> list[str]:
-    doubts = []
-    if len(score.accuracies) == 1 and not score.failed:
-        doubts.append("one seed: the spread over seeds is unknown; use more seeds")
-    if score.standard_error > wanted.within:
-        doubts.append(
-            f"noise: the standard error over seeds, {score.standard_error:.2f} points, is larger"
-            f" than the tolerance of {wanted.within:g}; use more seeds"
-        )
+    }[matched.found.end]
     share = score.accuracy / 100
     sampling = 100 * math.sqrt(share * (1 - share) / matched.images)
-    if sampling > wanted.within:
-        doubts.append(
-            f"{matched.images} validation images: their choice alone gives an accuracy a standard"
-            f" error of {sampling:.2f} points"
-        )
-    return doubts
+    noise = (
+        f"standard error: {score.standard_error:.2f} points over {len(score.accuracies)} seeds,"
+        f" {sampling:.2f} points by the choice of {matched.images} validation images; a match is"
+        " no finer than these"
+    )
+    return [end] if score.failed else [end, noise]

@@ -1,6 +1,5 @@
 """One result as its folder has it: settings, scores, provenance, and the state of its files."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,7 @@ from cemlib.study.job import AnyJob, owners
 
 WHOLE, DAMAGED, ABSENT = "as written", "damaged", "absent"
 _NEEDED = ("kind", "status", "reason", "config", "provenance")
-_IDENTITY = {"kind", "status", "reason", "experiment", "defence", "seed", "attack", "knowledge"}
-_COSTS = {"wall_seconds", "peak_memory_mb"}
+_NO_NUMBERS = {*_NEEDED, FILES, "experiment", "defence", "seed", "attack", "knowledge"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Result:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Return scores and counts, without identity, costs and checksums."""
+        """Return scores, counts and costs, without identity and checksums."""
         return dict(_numbers(self.record))
 
     @property
@@ -106,7 +104,7 @@ def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 def _numbers(record: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in record.items():
-        if key in _IDENTITY | _COSTS | {"config", "provenance", FILES} or re.search("sha256$", key):
+        if key in _NO_NUMBERS or key.endswith("sha256"):
             continue
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{prefix}{key}.")

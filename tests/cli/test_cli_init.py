@@ -45,5 +45,5 @@ def test_a_study_that_is_there_is_not_overwritten(
     monkeypatch.chdir(tmp_path)
     Path("faces.yaml").write_text("mine")
     assert main(["init", "faces"]) == 2
-    assert "faces.yaml: is there already" in capsys.readouterr().err
+    assert "faces.yaml: already exists" in capsys.readouterr().err
     assert Path("faces.yaml").read_text() == "mine"

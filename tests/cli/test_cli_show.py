@@ -29,7 +29,7 @@ def test_a_run_by_name_and_by_folder_is_the_same(
     assert "status: ok\n" in by_name
     assert re.search(rf"^  top1 +{record['top1']:.6g}$", by_name, re.MULTILINE)
     assert record["provenance"]["commit"] in by_name
-    assert f"torch {record['provenance']['versions']['torch']}" in by_name
+    assert f"torch: {record['provenance']['versions']['torch']}" in by_name
     assert "  metrics.json and 3 files: as written\n" in by_name
     assert re.search(r"^  linear-train_data +finished +0\.\d", by_name, re.MULTILINE)
 

@@ -147,14 +147,14 @@ def test_faults_are_told_before_anything_is_trained(
     assert not (tmp_path / "results").exists()
 
 
-def told(end: str, accuracies: tuple[float, ...], *failed: str, images: int = 10**6) -> list[str]:
+def told(end: str, accuracies: tuple[float, ...], *failed: str) -> list[str]:
     score = {0.0: Score(accuracies, failed)}
-    matched = Matched(Found(end, 0.0), score, images, {}, Path("record"))
+    matched = Matched(Found(end, 0.0), score, 400, {}, Path("record"))
     return remarks(matched, Wanted("clustering", "lambda", 85.0, 0.3))
 
 
 def test_how_a_search_ended_is_told() -> None:
-    (unreached,) = told(UNREACHED, (84.0, 84.1, 84.2))
+    unreached, _ = told(UNREACHED, (84.0, 84.1, 84.2))
     assert unreached.endswith(
         "outside the range of lambda: even at lambda 0 the accuracy is 84.1 %"
     )
@@ -162,16 +162,11 @@ def test_how_a_search_ended_is_told() -> None:
     assert diverged.endswith("at the nearest, lambda 0, a run diverged")
 
 
-def test_noise_larger_than_the_tolerance_is_told() -> None:
-    """A standard deviation of 1 over three seeds is a standard error of 0.58 points."""
+def test_both_standard_errors_are_told() -> None:
+    """Of a standard deviation of 1 over three seeds, and of 400 images that are right or wrong."""
     matched, noise = told(MATCHED, (84.0, 85.0, 86.0))
     assert matched.startswith("matched at lambda 0: the accuracy is 85.0 %")
-    assert f"{1 / math.sqrt(3):.2f} points, is larger than the tolerance of 0.3" in noise
-
-
-def test_one_seed_and_few_images_are_told() -> None:
-    """With 400 images an accuracy of 85 % has the binomial standard error of 1.79 points."""
-    _, seed, images = told(MATCHED, (85.0,), images=400)
-    assert "one seed" in seed
+    assert f"{1 / math.sqrt(3):.2f} points over 3 seeds" in noise
     normal = NormalDist.from_samples([100.0] * 340 + [0.0] * 60)
-    assert f"{normal.stdev / 20:.2f} points" in images
+    assert f"{normal.stdev / 20:.2f} points by the choice of 400" in noise
+    assert "nan points over 1 seeds" in told(MATCHED, (85.0,))[1]
