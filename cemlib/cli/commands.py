@@ -32,7 +32,6 @@ from cemlib.cli.options import (
     Option,
     config,
     percent,
-    word,
 )
 from cemlib.cli.show import show
 
@@ -68,7 +67,7 @@ COMMANDS: dict[str, Command] = {
     "init": Command(
         init,
         [
-            Option("name", type=word, metavar="NAME", help="of the study and of its file"),
+            Option("name", metavar="NAME", help="of the study and of its file"),
             Option(
                 "--images",
                 type=Path,
@@ -209,7 +208,7 @@ COMMANDS: dict[str, Command] = {
                 help=f"one of {', '.join(KINDS)} (default: all these), or {RUNS}, the status of the"
                 " runs of a study",
             ),
-            *config(None, "a study, to list its own defences and attacks, or its runs"),
+            *CONFIG,
             STALE,
         ],
         [

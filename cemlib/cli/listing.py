@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.cli.columns import aligned, figure
-from cemlib.cli.options import DEFAULT_CONFIG, plan_of
+from cemlib.cli.options import plan_of
 from cemlib.records.provenance import PLUG_INS
 
 if TYPE_CHECKING:
     from cemlib.config import Study
-    from cemlib.study.catalogue import Entry
     from cemlib.study.plan import Plan
 
 RUNS, RUNNING = "runs", "running"
-OWN = ("defences", "attacks")  # what a study names itself
 KINDS = ("defences", *PLUG_INS)
 
 
@@ -30,22 +28,14 @@ def names(options: argparse.Namespace) -> Iterator[str]:
     not finished; it may have been stopped) or absent. The accuracy of a stale run is shown only
     with --stale.
     """
-    from cemlib.study.catalogue import WRITTEN_AS, entries, own_entries
+    from cemlib.study.catalogue import WRITTEN_AS, entries
 
     if options.kind == RUNS:
-        options.config = options.config or DEFAULT_CONFIG
         yield from _runs(plan_of(options))
         return
-    study = plan_of(options).study if options.config else None
     for kind in (options.kind,) if options.kind else KINDS:
-        yield _section(f"{kind} (in a configuration: {WRITTEN_AS[kind]})", entries(kind))
-        if study is not None and kind in OWN:
-            yield _section(f"{kind} of {study.experiment}", own_entries(study, kind))
-
-
-def _section(title: str, found: "list[Entry]") -> str:
-    lines = aligned([(f"  {entry.name}", entry.source, entry.meaning) for entry in found])
-    return f"{title}\n{lines}\n"
+        lines = aligned([(f"  {name}", source, text) for name, source, text in entries(kind)])
+        yield f"{kind} (in a configuration: {WRITTEN_AS[kind]})\n{lines}\n"
 
 
 def _runs(plan: "Plan[Study]") -> Iterator[str]:

@@ -38,13 +38,6 @@ def percent(text: str) -> float:
     return value
 
 
-def word(text: str) -> str:
-    """Read a name of letters, digits and underscores, as the type of an option."""
-    if not text.replace("_", "").isalnum() or not text.isascii():
-        raise argparse.ArgumentTypeError(f"{text!r} is not made of letters, digits and underscores")
-    return text
-
-
 SET = Option(
     "--set",
     action="append",

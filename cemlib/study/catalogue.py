@@ -5,16 +5,12 @@ sections or, for a name without a section, of the class or function it stands fo
 """
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import yaml
+from typing import NamedTuple
 
 from cemlib.config.base import Section
 from cemlib.config.defences import DefenceConfig
-from cemlib.config.differing import differing, named_sections
-from cemlib.config.study import Study
+from cemlib.config.differing import named_sections
 from cemlib.records.provenance import PACKAGE, members
 
 WRITTEN_AS = {  # kind: where its names stand in a configuration
@@ -53,33 +49,6 @@ def entries(kind: str) -> list[Entry]:
         Entry(name, _shown(member.file), _first_line(sections.get(name, member.docstring)))
         for name, member in members(kind).items()
     ]
-
-
-def own_entries(study: Study, kind: str) -> list[Entry]:
-    """Return a study's defences or attacks by name, with the settings that are not defaults.
-
-    The source of an attack is its kind, that of a defence its surrogate.
-    """
-    if kind == "attacks":
-        return [
-            Entry(name, attack.kind, _flow(differing(attack.plain(), "attack"), "kind"))
-            for name, attack in study.attacks.items()
-        ]
-    return [
-        Entry(
-            name,
-            defence.surrogate.name if defence.surrogate else "no surrogate",
-            _flow(differing(defence.plain(), "defence")),
-        )
-        for name, defence in study.defences.items()
-    ]
-
-
-def _flow(settings: Mapping[str, Any], left_out: str = "") -> str:
-    """Return settings as one line of YAML."""
-    shown = {key: value for key, value in settings.items() if key != left_out}
-    text = yaml.safe_dump(shown, default_flow_style=True, sort_keys=False, width=10**6)
-    return text.strip() if shown else "the defaults"
 
 
 def _shown(file: Path) -> str:
