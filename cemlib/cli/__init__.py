@@ -33,16 +33,28 @@ def _run(options: argparse.Namespace) -> int:
         for written in command(options):
             if not _say(written):
                 return exits.CLOSED
-    except FailedResultsError:
-        return exits.DIVERGED
-    except _failures() as error:
-        return _complain(error, exits.ERROR)
-    except _user_errors() as error:
-        return _complain(error, exits.USAGE)
     except KeyboardInterrupt as interruption:
         print(farewell(interruption), file=sys.stderr)
         return exit_code(interruption)
+    except FailedResultsError:
+        return exits.DIVERGED
+    except Exception as error:
+        code = _code(error)
+        if code is None:
+            raise
+        print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
+        return code
     return exits.OK
+
+
+def _code(error: Exception) -> int | None:
+    """Return the exit code of an error; None if it is a bug."""
+    from cemlib.study.process import user_errors
+    from cemlib.study.schedule import StudyError
+
+    if isinstance(error, StudyError | ProblemsError):
+        return exits.ERROR
+    return exits.USAGE if isinstance(error, user_errors()) else None
 
 
 def _say(written: Path | str) -> bool:
@@ -54,21 +66,3 @@ def _say(written: Path | str) -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
-
-
-def _complain(error: Exception, code: int) -> int:
-    print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
-    return code
-
-
-# Imported only when there is an exception to compare.
-def _failures() -> tuple[type[Exception], ...]:
-    from cemlib.study.schedule import StudyError
-
-    return (StudyError, ProblemsError)
-
-
-def _user_errors() -> tuple[type[Exception], ...]:
-    from cemlib.study.process import user_errors
-
-    return user_errors()

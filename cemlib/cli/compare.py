@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,49 +24,37 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
             result was made with other settings, data or code than the study's.
     """
     from cemlib.config import ConfigError
-    from cemlib.records.files import finite
+    from cemlib.records.files import FileError, finite
     from cemlib.report.collect import collect
     from cemlib.report.comparisons import comparisons_table, with_image_intervals
     from cemlib.report.texts import comparisons_document
     from cemlib.report.writer import markdown
     from cemlib.study.finished import check, mismatches
-
-    pair = (options.first, options.second)
-    if options.first == options.second:
-        raise ConfigError(f"compare: both are {options.first!r}; name two defences")
-    owned = _records(options, pair)
-    told = list(mismatches(owned))
-    if not options.stale:
-        check(told)
-    runs, attacks = collect(*_sorted(owned))
-    table = with_image_intervals(comparisons_table(runs, attacks, pair, options.second), attacks)
-    if options.json:
-        rows = finite(table.to_dict("records"))
-        yield json.dumps({"stale": told, "rows": rows} if told else rows, indent=2)
-    else:
-        yield from (f"stale: {line}" for line in told)
-        yield markdown(comparisons_document(table))
-
-
-def _records(options: argparse.Namespace, defences: Sequence[str]) -> "dict[Path, AnyJob]":
-    """Return the existing records of some defences' runs and attacks, with their jobs."""
-    from cemlib.records.files import FileError
     from cemlib.study.job import owners
     from cemlib.study.split import jobs_of_one
 
-    plan = plan_of(options)
-    owned: dict[Path, AnyJob] = {}
-    for name in defences:
+    plan, pair = plan_of(options), (options.first, options.second)
+    if options.first == options.second:
+        raise ConfigError(f"compare: both are {options.first!r}; name two defences")
+    owned: dict[Path, AnyJob | None] = {}
+    runs: list[Path] = []
+    for name in pair:
         tables, *_ = jobs_of_one(plan, name)
-        there = {path: job for path, job in owners(tables.reads).items() if path.is_file()}
-        if not any(job.kind == "train" for job in there.values()):
+        found = [path for path in tables.inputs["runs"] if path.is_file()]
+        if not found:
             raise FileError(f"{name}: no finished run in {plan.layout.root}; train it first")
-        owned |= there
-    return owned
-
-
-def _sorted(owned: "Mapping[Path, AnyJob]") -> tuple[list[Path], list[Path]]:
-    """Return the records of runs, and those of the attacks on them."""
-    runs = [path for path, job in owned.items() if job.kind == "train"]
-    others = [path for path in owned if path not in runs]
-    return runs, [path for path in others if path.parents[2] / path.name in runs]
+        runs += found
+        owned |= owners(tables.reads)
+    told = list(mismatches(owned))
+    if not options.stale:
+        check(told)
+    folders = {run.parent for run in runs}
+    attacks = [path for path in owned if path.parents[2] in folders and path.is_file()]
+    rows, scores = collect(runs, attacks)
+    table = with_image_intervals(comparisons_table(rows, scores, pair, options.second), scores)
+    if options.json:
+        records = finite(table.to_dict("records"))
+        yield json.dumps({"stale": told, "rows": records} if told else records, indent=2)
+    else:
+        yield from (f"stale: {line}" for line in told)
+        yield markdown(comparisons_document(table))

@@ -195,7 +195,8 @@ def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
     key = next((name for name in LENGTHS if name in task.options), None)
     if key is None:
         return seconds_of(partial(_try, attack, task, 1.0, {}))
-    epochs, few = task.options[key], min(task.options[key], EPOCHS)
+    epochs = int(task.options[key])
+    few = min(epochs, EPOCHS)
     share = min(1.0, task.options["batch_size"] / len(task.own.images))
     while True:
         seconds = seconds_of(partial(_try, attack, task, share, {key: few}))

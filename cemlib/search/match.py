@@ -37,32 +37,20 @@ Plain = dict[str, Any]
 
 @dataclass(frozen=True)
 class Wanted:
-    """The strength that is searched.
+    """The accuracy that a defence is to reach, and the setting that is varied for it."""
 
-    Attributes:
-        defence: Name of a defence or of a sweep of the study.
-        key: Setting that is varied, one of `cemlib.config.sweeps.PLACES`.
-        accuracy: Target in %, the mean over the study's seeds.
-        within: Tolerance in percentage points.
-    """
-
-    defence: str
-    key: str
-    accuracy: float
-    within: float
+    defence: str  # of the study, or a sweep of it
+    key: str  # of the setting, one of `cemlib.config.sweeps.PLACES`
+    accuracy: float  # in %, the mean over the seeds of the study
+    within: float  # tolerance in percentage points
 
 
 @dataclass(frozen=True)
 class Score:
-    """The validation accuracy of a strength.
+    """The validation accuracy of a strength."""
 
-    Attributes:
-        accuracies: In %, one for each seed whose training ended.
-        failed: Why the trainings of the other seeds failed.
-    """
-
-    accuracies: tuple[float, ...]
-    failed: tuple[str, ...] = ()
+    accuracies: tuple[float, ...]  # in %, of every seed whose training ended
+    failed: tuple[str, ...] = ()  # why the trainings of the other seeds failed
 
     @property
     def accuracy(self) -> float:
@@ -78,21 +66,13 @@ class Score:
 
 @dataclass(frozen=True)
 class Matched:
-    """The result of a search.
-
-    Attributes:
-        found: How the search ended, and where.
-        tried: Scores by strength, in the order in which they were tried.
-        images: Number of validation images.
-        section: The defence with the strength that was found, to be pasted into a study.
-        record: File that holds all this.
-    """
+    """The result of a search."""
 
     found: Found
-    tried: Mapping[Value, Score]
-    images: int
-    section: Plain
-    record: Path
+    tried: Mapping[Value, Score]  # in the order of the search
+    images: int  # of the validation set
+    section: Plain  # the defence with the strength that was found, to be pasted into a study
+    record: Path  # file that holds all this
 
 
 def match(
