@@ -197,7 +197,7 @@ def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
         return seconds_of(partial(_try, attack, task, 1.0, {}))
     epochs = int(task.options[key])
     few = min(epochs, EPOCHS)
-    share = min(1.0, task.options["batch_size"] / len(task.own.images))
+    share: float = min(1.0, task.options["batch_size"] / len(task.own.images))
     while True:
         seconds = seconds_of(partial(_try, attack, task, share, {key: few}))
         if seconds >= ENOUGH or share == 1:
