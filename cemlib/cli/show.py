@@ -10,7 +10,6 @@ from cemlib.cli.columns import aligned, figure
 from cemlib.records.files import FileError, finite
 
 if TYPE_CHECKING:
-    from cemlib.study.inspection import Result
     from cemlib.study.job import AnyJob
 
 
@@ -24,51 +23,51 @@ def show(options: argparse.Namespace) -> Iterator[str]:
         FileError: if it was made with other settings, data or code than the study's, unless --stale
             is given; after showing it, if one of its files is damaged or absent.
     """
+    from cemlib.config.differing import differing
     from cemlib.records.seal import RECORD
     from cemlib.study.finished import check, mismatches
     from cemlib.study.inspection import find_folder, read_result
     from cemlib.study.systems import read_study
 
     folder, owned = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
-    told = list(mismatches({record: owned[record] for record in [folder / RECORD]}))
+    stale = list(mismatches({record: owned[record] for record in [folder / RECORD]}))
     if not options.stale:
-        check(told)
-    result = read_result(folder)
-    attacks = _attacks(result.attacks, owned, options.stale)
-    yield _as_json(result, told) if options.json else _as_text(result, told, attacks, options.all)
-    if result.faults:
-        raise FileError("\n".join(result.faults))
-
-
-def _as_json(result: "Result", stale: list[str]) -> str:
-    from cemlib.config.differing import differing
-
-    told = {
-        "folder": str(result.folder),
+        check(stale)
+    record, faults = read_result(folder)
+    attacks = sorted(folder.glob(f"attacks/*/{RECORD}"))
+    shown = {
+        "folder": str(folder),
         "stale": stale,
-        "record": result.record,
-        "differing": differing(result.record["config"]),
-        "seals": result.seals,
-        "attacks": [str(path.parent) for path in result.attacks],
+        "record": record,
+        "differing": differing(record["config"]),
+        "faults": faults,
+        "attacks": [str(path.parent) for path in attacks],
     }
-    return json.dumps(finite(told), indent=2)
+    if options.json:
+        yield json.dumps(finite(shown), indent=2)
+    else:
+        yield _as_text(shown, _attacks(attacks, owned, options.stale), options.all)
+    if faults:
+        raise FileError("\n".join(faults))
 
 
-def _as_text(result: "Result", stale: list[str], attacks: str, everything: bool) -> str:
+def _as_text(shown: Mapping[str, Any], attacks: str, everything: bool) -> str:
     """Return a result as text, with all settings or those that differ from the defaults."""
-    from cemlib.config.differing import differing
+    from cemlib.study.inspection import numbers
 
-    config, status, reason = (result.record[key] for key in ("config", "status", "reason"))
+    record = shown["record"]
     title = "all settings" if everything else "settings that differ from the defaults"
+    found = {name: figure(value, 6) for name, value in numbers(record).items()}
     sections = {
-        title: _yaml(config if everything else differing(config)),
-        "numbers": _pairs({name: figure(value, 6) for name, value in result.numbers.items()}),
-        "provenance": _yaml(result.record["provenance"]),
-        "seals": _seals(result.seals),
+        title: _yaml(record["config"] if everything else shown["differing"]),
+        "numbers": aligned([(f"  {name}", value) for name, value in found.items()]),
+        "provenance": _yaml(record["provenance"]),
+        "files": "\n".join(f"  {line}" for line in shown["faults"]) or "  all as written",
         "attacks": attacks,
     }
-    head = f"{result.folder}\nstatus: {status}{f', {reason}' if reason else ''}"
-    head = "\n".join([head, *(f"stale: {line}" for line in stale)])
+    reason = f", {record['reason']}" if record["reason"] else ""
+    head = f"{shown['folder']}\nstatus: {record['status']}{reason}"
+    head = "\n".join([head, *(f"stale: {line}" for line in shown["stale"])])
     return "\n\n".join([head, *(f"{name}\n{text}" for name, text in sections.items() if text)])
 
 
@@ -77,19 +76,6 @@ def _yaml(settings: Mapping[str, Any]) -> str:
 
     text = yaml.safe_dump(dict(settings), sort_keys=False, default_flow_style=None)
     return "\n".join(f"  {line}" for line in text.splitlines())
-
-
-def _pairs(facts: Mapping[str, str]) -> str:
-    return aligned([(f"  {name}", fact) for name, fact in facts.items()]) if facts else ""
-
-
-def _seals(seals: Mapping[str, str]) -> str:
-    from cemlib.records.seal import RECORD
-    from cemlib.study.inspection import WHOLE
-
-    if set(seals.values()) == {WHOLE}:
-        return f"  {RECORD} and {len(seals) - 1} files: {WHOLE}"
-    return _pairs(seals)
 
 
 def _attacks(records: list[Path], owned: "Mapping[Path, AnyJob | None]", shows_stale: bool) -> str:

@@ -1,7 +1,6 @@
 """One result as its folder has it: settings, scores, provenance, and the state of its files."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,50 +9,19 @@ from cemlib.records.files import FileError
 from cemlib.records.seal import FILES, RECORD, check_files, read_sealed
 from cemlib.study.job import AnyJob, owners
 
-WHOLE, DAMAGED, ABSENT = "as written", "damaged", "absent"
 _NEEDED = ("kind", "status", "reason", "config", "provenance")
 _NO_NUMBERS = {*_NEEDED, FILES, "experiment", "defence", "seed", "attack", "knowledge"}
 
 
-@dataclass(frozen=True)
-class Result:
-    """A finished run or attack, its record and the state of its files.
-
-    Attributes:
-        folder: Folder of the result.
-        record: Content of its `metrics.json`.
-        seals: State of the record and of each file whose checksum it has: `as written`, `damaged`
-            or `absent`.
-        faults: What to do about each damaged or absent file.
-    """
-
-    folder: Path
-    record: Mapping[str, Any]
-    seals: Mapping[str, str]
-    faults: tuple[str, ...]
-
-    @property
-    def numbers(self) -> dict[str, Any]:
-        """Return scores, counts and costs, without identity and checksums."""
-        return dict(_numbers(self.record))
-
-    @property
-    def attacks(self) -> list[Path]:
-        """Return the records of the attacks on it, in the order of their names."""
-        return sorted(self.folder.glob(f"attacks/*/{RECORD}"))
-
-
-def read_result(folder: Path) -> Result:
-    """Read a result and compare its files with their checksums.
+def read_result(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the record of a result, and what is wrong with each damaged or absent file.
 
     Raises:
         FileError: if the record is missing, damaged, or no record of a result.
     """
     path = folder / RECORD
     record = read_sealed(path, _NEEDED)
-    states = {name: _state(path, record, name) for name in record[FILES]}
-    seals = {RECORD: WHOLE} | {name: state for name, (state, _) in states.items()}
-    return Result(folder, record, seals, tuple(fault for _, fault in states.values() if fault))
+    return record, [*_faults(path, record)]
 
 
 def find_folder(
@@ -90,16 +58,19 @@ def _name(job: AnyJob, record: Path) -> str:
     return place.removeprefix("runs/").replace("/attacks/", "/")
 
 
-def _state(path: Path, record: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """Return the state of a file by the record at `path`, and what to do about it."""
-    file = path.with_name(name)
-    if not file.is_file():
-        return ABSENT, f"{file}: no such file, though its record names it; rerun its job"
-    try:
-        check_files(path, record, [file])
-    except FileError as error:
-        return DAMAGED, str(error)
-    return WHOLE, ""
+def _faults(path: Path, record: Mapping[str, Any]) -> Iterator[str]:
+    for file in (path.with_name(name) for name in record[FILES]):
+        if not file.is_file():
+            yield f"{file}: no such file, though its record names it; rerun its job"
+        try:
+            check_files(path, record, [file])
+        except FileError as error:
+            yield str(error)
+
+
+def numbers(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return scores, counts and costs of a record, without identity and checksums."""
+    return dict(_numbers(record))
 
 
 def _numbers(record: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

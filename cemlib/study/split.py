@@ -57,11 +57,12 @@ def trainings(
     """
     if defence == JUDGE and seed is not None:
         raise ConfigError(f"--seed {seed}: there is only one judge, with a fixed seed")
-    judge = [(JUDGE, JUDGE_SEED)] if defence in (None, JUDGE) and seed is None else []
+    judge = [(JUDGE, JUDGE_SEED)]
     if defence == JUDGE:
         return judge
     defences = chosen("defence", tuple(plan.study.defences), defence)
-    return [*product(defences, chosen("seed", plan.study.seeds, seed)), *judge]
+    found = [*product(defences, chosen("seed", plan.study.seeds, seed))]
+    return found + judge if defence is None and seed is None else found
 
 
 def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") -> SplitJob:
