@@ -20,10 +20,9 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.study.machine import PROBLEM
 
     problems = 0
-    for finding in _findings(options):
-        problems += finding.level is PROBLEM
-        advice = f"; {finding.advice}" if finding.advice else ""
-        yield f"{finding.level.value:<8} {finding.subject:<16} {finding.found}{advice}"
+    for level, subject, found, advice in _findings(options):
+        problems += level is PROBLEM
+        yield f"{level.value:<8} {subject:<16} {found}{advice and f'; {advice}'}"
     if problems:
         raise ProblemsError(f"{problems} problem{'s' if problems > 1 else ''} found")
 

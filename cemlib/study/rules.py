@@ -14,15 +14,9 @@ WILDCARD = re.compile(r"{(\w+)}")
 
 
 class JobRule:
-    """The jobs of one kind.
+    """The rule of all jobs of one kind.
 
-    Attributes:
-        name: Of the rule.
-        outputs: Files that a job leaves, with wildcards.
-        threads: Of each job.
-        gpu: Cards that a job can use.
-        log: What it prints, with wildcards.
-        benchmark: What it took, with wildcards.
+    Its attributes are fields of a rule of Snakemake; paths have wildcards.
     """
 
     def __init__(self, name: str, jobs: Sequence[AnyJob]) -> None:
@@ -38,26 +32,26 @@ class JobRule:
 
     @property
     def constraints(self) -> dict[str, str]:
-        """Return what each wildcard may stand for, as a regular expression."""
+        """Return a regular expression of the values of each wildcard."""
         known = (dict.fromkeys(each) for each in zip(*self._jobs, strict=True))
         texts = ("|".join(map(re.escape, each)) for each in known)
         return dict(zip(self._keys, texts, strict=True))
 
     def job(self, wildcards: Mapping[str, str]) -> AnyJob:
-        """Return the job that wildcards stand for."""
+        """Return the job with these values of the wildcards."""
         return self._jobs[self._values(wildcards)]
 
     def inputs(self, wildcards: Mapping[str, str]) -> dict[str, list[str]]:
-        """Return the files that a job reads; of the configuration, its settings tell what."""
+        """Return the files that a job reads but for the configuration, which `settings` covers."""
         found = self.job(wildcards).inputs.items()
         return {name: list(map(str, files)) for name, files in found if name != CONFIG}
 
     def sources(self, wildcards: Mapping[str, str]) -> list[str]:
-        """Return source files from the working directory: a moved checkout is no changed input."""
+        """Return source files by relative paths, so that a moved checkout reruns nothing."""
         return [os.path.relpath(file) for file in self.job(wildcards).sources]
 
     def settings(self, wildcards: Mapping[str, str]) -> Any:
-        """Return what of the configuration a job depends on, and where images are read."""
+        """Return the settings that a job depends on, and where the images are read."""
         job = self.job(wildcards)
         return [job.settings, job.plan.study.data.root] if job.kind == "prepare" else job.settings
 
@@ -71,21 +65,13 @@ class JobRule:
 
 @dataclass(frozen=True)
 class Planned:
-    """A study in the workflow.
+    """A study in the workflow."""
 
-    Attributes:
-        target: By which it is asked for.
-        prefix: Of the names of its rules.
-        plan: The study.
-        jobs: All its jobs.
-        config: What they read: the configuration with its defaults filled in.
-    """
-
-    target: str
-    prefix: str
+    target: str  # name of the target for the whole study
+    prefix: str  # of the names of its rules
     plan: AnyPlan
     jobs: Sequence[AnyJob]
-    config: Path
+    config: Path  # the configuration that its jobs read
 
     @cached_property
     def rules(self) -> list[JobRule]:
