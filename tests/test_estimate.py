@@ -106,8 +106,7 @@ def test_steps_that_are_left_out_are_counted(
     prepared: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 3 steps two are taken; all images are fitted, those of the third step too."""
-    monkeypatch.setattr(estimate, "STEPS", 2)
-    monkeypatch.setattr(estimate, "WARM_UP", 0)
+    monkeypatch.setattr(estimate, "STEPS", 1)
     data = read_data(train_job(prepared, "noise", 0, "cpu"))
     trainer = new_trainer(prepared.study, "clustering", 0, data)
     fitted = []

@@ -53,6 +53,7 @@ from cemlib.training.trainer import Trainer
 ENOUGH = 2.0  # seconds of measured work
 STEPS = 10  # of an epoch, at most
 EPOCHS = 3  # of an attack: a strong budget tries three rates, for a third of the epochs each
+BATCH = 256  # images at first, for an attack without an option `batch_size`
 LENGTHS = ("epochs", "iterations")  # options that set how long an attack runs
 
 
@@ -141,16 +142,18 @@ class FewSteps(Step):
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer.defended, trainer.batches, trainer.settings, trainer.seed)
         self.seen = None  # it would lack the steps left out: a fit takes a second pass instead
+        self.first = 1 if self.device.type == "cpu" else WARM_UP + 1  # steps that are slower
         self.seconds: list[float] = []
 
     def __call__(self, size: int, pace: Pace) -> None:
         """Train on a batch of that size, or leave it out."""
-        if len(self.seconds) < STEPS and sum(self.seconds[WARM_UP + 1 :]) < ENOUGH:
+        timed = self.seconds[self.first :]
+        if len(timed) < STEPS and sum(timed) < ENOUGH:
             self.seconds.append(seconds_of(partial(super().__call__, size, pace)))
 
     def left_out(self) -> float:
-        """Return the seconds of the steps left out; the first ones are slower than these."""
-        each = fmean(self.seconds[WARM_UP + 1 :] or self.seconds[-1:])
+        """Return the seconds of the steps left out."""
+        each = fmean(self.seconds[self.first :] or self.seconds[-1:])
         return each * (len(self.batches.sizes) - len(self.seconds))
 
 
@@ -197,7 +200,7 @@ def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
         return seconds_of(partial(_try, attack, task, 1.0, {}))
     epochs = int(task.options[key])
     few = min(epochs, EPOCHS)
-    share: float = min(1.0, task.options["batch_size"] / len(task.own.images))
+    share: float = min(1.0, task.options.get("batch_size", BATCH) / len(task.own.images))
     while True:
         seconds = seconds_of(partial(_try, attack, task, share, {key: few}))
         if seconds >= ENOUGH or share == 1:
