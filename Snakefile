@@ -14,8 +14,8 @@ if not workflow.overwrite_configfiles:
 container: "cemlib.sif"
 
 
-# A study that names no system is about split inference; beside it are the embedded studies of the
-# other systems, which `snakemake` alone does not run.
+# A study that names no system is about split inference. The embedded studies of the other systems
+# are targets beside it, which `snakemake` alone does not run.
 include: "workflow/rules/common.smk"
 
 
@@ -46,17 +46,17 @@ if PUBLISHED:
     include: "workflow/rules/published.smk"
 
 
-# Not before: a dry run with other settings must not change what running jobs read.
+# Only now, since a dry run with other settings must not change what running jobs read.
 onstart:
     for each in [STUDY, *PUBLISHED]:
         each.plan.write_config()
-    # With a rate limit, the scheduler goes through all ready jobs every second, once for each job
-    # that has ended: after a hundred, that fills a core. Here the cores limit the jobs.
+    # With a rate limit, the scheduler goes through all ready jobs once for each ended job, every
+    # second, which fills a core after a hundred jobs. Here the cores limit the jobs.
     if not workflow.remote_exec:
         workflow.scheduler.job_rate_limiter = None
 
 
-# The last lines say which results are failed ones: their jobs are no errors, so the code is 0.
+# The last lines name the failed results. Their jobs are no errors, so the exit code is 0.
 onsuccess:
     tell_failed_results()
     tell_differences()

@@ -1,4 +1,4 @@
-# The studies of the workflow, each with its jobs, checked before any of them.
+# The studies of the workflow with their jobs; the configuration is checked before any job.
 import hashlib
 import os
 import sys
@@ -41,8 +41,7 @@ CAPTIONS = tempfile.TemporaryDirectory(prefix="cemlib-captions-")
 
 def given():
     """Return the system and the study that were given, or the embedded one."""
-    # Snakemake's own reader lets a key given twice pass, runs what a template says, and knows
-    # nothing of files that extend others.
+    # Snakemake's own reader accepts duplicate keys, runs templates, and does not know `extends`.
     settings = resolved([Path(file) for file in workflow.configfiles], config)
     system = system_of(settings)
     plan = Plan(parse_any(settings))
@@ -50,7 +49,7 @@ def given():
         print(warning, file=sys.stderr)
     is_split = system == SPLIT
     prefix, target = ("", "all") if is_split else (f"{system}_", system)
-    # With defaults and what the command line replaced, written as the jobs start.
+    # The jobs read the resolved configuration, which is written when they start.
     return system, Planned(target, prefix, plan, jobs_of(plan), plan.layout.config)
 
 
@@ -61,7 +60,7 @@ def embedded(system):
 
 
 def published():
-    """Yield the studies whose tables are under version control; name those that cannot be made."""
+    """Yield the studies with published tables; print the names of those that cannot run here."""
     for place in sorted(Path("results/published").glob("*/provenance.json")):
         plan, jobs = read_study(*published_study(place.parent))
         name, found = place.parent.name, images(plan)
@@ -82,12 +81,12 @@ def published():
 
 
 def told(study):
-    """Return the file that says how a study's tables differ from the published ones."""
+    """Return the file with the differences between a study's tables and the published ones."""
     return study.plan.layout.root / "published.txt"
 
 
 def tell_differences():
-    """Say how the tables that were made again differ from the published ones."""
+    """Print the differences between the new tables and the published ones."""
     for study in PUBLISHED:
         if told(study).is_file():
             text = told(study).read_text().replace("\n", "\n  ").rstrip()
@@ -95,7 +94,7 @@ def tell_differences():
 
 
 def caption(text):
-    """Write a caption to a file, since Snakemake takes no text; return its path."""
+    """Write a caption to a file, as Snakemake wants it, and return its path."""
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     file = Path(CAPTIONS.name) / f"{name}.rst"
     file.write_text(text, encoding="utf-8")
@@ -103,7 +102,7 @@ def caption(text):
 
 
 def marked(file, entry):
-    """Mark a file for `snakemake --report`, with its place there."""
+    """Mark a file for `snakemake --report`, with its place in the report."""
     return report(
         file,
         caption=caption(entry.caption),
@@ -114,7 +113,7 @@ def marked(file, entry):
 
 
 def shown(study, files):
-    """Mark the tables and figures that the report can show; leave CSV and LaTeX as they are."""
+    """Mark the tables and figures that the report can show, but not CSV and LaTeX."""
     layout = study.plan.layout
     return [
         (
@@ -151,7 +150,7 @@ def strips(study):
 
 
 def tell_places():
-    """Say where page and tables are, of those that are there."""
+    """Print the paths of the page and the tables, if they exist."""
     layout = STUDY.plan.layout
     pages = [file for file in STUDY.written if file.parent == layout.root]
     for place in filter(Path.exists, [*pages, layout.tables]):
@@ -159,7 +158,7 @@ def tell_places():
 
 
 def tell_failed_jobs():
-    """Name the log of every job that has failed: it is new, and what the job leaves is not there."""
+    """Print the log of every failed job: it is new, and the job's outputs are missing."""
     for job in STUDY.jobs:
         log = STUDY.plan.layout.root / "logs" / f"{job.name}.log"
         is_new = log.is_file() and log.stat().st_mtime >= STARTED
@@ -168,7 +167,7 @@ def tell_failed_jobs():
 
 
 def tell_failed_results():
-    """Say which runs and attacks diverged."""
+    """Print which runs and attacks diverged."""
     try:
         for line in failed_results(STUDY.plan.layout.root, STUDY.jobs):
             print(line, file=sys.stderr)
@@ -177,7 +176,7 @@ def tell_failed_results():
 
 
 def one_line_per_job(record):
-    """Print a line when a job has ended; keep what Snakemake says of its schedule from the screen."""
+    """Print a line when a job has ended, and hide Snakemake's messages about its schedule."""
     event = getattr(record, "event", None)
     if event == LogEvent.JOB_INFO:
         MESSAGES[record.jobid] = record.rule_msg or record.rule_name
@@ -199,11 +198,11 @@ except ConfigError as error:
     files = ", ".join(map(str, workflow.overwrite_configfiles or workflow.configfiles))
     raise WorkflowError(f"{files}: the configuration cannot be used", error)
 
-# Where they are asked for; their jobs would make every start of Snakemake longer.
+# Only on request, since their jobs make the start of Snakemake slower.
 PUBLISHED = list(published()) if any("published" in word for word in sys.argv) else []
 EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 
-# The profile asks for a line a job; `--quiet host` for what Snakemake says of each by itself.
+# The profile asks for one line per job; `--quiet host` gives Snakemake's own messages.
 BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())
 STARTED = time.time()
 MESSAGES = {}  # of jobs, by their numbers

@@ -1,7 +1,7 @@
-# Of every study a rule for each kind of job, and the upload.
+# For every study, a rule for each kind of job and one for the upload.
 for EACH in EVERY:
 
-    # Code 3 says that a training or an attack diverged. That is a result: the study goes on.
+    # Exit code 3 means that a training or an attack diverged, which is a result.
     for RULE in EACH.rules:
 
         rule:
@@ -31,8 +31,8 @@ for EACH in EVERY:
                 "python -m cemlib run --config {params.config:q} --only {params.job:q}"
                 " > {log:q} 2>&1 || [ $? -eq 3 ]"
 
-    # Where Snakemake itself runs, on a cluster too: a node need not reach the store, and SQLite on
-    # a shared file system is locked badly.
+    # It runs where Snakemake runs, also on a cluster: nodes may not reach the store, and locks of
+    # SQLite are unreliable on shared file systems.
     rule:
         name:
             f"{EACH.prefix}track"

@@ -1,10 +1,10 @@
-# What there is of split inference alone: `snakemake gated` does everything for one defence, its runs,
+# Targets of split inference alone: `snakemake gated` makes everything of one defence: its runs,
 # attacks, tables and MLflow runs.
 DEFENCES = list(STUDY.plan.study.defences)
 ONE = JobRule("report_one", [jobs_of_one(STUDY.plan, name)[0] for name in DEFENCES])
 
 
-# What stands first in the page of `snakemake --report`.
+# The first page of `snakemake --report`.
 report: "../report/study.rst"
 
 
