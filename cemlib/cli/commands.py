@@ -14,12 +14,7 @@ import shtab
 
 from cemlib import __version__
 from cemlib.cli import study
-from cemlib.cli.compare import compare
-from cemlib.cli.doctor import doctor
-from cemlib.cli.estimate import estimate
-from cemlib.cli.init import init
-from cemlib.cli.listing import KINDS, RUNS, names
-from cemlib.cli.match import match
+from cemlib.cli.before import doctor, estimate, init, match
 from cemlib.cli.options import (
     CONFIG,
     DEFENCE,
@@ -33,7 +28,7 @@ from cemlib.cli.options import (
     config,
     percent,
 )
-from cemlib.cli.show import show
+from cemlib.cli.results import KINDS, RUNS, compare, names, show
 
 ABOUT = (
     "Train defended split classifiers, attack them, and report utility against privacy. A command"

@@ -71,7 +71,7 @@ class Cost:
 def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
     """Measure every kind of job of a study; the data are prepared first if they are not.
 
-    `say` is called with the name of each kind before it is measured.
+    `say` is called with a line before each kind is measured.
 
     Raises:
         DataError: if the images are not there.
@@ -85,7 +85,7 @@ def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list
             kinds.setdefault(_label(job), []).append(job)
     costs = []
     for kind, alike in kinds.items():
-        say(kind)
+        say(f"measuring: {kind}")
         costs.append(Cost(kind, len(alike), *_in_new_process(kind, alike[0])))
     return costs
 

@@ -12,7 +12,7 @@ from finished_study import Finished
 from cemlib import attacks, data, models, surrogates
 from cemlib.cli import main
 from cemlib.cli.columns import aligned
-from cemlib.cli.listing import KINDS
+from cemlib.cli.results import KINDS
 from cemlib.defences import channels, penalties
 from cemlib.records.files import read_json
 from cemlib.records.provenance import PACKAGE

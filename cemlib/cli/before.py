@@ -1,0 +1,157 @@
+"""The commands before a study runs: `init`, `doctor`, `estimate` and `match`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from cemlib import __version__
+from cemlib.cli.columns import aligned
+from cemlib.cli.exits import FailedResultsError, ProblemsError
+from cemlib.cli.options import plan_of
+
+if TYPE_CHECKING:
+    from cemlib.search.match import Matched, Wanted
+    from cemlib.study.machine import Finding
+
+TEMPLATE = Path(__file__).with_name("study.yaml")
+
+
+def init(options: argparse.Namespace) -> Iterator[Path]:
+    """Write a commented study of an image folder, to be edited.
+
+    Raises:
+        ConfigError: if the file is there already.
+    """
+    from cemlib.config import ConfigError
+    from cemlib.records.files import write_text
+
+    path = Path(f"{options.name}.yaml")
+    if path.exists():
+        raise ConfigError(f"{path}: already exists; choose another name, or delete it")
+    root = json.dumps(str(options.images))  # JSON text is valid YAML, whatever it holds
+    template = Template(TEMPLATE.read_text(encoding="utf-8"))
+    write_text(path, template.substitute(name=options.name, root=root))
+    yield path
+
+
+def doctor(options: argparse.Namespace) -> Iterator[str]:
+    """Check this machine: versions, devices, memory, data, disk, MLflow store.
+
+    Raises:
+        ProblemsError: if something would stop a study.
+    """
+    from cemlib.study.machine import PROBLEM
+
+    problems = 0
+    for level, subject, found, advice in _findings(options):
+        problems += level is PROBLEM
+        yield f"{level.value:<8} {subject:<16} {found}{advice and f'; {advice}'}"
+    if problems:
+        raise ProblemsError(f"{problems} problem{'s' if problems > 1 else ''} found")
+
+
+def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
+    """Yield the findings about the machine, then those about the study if one is given."""
+    from cemlib.config import ConfigError
+    from cemlib.study.machine import PROBLEM, Finding, machine
+    from cemlib.study.places import places
+    from cemlib.study.systems import read_study
+
+    yield from machine(__version__)
+    plan = None
+    if options.config is not None:
+        try:
+            plan, _ = read_study(options.config, options.set)
+        except ConfigError as error:  # a problem like the others; the checks go on
+            for fault in str(error).splitlines():
+                yield Finding(PROBLEM, "configuration", fault, "correct it")
+    yield from places(options.uri, plan)
+
+
+def estimate(options: argparse.Namespace) -> Iterator[str]:
+    """Estimate how much time and memory a study will take.
+
+    A few steps of each kind of job run on this machine and are extrapolated. Reports and uploads
+    are left out.
+    """
+    plan = plan_of(options)
+    from cemlib.search.estimate import estimate
+
+    costs = estimate(plan, options.device, _print_progress)
+    threads, slots = plan.study.threads, options.slots
+    heads = ("job", "jobs", "seconds each", "core hours", "peak MiB", "on the card")
+    rows = [
+        (
+            cost.kind,
+            str(cost.jobs),
+            f"{cost.seconds:,.1f}",
+            f"{cost.jobs * cost.seconds * threads / 3600:,.2f}",
+            f"{cost.host:,.0f}",
+            f"{cost.card:,.0f}" if cost.card else "-",
+        )
+        for cost in costs
+    ]
+    yield aligned([heads, *rows], right=range(1, len(heads)))
+    hours = sum(cost.jobs * cost.seconds for cost in costs) / 3600
+    host, card = (
+        slots * max(peaks) for peaks in zip(*((c.host, c.card) for c in costs), strict=True)
+    )
+    on_card = f", {card:,.0f} MiB on the card" if card else ""
+    yield (
+        f"total by extrapolation: {threads * hours:,.2f} core hours; with --slots {slots}"
+        f" {hours / slots:,.2f} hours and {host:,.0f} MiB at most{on_card}"
+    )
+
+
+def match(options: argparse.Namespace) -> Iterator[str]:
+    """Find the strength at which a defence reaches an accuracy, by a few trainings.
+
+    Only validation images decide; no test image is used. If it was interrupted, run the same
+    command again to continue. Exit code 3 says that a training diverged.
+
+    Raises:
+        ConfigError: if the defence has no such strength.
+        FailedResultsError: at the end, if a training diverged.
+    """
+    study = plan_of(options).study
+    from cemlib.search.match import Wanted, match
+
+    wanted = Wanted(options.defence, options.key, options.accuracy, options.within)
+    found = match(study, wanted, device=options.device, slots=options.slots, say=_print_progress)
+    yield from _text(found, wanted)
+    if any(score.failed for score in found.tried.values()):
+        raise FailedResultsError
+
+
+def _text(found: "Matched", wanted: "Wanted") -> Iterator[str]:
+    """Yield what was tried, how the search ended, the section for a study, and the record."""
+    import yaml
+
+    from cemlib.search.match import remarks
+
+    heads = (wanted.key, "accuracy [%]", "+- s.e.", "")
+    rows = [
+        (
+            f"{value:g}",
+            _points(score.accuracy),
+            _points(score.standard_error),
+            f"failed: {score.failed[0]}" if score.failed else "",
+        )
+        for value, score in sorted(found.tried.items())
+    ]
+    yield aligned([heads, *rows], right=range(3))
+    yield from ("", *remarks(found, wanted), "")
+    yield yaml.safe_dump(found.section, sort_keys=False, default_flow_style=None)
+    yield str(found.record)
+
+
+def _points(value: float) -> str:
+    return "-" if value != value else f"{value:.2f}"
+
+
+def _print_progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
