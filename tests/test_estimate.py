@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Task
 from cemlib.config import parse
 from cemlib.config.study import JUDGE
@@ -72,22 +71,14 @@ def test_every_kind_of_job_is_told(told: tuple[Path, str]) -> None:
 def test_jobs_take_the_memory_that_was_told(told: tuple[Path, str]) -> None:
     folder, said = told
     rows = {kind: number(peak) for kind, *_, peak in ROW.findall(said)}
+    run = "runs/clustering/seed0"
     jobs = {
-        "judge": ["train", "--defence", "judge"],
-        "train clustering": ["train", "--defence", "clustering", "--seed", "0"],
-        "attack decoder": [
-            "attack",
-            "--defence",
-            "clustering",
-            "--seed",
-            "0",
-            "--attack",
-            "decoder",
-        ],
+        "judge": ("judge", "judge"),
+        "train clustering": ("train/clustering/seed0", run),
+        "attack decoder": ("attack/clustering/seed0/decoder", f"{run}/attacks/decoder-public_data"),
     }
-    places = ("judge", "runs/clustering/seed0", "runs/clustering/seed0/attacks/decoder-public_data")
-    for (kind, command), place in zip(jobs.items(), places, strict=True):
-        done = cemlib(folder, *command, "--config", str(TINY), "--device", "cpu")
+    for kind, (job, place) in jobs.items():
+        done = cemlib(folder, "run", "--only", job, "--config", str(TINY), "--device", "cpu")
         assert done.returncode == 0, done.stderr
         record = json.loads((folder / "results/tiny" / place / "metrics.json").read_text())
         assert 1 / WITHIN < rows[kind] / record["peak_memory_mb"] < WITHIN, kind
@@ -145,7 +136,6 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
         images, epochs, _ = found[-1]
         return images * epochs / 300
 
-    monkeypatch.setitem(ATTACKS, "decoder", attack)
     monkeypatch.setattr(estimate, "seconds_of", seconds_of)
     monkeypatch.setattr(estimate, "ENOUGH", 1.0)
     data = read_data(train_job(prepared, "noise", 0, "cpu"))

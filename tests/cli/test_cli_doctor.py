@@ -185,21 +185,19 @@ def test_downloads_lie_where_torchvision_puts_them(tmp_path: Path) -> None:
         assert Path(held.raw_folder) == tmp_path / DOWNLOADS[name]
 
 
-def test_a_download_that_is_missing_is_a_warning(tmp_path: Path) -> None:
-    here = plan(tmp_path, source="svhn", root=str(tmp_path))
-    assert about("data svhn", places(ABSENT, here)).level is Level.WARNING
-    (tmp_path / DOWNLOADS["svhn"]).touch()
-    assert about("data svhn", places(ABSENT, here)).level is Level.OK
-
-
-def test_a_source_that_torchvision_does_not_know_is_no_crash(
+def test_a_download_that_is_missing_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def found(folder: Path) -> Level:
+        here = plan(tmp_path, source="svhn", root=str(folder))
+        return about("data svhn", places(ABSENT, here)).level
+
+    assert found(tmp_path) is Level.WARNING
+    (tmp_path / DOWNLOADS["svhn"]).touch()
+    assert found(tmp_path) is Level.OK
     monkeypatch.delitem(DOWNLOADS, "svhn")  # as of a source that somebody added
-    here = plan(tmp_path, source="svhn", root=str(tmp_path))
-    assert about("data svhn", places(ABSENT, here)).level is Level.OK
-    gone = plan(tmp_path, source="svhn", root=str(tmp_path / "gone"))
-    assert about("data svhn", places(ABSENT, gone)).level is Level.PROBLEM
+    assert found(tmp_path) is Level.OK
+    assert found(tmp_path / "gone") is Level.PROBLEM
 
 
 def test_the_disk_of_the_results_is_looked_at(tmp_path: Path) -> None:

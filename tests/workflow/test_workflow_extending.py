@@ -6,7 +6,6 @@ import sys
 import textwrap
 
 import pandas as pd
-import pytest
 from checkout import REPOSITORY, Checkout, tiny
 
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -59,11 +58,10 @@ FIT = """
 """
 
 
-@pytest.mark.parametrize("fit", ["", FIT], ids=["plain", "fitting"])
-def test_an_added_surrogate_is_estimated(fresh: Checkout, fit: str) -> None:
-    """By the steps that it takes; nothing else says what it costs."""
+def test_an_added_surrogate_is_estimated(fresh: Checkout) -> None:
+    """By the steps and the fit that it takes; nothing else says what it costs."""
     add_spread(fresh)
-    fresh.append("cemlib/surrogates/mine.py", fit)
+    fresh.append("cemlib/surrogates/mine.py", FIT)
     defences = {"noise": {}, "spread": {"surrogate": "spread"}}
     fresh.configure(tiny() | {"defences": defences, "attacks": {"mean_image": {}}})
     command = [sys.executable, "-m", "cemlib", "estimate", "--config", "study.yaml"]
