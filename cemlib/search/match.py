@@ -22,7 +22,7 @@ from cemlib.config.sweeps import PLACES, SweepConfig
 from cemlib.records.files import read_json
 from cemlib.records.seal import read_sealed, write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
-from cemlib.study.job import prepare_job
+from cemlib.study.job import find_device, prepare_job
 from cemlib.study.lock import locked
 from cemlib.study.plan import Plan, chosen
 from cemlib.study.schedule import Schedule, StudyError, carry_out
@@ -97,13 +97,12 @@ def match(
             "train.select: best_test selects by test images, which a search must not see;"
             " set last or best_val"
         )
+    find_device(device)  # an error before any job
     section = section_of(study, wanted.defence)
     strength = strength_of(section, wanted.key)
     tried: dict[Value, Score] = {}
-    with (
-        locked(Plan(study).layout.root / ".locks/search"),
-        Workers(slots, study.threads) as workers,
-    ):
+    lock = locked(Plan(study).layout.root / ".locks/search")
+    with lock, Workers(slots, study.threads) as workers:
 
         def accuracy(value: Value) -> float:
             tried[value] = _trained(_plan(study, wanted, section, [value]), workers, device, say)
