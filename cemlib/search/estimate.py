@@ -33,7 +33,7 @@ from cemlib.attacks.task import Outcome, Task
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.data.prepared import Prepared, load
 from cemlib.evaluation.scene import FEWEST, Scene, targets
-from cemlib.evaluation.verdict import verdict
+from cemlib.evaluation.scores import verdict
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.precision import set_up
 from cemlib.numerics.replay import WARM_UP
