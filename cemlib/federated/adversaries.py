@@ -156,7 +156,7 @@ class Adversaries:
         return dict(zip(("g_loss", "variance"), means, strict=True))
 
     def _generated(self, e: Tensor, y: Tensor) -> Tensor:
-        return generate(self.generator, self.g_weights, e, y)
+        return Pseudo(self.generator, self.g_weights).images(e, y)
 
     def _logits(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the logits of each client's discriminator on its images: (clients, B)."""
@@ -186,26 +186,49 @@ class Adversaries:
 
 
 def make_generator(shape: Shape, num_classes: int, settings: GanConfig) -> Generator:
-    """Make a generator for images of a shape; its weights are torch's random ones."""
+    """Make a generator for images of a shape, with torch's random initial weights."""
     return Generator(shape, num_classes, settings.latent, settings.width)
 
 
-def generate(net: Generator, weights: Mapping[str, Tensor], e: Tensor, y: Tensor) -> Tensor:
-    """Return images (clients, B, C, H, W) of each client's own generator.
+@dataclass(frozen=True)
+class Pseudo:
+    """Make pseudo images by the generators of all clients.
 
-    Args:
-        net: the generator, for its form.
-        weights: stacked, (clients, ...) by name.
-        e: noise (clients, B, latent).
-        y: labels (clients, B).
+    Attributes:
+        net: A generator, for its architecture.
+        weights: The weights of every client's generator, stacked (clients, ...) by name.
     """
 
-    def one(own: Weights, e: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = functional_call(net, own, (e, y))
-        return found
+    net: Generator
+    weights: Mapping[str, Tensor]
 
-    images: Tensor = vmap(one)(dict(weights), e, y)
-    return images
+    def images(self, e: Tensor, y: Tensor) -> Tensor:
+        """Return G(e|y) of each client (clients, B, C, H, W), for e (clients, B, latent)."""
+
+        def one(own: Weights, e: Tensor, y: Tensor) -> Tensor:
+            found: Tensor = functional_call(self.net, own, (e, y))
+            return found
+
+        images: Tensor = vmap(one)(dict(self.weights), e, y)
+        return images
+
+    def mixed(
+        self, x: Tensor, y: Tensor, owners: Sequence[int], e: Tensor, share: Tensor
+    ) -> Tensor:
+        """Return share x + (1 - share) G(e|y), by the generators of their owners.
+
+        Args:
+            x: images (M, B, C, H, W) of M clients.
+            y: labels (M, B).
+            owners: numbers of the M clients; one may appear more than once.
+            e: noise (M, B, latent).
+            share: of the real image (M, B).
+        """
+        own = {name: tensor[list(owners)] for name, tensor in self.weights.items()}
+        with torch.no_grad():
+            made = Pseudo(self.net, own).images(e.to(x), y)
+        share = share.to(x)[..., None, None, None]
+        return share * x + (1 - share) * made
 
 
 def _update(optimiser: Adam, loss: Tensor, lr: float) -> None:

@@ -1,42 +1,38 @@
-"""Attack single gradients of one variant with one seed, and record what comes of it."""
+"""Attack single gradients of one variant with one seed, and write the results."""
 
 import time
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from cemlib.data.errors import DataError
 from cemlib.data.pixels import to_float
-from cemlib.data.prepared import Prepared, load
+from cemlib.data.prepared import Prepared
 from cemlib.evaluation.pictures import COLUMNS, write_strip
-from cemlib.federated import drawing
-from cemlib.federated.adversaries import generate
-from cemlib.federated.client import mixed
+from cemlib.federated.drawing import Draws
 from cemlib.federated.inversion.evaluate import Finding, run_attacks
+from cemlib.federated.inversion.scene import Scene
 from cemlib.federated.inversion.scoring import SCORES, Row, failed_row
-from cemlib.federated.inversion.variants import Scene, Variant
+from cemlib.federated.job import read_data, read_pseudo, run_of, variant_of, write_record
 from cemlib.federated.network import FederatedNet
-from cemlib.federated.record import run_of, variant_of, write_record
-from cemlib.federated.setting import masking_of, network_of
-from cemlib.federated.training import read_pseudo
-from cemlib.numerics.precision import set_up
+from cemlib.federated.setting import network_of
 from cemlib.records.files import load_tensors, write_bytes, write_jsonl
 from cemlib.records.layout import AttackFolder
 from cemlib.records.seal import FILES, checked, read_sealed
 from cemlib.study.federated import FederatedJob, attack_files
 
-CURVE = 20  # points of an attack's course that are kept
+CURVE = 20  # points of an attack's curve that are kept
 ROUND = 0  # of the draws for the attacked images: before the first
 
 
 def run(job: FederatedJob) -> Iterator[Path]:
     """Carry out all attacks on one training, yielding each record when it is written.
 
-    Attacked are gradients of one image each (`inversion.batch_size`), of the first test images.
+    The gradients of the first test images are attacked, `inversion.batch_size` images behind each.
     Image i is that of client i modulo their number: its generator makes the pseudo image. A mask's
     scores, noise and mixtures are drawn as in training. The attacker's mean images are of the
     validation images.
@@ -45,21 +41,25 @@ def run(job: FederatedJob) -> Iterator[Path]:
         DataError: if the prepared data are missing, damaged or too few.
         FileError: if the run or the generators are.
     """
-    start = time.perf_counter()
-    study = job.plan.study
-    set_up(job.processor(), study.threads)
-    data = load(job.plan.layout.data).to(job.processor())
-    if len(data.test) < study.inversion.images:
+    start, inversion, data = time.perf_counter(), job.plan.study.inversion, read_data(job)
+    if len(data.test) < inversion.images:
         raise DataError(
-            f"inversion.images: {study.inversion.images} wanted, the test split has"
-            f" {len(data.test)}; lower it, or raise data.test_limit"
+            f"inversion.images: {inversion.images} wanted, the test split has {len(data.test)};"
+            " lower it, or raise data.test_limit"
         )
     run_record = read_sealed(run_of(job).metrics, ("status", "reason", FILES))
     if run_record["reason"] is None:
-        findings = _attacked(job, data)
+        findings = run_attacks(
+            _network(job, data),
+            scene_of(job, data),
+            variant_of(job),
+            inversion.attacks,
+            seed=job.of["seed"],
+            batch=inversion.batch_size,
+        )
     else:
         nothing = _nothing(job, data, f"the training failed: {run_record['reason']}")
-        findings = dict.fromkeys(study.inversion.attacks, nothing)
+        findings = dict.fromkeys(inversion.attacks, nothing)
     for part in job.parts:
         scores = {
             "model_sha256": run_record[FILES]["model.safetensors"],
@@ -68,21 +68,8 @@ def run(job: FederatedJob) -> Iterator[Path]:
         yield _write(part, findings[part.of["attack"]], data, scores)
 
 
-def _attacked(job: FederatedJob, data: Prepared) -> dict[str, Finding]:
-    chosen, inversion = variant_of(job), job.plan.study.inversion
-    mixes, masking = chosen.mixing is not None, masking_of(chosen.mask)
-    return run_attacks(
-        _network(job, data),
-        scene_of(job, data),
-        Variant(mixed=mixes, masking=masking, dp_sgd=chosen.dp_sgd),
-        inversion.attacks,
-        seed=job.of["seed"],
-        batch=inversion.batch_size,
-    )
-
-
 def _nothing(job: FederatedJob, data: Prepared, reason: str) -> Finding:
-    """Return what an attack finds on a failed training: no scores, and grey pictures."""
+    """Return the finding of an attack on a failed training: no scores, and grey pictures."""
     count = job.plan.study.inversion.images
     labels = data.test.labels[:count].tolist()
     rows = [failed_row(image, label, reason) for image, label in enumerate(labels)]
@@ -92,14 +79,20 @@ def _nothing(job: FederatedJob, data: Prepared, reason: str) -> Finding:
 
 def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     """Return the attacked images, what clients train on instead, and the attacker's prior."""
-    count = job.plan.study.inversion.images
+    study, mixing = job.plan.study, variant_of(job).mixing
+    count, clients = study.inversion.images, study.clients.number
     images, labels = to_float(data.test.images[:count]), data.test.labels[:count]
-    if variant_of(job).mixing is None:
-        blend, share = images, torch.ones(count, device=images.device)
-    else:
-        share = _ratios(job, count).to(images)
-        blend = mixed(images, _pseudo_images(job, data, labels), share.view(-1, 1, 1, 1))
-    return Scene(images, labels, blend, share, class_means(data))
+    trained, share = images, torch.ones(count, device=images.device)
+    if mixing is not None:
+        owners, places = [i % clients for i in range(count)], range(count)
+        draws = [Draws(job.of["seed"], client, ROUND) for client in range(clients)]
+        share = torch.stack([each.ratios(mixing, count) for each in draws])[owners, places]
+        noise = torch.stack([each.latents(count, study.gan.latent) for each in draws])
+        blended = read_pseudo(job, data).mixed(
+            images[:, None], labels[:, None], owners, noise[owners, places][:, None], share[:, None]
+        )
+        trained, share = blended[:, 0], share.to(images)
+    return Scene(images, labels, trained, share, class_means(data))
 
 
 def class_means(data: Prepared) -> Tensor:
@@ -109,29 +102,6 @@ def class_means(data: Prepared) -> Tensor:
     counts = member.sum(0)[:, None, None, None]
     means = torch.einsum("nk,nchw->kchw", member, images) / counts.clamp(min=1)
     return torch.where(counts > 0, means, images.mean(0))
-
-
-def _ratios(job: FederatedJob, count: int) -> Tensor:
-    mixing, clients = variant_of(job).mixing, job.plan.study.clients.number
-    assert mixing is not None  # asked for mixtures alone
-    drawn = [drawing.ratios(mixing, count, job.of["seed"], c, ROUND) for c in range(clients)]
-    return torch.stack([drawn[i % clients][i] for i in range(count)])
-
-
-def _pseudo_images(job: FederatedJob, data: Prepared, labels: Tensor) -> Tensor:
-    """Return G(e|y) for each attacked image, by the generator of its client."""
-    study, pseudo = job.plan.study, read_pseudo(job, data)
-    clients = [i % study.clients.number for i in range(len(labels))]
-    noise = [
-        drawing.latents((len(labels), study.gan.latent), job.of["seed"], client, ROUND)[i]
-        for i, client in enumerate(clients)
-    ]
-    own = {name: tensor[clients] for name, tensor in pseudo.weights.items()}
-    with torch.no_grad():
-        made = generate(
-            pseudo.net, own, torch.stack(noise)[:, None].to(job.processor()), labels[:, None]
-        )
-    return made[:, 0]
 
 
 def _network(job: FederatedJob, data: Prepared) -> FederatedNet:
@@ -150,7 +120,8 @@ def _write(job: FederatedJob, found: Finding, data: Prepared, scores: dict[str, 
     originals = to_float(data.test.images[: len(shown)]).cpu()
     write_strip(folder.reconstructions, originals, shown)
     write_jsonl(folder.history, _curve(found.curve))
-    _write_per_image(folder, [{"defence": job.of["variant"], **named} | row for row in found.rows])
+    rows = pd.DataFrame([{"defence": job.of["variant"], **named, **row} for row in found.rows])
+    write_bytes(folder.per_image, rows.to_parquet(index=False))
     failed = [row["reason"] for row in found.rows if row["status"] != "ok"]
     reason = f"{len(failed)} of {len(found.rows)} images: {failed[0]}" if failed else None
     known = {"knowledge": folder.root.name.rpartition("-")[2]}
@@ -168,16 +139,7 @@ def _means(rows: list[Row]) -> dict[str, float | None]:
 
 
 def _curve(curve: Tensor) -> list[dict[str, Any]]:
-    """Return the attack's own loss at some steps, the mean over the gradients."""
+    """Return the attack's own loss at some steps, averaged over the gradients."""
     means = curve.double().nanmean(0)
     steps = torch.linspace(0, len(means) - 1, min(CURVE, len(means))).round().long().tolist()
     return [{"epoch": step + 1, "loss": float(means[step])} for step in steps]
-
-
-def _write_per_image(folder: AttackFolder, rows: list[Row]) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    content = BytesIO()
-    parquet.write_table(pa.Table.from_pylist(rows), content)
-    write_bytes(folder.per_image, content.getvalue())

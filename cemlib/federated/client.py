@@ -1,9 +1,8 @@
 """Train clients: the gradient of a step, masked or private, and local descent of all at once.
 
 Everything is a function of weights by name, so that one client's step can be mapped over a stack of
-clients, and an attack can differentiate through it. Trained at once, the clients' weights are
-stacked and a step is mapped over them; one by one gives the same but for the order in which
-floating point adds up.
+clients, and an attack can differentiate through it. Clients that are trained at once have their
+weights stacked; training them one by one gives the same but for the order of additions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,30 +13,13 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from cemlib.config.federated_attacks import DpSgd
-from cemlib.federated.mask import Order, mask, masked, scores
-from cemlib.federated.network import FederatedNet, Weights, features, loss
+from cemlib.config.federated import MaskConfig, Variant
+from cemlib.federated.mask import hadamard, mask, scores
+from cemlib.federated.network import WEIGHT, FederatedNet, Weights, features, loss
 from cemlib.federated.private import private_gradients
 
 Step = Callable[..., tuple[Weights, Tensor]]
-"""Function of weights, x, y and what a step draws, to the gradients and the loss."""
-
-
-@dataclass(frozen=True)
-class Masking:
-    """Say how the gradient is masked.
-
-    Attributes:
-        alpha: Share (float) or number (int) of features that are masked.
-        beta: Share (float) or number (int) of outputs whose column of H is the mask.
-        order: Which features have the smallest scores (`cemlib.federated.mask`).
-        images: So many of a step's images, the first, decide the scores; None for all.
-    """
-
-    alpha: float
-    beta: float
-    order: Order = "ours"
-    images: int | None = None
+"""Function of weights, x, y and the draws of a step, to the gradients and the loss."""
 
 
 @dataclass(frozen=True)
@@ -66,27 +48,24 @@ class Work:
         return taken
 
 
-def mixed(x: Tensor, pseudo: Tensor, lam: Tensor | float) -> Tensor:
-    """Return lam x + (1 - lam) pseudo, both (B, C, H, W), lam a number or (B, 1, 1, 1)."""
-    return lam * x + (1 - lam) * pseudo
-
-
 def gradients(net: FederatedNet, weights: Weights, x: Tensor, y: Tensor) -> tuple[Weights, Tensor]:
     """Return the gradient of the mean cross-entropy by parameter name, and the loss."""
     found, value = grad_and_value(lambda w: loss(net, w, x, y))(weights)
     return found, value
 
 
-def step_mask(net: FederatedNet, weights: Weights, x: Tensor, how: Masking) -> Tensor:
+def step_mask(net: FederatedNet, weights: Weights, x: Tensor, how: MaskConfig) -> Tensor:
     """Return the mask (l,) of a step on images (B, C, H, W)."""
     found = scores(partial(features, net, weights), x[: how.images], how.order)
     return mask(found, how.alpha)
 
 
 def masked_gradients(
-    net: FederatedNet, weights: Weights, x: Tensor, y: Tensor, columns: Tensor, how: Masking
+    net: FederatedNet, weights: Weights, x: Tensor, y: Tensor, columns: Tensor, how: MaskConfig
 ) -> tuple[Weights, Tensor]:
-    """Return the gradients of a client's step under a mask, by parameter name, and the loss.
+    """Return the gradients of a step with that of the last layer's weight masked, and the loss.
+
+    The gradient of the bias is not masked; it does not show any feature.
 
     Args:
         net: the network.
@@ -97,15 +76,16 @@ def masked_gradients(
         how: the mask's settings.
     """
     found, value = gradients(net, weights, x, y)
-    return masked(found, step_mask(net, weights, x, how), columns), value
+    kept = hadamard(step_mask(net, weights, x, how), columns)
+    return {**found, WEIGHT: found[WEIGHT] * kept}, value
 
 
-def step_of(net: FederatedNet, masking: Masking | None, privacy: DpSgd | None) -> Step:
+def step_of(net: FederatedNet, variant: Variant) -> Step:
     """Return the gradient that a client's step descends: plain, masked, or private."""
-    if privacy is not None:
-        return partial(private_gradients, net, clip=privacy.clip)
-    if masking is not None:
-        return partial(masked_gradients, net, how=masking)
+    if variant.dp_sgd is not None:
+        return partial(private_gradients, net, clip=variant.dp_sgd.clip)
+    if variant.mask is not None:
+        return partial(masked_gradients, net, how=variant.mask)
     return partial(gradients, net)
 
 
@@ -116,12 +96,6 @@ def descend(weights: Weights, gradients: Mapping[str, Tensor], lr: float) -> Wei
 
 def train_at_once(step: Step, weights: Weights, work: Work, lr: float) -> tuple[Weights, Tensor]:
     """Train all clients from the same weights, stacked.
-
-    Args:
-        step: see `step_of`.
-        weights: the server's, by name.
-        work: what they train on.
-        lr: learning rate.
 
     Returns:
         Each client's change of the weights (clients, ...) by name, and the losses (clients, steps).

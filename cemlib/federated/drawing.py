@@ -1,4 +1,4 @@
-"""Draw what a round needs, from streams of their own: who answers, batches, noise, ratios.
+"""Draw what a round needs, from separate streams: who answers, batches, noise, ratios.
 
 A client's draws depend on the seed, the client and the round alone. So they are the same whoever
 else takes part, whether the clients are trained at once or one by one, and in which process.
@@ -32,56 +32,54 @@ class Asked:
 
 def ask(clients: ClientsConfig, seed: int, number: int) -> Asked:
     """Choose the clients of a round."""
-    draws = generator(seed, "federated/participation", number)
+
+    def happens(client: int, fault: str, chance: float) -> bool:
+        return float(torch.rand((), generator=Draws(seed, client, number).stream(fault))) < chance
+
     count = max(1, round(clients.participation * clients.number))
-    order = torch.randperm(clients.number, generator=draws)
-    selected = sorted(order[:count].tolist())
-    dropped = _struck(selected, clients.dropout, seed, "dropout", number)
-    answering = [client for client in selected if client not in dropped]
-    corrupt = _struck(answering, clients.corrupt, seed, "corrupt", number)
-    return Asked(selected, answering, sorted(corrupt))
+    draws = generator(seed, "federated/participation", number)
+    selected = sorted(torch.randperm(clients.number, generator=draws)[:count].tolist())
+    answering = [client for client in selected if not happens(client, "dropout", clients.dropout)]
+    corrupt = [client for client in answering if happens(client, "corrupt", clients.corrupt)]
+    return Asked(selected, answering, corrupt)
 
 
-def _struck(clients: list[int], chance: float, seed: int, fault: str, number: int) -> set[int]:
-    def draw(client: int) -> float:
-        draws = generator(seed, f"federated/{fault}/{client}", number)
-        return float(torch.rand((), generator=draws))
+@dataclass(frozen=True)
+class Draws:
+    """Draw what a client needs in a round (round 0: for the attacked images)."""
 
-    return {client for client in clients if draw(client) < chance}
+    seed: int
+    client: int
+    number: int
 
+    def stream(self, name: str) -> torch.Generator:
+        """Return the client's stream of a name."""
+        return generator(self.seed, f"federated/{name}/{self.client}", self.number)
 
-def batches(images: int, steps: int, size: int, seed: int, client: int, number: int) -> Tensor:
-    """Draw which of its images a client takes in each step of a round: (steps, size).
+    def batches(self, images: int, steps: int, size: int) -> Tensor:
+        """Return which of its images the client takes in each step: (steps, size).
 
-    Its shuffled images one after the other; when they are used up they are shuffled anew.
-    """
-    draws = generator(seed, f"federated/batches/{client}", number)
-    passes = -(-steps // (images // size))
-    whole = images // size * size
-    orders = [torch.randperm(images, generator=draws)[:whole] for _ in range(passes)]
-    return torch.cat(orders)[: steps * size].view(steps, size)
+        Its shuffled images one after the other; when they are used up they are shuffled anew.
+        """
+        draws, whole = self.stream("batches"), images // size * size
+        passes = -(-steps * size // whole)
+        orders = [torch.randperm(images, generator=draws)[:whole] for _ in range(passes)]
+        return torch.cat(orders)[: steps * size].view(steps, size)
 
+    def columns(self, beta: int | None, outputs: int, steps: int) -> Tensor:
+        """Return the columns of H that the mask replaces in each step: (steps, outputs)."""
+        draws = self.stream("columns")
+        return torch.stack([draw_columns(beta, outputs, draws) for _ in range(steps)])
 
-def columns(beta: float, outputs: int, steps: int, seed: int, client: int, number: int) -> Tensor:
-    """Draw the columns of H that are the mask, for each step of a round: (steps, outputs)."""
-    draws = generator(seed, f"federated/columns/{client}", number)
-    return torch.stack([draw_columns(beta, outputs, draws) for _ in range(steps)])
+    def latents(self, count: int, length: int) -> Tensor:
+        """Return standard normal noise for the client's generator: (count, length)."""
+        return torch.randn(count, length, generator=self.stream("latents"))
 
-
-def latents(shape: tuple[int, ...], seed: int, client: int, number: int) -> Tensor:
-    """Draw standard normal noise for a client's generator."""
-    draws = generator(seed, f"federated/latents/{client}", number)
-    return torch.randn(shape, generator=draws)
-
-
-def ratios(mixing: Mixing, count: int, seed: int, client: int, number: int) -> Tensor:
-    """Draw the share of the real image in each of a client's mixtures: (count,)."""
-    if mixing.beta is None:
-        return torch.full((count,), float(mixing.lam or 0.0))
-    draws = np.random.default_rng(derive(seed, f"federated/ratios/{client}", number))
-    return torch.from_numpy(draws.beta(*mixing.beta, size=count)).float()
-
-
-def noise_stream(seed: int, client: int, number: int) -> torch.Generator:
-    """Return the stream of the noise of a client's private gradients in a round."""
-    return generator(seed, f"federated/noise/{client}", number)
+    def ratios(self, mixing: Mixing, count: int) -> Tensor:
+        """Return the share of the real image in each of the client's mixtures: (count,)."""
+        if mixing.beta is None:
+            return torch.full((count,), float(mixing.lam or 0.0))
+        draws = np.random.default_rng(
+            derive(self.seed, f"federated/ratios/{self.client}", self.number)
+        )
+        return torch.from_numpy(draws.beta(*mixing.beta, size=count)).float()

@@ -1,6 +1,7 @@
 """Draw the figures of a federated study: curves, bars, and pictures."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,14 +23,14 @@ from cemlib.report.style import (
     new_figure,
     readable,
     remark,
-    settings,
+    saying,
     significant,
 )
 from cemlib.study.federated import attack_folder
 from cemlib.study.plan import Plan
 
 _MARGIN = 1.5  # inches left of the pictures
-COURSES = {  # of the clients' GANs: what is drawn, and how it is called
+COURSES = {  # columns of the history of the clients' GANs, and their titles
     "d_loss": "loss of the discriminator",
     "g_loss": "loss of the generator",
     "variance": "variance of generated images",
@@ -41,24 +42,23 @@ def accuracy(plan: Plan[Federated], results: Results) -> Figure:
     """Draw validation accuracy over the rounds, and its paired difference to the reference's."""
     study, rounds = plan.study, results.rounds
     reference = rounds[rounds["defence"] == study.reference].set_index(["seed", "epoch"])
-    with settings():
-        figure, (above, below) = new_figure(4.6, rows=2, share_x=True)
-        for variant, look in looks(list(study.variants)).items():
-            rows = rounds[rounds["defence"] == variant]
-            if rows.empty:
-                continue
-            _band(above, 100 * rows.set_index(["seed", "epoch"])["val_top1"], variant, look.colour)
-            if variant != study.reference:
-                paired = rows.set_index(["seed", "epoch"])["val_top1"] - reference["val_top1"]
-                _band(below, 100 * paired.dropna(), variant, look.colour)
-        above.set_ylabel("validation accuracy [%]")
-        below.set(xlabel="round", ylabel=f"minus {readable(study.reference)} [points]")
-        below.xaxis.set_major_locator(MaxNLocator(integer=True))
-        below.axhline(0, color="#555555", linewidth=0.8)
-        if rounds.empty:
-            remark(above, "no variant finished a round")
-        else:
-            above.legend(ncols=3, loc="lower right")
+    figure, (above, below) = new_figure(4.6, rows=2, share_x=True)
+    for variant, look in looks(list(study.variants)).items():
+        rows = rounds[rounds["defence"] == variant]
+        if rows.empty:
+            continue
+        _band(above, 100 * rows.set_index(["seed", "epoch"])["val_top1"], variant, look.colour)
+        if variant != study.reference:
+            paired = rows.set_index(["seed", "epoch"])["val_top1"] - reference["val_top1"]
+            _band(below, 100 * paired.dropna(), variant, look.colour)
+    above.set_ylabel("validation accuracy [%]")
+    below.set(xlabel="round", ylabel=f"minus {readable(study.reference)} [points]")
+    below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    below.axhline(0, color="#555555", linewidth=0.8)
+    if rounds.empty:
+        remark(above, "no variant finished a round")
+    else:
+        above.legend(ncols=3, loc="lower right")
     return figure
 
 
@@ -74,78 +74,67 @@ def _band(panel: Axes, values: "pd.Series[float]", name: str, colour: str) -> No
 
 def tradeoff(plan: Plan[Federated], results: Results) -> Figure:
     """Draw accuracy against the MSE of the strongest attack on each image."""
-    table = tradeoff_table(results, plan.study)
-    with settings():
-        figure, (panel,) = new_figure(3.4)
-        for variant, look in looks(list(plan.study.variants)).items():
-            row = table[table["variant"] == variant].iloc[0]
-            if row["mse_mean"] is None or math.isnan(row["mse_mean"]):
-                continue
-            panel.errorbar(
-                *(100 * row["top1_mean"], max(row["mse_mean"], 1e-12)),
-                xerr=_half(100 * row["top1_mean"], 100 * row["top1_ci_high"]),
-                yerr=_downwards(row["mse_mean"], row["mse_ci_high"]),
-                color=look.colour,
-                marker=look.marker,
-                label=readable(variant),
-                capsize=2,
-                linestyle="none",
-            )
-        log_scale(panel)
-        panel.set(xlabel="test accuracy [%]", ylabel="MSE of the strongest attack")
-        if panel.containers:
-            figure.legend(loc="outside right upper")
-        else:
-            remark(panel, "no variant was trained and attacked without a failure")
+    table = tradeoff_table(results, plan.study).set_index("variant")
+    table = table[["top1_mean", "top1_ci_high", "mse_mean", "mse_ci_high"]].astype(float)
+    figure, (panel,) = new_figure(3.4)
+    for variant, look in looks(list(plan.study.variants)).items():
+        top1, top1_high, mse, mse_high = table.loc[variant].tolist()
+        if math.isnan(mse):
+            continue
+        half = float(np.nan_to_num(mse_high - mse))
+        panel.errorbar(
+            *(100 * top1, max(mse, 1e-12)),
+            xerr=np.nan_to_num(100 * top1_high - 100 * top1),
+            yerr=[[min(half, 0.9 * mse)], [half]],  # must not reach 0 on a logarithmic axis
+            color=look.colour,
+            marker=look.marker,
+            label=readable(variant),
+            capsize=2,
+            linestyle="none",
+        )
+    log_scale(panel)
+    panel.set(xlabel="test accuracy [%]", ylabel="MSE of the strongest attack")
+    if panel.containers:
+        figure.legend(loc="outside right upper")
+    else:
+        remark(panel, "no variant was trained and attacked without a failure")
     return figure
-
-
-def _half(mean: float, high: float) -> float:
-    return 0.0 if math.isnan(high) else high - mean
-
-
-def _downwards(mean: float, high: float | None) -> list[list[float]]:
-    """Return both arms of an interval on a logarithmic axis; the lower must not reach zero."""
-    half = 0.0 if high is None or math.isnan(high) else high - mean
-    return [[min(half, 0.9 * mean)], [half]]
 
 
 def cost(plan: Plan[Federated], results: Results) -> Figure:
     """Draw seconds of a round, and bytes that a round moves, by variant."""
     table = cost_table(results, plan.study)
     names = [readable(name) for name in table["variant"]]
-    with settings():
-        figure, (left, right) = new_figure(0.9 + 0.22 * len(names), columns=2, share_y=True)
-        halves = (table["seconds_ci_high"] - table["seconds_mean"]).fillna(0)
-        left.barh(names, table["seconds_mean"], xerr=halves, color="#0072B2", capsize=2)
-        left.set_xlabel("seconds of a round")
-        kilobytes = table[["bytes_up_per_round", "bytes_down_per_round"]] / 1000
-        right.barh(names, kilobytes.iloc[:, 0], color="#E69F00", label="up")
-        down, up = kilobytes.iloc[:, 1], kilobytes.iloc[:, 0]
-        right.barh(names, down, left=up, color="#56B4E9", label="down")
-        right.set_xlabel("kB in a round")
-        figure.legend(loc="outside upper right", ncols=2)
-        left.invert_yaxis()
+    figure, (left, right) = new_figure(0.9 + 0.22 * len(names), columns=2, share_y=True)
+    halves = (table["seconds_ci_high"] - table["seconds_mean"]).fillna(0)
+    left.barh(names, table["seconds_mean"], xerr=halves, color="#0072B2", capsize=2)
+    left.set_xlabel("seconds of a round")
+    kilobytes = table[["bytes_up_per_round", "bytes_down_per_round"]] / 1000
+    right.barh(names, kilobytes.iloc[:, 0], color="#E69F00", label="up")
+    down, up = kilobytes.iloc[:, 1], kilobytes.iloc[:, 0]
+    right.barh(names, down, left=up, color="#56B4E9", label="down")
+    right.set_xlabel("kB in a round")
+    figure.legend(loc="outside upper right", ncols=2)
+    left.invert_yaxis()
     return figure
 
 
 def convergence(plan: Plan[Federated], results: Results) -> Figure:
     """Draw losses, variance and change over the epochs of the GANs, mean over the clients."""
     seeds = looks([str(seed) for seed in plan.study.seeds])
-    with settings():
-        figure, panels = new_figure(4.2, columns=2, rows=2, share_x=True)
-        for panel, (name, title) in zip(panels, COURSES.items(), strict=True):
-            for seed, look in seeds.items():
-                rows = results.gans[results.gans["seed"] == int(seed)]
-                panel.plot(rows["epoch"], rows[name], color=look.colour, label=f"seed {seed}")
-            panel.set_title(title)
-        panels[2].axhline(plan.study.gan.v_e, color="#555555", linestyle="--", linewidth=0.8)
-        panels[2].set_xlabel("epoch")
-        panels[3].set_xlabel("epoch")
-        if results.gans.empty:
-            remark(panels[0], "no GAN finished an epoch")
-        else:
-            panels[0].legend()
+    figure, panels = new_figure(4.2, columns=2, rows=2, share_x=True)
+    for panel, (name, title) in zip(panels, COURSES.items(), strict=True):
+        for seed, look in seeds.items():
+            rows = results.gans[results.gans["seed"] == int(seed)]
+            panel.plot(rows["epoch"], rows[name], color=look.colour, label=f"seed {seed}")
+        panel.set_title(title)
+    panels[2].axhline(plan.study.gan.v_e, color="#555555", linestyle="--", linewidth=0.8)
+    panels[2].set_xlabel("epoch")
+    panels[3].set_xlabel("epoch")
+    if results.gans.empty:
+        remark(panels[0], "no GAN finished an epoch")
+    else:
+        panels[0].legend()
     return figure
 
 
@@ -154,29 +143,21 @@ def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
 
     The seed is the first; the strongest is the attack with the lowest mean MSE over the seeds.
     """
-    seed, originals = plan.study.seeds[0], list[Picture]()
-    strips: dict[str, list[Picture] | None] = {}
+    rows: dict[str, Sequence[Picture]] = {}
+    blank: list[Picture] = []
     for variant in plan.study.variants:
         attack, error = strongest(results.attacks, variant)
         if attack is None:
-            strips[f"{readable(variant)}\nfailed"] = None
+            rows[f"{readable(variant)}\nfailed"] = []
             continue
-        file = checked(attack_folder(plan, variant, seed, attack).reconstructions)
-        originals, below = read_strip(file)
-        strips[f"{readable(variant)}\n{readable(attack)}, {significant(error, 2)}"] = below
-    with settings():
-        if not originals:
-            figure, (panel,) = new_figure(1.0)
-            remark(panel, "every attack failed")
-            return figure
-        height = (WIDTH - _MARGIN) / len(originals) * 1.12 * (len(strips) + 1)
-        figure, panels = new_figure(height, rows=len(strips) + 1)
+        file = attack_folder(plan, variant, plan.study.seeds[0], attack).reconstructions
+        originals, below = read_strip(checked(file))
+        rows = {"original": originals} | rows
+        rows[f"{readable(variant)}\n{readable(attack)}, {significant(error, 2)}"] = below
         blank = [np.full_like(picture, 255) for picture in originals]
-        rows = {"original": originals, **{n: s or blank for n, s in strips.items()}}
-        for panel, (name, pictures) in zip(panels, rows.items(), strict=True):
-            show(panel, spaced(pictures))
-            panel.set_ylabel(name, rotation=0, ha="right", va="center")
-    return figure
+    if not blank:
+        return saying("every attack failed")
+    return _picture_rows({name: pictures or blank for name, pictures in rows.items()})
 
 
 def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
@@ -190,16 +171,20 @@ def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
 
 def pseudo(plan: Plan[Federated], results: Results) -> Figure:  # noqa: ARG001 - as every figure
     """Draw the first client's images of fixed noise, one of each class, over the epochs."""
-    seed = plan.study.seeds[0]
-    course = load_arrays(checked(plan.layout.pseudo(seed).course))
+    course = load_arrays(checked(plan.layout.pseudo(plan.study.seeds[0]).course))
     images, epochs = course["images"][0], course["epochs"].tolist()  # (epochs, classes, C, H, W)
     pixels = (255 * images).round().astype(np.uint8).transpose(0, 1, 3, 4, 2)
     pixels = pixels.repeat(4, 2).repeat(4, 3)
     pixels = pixels.repeat(3, 4) if pixels.shape[4] == 1 else pixels
-    with settings():
-        height = (WIDTH - _MARGIN) / pixels.shape[1] * 1.12 * len(epochs)
-        figure, panels = new_figure(height, rows=len(epochs))
-        for panel, epoch, row in zip(panels, epochs, pixels, strict=True):
-            show(panel, spaced(list(row)))
-            panel.set_ylabel(f"epoch {epoch}", rotation=0, ha="right", va="center")
+    rows = zip(epochs, pixels, strict=True)
+    return _picture_rows({f"epoch {epoch}": list(row) for epoch, row in rows})
+
+
+def _picture_rows(rows: Mapping[str, Sequence[Picture]]) -> Figure:
+    """Draw rows of pictures, with the name of each on its left."""
+    count = len(next(iter(rows.values())))
+    figure, panels = new_figure((WIDTH - _MARGIN) / count * 1.12 * len(rows), rows=len(rows))
+    for panel, (name, pictures) in zip(panels, rows.items(), strict=True):
+        show(panel, spaced(pictures))
+        panel.set_ylabel(name, rotation=0, ha="right", va="center")
     return figure

@@ -1,16 +1,15 @@
 """Carry out the same rounds across processes, by Flower (see docs/federated.md).
 
 Client `partition-id` of a SuperNode's configuration trains as `Federation` would train it; the
-server asks, averages and scores as `Federation` does, but for where the answers come from. Every
-process reads the study's configuration and its prepared data, and with `--only pseudo` made
-generators where the variant mixes.
+server asks, averages and scores as `Federation` does, with answers from other processes. Every
+process reads the study's configuration, its prepared data and, where the variant mixes, the
+generators that `cemlib run --only pseudo` has made.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -20,12 +19,10 @@ from torch import Tensor
 
 from cemlib.config.federated import Federated
 from cemlib.config.load import load_as
-from cemlib.data.prepared import load
 from cemlib.federated.client import stack
+from cemlib.federated.job import read_data, read_pseudo, variant_of
 from cemlib.federated.network import Weights
 from cemlib.federated.rounds import Federation
-from cemlib.federated.training import read_pseudo
-from cemlib.numerics.precision import set_up
 from cemlib.records.files import save_tensors, write_jsonl
 from cemlib.study.federated import train_job
 from cemlib.study.plan import Plan, chosen
@@ -39,7 +36,7 @@ server = ServerApp()
 
 @dataclass
 class Spread(Federation):
-    """Ask clients that are other processes.
+    """Carry out the rounds with clients that are other processes.
 
     Attributes:
         grid: Sends messages to them.
@@ -50,19 +47,16 @@ class Spread(Federation):
     nodes: dict[int, int] = field(default_factory=dict)
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
-        """Ask the members' processes; one that fails has an answer without numbers, and no loss."""
+        """Ask the members' processes; one that fails has an answer of NaN, and no loss."""
         assert self.grid is not None
-        content = RecordDict(
-            {
-                "weights": ArrayRecord(torch_state_dict=dict(self.weights)),
-                "round": ConfigRecord({"number": number}),
-            }
-        )
-        asked = [_message(content, self.nodes[member], "train") for member in members]
-        found = _by_client(self.grid.send_and_receive(asked, timeout=TIMEOUT))
+        weights = ArrayRecord(torch_state_dict=dict(self.weights))
+        content = RecordDict({"weights": weights, "round": ConfigRecord({"number": number})})
+        replies = _replies(self.grid, content, [self.nodes[member] for member in members], "train")
         nothing = {name: torch.full_like(w, torch.nan) for name, w in self.weights.items()}
-        answers = [_update(found.get(member), nothing) for member in members]
-        losses = [found[member]["metrics"]["loss"] for member in members if member in found]
+        told = {member: reply.content for member, reply in replies.items()}
+        updates = {member: told[member]["update"].to_torch_state_dict() for member in told}
+        losses = [told[member]["metrics"]["loss"] for member in members if member in told]
+        answers = [dict(updates.get(member, nothing)) for member in members]
         return stack(answers), torch.tensor(losses)[:, None]
 
 
@@ -100,46 +94,34 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _federation(context: Context) -> Federation:
-    """Build what the run's configuration says, with the weights of the first round."""
-    settings = context.run_config
-    plan = Plan(load_as(Federated, Path(str(settings["config"]))))
-    (variant,) = chosen("variant", tuple(plan.study.variants), str(settings["variant"]))
-    (seed,) = chosen("seed", plan.study.seeds, int(settings["seed"]))
+    """Build the federation of the run's configuration, with the weights of the first round."""
+    named = context.run_config
+    plan = Plan(load_as(Federated, Path(str(named["config"]))))
+    (variant,) = chosen("variant", tuple(plan.study.variants), str(named["variant"]))
+    (seed,) = chosen("seed", plan.study.seeds, int(named["seed"]))
     job = train_job(plan, variant, seed, "cpu")
-    set_up(job.processor(), plan.study.threads)
-    data, mixing = load(plan.layout.data), plan.study.variants[variant].mixing
-    pseudo = read_pseudo(job, data) if mixing is not None else None
-    return Federation(plan.study, plan.study.variants[variant], data, pseudo, seed)
+    data, settings = read_data(job), variant_of(job)
+    pseudo = read_pseudo(job, data) if settings.mixing is not None else None
+    return Federation(plan.study, settings, data, pseudo, seed)
 
 
 def _nodes(grid: Grid, clients: int) -> dict[int, int]:
     """Return the address of every client, when all are there."""
-    found: dict[int, int] = {}
-    while len(found) < clients:
+    while True:
         nodes = list(grid.get_node_ids())
-        if len(nodes) < clients:
-            time.sleep(WAIT)
-            continue
-        asked = [_message(RecordDict(), node, "query") for node in nodes]
-        replies = _replies(grid.send_and_receive(asked, timeout=TIMEOUT))
-        found = {int(r.content["metrics"]["client"]): r.metadata.src_node_id for r in replies}
-    return found
+        replies = _replies(grid, RecordDict(), nodes, "query") if len(nodes) >= clients else {}
+        if len(replies) >= clients:
+            return {number: reply.metadata.src_node_id for number, reply in replies.items()}
+        time.sleep(WAIT)
 
 
-def _message(content: RecordDict, node: int, kind: str) -> Message:
-    return Message(content, dst_node_id=node, message_type=kind)
-
-
-def _replies(messages: Any) -> list[Message]:
-    return [message for message in messages if not message.has_error()]
-
-
-def _by_client(messages: Any) -> dict[int, RecordDict]:
-    return {int(r.content["metrics"]["client"]): r.content for r in _replies(messages)}
-
-
-def _update(content: RecordDict | None, nothing: Weights) -> Weights:
-    return nothing if content is None else dict(content["update"].to_torch_state_dict())
+def _replies(
+    grid: Grid, content: RecordDict, nodes: Sequence[int], kind: str
+) -> dict[int, Message]:
+    """Send a message to some nodes; return the replies without an error by client."""
+    asked = [Message(content, dst_node_id=node, message_type=kind) for node in nodes]
+    replies = grid.send_and_receive(asked, timeout=TIMEOUT)
+    return {int(r.content["metrics"]["client"]): r for r in replies if not r.has_error()}
 
 
 def _client(context: Context) -> int:

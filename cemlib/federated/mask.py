@@ -13,27 +13,23 @@ theirs masks every output's row of the gradient, ours those of `beta` outputs.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 from torch.func import vjp, vmap
 
-from cemlib.federated.network import WEIGHT
-
 Order = Literal["ours", "soteria"]
 CHUNK = 64  # features whose gradients with respect to the images are in memory at once
 
 
-def scores(
-    features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "ours", chunk: int = CHUNK
-) -> Tensor:
+def scores(features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "ours") -> Tensor:
     """Score every feature by ||dF_i/dx|| / |F_i|, from vector-Jacobian products of all at once.
 
     One product with column i of ones gives dF_i/dx of every image of the batch, because no image's
-    features depend on another image. `chunk` products are in memory at a time, so that it grows by
-    chunk x B images with their activations and not by l.
+    features depend on another image. `CHUNK` products are in memory at a time, so memory grows with
+    `CHUNK` x B images and their activations, and not with l.
 
     A zero feature (F_i = 0) has no ratio. Zeroing it moves nothing, so its score is infinite: it is
     masked last. In a batch, `ours` is the mean of the ratios over the images where the feature is
@@ -41,23 +37,13 @@ def scores(
 
     Args:
         features_fn: from images (B, C, H, W) to features (B, l), each image for itself.
-        x: images (B, C, H, W).
+        x: images (B, C, H, W), one or more.
         order: `ours` or `soteria` (see the module).
-        chunk: features at once; decides memory, no number.
 
     Returns:
         Scores (l,), not negative, infinite for features that are zero on all images.
-
-    Raises:
-        ValueError: for another order, no images, or features that are no (B, l).
     """
-    if order not in ("ours", "soteria"):
-        raise ValueError(f"order must be 'ours' or 'soteria', got {order!r}")
-    if x.ndim != 4 or len(x) == 0:
-        raise ValueError(f"x must be images (B, C, H, W), one or more, got {tuple(x.shape)}")
     found, pull = vjp(features_fn, x)[:2]
-    if found.ndim != 2 or len(found) != len(x):
-        raise ValueError(f"features must be ({len(x)}, l), got {tuple(found.shape)}")
 
     def norms(column: Tensor) -> Tensor:
         (gradient,) = pull(column.expand_as(found))
@@ -65,7 +51,7 @@ def scores(
         return length
 
     columns = torch.eye(found.shape[1], dtype=found.dtype, device=found.device)
-    lengths: Tensor = vmap(norms, chunk_size=chunk)(columns)
+    lengths: Tensor = vmap(norms, chunk_size=CHUNK)(columns)
     return _ratios(lengths.T, found.detach(), order)
 
 
@@ -86,31 +72,14 @@ def mask(scores: Tensor, alpha: float) -> Tensor:
 
     Args:
         scores: (l,), as `scores` returns them.
-        alpha: a float is the share of the features that is masked (rounded to the nearest number,
-            halves to even), an int their number.
+        alpha: share of the features that is masked, in [0, 1]; their number is rounded to the
+            nearest integer, halves to even.
 
     Returns:
         (l,) of 0 and 1, with the type of the scores.
-
-    Raises:
-        ValueError: if alpha does not lie in [0, 1], or as a number in 0..l.
     """
-    count = counted("alpha", alpha, scores.shape[-1])
     order = scores.argsort(stable=True)
-    return torch.ones_like(scores).scatter(0, order[:count], 0.0)
-
-
-def masked(gradients: Mapping[str, Tensor], mask: Tensor, columns: Tensor) -> dict[str, Tensor]:
-    """Multiply the gradient of the fully connected layer's weights by H; all else stays.
-
-    The gradient of the bias is untouched, as in the text; it shows no feature.
-
-    Args:
-        gradients: By parameter name; `classifier.weight` is (outputs, l).
-        mask: (l,) of 0 and 1.
-        columns: (outputs,) of 0 and 1, 1 where the mask stands.
-    """
-    return {**gradients, WEIGHT: gradients[WEIGHT] * hadamard(mask, columns)}
+    return torch.ones_like(scores).scatter(0, order[: round(alpha * len(scores))], 0.0)
 
 
 def hadamard(mask: Tensor, columns: Tensor) -> Tensor:
@@ -118,25 +87,7 @@ def hadamard(mask: Tensor, columns: Tensor) -> Tensor:
     return 1 - columns.unsqueeze(1) * (1 - mask)
 
 
-def draw_columns(beta: float, outputs: int, generator: Generator) -> Tensor:
-    """Draw (outputs,) of 0 and 1 with `beta` ones at random places.
-
-    A float is a share of the outputs, an int their number.
-    """
-    count = counted("beta", beta, outputs)
-    return torch.zeros(outputs).scatter(0, torch.randperm(outputs, generator=generator)[:count], 1)
-
-
-def counted(name: str, share: float, total: int) -> int:
-    """Return how many of `total` a share (float in [0, 1]) or a number (int) stands for.
-
-    Raises:
-        ValueError: if it is out of range, by name.
-    """
-    if isinstance(share, float):
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name} as a share must lie in [0, 1], got {share}")
-        return round(share * total)
-    if not 0 <= share <= total:
-        raise ValueError(f"{name} as a number must lie in 0..{total}, got {share}")
-    return share
+def draw_columns(beta: int | None, outputs: int, generator: Generator) -> Tensor:
+    """Draw (outputs,) of 0 and 1, with ones at `beta` random places; None puts them everywhere."""
+    chosen = torch.randperm(outputs, generator=generator)[:beta]
+    return torch.zeros(outputs).scatter(0, chosen, 1)

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from cemlib.config.errors import nearest
-
 Shape = tuple[int, int, int]
 Weights = dict[str, Tensor]
 Activation = Callable[[], nn.Module]
@@ -27,14 +25,14 @@ ACTIVATIONS: dict[str, Activation] = {
     "softplus": partial(nn.Softplus, beta=4.0),
     "relu": nn.ReLU,
 }
-"""Matching gradients takes second derivatives, which a ReLU has none of."""
+"""Matching gradients takes second derivatives, and those of a ReLU are zero."""
 
 
 class FederatedNet(nn.Module):
     """Apply convolutions, whose flattened output enters the linear layer `classifier`.
 
-    Nothing in it looks at two images of a batch at once, so that each image's features, and the
-    gradient of each image's loss, are what they would be alone.
+    No layer combines the images of a batch, so each image's features, and the gradient of each
+    image's loss, are what they would be alone.
 
     Args:
         body: from images (B, C, H, W) in [-1, 1] to features of any shape.
@@ -90,15 +88,7 @@ def build(
         num_classes: outputs.
         image_shape: (C, H, W), sides of at least 8.
         activation: key of `ACTIVATIONS`.
-
-    Raises:
-        ValueError: an unknown name, or images that are too small.
     """
-    for word, known in ((name, NETWORKS), (activation, ACTIVATIONS)):
-        if word not in known:
-            raise ValueError(f"no {word!r} among {', '.join(known)}{nearest(word, known)}")
-    if min(image_shape[1:]) < 8:
-        raise ValueError(f"images of {image_shape[1]}x{image_shape[2]}: sides of 8 or more needed")
     body = NETWORKS[name](image_shape[0], ACTIVATIONS[activation])
     with torch.no_grad():
         length = body(torch.zeros(1, *image_shape)).numel()

@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 
-from cemlib.data.prepared import checksum, load
+from cemlib.data.prepared import checksum
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import Extractor, cached_weights, local, pretrained
-from cemlib.federated.record import write_record
+from cemlib.federated.job import read_data, write_record
 from cemlib.federated.setting import Clients, clients_of
-from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint, Resumed
 from cemlib.records.files import save_tensors, write_jsonl
 from cemlib.study.federated import FederatedJob
@@ -27,15 +26,13 @@ def run(job: FederatedJob) -> list[Path]:
         DataError: if the prepared data are missing or damaged, or too few for the clients.
         FileError: if torchvision's weights at hand are damaged.
     """
-    start, study, device = time.perf_counter(), job.plan.study, job.processor()
-    place, seed = job.plan.layout.data, job.of["seed"]
-    set_up(device, study.threads)
-    data = load(place).to(device)
+    start, study, seed = time.perf_counter(), job.plan.study, job.of["seed"]
+    data, device = read_data(job), job.processor()
     clients = clients_of(study, data, seed)
     extractor = _extractor(job, clients, len(data.classes))
     kernels = extractor.kernels.to(device)
     gans = Adversaries(clients.images, clients.labels, kernels, len(data.classes), study.gan, seed)
-    origin = (checksum(place), device.type, str(extractor.origin))
+    origin = (checksum(job.plan.layout.data), device.type, str(extractor.origin))
     checkpoint = Checkpoint(job.checkpoint(*origin))
     resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)
     folder.metrics.unlink(missing_ok=True)
@@ -56,7 +53,7 @@ def _extractor(job: FederatedJob, clients: Clients, classes: int) -> Extractor:
 
 
 def _write(job: FederatedJob, gans: Adversaries, reason: str | None, found: dict[str, Any]) -> None:
-    """Write the files, metrics last."""
+    """Write the folder of the GANs, its metrics last."""
     folder = job.plan.layout.pseudo(job.of["seed"])
     save_tensors(folder.generators, gans.g_weights)
     epochs = sorted(gans.course)

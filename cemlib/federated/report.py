@@ -8,7 +8,7 @@ from cemlib.federated import figures
 from cemlib.federated.tables import TABLES, Results, collect
 from cemlib.records.scores import ATTACK_SCORES, SCORES
 from cemlib.report.cells import DIFFERENCES, count, finished, mean, number, share
-from cemlib.report.style import save
+from cemlib.report.style import save, settings
 from cemlib.report.writer import Column, Layout, write_table
 from cemlib.study.federated import FIGURES, PSEUDO_FIGURES, FederatedJob
 
@@ -73,7 +73,7 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def notes(study: Federated, results: Results) -> list[str]:
-    """Return what a reader of any of the tables has to know."""
+    """Return the notes that stand above every table."""
     clients, train, attacked = study.clients, study.train, study.inversion
     found = [
         f"{clients.number} clients ({clients.split}), {100 * clients.participation:.0f} % asked in"
@@ -87,7 +87,7 @@ def notes(study: Federated, results: Results) -> list[str]:
         "λ: share of the real image. α: share of the features that is masked. β: outputs whose"
         " gradients are masked. ε: DP-SGD's, at its δ, for the client with the fewest images.",
     ]
-    sources = sorted(set(results.pseudo["source"])) if len(results.pseudo) else []
+    sources = sorted(set(results.pseudo["source"]))
     return found + [f"F before the discriminator: {source}." for source in sources]
 
 
@@ -102,4 +102,6 @@ def write_report(job: FederatedJob) -> Iterator[Path]:
         frame = TABLES[name](results, study)
         yield from write_table(plan.layout.tables, name, frame, layout, notes(study, results))
     for name in FIGURES + (PSEUDO_FIGURES if study.mixing_variants() else ()):
-        yield from save(getattr(figures, name)(plan, results), plan.layout.figures, name)
+        with settings():
+            figure = getattr(figures, name)(plan, results)
+        yield from save(figure, plan.layout.figures, name)

@@ -18,25 +18,16 @@ from torch import Tensor
 from cemlib.config.federated import Federated, Variant
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
-from cemlib.federated import drawing
-from cemlib.federated.adversaries import generate
-from cemlib.federated.client import Step, Work, mixed, stack, step_of, train_at_once
-from cemlib.federated.gan import Generator
+from cemlib.federated.adversaries import Pseudo
+from cemlib.federated.client import Work, stack, step_of, train_at_once
+from cemlib.federated.drawing import Asked, Draws, ask
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
 from cemlib.federated.private import draw_noise
-from cemlib.federated.setting import Clients, clients_of, masking_of, network_of
+from cemlib.federated.setting import Clients, clients_of, network_of
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
 CHUNK = 512
-
-
-@dataclass(frozen=True)
-class Pseudo:
-    """Hold the clients' generators: their form, and their weights stacked."""
-
-    net: Generator
-    weights: Weights
 
 
 @dataclass
@@ -69,11 +60,6 @@ class Federation:
         """Return the images of every client."""
         return clients_of(self.study, self.data, self.seed)
 
-    @cached_property
-    def step(self) -> Step:
-        """Return the gradient of a client's step."""
-        return step_of(self.net, masking_of(self.variant.mask), self.variant.dp_sgd)
-
     def remaining(self) -> Iterator[dict[str, Any]]:
         """Carry out the rounds that are left, yielding a row of the history after each.
 
@@ -99,32 +85,28 @@ class Federation:
         self.weights = {n: t.to(device) for n, t in unpack("weights", tensors).items()}
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
-        """Train some clients from the server's weights.
-
-        Args:
-            members: their numbers, one or more.
-            number: of the round.
+        """Train some clients, one or more, from the server's weights in a round.
 
         Returns:
             Each one's change of the weights (members, ...) by name, and the losses (members,
             steps).
         """
-        work = self.work(members, number)
-        return train_at_once(self.step, self.weights, work, self.study.train.lr)
+        step, work = step_of(self.net, self.variant), self.work(members, number)
+        return train_at_once(step, self.weights, work, self.study.train.lr)
 
     def work(self, members: Sequence[int], number: int) -> Work:
         """Return what some clients train on in a round."""
-        shape, taken = (self.study.train.local_steps, self.study.train.batch_size), []
-        for client in members:
-            images, labels = self.clients.images[client], self.clients.labels[client]
-            rows = drawing.batches(len(labels), *shape, self.seed, client, number)
+        draws = [Draws(self.seed, client, number) for client in members]
+        train, taken = self.study.train, []
+        for drawn in draws:
+            images, labels = self.clients.images[drawn.client], self.clients.labels[drawn.client]
+            rows = drawn.batches(len(labels), train.local_steps, train.batch_size)
             taken.append((images[rows.to(labels.device)], labels[rows.to(labels.device)]))
         x, y = (torch.stack(part) for part in zip(*taken, strict=True))
-        columns, noise = self._columns(members, number), self._noise(members, number)
-        return Work(self._mixed(x, y, members, number), y, columns, noise)
+        return Work(self._mixed(x, y, draws), y, self._columns(draws), self._noise(draws))
 
     def _round(self, number: int) -> dict[str, Any]:
-        asked = drawing.ask(self.study.clients, self.seed, number)
+        asked = ask(self.study.clients, self.seed, number)
         sent = 4 * sum(w.numel() for w in self.weights.values())  # bytes, in float32
         losses = torch.zeros(0)
         excluded = 0
@@ -141,7 +123,7 @@ class Federation:
             "bytes_up": sent * len(asked.answering),
         }
 
-    def _apply(self, changes: Weights, asked: drawing.Asked, number: int) -> int:
+    def _apply(self, changes: Weights, asked: Asked, number: int) -> int:
         """Average the answers into the weights; return how many were excluded.
 
         Answers that were spoilt on purpose say nothing about the training, the others tell.
@@ -155,34 +137,31 @@ class Federation:
         self.weights = aggregate(self.weights, changes, samples)
         return int((~usable).sum())
 
-    def _mixed(self, x: Tensor, y: Tensor, members: Sequence[int], number: int) -> Tensor:
+    def _mixed(self, x: Tensor, y: Tensor, draws: Sequence[Draws]) -> Tensor:
         """Mix pseudo images of the same labels into the images, where the variant does."""
-        if self.variant.mixing is None or self.pseudo is None:
+        mixing = self.variant.mixing
+        if mixing is None or self.pseudo is None:
             return x
         images, labels = x.flatten(1, 2), y.flatten(1)
-        count, latent = labels.shape[1], self.study.gan.latent
-        noise = [drawing.latents((count, latent), self.seed, c, number) for c in members]
-        shares = [drawing.ratios(self.variant.mixing, count, self.seed, c, number) for c in members]
-        own = {name: tensor[list(members)] for name, tensor in self.pseudo.weights.items()}
-        with torch.no_grad():
-            made = generate(self.pseudo.net, own, torch.stack(noise).to(x), labels)
-        share = torch.stack(shares).to(x)[..., None, None, None]
-        return mixed(images, made, share).view_as(x)
+        count, owners = labels.shape[1], [drawn.client for drawn in draws]
+        noise = torch.stack([drawn.latents(count, self.study.gan.latent) for drawn in draws])
+        shares = torch.stack([drawn.ratios(mixing, count) for drawn in draws])
+        return self.pseudo.mixed(images, labels, owners, noise, shares).view_as(x)
 
-    def _columns(self, members: Sequence[int], number: int) -> Tensor | None:
-        masking = masking_of(self.variant.mask)
-        if masking is None:
+    def _columns(self, draws: Sequence[Draws]) -> Tensor | None:
+        mask = self.variant.mask
+        if mask is None:
             return None
         size = (self.net.classifier.out_features, self.study.train.local_steps)
-        drawn = [drawing.columns(masking.beta, *size, self.seed, c, number) for c in members]
-        return torch.stack(drawn).to(self.data.train.labels.device)
+        drawn = torch.stack([each.columns(mask.beta, *size) for each in draws])
+        return drawn.to(self.data.train.labels.device)
 
-    def _noise(self, members: Sequence[int], number: int) -> Weights | None:
+    def _noise(self, draws: Sequence[Draws]) -> Weights | None:
         private = self.variant.dp_sgd
         if private is None:
             return None
         scale, steps = private.noise_multiplier, range(self.study.train.local_steps)
-        streams = [drawing.noise_stream(self.seed, client, number) for client in members]
+        streams = [each.stream("noise") for each in draws]
         return stack([stack([draw_noise(self.weights, scale, s) for _ in steps]) for s in streams])
 
 

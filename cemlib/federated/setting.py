@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cemlib.config.federated import Federated, MaskConfig
+from cemlib.config.federated import Federated
 from cemlib.data.errors import DataError
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
-from cemlib.federated.client import Masking
 from cemlib.federated.network import FederatedNet, build
 from cemlib.numerics.seeds import derive
 
@@ -68,14 +67,6 @@ def network_of(study: Federated, data: Prepared, seed: int) -> FederatedNet:
             image_shape=data.image_shape,
             activation=study.model.activation,
         )
-
-
-def masking_of(mask: MaskConfig | None) -> Masking | None:
-    """Return the mask's settings as the functions of `cemlib.federated.client` take them."""
-    if mask is None:
-        return None
-    beta = 1.0 if mask.beta is None else mask.beta
-    return Masking(mask.alpha, beta, mask.order, mask.images)
 
 
 def iid(labels: Tensor, clients: int, least: int, seed: int) -> list[Tensor]:

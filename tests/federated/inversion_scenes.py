@@ -4,9 +4,10 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from cemlib.federated.client import Masking, descend, gradients, masked_gradients, step_mask
+from cemlib.config.federated import MaskConfig
+from cemlib.federated.client import descend, gradients, masked_gradients
 from cemlib.federated.inversion.gradients import Shared, true_gradients
-from cemlib.federated.inversion.variants import Scene
+from cemlib.federated.inversion.scene import Scene
 from cemlib.federated.mask import draw_columns
 from cemlib.federated.network import FederatedNet, build, weights_of
 
@@ -14,7 +15,7 @@ SHAPE = (1, 8, 8)
 
 
 def digits(count: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """The last images (N, 1, 8, 8) in [0, 1] and their labels: none of the class means."""
+    """Return the last images (N, 1, 8, 8) in [0, 1] and their labels: none of the class means."""
     bundle = load_digits()
     images = torch.tensor(bundle.images[-count:], dtype=dtype)[:, None] / 16
     return images, torch.tensor(bundle.target[-count:]).long()
@@ -36,7 +37,7 @@ def network(
 
 
 def trained(steps: int) -> FederatedNet:
-    """The network after some steps of descent on all digits but the last."""
+    """Return the network after some steps of descent on all digits but the last."""
     net, draws = network(), torch.Generator().manual_seed(0)
     images, labels = (part[:-200] for part in digits(1797))
     weights = weights_of(net)
@@ -49,21 +50,21 @@ def trained(steps: int) -> FederatedNet:
 
 
 def flat_network() -> FederatedNet:
-    """The linear layer alone: its input is the image, from [0, 1] to [-1, 1]."""
+    """Return the linear layer alone: its input is the image, from [0, 1] to [-1, 1]."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return FederatedNet(nn.Identity(), 64, 10).double()
 
 
 def undefended(net: FederatedNet, images: Tensor, labels: Tensor, batch: int = 1) -> Shared:
-    """What the server sees of images (N, C, H, W) without a defence."""
+    """Return what the server sees of images (N, C, H, W) without a defence."""
     groups = images.reshape(-1, batch, *images.shape[1:])
     gradients = true_gradients(net, groups, labels.view(-1, batch))
     return Shared(gradients, SHAPE, class_means(images.dtype), batch)
 
 
-def scene(count: int, ratio: float = 0.7) -> Scene:
-    """Digits, mixed with the class means of others."""
+def scene(count: int, ratio: float = 1.0) -> Scene:
+    """Return digits, trained on as they are or mixed with the class means of others."""
     images, labels = digits(count)
     prior = class_means()
     mixed = ratio * images + (1 - ratio) * prior[labels]
@@ -71,13 +72,11 @@ def scene(count: int, ratio: float = 0.7) -> Scene:
 
 
 def observe(
-    net: FederatedNet, x: Tensor, y: Tensor, how: Masking | None, draws: torch.Generator
-) -> tuple[dict[str, Tensor], Tensor | None]:
-    """What the server sees of a client's step on images (B, C, H, W), and the step's mask."""
-    weights, mask = weights_of(net), None
-    found, _ = gradients(net, weights, x, y)
-    if how is not None:
-        columns = draw_columns(how.beta, net.classifier.out_features, draws).to(x)
-        found, _ = masked_gradients(net, weights, x, y, columns, how)
-        mask = step_mask(net, weights, x, how).detach()
-    return {name: tensor.detach() for name, tensor in found.items()}, mask
+    net: FederatedNet, x: Tensor, y: Tensor, how: MaskConfig | None, draws: torch.Generator
+) -> dict[str, Tensor]:
+    """Return what the server sees of a client's step on images (B, C, H, W)."""
+    weights = weights_of(net)
+    if how is None:
+        return gradients(net, weights, x, y)[0]
+    columns = draw_columns(how.beta, net.classifier.out_features, draws).to(x)
+    return masked_gradients(net, weights, x, y, columns, how)[0]

@@ -7,14 +7,15 @@ import torch
 from tiny_federation import study_of
 from torch import Tensor
 
-from cemlib.config.federated_attacks import DpSgd
+from cemlib.config.federated import DpSgd, MaskConfig, Variant
 from cemlib.data.prepared import Prepared
-from cemlib.federated import drawing
-from cemlib.federated.client import Masking, Work, stack, step_of, train_at_once
+from cemlib.federated.adversaries import Pseudo
+from cemlib.federated.client import Work, stack, step_of, train_at_once
+from cemlib.federated.drawing import Asked, Draws, ask
 from cemlib.federated.gan import Generator
 from cemlib.federated.network import build, weights_of
 from cemlib.federated.private import draw_noise
-from cemlib.federated.rounds import Federation, Pseudo, aggregate, finite
+from cemlib.federated.rounds import Federation, aggregate, finite
 from cemlib.federated.training import _epsilon
 from cemlib.numerics.divergence import DivergedError
 
@@ -42,7 +43,7 @@ def test_one_full_batch_step_of_all_clients_is_a_step_of_centralised_descent():
     x = torch.rand(37, 1, 8, 8, dtype=torch.float64, generator=generator())
     y = torch.randint(4, (37,), generator=generator())
     weights, lr, parts = weights_of(net), 0.7, [slice(0, 5), slice(5, 25), slice(25, 37)]
-    step = step_of(net, None, None)
+    step = step_of(net, Variant())
     answers = []
     for part in parts:
         changes, _ = train_at_once(
@@ -56,22 +57,27 @@ def test_one_full_batch_step_of_all_clients_is_a_step_of_centralised_descent():
         torch.testing.assert_close(found[name], expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("way", ["plain", "masked", "soteria", "private"])
-def test_clients_at_once_are_clients_one_by_one(way):
+@pytest.mark.parametrize(
+    "variant",
+    [
+        Variant(),
+        Variant(mask=MaskConfig(beta=2, images=3)),
+        Variant(mask=MaskConfig(alpha=0.1, order="soteria")),
+        Variant(dp_sgd=DpSgd(clip=0.5, noise_multiplier=0.3)),
+    ],
+    ids=["plain", "masked", "soteria", "private"],
+)
+def test_clients_at_once_are_clients_one_by_one(variant):
     torch.manual_seed(0)
     net = build("lenet", num_classes=4, image_shape=(1, 8, 8)).double()
     weights, shape = weights_of(net), (3, 2, 5)
-    masking = {"masked": Masking(0.5, 2, images=3), "soteria": Masking(6, 1.0, "soteria")}.get(way)
-    private = DpSgd(clip=0.5, noise_multiplier=0.3) if way == "private" else None
-    columns = drawn_columns() if masking else None
-    noise = drawn_noise(weights) if private else None
     work = Work(
         torch.rand(*shape, 1, 8, 8, dtype=torch.float64, generator=generator()),
         torch.randint(4, shape, generator=generator()),
-        columns,
-        noise,
+        drawn_columns(variant.mask.beta) if variant.mask else None,
+        drawn_noise(weights) if variant.dp_sgd else None,
     )
-    step = step_of(net, masking, private)
+    step = step_of(net, variant)
     at_once, losses = train_at_once(step, weights, work, 0.3)
     one_by_one, same = train_one_by_one(step, weights, work, 0.3)
     torch.testing.assert_close(losses, same, rtol=1e-12, atol=1e-12)
@@ -97,8 +103,8 @@ def train_one_by_one(step, weights, work: Work, lr: float):
     return stack(changes), torch.stack(losses)
 
 
-def drawn_columns() -> Tensor:
-    drawn = [drawing.columns(2, 4, 2, 0, client, 1) for client in range(3)]
+def drawn_columns(beta: int | None) -> Tensor:
+    drawn = [Draws(0, client, 1).columns(beta, 4, 2) for client in range(3)]
     return torch.stack(drawn).double()
 
 
@@ -115,7 +121,7 @@ def test_a_private_step_clips_every_image_and_adds_the_noise():
     y = torch.randint(4, (6,), generator=generator())
     weights = weights_of(net)
     noise = draw_noise(weights, 0.5, generator(1))
-    found, _ = step_of(net, None, DpSgd(clip=0.2, noise_multiplier=0.5))(weights, x, y, noise)
+    found, _ = step_of(net, Variant(dp_sgd=DpSgd(clip=0.2)))(weights, x, y, noise)
     total = {name: torch.zeros_like(w) for name, w in weights.items()}
     for image, label in zip(x, y, strict=True):
         net.zero_grad()
@@ -141,7 +147,7 @@ def test_rounds_lower_the_loss_and_count_what_happened(data, variant):
     rows = list(found.remaining())
     assert [row["epoch"] for row in rows] == list(range(1, 7))
     assert rows[-1]["val_loss"] < rows[0]["val_loss"]
-    asked = [drawing.ask(found.study.clients, 0, row["epoch"]) for row in rows]
+    asked = [ask(found.study.clients, 0, row["epoch"]) for row in rows]
     assert [row["asked"] for row in rows] == [3] * 6
     assert [row["dropped"] for row in rows] == [3 - len(a.answering) for a in asked]
     assert sum(row["dropped"] for row in rows) > 0
@@ -152,9 +158,9 @@ def test_rounds_lower_the_loss_and_count_what_happened(data, variant):
 def test_a_corrupt_answer_is_excluded_and_the_rest_is_averaged(data):
     clients = {"corrupt": 0.5, "dropout": 0.0, "participation": 1.0}
     settings = study_of(clients=clients).clients
-    number = next(n for n in range(1, 50) if len(drawing.ask(settings, 0, n).corrupt) == 2)
+    number = next(n for n in range(1, 50) if len(ask(settings, 0, n).corrupt) == 2)
     faulty = federation(data, clients=clients, train={"rounds": number})
-    asked = drawing.ask(faulty.study.clients, 0, number)
+    asked = ask(faulty.study.clients, 0, number)
     kept = [client for client in asked.answering if client not in asked.corrupt]
     changes, _ = faulty.answers(kept, number)
     expected = aggregate(faulty.weights, changes, faulty.clients.samples[kept])
@@ -184,7 +190,7 @@ def test_an_answer_spoilt_on_purpose_hides_no_divergence(data, spoilt):
     found = federation(data)
     before = dict(found.weights)
     nothing = {name: torch.full((2, *w.shape), math.nan) for name, w in before.items()}
-    asked = drawing.Asked(selected=[0, 1, 2], answering=[0, 1], corrupt=spoilt)
+    asked = Asked(selected=[0, 1, 2], answering=[0, 1], corrupt=spoilt)
     if len(spoilt) == 2:
         assert found._apply(nothing, asked, 1) == 2
     else:
@@ -217,8 +223,8 @@ def test_mixtures_are_the_share_of_the_image_and_the_clients_own_pseudo_image(da
     mixing = found.variant.mixing
     assert mixing is not None
     for place, client in enumerate((1, 3)):
-        share = drawing.ratios(mixing, 16, 0, client, 2).view(2, 8, 1, 1, 1)
-        e = drawing.latents((16, 16), 0, client, 2)
+        share = Draws(0, client, 2).ratios(mixing, 16).view(2, 8, 1, 1, 1)
+        e = Draws(0, client, 2).latents(16, 16)
         own = Generator((1, 8, 8), 10, 16, 8)
         assert found.pseudo is not None
         own.load_state_dict({n: t[client] for n, t in found.pseudo.weights.items()})
@@ -230,14 +236,14 @@ def test_mixtures_are_the_share_of_the_image_and_the_clients_own_pseudo_image(da
 def test_drawn_ratios_are_of_the_beta_distribution():
     mixing = study_of().variants["both"].mixing
     assert mixing is not None
-    drawn = drawing.ratios(mixing, 4000, 0, 0, 1)
+    drawn = Draws(0, 0, 1).ratios(mixing, 4000)
     assert abs(float(drawn.mean()) - 2 / 3) < 0.02
     assert abs(float(drawn.var()) - 2 / (9 * 4)) < 0.005
 
 
 def test_a_client_goes_through_its_images_before_it_takes_one_again():
-    rows = drawing.batches(20, 4, 5, seed=0, client=1, number=1)
+    rows = Draws(0, 1, 1).batches(20, 4, 5)
     assert sorted(rows.flatten().tolist()) == list(range(20))
-    longer = drawing.batches(20, 7, 5, seed=0, client=1, number=1)
+    longer = Draws(0, 1, 1).batches(20, 7, 5)
     assert torch.equal(longer[:4], rows)
     assert len(set(longer[4:].flatten().tolist())) == 15

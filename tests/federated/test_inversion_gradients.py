@@ -1,6 +1,7 @@
 """Shared gradients, private ones and their distances, against autograd, Opacus and by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,10 +10,9 @@ from scipy.stats import norm
 from torch import Tensor
 from torch.nn import functional as F
 
+from cemlib.config.federated import MaskConfig, Variant
 from cemlib.config.federated_attacks import Combined, Cosine, DpSgd, Features
-from cemlib.federated.client import Masking
 from cemlib.federated.inversion.cosine import cosine_objective
-from cemlib.federated.inversion.dlg import matching_objective
 from cemlib.federated.inversion.features import combined_objective, feature_objective
 from cemlib.federated.inversion.gradients import (
     Gradients,
@@ -21,9 +21,10 @@ from cemlib.federated.inversion.gradients import (
     squared_distance,
     true_gradients,
 )
-from cemlib.federated.inversion.lbfgs import Objective
-from cemlib.federated.inversion.variants import Variant, dp_sgd_gradients, shared_gradients
-from cemlib.federated.private import epsilon
+from cemlib.federated.inversion.scene import shared_gradients
+from cemlib.federated.inversion.search import gradient_misfit
+from cemlib.federated.network import weights_of
+from cemlib.federated.private import draw_noise, epsilon, private_gradients
 from cemlib.numerics.seeds import generator
 
 
@@ -38,26 +39,25 @@ def test_gradients_are_those_of_each_problem_by_itself() -> None:
             torch.testing.assert_close(found[name][problem], weights.grad, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("masking", [None, Masking(0.5, 0.4), Masking(7, 1.0, "soteria")])
-def test_what_is_attacked_is_what_a_client_sends(masking: Masking | None) -> None:
+@pytest.mark.parametrize("mask", [None, MaskConfig(beta=4), MaskConfig(order="soteria")])
+def test_what_is_attacked_is_what_a_client_sends(mask: MaskConfig | None) -> None:
     net, where = network(), scene(4)
-    shared = shared_gradients(net, where, Variant(masking=masking), 2, seed=9)
+    shared = shared_gradients(net, where, Variant(mask=mask), 2, seed=9)
     for number in range(2):
         rows = slice(2 * number, 2 * number + 2)
         draws = generator(9, "inversion_columns", number)
         images, labels = where.images[rows], where.labels[rows]
-        sent, _ = observe(net, images, labels, masking, draws)
+        sent = observe(net, images, labels, mask, draws)
         for name, value in sent.items():
             torch.testing.assert_close(shared.gradients[name][number], value, rtol=1e-4, atol=1e-7)
 
 
 def test_mixing_shares_the_gradient_of_the_mixture() -> None:
-    net, where = network(), scene(2)
-    shared = shared_gradients(net, where, Variant(mixed=True), 1, seed=0)
-    expected = undefended(net, where.mixed, where.labels)
+    net, where = network(), scene(2, ratio=0.7)
+    shared = shared_gradients(net, where, Variant(), 1, seed=0)
+    expected = undefended(net, where.trained, where.labels)
     for name, value in expected.gradients.items():
         assert torch.equal(shared.gradients[name], value)
-    assert shared.ratios().tolist() == pytest.approx([0.7, 0.7])
 
 
 def test_distances_by_hand() -> None:
@@ -77,45 +77,20 @@ def test_the_angle_is_that_of_gradients_of_any_length() -> None:
         assert cosine_distance(*scaled).item() == pytest.approx(1 - math.sqrt(0.5), rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["matching", "features", "combined"])
+@pytest.mark.parametrize("kind", ["squared", "cosine", "features", "combined"])
 def test_slopes_of_the_losses_against_finite_differences(kind: str) -> None:
     net, (images, labels) = network(torch.float64), digits(2, torch.float64)
     shared = undefended(net, images, labels)
     targets = torch.eye(10, dtype=torch.float64)[labels][:, None]
-    objective = {
-        "matching": lambda: matching_objective(
-            net, shared, "ignored", lambda points: (points.view(-1, 1, 1, 8, 8), targets)
-        ),
+    squared = gradient_misfit(net, shared, "ignored", squared_distance)
+    loss = {
+        "squared": lambda: lambda images: squared(images, targets),
+        "cosine": lambda: cosine_objective(net, shared, Cosine(tv_weight=0.1, prior_weight=0.1)),
         "features": lambda: feature_objective(net, shared, Features(prior_weight=0.1)),
         "combined": lambda: combined_objective(net, shared, Combined(prior_weight=0.1)),
     }[kind]()
-    _assert_slope(objective, torch.rand(2, 64, dtype=torch.float64))
-
-
-def test_slope_of_the_cosine_loss_against_finite_differences() -> None:
-    net, (images, labels) = network(torch.float64), digits(2, torch.float64)
-    settings = Cosine(tv_weight=0.1, prior_weight=0.1)
-    loss = cosine_objective(net, undefended(net, images, labels), settings, labels[:, None])
     start = torch.rand(2, 1, 1, 8, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss, (start,), eps=1e-6, atol=1e-5)
-
-
-def test_gradients_need_whole_batches() -> None:
-    with pytest.raises(ValueError, match="3 images make no whole gradients of 2"):
-        shared_gradients(network(), scene(3), Variant(), 2, seed=0)
-
-
-def _assert_slope(objective: Objective, points: torch.Tensor) -> None:
-    """Central differences along random directions of each problem."""
-    draws = torch.Generator().manual_seed(0)
-    _, slope = objective(points)
-    for _ in range(3):
-        way = torch.randn(points.shape, generator=draws, dtype=points.dtype)
-        way /= math.sqrt(points.shape[1])
-        step = 1e-5
-        above, below = objective(points + step * way)[0], objective(points - step * way)[0]
-        numeric = (above - below) / (2 * step)
-        torch.testing.assert_close((slope * way).sum(1), numeric, rtol=1e-5, atol=1e-9)
 
 
 def flat(gradients: Gradients) -> Tensor:
@@ -123,17 +98,14 @@ def flat(gradients: Gradients) -> Tensor:
 
 
 def test_noise_has_its_standard_deviation_and_is_of_each_problem() -> None:
-    images, labels = digits(1)
-    settings = DpSgd(clip=2.0, noise_multiplier=0.5)
-    net = network()
-    problems = 40
-    draws = [torch.Generator().manual_seed(i) for i in range(problems)]
-    many = images.expand(problems, 1, 1, 8, 8), labels.expand(problems, 1)
-    noisy = dp_sgd_gradients(net, *many, settings, draws)
-    plain = dp_sgd_gradients(net, *many, DpSgd(clip=2.0, noise_multiplier=0.0), draws)
-    noise = flat(noisy) - flat(plain)
-    assert noise.std().item() == pytest.approx(1.0, rel=0.01)
-    assert noise.corrcoef().fill_diagonal_(0).abs().max() < 0.1
+    one = scene(1)
+    many = replace(one, trained=one.trained.expand(40, 1, 8, 8), labels=one.labels.expand(40))
+    noisy, plain = (
+        flat(shared_gradients(network(), many, Variant(dp_sgd=settings), 1, seed=0).gradients)
+        for settings in (DpSgd(clip=2.0, noise_multiplier=n) for n in (0.5, 0.0))
+    )
+    assert (noisy - plain).std().item() == pytest.approx(1.0, rel=0.01)
+    assert (noisy - plain).corrcoef().fill_diagonal_(0).abs().max() < 0.1
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
@@ -141,10 +113,9 @@ def test_the_step_is_that_of_opacus(noise: float) -> None:
     optimizers = pytest.importorskip("opacus.optimizers")
     grad_sample = pytest.importorskip("opacus.grad_sample")
     images, labels = digits(4, torch.float32)
-    settings = DpSgd(clip=0.8, noise_multiplier=noise)
-    net = network()
-    draws = [torch.Generator().manual_seed(5)]
-    ours = dp_sgd_gradients(net, images[None], labels[None], settings, draws)
+    weights = weights_of(network())
+    drawn = draw_noise(weights, noise, torch.Generator().manual_seed(5))
+    ours, _ = private_gradients(network(), weights, images, labels, drawn, clip=0.8)
 
     wrapped = grad_sample.GradSampleModule(network())
     optimiser = optimizers.DPOptimizer(
@@ -157,10 +128,10 @@ def test_the_step_is_that_of_opacus(noise: float) -> None:
     seen = images.clone().requires_grad_()  # its hooks warn of inputs without a slope
     F.cross_entropy(wrapped(seen), labels).backward()
     optimiser.pre_step()
-    for name, weights in wrapped.named_parameters():
-        theirs = weights.grad
+    for name, parameter in wrapped.named_parameters():
+        theirs = parameter.grad
         torch.testing.assert_close(
-            ours[name.removeprefix("_module.")][0], theirs, rtol=1e-3, atol=1e-6
+            ours[name.removeprefix("_module.")], theirs, rtol=1e-3, atol=1e-6
         )
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 from inversion_scenes import scene
 
-from cemlib.federated.inversion.reconstruction import Reconstruction
-from cemlib.federated.inversion.scoring import Row, matched, scored, worst_cases
-from cemlib.federated.inversion.summary import summary
+from cemlib.federated.inversion.scoring import Row, matched, scored, summary, worst_cases
+from cemlib.federated.inversion.search import Reconstruction
 from cemlib.report.statistics import mean_interval
 
 
@@ -16,21 +15,21 @@ def answer(images: torch.Tensor, labels: torch.Tensor, loss: list[float]) -> Rec
     return Reconstruction(images, labels, torch.tensor(loss), torch.tensor(loss)[:, None])
 
 
-def row(attack: str, image: int, mse: float | None, right: bool = True) -> Row:
-    scores = dict.fromkeys(("psnr", "ssim", "mse_trained", "psnr_trained", "ssim_trained"), mse)
-    named = {"defence": "none", "attack": attack, "image": image, "label": 0, "reason": None}
-    status = "failed" if mse is None else "ok"
-    loss = None if mse is None else 0.0
-    found = {"mse": mse, "loss": loss, "label_right": None if mse is None else right}
-    return {**named, **scores, **found, "status": status, "strongest": None}
+def rows(*errors: float | None, right: bool = True) -> list[Row]:
+    """Return the rows of an attack with these errors, None where it failed."""
+    names = ("mse", "psnr", "ssim", "mse_trained", "psnr_trained", "ssim_trained")
+    return [
+        {"image": image, "label": 0, "reason": None, "label_right": right and mse is not None}
+        | {"status": "failed" if mse is None else "ok", **dict.fromkeys(names, mse)}
+        for image, mse in enumerate(errors)
+    ]
 
 
 def test_scores_are_against_the_true_image_and_the_trained_one() -> None:
-    where = scene(2)
-    found = matched(answer(where.mixed[:, None], where.labels[:, None], [0.0, 0.0]), where.images)
-    rows = scored(found, where.images, where.mixed, where.labels)
-    for image, scores in enumerate(rows):
-        expected = (where.images[image] - where.mixed[image]).square().mean().item()
+    where = scene(2, ratio=0.7)
+    found = matched(answer(where.trained[:, None], where.labels[:, None], [0.0, 0.0]), where.images)
+    for image, scores in enumerate(scored(found, where)):
+        expected = (where.images[image] - where.trained[image]).square().mean().item()
         assert scores["mse"] == pytest.approx(expected)
         assert scores["psnr"] == pytest.approx(-10 * math.log10(expected), rel=1e-5)
         assert scores["mse_trained"] == 0
@@ -43,8 +42,8 @@ def test_answers_of_a_batch_are_put_in_the_order_of_its_images() -> None:
     images, labels = where.images.view(2, 2, 1, 8, 8), where.labels.view(2, 2)
     turned = answer(images.flip(1), labels.flip(1), [0.0, 0.0])
     found = matched(turned, where.images)
-    assert torch.equal(found.images, where.images)
-    assert torch.equal(found.labels, where.labels)
+    assert torch.equal(found.images, images)
+    assert torch.equal(found.labels, labels)
 
 
 def test_a_loss_or_image_that_is_not_a_number_is_a_failed_row() -> None:
@@ -52,32 +51,27 @@ def test_a_loss_or_image_that_is_not_a_number_is_a_failed_row() -> None:
     images = where.images[:, None].clone()
     images[2, 0, 0, 3, 3] = torch.nan
     found = matched(answer(images, where.labels[:, None], [0.0, math.inf, 0.0]), where.images)
-    rows = scored(found, where.images, where.mixed, where.labels)
-    assert [each["status"] for each in rows] == ["ok", "failed", "failed"]
-    assert all(rows[1][key] is None for key in ("mse", "psnr", "ssim", "loss", "label_right"))
-    assert rows[1]["reason"] == "the attack's loss is not a number"
+    ended = scored(found, where)
+    assert [each["status"] for each in ended] == ["ok", "failed", "failed"]
+    assert all(ended[1][key] is None for key in ("mse", "psnr", "ssim", "loss", "label_right"))
+    assert ended[1]["reason"] == "the attack's loss is not a number"
 
 
 def test_the_worst_case_is_the_lowest_mse_of_each_image() -> None:
-    rows = [row("a", 0, 0.2, right=False), row("a", 1, 0.1), row("b", 0, 0.1), row("b", 1, 0.3)]
-    found = worst_cases(rows)
-    assert [(each["image"], each["mse"], each["strongest"]) for each in found] == [
-        (0, 0.1, "b"),
-        (1, 0.1, "a"),
-    ]
+    found = worst_cases({"a": rows(0.2, 0.1, right=False), "b": rows(0.1, 0.3)})
+    assert [(each["image"], each["mse"]) for each in found] == [(0, 0.1), (1, 0.1)]
     assert [each["label_right"] for each in found] == [True, True]
 
 
 def test_the_worst_case_is_not_known_where_an_attack_failed() -> None:
-    (found,) = worst_cases([row("a", 0, 0.2), row("b", 0, None)])
+    (found,) = worst_cases({"a": rows(0.2), "b": rows(None)})
     assert (found["status"], found["mse"]) == ("failed", None)
     assert found["reason"] == "no result of b"
 
 
 def test_means_of_one_seed_have_the_interval_over_images() -> None:
     values = [0.1, 0.2, 0.4]
-    (found,) = summary([[row("a", image, value) for image, value in enumerate(values)]])
-    expected = mean_interval(values)
+    found, expected = summary([rows(*values)]), mean_interval(values)
     assert found["mse_mean"] == pytest.approx(expected.mean)
     assert found["mse_ci_low"] == pytest.approx(expected.low)
     assert found["mse_ci_high"] == pytest.approx(expected.high)
@@ -85,18 +79,18 @@ def test_means_of_one_seed_have_the_interval_over_images() -> None:
 
 
 def test_means_of_several_seeds_have_wider_intervals_than_their_images_alone() -> None:
-    seeds = [[row("a", i, 0.1 * s + 0.001 * i) for i in range(10)] for s in range(3)]
-    (found,) = summary(seeds)
+    found = summary([rows(*(0.1 * s + 0.001 * i for i in range(10))) for s in range(3)])
     assert found["mse_mean"] == pytest.approx(0.1 + 0.0045)
     assert found["mse_ci_high"] - found["mse_ci_low"] > 0.3
 
 
 def test_a_mean_without_the_failed_images_is_not_shown() -> None:
-    (found,) = summary([[row("a", 0, 0.1), row("a", 1, None)]])
+    found = summary([rows(0.1, None)])
     assert (found["failed"], found["mse_mean"], found["label_right"]) == (1, None, None)
 
 
 def test_an_infinite_mean_is_not_shown() -> None:
-    (found,) = summary([[row("a", 0, 0.1) | {"psnr": math.inf}, row("a", 1, 0.1)]])
+    first, second = rows(0.1, 0.1)
+    found = summary([[first | {"psnr": math.inf}, second]])
     assert found["psnr_mean"] is None
     assert found["mse_mean"] == pytest.approx(0.1)

@@ -7,12 +7,10 @@ import torch
 from inversion_scenes import network, scene
 from pydantic import ValidationError
 
+from cemlib.config.federated import MaskConfig, Variant
 from cemlib.config.federated_attacks import Cosine, DpSgd, Idlg, InversionStudy, PriorImage
-from cemlib.federated.client import Masking
 from cemlib.federated.inversion.evaluate import Finding, run_attacks, search_of
-from cemlib.federated.inversion.scoring import worst_cases
-from cemlib.federated.inversion.summary import summary
-from cemlib.federated.inversion.variants import Variant
+from cemlib.federated.inversion.scoring import summary, worst_cases
 
 ATTACKS = {
     "idlg": Idlg(iterations=60),
@@ -20,27 +18,31 @@ ATTACKS = {
     "cosine": Cosine(iterations=10),
     "mean_image": PriorImage(),
 }
-VARIANTS = {
-    "none": Variant(),
-    "pseudo_data": Variant(mixed=True),
-    "gradient_mask": Variant(masking=Masking(0.5, 0.5)),
-    "both": Variant(mixed=True, masking=Masking(0.5, 0.5)),
-    "dp_sgd": Variant(dp_sgd=DpSgd(clip=1.0, noise_multiplier=0.3)),
-    "soteria": Variant(masking=Masking(0.5, 1.0, "soteria")),
+MASKED = Variant(mask=MaskConfig(beta=5))
+VARIANTS = {  # with the share of the true image
+    "none": (Variant(), 1.0),
+    "pseudo_data": (Variant(), 0.7),
+    "gradient_mask": (MASKED, 1.0),
+    "both": (MASKED, 0.7),
+    "dp_sgd": (Variant(dp_sgd=DpSgd(clip=1.0, noise_multiplier=0.3)), 1.0),
+    "soteria": (Variant(mask=MaskConfig(order="soteria")), 1.0),
 }
 
 
 @pytest.fixture(scope="module")
 def findings() -> dict[str, dict[str, Finding]]:
-    net, where = network(), scene(3)
-    return {name: run_attacks(net, where, v, ATTACKS, seed=0) for name, v in VARIANTS.items()}
+    net = network()
+    return {
+        name: run_attacks(net, scene(3, ratio), variant, ATTACKS, seed=0)
+        for name, (variant, ratio) in VARIANTS.items()
+    }
 
 
 def means(found: dict[str, Finding]) -> dict[str, dict[str, Any]]:
     """The summary of each attack on one defence, and of the worst case."""
-    named = {name: {"defence": "it", "attack": name} for name in found}
-    rows = [named[name] | row for name, each in found.items() for row in each.rows]
-    return {row["attack"]: row for row in summary([rows + worst_cases(rows)])}
+    rows = {name: each.rows for name, each in found.items()}
+    rows["worst_case"] = worst_cases(rows)
+    return {name: summary([each]) for name, each in rows.items()}
 
 
 def test_what_each_defence_is_worth(findings: dict[str, dict[str, Finding]]) -> None:
@@ -61,11 +63,11 @@ def test_what_each_defence_is_worth(findings: dict[str, dict[str, Finding]]) -> 
 
 def test_attacks_that_differ_in_nothing_there_is_share_one_search() -> None:
     known, plain = Idlg(mask="known", unmix=True), Idlg()
-    assert search_of(known, VARIANTS["none"]) == search_of(plain, VARIANTS["none"])
-    assert search_of(known, VARIANTS["both"]) == Idlg(mask="known")
+    assert search_of(known, Variant()) == search_of(plain, Variant())
+    assert search_of(known, MASKED) == Idlg(mask="known")
     attacks = {"known": Idlg(iterations=3, mask="known"), "plain": Idlg(iterations=3)}
-    for name, same in (("none", True), ("both", False)):
-        found = run_attacks(network(), scene(2), VARIANTS[name], attacks, seed=0)
+    for variant, same in ((Variant(), True), (MASKED, False)):
+        found = run_attacks(network(), scene(2), variant, attacks, seed=0)
         assert torch.equal(found["known"].pictures, found["plain"].pictures) == same
 
 

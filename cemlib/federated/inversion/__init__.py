@@ -9,7 +9,7 @@ from collections.abc import Callable
 from cemlib.federated.inversion.cosine import cosine
 from cemlib.federated.inversion.dlg import dlg, idlg
 from cemlib.federated.inversion.features import combined, features, mean_image
-from cemlib.federated.inversion.reconstruction import Reconstruction
+from cemlib.federated.inversion.search import Reconstruction
 
 ATTACKS: dict[str, Callable[..., Reconstruction]] = {
     "dlg": dlg,

@@ -59,9 +59,7 @@ def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
     """
     if mask == "ignored":
         return None
-    if mask == "known":
-        return shared.masks()
-    return estimated_mask(shared.gradients)
+    return shared.mask if mask == "known" else estimated_mask(shared.gradients)
 
 
 def estimated_mask(gradients: Gradients) -> Tensor:

@@ -14,31 +14,25 @@ privacy in federated learning?", NeurIPS 2020: Adam on the signs of the gradient
 rate's steps and restarts of their code, and the best image that a descent met in place of its last.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from cemlib.config.federated_attacks import Cosine
-from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
-from cemlib.federated.inversion.gradients import (
-    Shared,
-    absolute_variation,
-    cosine_distance,
-    gradient_function,
-    kept,
-    one_hot,
-)
-from cemlib.federated.inversion.lbfgs import Minimum
-from cemlib.federated.inversion.reconstruction import (
+from cemlib.federated.inversion.closed_form import inferred_labels
+from cemlib.federated.inversion.gradients import Shared, absolute_variation, cosine_distance
+from cemlib.federated.inversion.lbfgs import Minimum, Objective
+from cemlib.federated.inversion.search import (
     Reconstruction,
     best_of_restarts,
+    gradient_misfit,
+    inferred_targets,
     normal_starts,
+    prior_distance,
 )
 from cemlib.federated.network import FederatedNet
 from cemlib.numerics.optim import Adam
-
-Objective = Callable[[Tensor], Tensor]
 
 _DROPS = (3 / 8, 5 / 8, 7 / 8)  # of the iterations, where the learning rate falls to a tenth
 
@@ -47,45 +41,29 @@ def cosine(
     net: FederatedNet, shared: Shared, settings: Cosine, generator: torch.Generator
 ) -> Reconstruction:
     """Search the images of each problem."""
+    labels, objective = inferred_labels(shared), cosine_objective(net, shared, settings)
 
-    def run(part: Shared, seeds: Sequence[int]) -> Reconstruction:
-        labels = inferred_labels(part)
-        objective = cosine_objective(net, part, settings, labels)
-        start = normal_starts(seeds, (part.batch, *part.image_shape), part.prior)
+    def search(seeds: Sequence[int]) -> Reconstruction:
+        start = normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
         if settings.prior_weight > 0:
-            start = part.prior[labels]
-        best = signed_descent(objective, start, settings.iterations, settings.lr)
-        return Reconstruction(best.points, labels, best.values, best.curve)
+            start = shared.prior[labels]
+        found = signed_descent(objective, start, settings.iterations, settings.lr)
+        return Reconstruction(found.points, labels, found.values, found.curve)
 
-    return best_of_restarts(run, shared, settings, generator)
+    return best_of_restarts(search, shared, settings.restarts, generator)
 
 
-def cosine_objective(
-    net: FederatedNet, shared: Shared, settings: Cosine, labels: Tensor
-) -> Objective:
-    """Return the loss (P,) of images (P, B, C, H, W) with labels (P, B)."""
-    misfit = gradient_misfit(net, shared, settings.mask, labels)
-    expected = shared.prior[labels]
+def cosine_objective(net: FederatedNet, shared: Shared, settings: Cosine) -> Objective:
+    """Return the loss (P,) of images (P, B, C, H, W)."""
+    misfit = gradient_misfit(net, shared, settings.mask, cosine_distance)
+    targets, prior = inferred_targets(net, shared), prior_distance(shared)
 
     def objective(images: Tensor) -> Tensor:
         rough = settings.tv_weight * absolute_variation(images)
-        far = settings.prior_weight * (images - expected).square().flatten(1).mean(1)
-        return misfit(images) + rough + far
+        far = settings.prior_weight * prior(images)
+        return misfit(images, targets) + rough + far
 
     return objective
-
-
-def gradient_misfit(net: FederatedNet, shared: Shared, mask: str, labels: Tensor) -> Objective:
-    """Return the cosine distance of the gradient of images (P, B, C, H, W) to the shared one."""
-    gradients = gradient_function(net)
-    entries = trusted_entries(shared, mask)
-    theirs = kept(shared.gradients, entries)
-    targets = one_hot(labels, net.classifier.out_features, shared.prior.dtype)
-
-    def misfit(images: Tensor) -> Tensor:
-        return cosine_distance(kept(gradients(images, targets), entries), theirs)
-
-    return misfit
 
 
 def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: float) -> Minimum:

@@ -1,30 +1,28 @@
-"""Attack a gradient by every attack, and score the answers of each image."""
+"""Carry out every attack on what the server sees of a scene, and score the answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from cemlib.config.federated import Variant
 from cemlib.config.federated_attacks import AnyInversion
 from cemlib.federated.inversion import ATTACKS
-from cemlib.federated.inversion.gradients import Shared
-from cemlib.federated.inversion.reconstruction import Reconstruction
+from cemlib.federated.inversion.scene import Scene, shared_gradients
 from cemlib.federated.inversion.scoring import Row, matched, scored
-from cemlib.federated.inversion.variants import Scene, Variant, shared_gradients
+from cemlib.federated.inversion.search import Reconstruction
 from cemlib.federated.network import FederatedNet
 from cemlib.numerics.seeds import generator
 from cemlib.records.progress import progress
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """Hold what one attack found.
 
     Attributes:
         rows: One for each image; see `cemlib.federated.inversion.scoring.scored`.
         pictures: (N, C, H, W), in the order of the scene's images; NaN where the attack failed.
-        curve: (P, T), the attack's own loss along its course, by gradient.
+        curve: (P, T), the attack's own loss during the search, by gradient.
     """
 
     rows: list[Row]
@@ -43,7 +41,7 @@ def run_attacks(
 ) -> dict[str, Finding]:
     """Attack what the server sees of each image under a defence; return findings by attack.
 
-    Attacks that differ only in what adapts them to a defence that is not there share one search.
+    Attacks that differ only in how they adapt to a defence that is absent share one search.
 
     Args:
         net: the network with the weights that the server sent out.
@@ -53,7 +51,7 @@ def run_attacks(
         seed: of all random draws.
         batch: images behind each gradient.
     """
-    shared, trained = shared_gradients(net, scene, variant, batch, seed), scene.trained_on(variant)
+    shared = shared_gradients(net, scene, variant, batch, seed)
     searched: dict[AnyInversion, Reconstruction] = {}
     found: dict[str, Finding] = {}
     with progress("inversion", len(attacks)) as report:
@@ -64,32 +62,36 @@ def run_attacks(
                 searched[search] = ATTACKS[search.kind](net, shared, search, draws)
             answer = searched[search]
             if settings.unmix:
-                answer = unmixed(answer, shared)
+                answer = unmixed(answer, scene.ratio.view(-1, batch).mean(1), scene.prior)
             report(done, {"loss": float(answer.loss.nanmean())})
             ordered = matched(answer, scene.images)
-            rows = scored(ordered, scene.images, trained, scene.labels)
-            found[name] = Finding(rows, ordered.images, answer.curve)
+            pictures = ordered.images.flatten(0, 1)
+            found[name] = Finding(scored(ordered, scene), pictures, answer.curve)
     return found
 
 
 def search_of(settings: AnyInversion, variant: Variant) -> AnyInversion:
-    """Return an attack's settings without what adapts them to a defence that is not there.
+    """Return an attack's settings without the adaptations that its search does not need.
 
-    Who knows a mask of ones knows nothing, and solving a mixture comes after the search.
+    Without a mask there is nothing to know of it, and a mixture is solved after the search.
     """
     changes: dict[str, Any] = {"unmix": False}
-    if variant.masking is None and getattr(settings, "mask", None) == "known":
+    if variant.mask is None and getattr(settings, "mask", None) == "known":
         changes["mask"] = "ignored"
     return settings.model_copy(update=changes)
 
 
-def unmixed(answer: Reconstruction, shared: Shared) -> Reconstruction:
+def unmixed(answer: Reconstruction, ratio: Tensor, prior: Tensor) -> Reconstruction:
     """Return the best linear guess of the true image x from the mixture x' = r x + (1 - r) G.
 
     Where pseudo images have the mean m and the covariances of the class's true ones, it is
     m + r / (r^2 + (1 - r)^2) (x' - m). Dividing by r alone would double what G adds, at r = 1/2.
+
+    Args:
+        answer: the reconstructed mixtures of P gradients.
+        ratio: r of each gradient (P,).
+        prior: m of each class (classes, C, H, W).
     """
-    ratio = shared.ratios()[:, None, None, None, None]
-    mean = shared.prior[answer.labels]
+    ratio, mean = ratio[:, None, None, None, None], prior[answer.labels]
     factor = ratio / (ratio.square() + (1 - ratio).square())
-    return replace(answer, images=(mean + factor * (answer.images - mean)).clamp(0, 1))
+    return answer._replace(images=(mean + factor * (answer.images - mean)).clamp(0, 1))

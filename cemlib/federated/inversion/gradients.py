@@ -1,12 +1,12 @@
 """Compute what clients share, stacked over independent problems, and distances of gradients.
 
 A problem is one shared gradient: the mean over the B images of a batch, with B = 1 for the gradient
-of a single image. Single problems are tiny, so that many are solved at once: every tensor has a
-first axis of P problems, and nothing that is computed for one depends on another.
+of a single image. Single problems are tiny, so many are solved at once: every tensor has a first
+axis of P problems, and nothing that is computed for one depends on another.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, weights_of
 
 Gradients = dict[str, Tensor]
-GradientFunction = Callable[[Tensor, Tensor], Gradients]
 
 _TINY = 1e-37  # about the smallest squared norm that float32 holds
 
@@ -30,11 +29,8 @@ class Shared:
         image_shape: (C, H, W).
         prior: (classes, C, H, W), the attacker's mean image of each class.
         batch: Images B behind each gradient.
-        mask: (P, outputs, l) of zeros and ones: what the gradient of the last layer's weight was
-            multiplied with. Only an attacker with `mask: known` may read it. None: all ones.
-        ratio: (P,) share of the true image in the image that the gradient is of. Only an attacker
-            with `unmix` may read it. None: all ones.
-        index: (P,) numbers that decide the problems' random starts; None: 0 to P - 1.
+        mask: (P, outputs, l) of zeros and ones, by which the gradient of the last layer's weight
+            was multiplied; None if it was not. Only an attack with `mask: known` may read it.
     """
 
     gradients: Gradients
@@ -42,38 +38,13 @@ class Shared:
     prior: Tensor
     batch: int = 1
     mask: Tensor | None = None
-    ratio: Tensor | None = None
-    index: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.gradients[BIAS])
 
-    def part(self, rows: slice) -> "Shared":
-        """Return the problems of these rows."""
-        return replace(
-            self,
-            gradients={name: value[rows] for name, value in self.gradients.items()},
-            mask=None if self.mask is None else self.mask[rows],
-            ratio=None if self.ratio is None else self.ratio[rows],
-            index=self.numbers()[rows],
-        )
 
-    def numbers(self) -> Tensor:
-        """Return `index`, filled in."""
-        return torch.arange(len(self)) if self.index is None else self.index
-
-    def masks(self) -> Tensor:
-        """Return `mask`, filled in."""
-        weight = self.gradients[WEIGHT]
-        return torch.ones_like(weight) if self.mask is None else self.mask
-
-    def ratios(self) -> Tensor:
-        """Return `ratio`, filled in."""
-        return self.prior.new_ones(len(self)) if self.ratio is None else self.ratio
-
-
-def gradient_function(net: FederatedNet) -> GradientFunction:
-    """Make a differentiable function of a batch's images: the gradients of its mean loss.
+def gradient_function(net: FederatedNet) -> Callable[[Tensor, Tensor], Gradients]:
+    """Make a differentiable function that returns the gradients of the mean loss of batches.
 
     Returns:
         A function of images (P, B, C, H, W) and label distributions (P, B, classes) to gradients by
@@ -95,16 +66,16 @@ def gradient_function(net: FederatedNet) -> GradientFunction:
 
 
 def true_gradients(net: FederatedNet, images: Tensor, labels: Tensor) -> Gradients:
-    """Return gradients of images (P, B, C, H, W) with labels (P, B), without history."""
-    targets = one_hot(labels, net.classifier.out_features, images.dtype)
-    with torch.no_grad():
-        found = gradient_function(net)(images, targets)
-    return {name: value.detach() for name, value in found.items()}
+    """Return the gradients of images (P, B, C, H, W) with labels (P, B)."""
+    targets = F.one_hot(labels, net.classifier.out_features).to(images)
+    return gradient_function(net)(images, targets)
 
 
-def one_hot(labels: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    """Return labels (...) as distributions (..., classes)."""
-    return F.one_hot(labels, classes).to(dtype)
+def kept(gradients: Gradients, entries: Tensor | None) -> Gradients:
+    """Return gradients with the last layer's weight multiplied by `entries` (P, outputs, l)."""
+    if entries is None:
+        return gradients
+    return {**gradients, WEIGHT: gradients[WEIGHT] * entries}
 
 
 def squared_distance(ours: Gradients, theirs: Gradients) -> Tensor:
@@ -117,13 +88,6 @@ def cosine_distance(ours: Gradients, theirs: Gradients) -> Tensor:
     """Return one minus the cosine of the angle between whole gradients, (P,) in [0, 2]."""
     lengths = _length(ours) * _length(theirs)
     return 1 - _inner(ours, theirs) / lengths
-
-
-def kept(gradients: Gradients, entries: Tensor | None) -> Gradients:
-    """Return gradients with the last layer's weight multiplied by `entries` (P, outputs, l)."""
-    if entries is None:
-        return gradients
-    return {**gradients, WEIGHT: gradients[WEIGHT] * entries}
 
 
 def absolute_variation(images: Tensor) -> Tensor:

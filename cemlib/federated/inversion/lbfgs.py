@@ -10,21 +10,21 @@ with a new direction, and where not it tries a shorter step next. No problem wai
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
+Objective = Callable[[Tensor], Tensor]
+"""Differentiable function of P points (P, ...) to values (P,); row i depends on row i alone."""
 
 _DECREASE = 1e-4  # of the decrease that the slope promises
 _SHORTEST = 1e-6  # a step below this says that the direction is no good
 _CURVATURE = 1e-8  # least cosine of a step and its change of gradient
 
 
-@dataclass(frozen=True)
-class Minimum:
-    """Hold where P problems ended.
+class Minimum(NamedTuple):
+    """Hold the points at which P problems ended.
 
     Attributes:
         points: (P, ...).
@@ -38,42 +38,30 @@ class Minimum:
 
 
 def minimise(objective: Objective, start: Tensor, evaluations: int, memory: int) -> Minimum:
-    """Minimise P functions of D variables.
+    """Minimise P functions, from points `start` (P, ...).
 
     Args:
-        objective: points (P, D) to values (P,) and gradients (P, D); row i depends on row i alone.
-        start: (P, D).
-        evaluations: of the objective, after the one at the start.
-        memory: pairs of steps and gradient changes that are kept.
+        objective: What is minimised.
+        start: First points.
+        evaluations: Evaluations of the objective after the one at the start.
+        memory: Pairs of steps and gradient changes that are kept.
     """
     search = _Search(objective, start.detach(), memory)
     curve = [search.value]
     for _ in range(evaluations):
         search.try_step()
         curve.append(search.value)
-    return Minimum(search.point, search.value, torch.stack(curve, dim=1))
-
-
-def with_slope(values: Callable[[Tensor], Tensor]) -> Objective:
-    """Return the objective of a differentiable function of points (P, D) to values (P,)."""
-
-    def objective(points: Tensor) -> tuple[Tensor, Tensor]:
-        points = points.detach().requires_grad_()
-        found = values(points)
-        (slope,) = torch.autograd.grad(found.sum(), points)
-        return found.detach(), slope
-
-    return objective
+    return Minimum(search.point.view_as(start), search.value, torch.stack(curve, dim=1))
 
 
 class _Search:
-    """Hold where every problem stands; all tensors have the problems as first axis."""
+    """Hold the current point of every problem; all tensors have the problems as first axis."""
 
     def __init__(self, objective: Objective, start: Tensor, memory: int) -> None:
-        self._objective = objective
-        self.point = start
-        self.value, self._gradient = objective(start)
-        problems, size = start.shape
+        self._objective, self._shape = objective, start.shape
+        self.point = start.flatten(1)
+        self.value, self._gradient = self._evaluated(self.point)
+        problems, size = self.point.shape
         self._steps = start.new_zeros(problems, memory, size)
         self._changes = start.new_zeros(problems, memory, size)
         self._inverse = start.new_zeros(problems, memory)  # 1 / step.change; 0 = no pair
@@ -83,7 +71,7 @@ class _Search:
     def try_step(self) -> None:
         """Evaluate one trial of each problem, and take those that fall enough."""
         trial = self.point + self._length[:, None] * self._direction
-        value, gradient = self._objective(trial)
+        value, gradient = self._evaluated(trial)
         slope = _dot(self._gradient, self._direction)
         bound = self.value + _DECREASE * self._length * slope
         good = (value <= bound) & gradient.isfinite().all(1)
@@ -93,6 +81,13 @@ class _Search:
         self._gradient = torch.where(good[:, None], gradient, self._gradient)
         self.value = torch.where(good, value, self.value)
         self._turn(good)
+
+    def _evaluated(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return values (P,) and gradients (P, D) at points (P, D)."""
+        points = points.detach().requires_grad_()
+        values = self._objective(points.view(self._shape))
+        (slope,) = torch.autograd.grad(values.sum(), points)
+        return values.detach(), slope
 
     def _remember(self, good: Tensor, step: Tensor, change: Tensor) -> None:
         curvature = _dot(step, change)

@@ -1,137 +1,139 @@
-"""Score reconstructed images, one row each, and the worst case over the attacks."""
+"""Score reconstructed images, one row each; average them over images and seeds."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from cemlib.federated.inversion.reconstruction import Reconstruction
+from cemlib.federated.inversion.scene import Scene
+from cemlib.federated.inversion.search import Reconstruction
 from cemlib.metrics import mse, psnr, ssim
+from cemlib.report.bootstrap import two_level_intervals
+from cemlib.report.statistics import mean_interval
 
 WORST_CASE = "worst_case"
 MEASURES = ("mse", "psnr", "ssim")
-TRAINED = "_trained"
-"""End of the names of scores against the image that the gradient is of."""
-
+TRAINED = "_trained"  # ends the names of scores against the image that the gradient is of
 SCORES = (*MEASURES, *(name + TRAINED for name in MEASURES))
 
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Found:
-    """Hold answers in the order of the images they are scored on.
-
-    Attributes:
-        images: (N, C, H, W) in [0, 1]; NaN where the attack failed.
-        labels: (N,).
-        loss: (N,) of the gradient behind each; not finite where the attack failed.
-    """
-
-    images: Tensor
-    labels: Tensor
-    loss: Tensor
-
-
-def matched(answer: Reconstruction, truth: Tensor) -> Found:
-    """Put answers (P, B, ...) in the order of the true images (P * B, C, H, W).
+def matched(answer: Reconstruction, truth: Tensor) -> Reconstruction:
+    """Put answers (P, B, ...) in the order of the true images (P * B, C, H, W), with NaN for fails.
 
     A gradient of a batch has no order: within each the assignment of the lowest total squared error
     is taken, as the scores of the whole batch are what counts.
     """
-    problems, batch = answer.labels.shape
     failed = ~(answer.loss.isfinite() & answer.images.flatten(1).isfinite().all(1))
-    loss = answer.loss.masked_fill(failed, math.nan)
     images = answer.images.masked_fill(failed[:, None, None, None, None], math.nan)
-    labels = answer.labels
-    if batch > 1:
-        order = torch.stack(
-            [
-                _order(a, b)
-                for a, b in zip(
-                    images, truth.reshape(problems, batch, *truth.shape[1:]), strict=True
-                )
-            ]
-        )
-        rows = torch.arange(problems)[:, None]
-        images, labels = images[rows, order], labels[rows, order]
-    return Found(images.flatten(0, 1), labels.flatten(), loss.repeat_interleave(batch))
-
-
-def scored(found: Found, truth: Tensor, trained: Tensor, labels: Tensor) -> list[Row]:
-    """Return a row for each image.
-
-    Its keys are `image`, `label`, `status` (`ok` or `failed`), `reason`, `strongest` (None, of the
-    worst case the attack that came closest), `label_right`, `loss` (the attack's own), `mse`,
-    `psnr`, `ssim` against the true image, and the same with `_trained` against the image that the
-    gradient is of: the mixture, under mixing. A failed row has no scores.
-
-    Args:
-        found: the answers.
-        truth: the true images (N, C, H, W): what privacy is measured against.
-        trained: the images that the gradient is of, (N, C, H, W).
-        labels: (N,).
-    """
-    columns = {
-        name + end: function(images, found.images)
-        for end, images in (("", truth), (TRAINED, trained))
-        for name, function in _FUNCTIONS.items()
-    }
-    columns |= {"loss": found.loss}
-    numbers = {name: column.double().tolist() for name, column in columns.items()}
-    right = (found.labels == labels).tolist()
-    classes = labels.tolist()
-    return [
-        _row(image, classes[image], right[image], {name: numbers[name][image] for name in numbers})
-        for image in range(len(classes))
-    ]
-
-
-def worst_cases(rows: list[Row]) -> list[Row]:
-    """Return the rows of `worst_case` on one defence: for each image the attack of the lowest MSE.
-
-    It is what an attacker would reach who could tell which attack comes closest. The label counts
-    as found where some attack found it. Where an attack failed, the strongest one is not known, and
-    the worst case fails too: otherwise an attack that diverged would make a defence look private.
-    """
-    groups: dict[int, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["image"], []).append(row)
-    return [_worst(group) for group in groups.values()]
-
-
-def _worst(group: list[Row]) -> Row:
-    failed = [row["attack"] for row in group if row["status"] != "ok"]
-    if failed:
-        first, reason = group[0], f"no result of {', '.join(failed)}"
-        return {**first, **failed_row(first["image"], first["label"], reason), "attack": WORST_CASE}
-    best = min(group, key=lambda row: float(row["mse"]))
-    found = any(row["label_right"] for row in group)
-    return {**best, "attack": WORST_CASE, "strongest": best["attack"], "label_right": found}
-
-
-def _row(image: int, label: int, right: bool, numbers: dict[str, float]) -> Row:
-    if not math.isfinite(numbers["loss"]):
-        return failed_row(image, label, "the attack's loss is not a number")
-    ended = {"status": "ok", "reason": None, "strongest": None}
-    return {"image": image, "label": label, **ended, "label_right": right, **numbers}
-
-
-def failed_row(image: int, label: int, reason: str) -> Row:
-    """Return the row of an image without a result."""
-    none = dict.fromkeys(("strongest", "label_right", "loss", *SCORES))
-    return {"image": image, "label": label, "status": "failed", "reason": reason, **none}
+    pairs = zip(images, truth.view_as(images), strict=True)
+    order = torch.stack([_order(answers, originals) for answers, originals in pairs])
+    problems = torch.arange(len(order))[:, None]
+    return answer._replace(
+        images=images[problems, order],
+        labels=answer.labels[problems, order],
+        loss=answer.loss.masked_fill(failed, math.nan),
+    )
 
 
 def _order(answers: Tensor, truth: Tensor) -> Tensor:
-    """Return which answer (B, C, H, W) stands for each true image; in order if not numbers."""
+    """Return which answer (B, C, H, W) belongs to each true image; in order if one is NaN."""
     if not bool(answers.isfinite().all()):
         return torch.arange(len(answers))
     costs = (truth[:, None] - answers).square().flatten(2).mean(2)
     return torch.from_numpy(linear_sum_assignment(costs.double().cpu().numpy())[1])
 
 
-_FUNCTIONS = dict(zip(MEASURES, (mse, psnr, ssim), strict=True))
+def scored(found: Reconstruction, scene: Scene) -> list[Row]:
+    """Return a row for each image, from answers in the images' order (see `matched`).
+
+    Its keys are `image`, `label`, `status` (`ok` or `failed`), `reason`, `label_right`, `mse`,
+    `psnr` and `ssim` against the true image, by which privacy is measured, the same with `_trained`
+    against the image that the gradient is of (the mixture, under mixing), and `loss`, the attack's
+    own. A failed row has no scores.
+    """
+    answers, batch = found.images.flatten(0, 1), found.labels.shape[1]
+    columns = {
+        name + end: measure(images, answers)
+        for end, images in (("", scene.images), (TRAINED, scene.trained))
+        for name, measure in zip(MEASURES, (mse, psnr, ssim), strict=True)
+    }
+    columns["loss"] = found.loss.repeat_interleave(batch)
+    numbers = zip(*(column.double().tolist() for column in columns.values()), strict=True)
+    labels = scene.labels.tolist(), (found.labels.flatten() == scene.labels).tolist()
+    return [
+        _row(image, label, right, dict(zip(columns, values, strict=True)))
+        for image, (label, right, values) in enumerate(zip(*labels, numbers, strict=True))
+    ]
+
+
+def _row(image: int, label: int, right: bool, numbers: dict[str, float]) -> Row:
+    if not math.isfinite(numbers["loss"]):
+        return failed_row(image, label, "the attack's loss is not a number")
+    ended = {"status": "ok", "reason": None, "label_right": right}
+    return {"image": image, "label": label, **ended, **numbers}
+
+
+def failed_row(image: int, label: int, reason: str) -> Row:
+    """Return the row of an image without a result."""
+    none = dict.fromkeys(("label_right", *SCORES, "loss"))
+    return {"image": image, "label": label, "status": "failed", "reason": reason, **none}
+
+
+def worst_cases(attacks: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """Return the row of the lowest MSE of each image, from the rows of every attack by its name.
+
+    It is what an attacker would reach who could tell which attack comes closest. The label counts
+    as found where some attack found it. Where an attack failed, the strongest one is not known, and
+    the worst case fails too: otherwise an attack that diverged would make a defence look private.
+    """
+    by_image = zip(*attacks.values(), strict=True)
+    return [_worst(dict(zip(attacks, rows, strict=True))) for rows in by_image]
+
+
+def _worst(rows: Mapping[str, Row]) -> Row:
+    failed = [name for name, row in rows.items() if row["status"] != "ok"]
+    if failed:
+        first = next(iter(rows.values()))
+        return failed_row(first["image"], first["label"], f"no result of {', '.join(failed)}")
+    best = min(rows.values(), key=lambda row: float(row["mse"]))
+    return best | {"label_right": any(row["label_right"] for row in rows.values())}
+
+
+def summary(seeds: Sequence[Sequence[Row]]) -> Row:
+    """Return the means of one attack's rows over images and seeds.
+
+    Args:
+        seeds: the rows of each seed, of the same images.
+
+    Returns:
+        `n_seeds`, `n_images`, `failed` (number of rows without a result), `label_right` (share),
+        and for each score `<score>_mean`, `<score>_ci_low`, `<score>_ci_high`. The intervals hold
+        for other images and seeds (`cemlib.report.bootstrap`); those of one seed are Student's, for
+        other images. None where a row failed, since the mean of the others is another set's, and
+        where a value is infinite.
+    """
+    rows = [row for seed in seeds for row in seed]
+    failed = sum(row["status"] != "ok" for row in rows)
+    found: Row = {"n_seeds": len(seeds), "n_images": len(seeds[0]), "failed": failed}
+    found["label_right"] = None if failed else sum(row["label_right"] for row in rows) / len(rows)
+    for score in SCORES:
+        ends = [math.nan] * 3
+        if not failed:
+            ends = _mean(np.array([[row[score] for row in seed] for seed in seeds], np.float64))
+        names = (f"{score}_mean", f"{score}_ci_low", f"{score}_ci_high")
+        found |= {n: v if math.isfinite(v) else None for n, v in zip(names, ends, strict=True)}
+    return found
+
+
+def _mean(values: np.ndarray) -> list[float]:
+    """Return the mean of values (S, N) and both ends of its interval."""
+    if len(values) > 1:
+        return [float(values.mean()), *two_level_intervals([values])[0]]
+    found = mean_interval(values[0].tolist())
+    return [float(values.mean()), found.low, found.high]

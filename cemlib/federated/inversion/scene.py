@@ -1,0 +1,72 @@
+"""Compute what the server sees of the attacked images: their gradients behind a defence."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cemlib.config.federated import MaskConfig, Variant
+from cemlib.data.pixels import image_shape
+from cemlib.federated.client import stack, step_mask
+from cemlib.federated.inversion.gradients import Gradients, Shared, kept, true_gradients
+from cemlib.federated.mask import draw_columns, hadamard
+from cemlib.federated.network import FederatedNet, weights_of
+from cemlib.federated.private import draw_noise, private_gradients
+from cemlib.numerics.seeds import generator
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Hold the attacked images, and what the attacker has besides their gradients.
+
+    Attributes:
+        images: (N, C, H, W) in [0, 1], the true ones.
+        labels: (N,).
+        trained: (N, C, H, W), what the client trains on: mixtures, or the images themselves.
+        ratio: (N,), share of the true image in each of them.
+        prior: (classes, C, H, W), mean of each class over images that are not attacked.
+    """
+
+    images: Tensor
+    labels: Tensor
+    trained: Tensor
+    ratio: Tensor
+    prior: Tensor
+
+
+def shared_gradients(
+    net: FederatedNet, scene: Scene, variant: Variant, batch: int, seed: int
+) -> Shared:
+    """Return what the server sees of a scene, `batch` images behind each gradient.
+
+    The variant's mask or DP-SGD is applied here; its mixing is in the scene. Random draws depend on
+    the seed and the number of the gradient, never on the variant.
+    """
+    images = scene.trained.reshape(-1, batch, *scene.trained.shape[1:])
+    clean = _gradients(net, images, scene.labels.view(-1, batch), variant, seed)
+    mask = None if variant.mask is None else _masks(net, images, variant.mask, seed)
+    return Shared(kept(clean, mask), image_shape(scene.images), scene.prior, batch, mask)
+
+
+def _gradients(
+    net: FederatedNet, images: Tensor, labels: Tensor, variant: Variant, seed: int
+) -> Gradients:
+    """Return the gradients (P, ...) of images (P, B, C, H, W), clipped and noised by DP-SGD."""
+    if variant.dp_sgd is None:
+        return true_gradients(net, images, labels)
+    weights, private, found = weights_of(net), variant.dp_sgd, []
+    for number, (x, y) in enumerate(zip(images, labels, strict=True)):
+        draws = generator(seed, "inversion_noise", number)
+        noise = draw_noise(weights, private.noise_multiplier, draws)
+        found.append(private_gradients(net, weights, x, y, noise, private.clip)[0])
+    return stack(found)
+
+
+def _masks(net: FederatedNet, images: Tensor, how: MaskConfig, seed: int) -> Tensor:
+    """Return the factors of the gradient of the last layer's weight: (P, outputs, l)."""
+    weights, outputs, found = weights_of(net), net.classifier.out_features, []
+    for number, group in enumerate(images):
+        mask = step_mask(net, weights, group, how)
+        draws = generator(seed, "inversion_columns", number)
+        found.append(hadamard(mask, draw_columns(how.beta, outputs, draws).to(mask)))
+    return torch.stack(found)

@@ -1,0 +1,120 @@
+"""Search images from random starts, with the terms that several attacks put into their loss."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cemlib.config.federated_attacks import Combined, Features, Idlg
+from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
+from cemlib.federated.inversion.gradients import Gradients, Shared, gradient_function, kept
+from cemlib.federated.inversion.lbfgs import Objective, minimise
+from cemlib.federated.network import FederatedNet
+from cemlib.numerics.seeds import derive
+
+
+class Reconstruction(NamedTuple):
+    """Hold the answers of an attack on P shared gradients of B images each.
+
+    Attributes:
+        images: (P, B, C, H, W) in [0, 1].
+        labels: (P, B).
+        loss: (P,), the attack's own; not finite where it failed.
+        curve: (P, T), the loss during the search.
+    """
+
+    images: Tensor
+    labels: Tensor
+    loss: Tensor
+    curve: Tensor
+
+
+def best_of_restarts(
+    search: Callable[[Sequence[int]], Reconstruction],
+    shared: Shared,
+    restarts: int,
+    generator: torch.Generator,
+) -> Reconstruction:
+    """Return each problem's best run by the attack's own loss: it does not know the true image.
+
+    Args:
+        search: Runs the attack once, with a seed for each problem. The seeds are derived from the
+            generator and the problem's number, so an answer does not depend on other problems.
+        shared: What is attacked.
+        restarts: Number of runs.
+        generator: Source of the seeds.
+    """
+    base = int(torch.randint(2**62, (), generator=generator))
+    problems = range(len(shared))
+    runs = (search([derive(base, f"start {n}", p) for p in problems]) for n in range(restarts))
+    return reduce(better, runs)
+
+
+def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
+    """Return each problem's answer of lower loss; one that is not finite is the worst."""
+    losses = [run.loss.nan_to_num(torch.inf, torch.inf, torch.inf) for run in (first, second)]
+    wins = losses[1] < losses[0]
+
+    def chosen(a: Tensor, b: Tensor) -> Tensor:
+        return torch.where(wins.view(-1, *[1] * (a.ndim - 1)), b, a)
+
+    return Reconstruction(*map(chosen, first, second))
+
+
+def minimised(
+    objective: Objective,
+    start: Callable[[Sequence[int]], Tensor],
+    shared: Shared,
+    settings: Idlg | Features | Combined,
+    generator: torch.Generator,
+) -> Reconstruction:
+    """Search images (P, B, C, H, W) by L-BFGS; the labels are read off the gradients."""
+    labels = inferred_labels(shared)
+
+    def search(seeds: Sequence[int]) -> Reconstruction:
+        found = minimise(objective, start(seeds), settings.iterations, settings.memory)
+        return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
+
+    return best_of_restarts(search, shared, settings.restarts, generator)
+
+
+def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
+    """Draw normal numbers (P, *shape), each row from its own seed, with dtype and device of `like`.
+
+    They are drawn in float32 on the CPU, so they are the same on every device.
+    """
+    rows = [torch.randn(*shape, generator=torch.Generator().manual_seed(s)) for s in seeds]
+    return torch.stack(rows).to(like)
+
+
+def gradient_misfit(
+    net: FederatedNet,
+    shared: Shared,
+    mask: str,
+    distance: Callable[[Gradients, Gradients], Tensor],
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a function of images and label distributions: their gradient's distance (P,).
+
+    The distance is to the shared gradient, of the entries that the attack trusts.
+    """
+    gradients, entries = gradient_function(net), trusted_entries(shared, mask)
+    theirs = kept(shared.gradients, entries)
+
+    def misfit(images: Tensor, targets: Tensor) -> Tensor:
+        return distance(kept(gradients(images, targets), entries), theirs)
+
+    return misfit
+
+
+def inferred_targets(net: FederatedNet, shared: Shared) -> Tensor:
+    """Return the inferred labels as distributions (P, B, classes)."""
+    return F.one_hot(inferred_labels(shared), net.classifier.out_features).to(shared.prior)
+
+
+def prior_distance(shared: Shared) -> Objective:
+    """Return the mean squared distance (P,) of images to the mean images of their classes."""
+    expected = shared.prior[inferred_labels(shared)]
+    return lambda images: (images - expected).square().flatten(1).mean(1)

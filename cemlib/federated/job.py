@@ -1,0 +1,72 @@
+"""Read what a job of a federated study needs, and write its record."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cemlib.config.federated import Variant
+from cemlib.data.prepared import Prepared, checksum, load
+from cemlib.federated.adversaries import Pseudo, make_generator
+from cemlib.numerics.precision import set_up
+from cemlib.records.files import load_tensors
+from cemlib.records.layout import RunFolder
+from cemlib.records.seal import RECORD, checked, write_sealed
+from cemlib.study.federated import FederatedJob
+
+
+def variant_of(job: FederatedJob) -> Variant:
+    """Return the settings of a job's variant."""
+    return job.plan.study.variants[job.of["variant"]]
+
+
+def run_of(job: FederatedJob) -> RunFolder:
+    """Return the folder of the training that a job carries out or attacks."""
+    return job.plan.layout.run(job.of["variant"], job.of["seed"])
+
+
+def read_data(job: FederatedJob) -> Prepared:
+    """Set the job's device and threads up, and read the prepared images onto the device.
+
+    Raises:
+        DataError: if they are missing or damaged.
+    """
+    set_up(job.processor(), job.plan.study.threads)
+    return load(job.plan.layout.data).to(job.processor())
+
+
+def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
+    """Read the clients' generators of the job's seed, compared with their record.
+
+    Raises:
+        FileError: if they are missing or damaged.
+    """
+    file = checked(job.plan.layout.pseudo(job.of["seed"]).generators)
+    device = job.processor()
+    weights = {name: tensor.to(device) for name, tensor in load_tensors(file).items()}
+    net = make_generator(data.image_shape, len(data.classes), job.plan.study.gan)
+    return Pseudo(net.to(device), weights)
+
+
+def write_record(
+    job: FederatedJob, kind: str, reason: str | None, found: dict[str, Any], files: Iterable[Path]
+) -> None:
+    """Write the record of a job, after its other files.
+
+    Args:
+        job: The job.
+        kind: Of the record.
+        reason: Why the job failed, or None.
+        found: Scores, and the other entries of this kind of record.
+        files: All files of the result; the one named metrics.json is the record.
+    """
+    record = {
+        "kind": kind,
+        "defence": job.of.get("variant", "pseudo"),
+        "seed": job.of["seed"],
+        "command": job.command,
+        **found,
+        "data_sha256": checksum(job.plan.layout.data),
+        **job.record(reason),
+    }
+    (metrics,) = (file for file in files if file.name == RECORD)
+    write_sealed(metrics, record, [file for file in files if file != metrics])
