@@ -22,8 +22,8 @@ class FederatedModel(Section):
     )
     activation: Literal["softplus", "sigmoid", "relu"] = Field(
         "softplus",
-        description="after every convolution; attacks match gradients, which takes second"
-        " derivatives: relu has none",
+        description="after every convolution; gradient inversion takes second derivatives, and"
+        " those of relu are zero",
     )
 
 
@@ -32,10 +32,10 @@ class ClientsConfig(Section):
 
     number: int = Field(10, ge=1, le=1000, description="clients that the training images go to")
     split: Literal["iid", "dirichlet"] = Field(
-        "iid", description="images in random order, or each class in shares of a Dirichlet draw"
+        "iid", description="deal images out at random, or each class in shares of a Dirichlet draw"
     )
     concentration: float = Field(
-        0.5, gt=0, description="of the Dirichlet draw; the smaller, the less alike the clients"
+        0.5, gt=0, description="of the Dirichlet draw; a smaller one makes clients less alike"
     )
     participation: float = Field(
         0.5, gt=0, le=1, description="share of the clients that the server asks in a round"
@@ -43,16 +43,15 @@ class ClientsConfig(Section):
     dropout: float = Field(
         0.0, ge=0, lt=1, description="chance that a client that was asked does not answer"
     )
-    corrupt: float = Field(
-        0.0, ge=0, lt=1, description="chance that an answer holds no numbers (NaN); for trials"
-    )
 
 
 class FederatedTrain(Section):
     """Set the rounds of federated averaging."""
 
     rounds: int = Field(40, ge=1, description="rounds of training and averaging")
-    local_steps: int = Field(8, ge=1, description="steps of gradient descent of a client in one")
+    local_steps: int = Field(
+        8, ge=1, description="steps of gradient descent of a client in a round"
+    )
     batch_size: int = Field(16, ge=1, description="images of a local step")
     lr: float = Field(0.5, gt=0, description="learning rate of the local steps")
 
@@ -60,7 +59,7 @@ class FederatedTrain(Section):
 class GanConfig(Section):
     """Set the conditional GAN of every client."""
 
-    epochs: int = Field(60, ge=1, description="epochs, each of the two phases below")
+    epochs: int = Field(60, ge=1, description="epochs, each with the two phases below")
     discriminator_steps: int = Field(4, ge=1, description="steps of the first phase of an epoch")
     generator_steps: int = Field(4, ge=1, description="steps of the second phase")
     batch_size: int = Field(16, ge=2, description="images of a step")
@@ -72,19 +71,17 @@ class GanConfig(Section):
         0.06,
         ge=0,
         le=0.25,
-        description="variance that generated images are pulled to: over the images of a batch,"
-        " averaged over pixels",
+        description="target for the variance of generated images over a batch, averaged over"
+        " pixels",
     )
 
 
 class Mixing(Section):
     """Mix pseudo images into the data: x' = lam x + (1 - lam) G(e|y)."""
 
-    lam: float | None = Field(
-        None, ge=0, le=1, description="the share of the real image; or give beta"
-    )
+    lam: float | None = Field(None, ge=0, le=1, description="share of the real image; or give beta")
     beta: tuple[float, float] | None = Field(
-        None, description="a, b of the Beta distribution that lam is drawn from for every image"
+        None, description="a, b of the Beta distribution from which lam is drawn for every image"
     )
 
     @model_validator(mode="after")
@@ -101,22 +98,22 @@ class MaskConfig(Section):
 
     alpha: float = Field(0.5, ge=0, le=1, description="share of the features that is masked")
     beta: int | None = Field(
-        None, ge=0, description="outputs whose column of H is the mask; null = all"
+        None, ge=0, description="number of outputs whose gradients are masked; null = all"
     )
     order: Literal["ours", "soteria"] = Field(
         "ours", description="scores of a batch: mean ratio, or absolute sum of signed ratios"
     )
     images: int | None = Field(
-        None, ge=1, description="so many images of a step decide the scores; null = all"
+        None, ge=1, description="number of images of a step that decide the scores; null = all"
     )
 
 
 class Variant(Section):
-    """Perturb a client's data and its gradients; by default, neither."""
+    """Perturb a client's data, its gradients, or both; by default neither."""
 
     mixing: Mixing | None = Field(None, description="pseudo images in the data")
     mask: MaskConfig | None = Field(None, description="a mask in the gradients")
-    dp_sgd: DpSgd | None = Field(None, description="clipped and noised gradients, a peer")
+    dp_sgd: DpSgd | None = Field(None, description="clipped and noised gradients")
 
     @model_validator(mode="after")
     def _not_both(self) -> Self:
@@ -135,17 +132,17 @@ class Federated(AnyStudy):
     train: FederatedTrain = Field(FederatedTrain(), description="rounds of training")
     extractor: Literal["auto", "local"] = Field(
         "auto",
-        description="F before the discriminator; auto: torchvision's VGG11 where torch's hub cache"
-        " has its weights (nothing is downloaded), else trained by each client",
+        description="F before the discriminator; auto: torchvision's VGG11 if torch's hub cache"
+        " has its weights (nothing is downloaded), otherwise as local: trained by each client",
     )
     gan: GanConfig = Field(GanConfig(), description="the GAN of every client")
     variants: dict[Name, Variant] = Field(
-        min_length=1, description="sections by a name of your choice; order of tables and figures"
+        min_length=1, description="sections by names of your choice, in the order of the tables"
     )
     inversion: InversionStudy = Field(
         InversionStudy(), description="attacks on the gradients of single images"
     )
-    reference: Name = Field("none", description="variant that the others are compared with")
+    reference: Name = Field("none", description="variant with which the others are compared")
 
     @field_validator("variants")
     @classmethod
@@ -185,7 +182,7 @@ class Federated(AnyStudy):
         return tuple(n for n, variant in self.variants.items() if variant.mixing is not None)
 
     def pseudo_slice(self) -> dict[str, Any]:
-        """Return what the clients' GANs depend on, whatever the seed."""
+        """Return the settings that the clients' GANs depend on, except the seed."""
         clients = self.clients.plain()
         parts = {key: clients[key] for key in ("number", "split", "concentration")}
         return {
@@ -198,7 +195,7 @@ class Federated(AnyStudy):
         }
 
     def train_slice(self, variant: str) -> dict[str, Any]:
-        """Return what the training of one variant depends on, whatever the seed."""
+        """Return the settings that the training of one variant depends on, except the seed."""
         settings = self.variants[variant]
         found = {
             "data": self.data_slice(),
@@ -211,11 +208,11 @@ class Federated(AnyStudy):
         return found | ({"pseudo": self.pseudo_slice()} if settings.mixing is not None else {})
 
     def attack_slice(self, variant: str) -> dict[str, Any]:
-        """Return what the attacks on one variant depend on, whatever the seed."""
+        """Return the settings that the attacks on one variant depend on, except the seed."""
         return self.train_slice(variant) | {"inversion": self.inversion.plain()}
 
     def report_slice(self) -> dict[str, Any]:
-        """Return what tables and figures depend on beside the results."""
+        """Return the settings that tables and figures depend on besides the results."""
         variants = {name: variant.plain() for name, variant in self.variants.items()}
         attacks = list(self.inversion.attacks)
         named = {"variants": variants, "attacks": attacks, "reference": self.reference}

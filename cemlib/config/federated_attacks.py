@@ -1,6 +1,6 @@
-"""Configure the gradient inversion attacks, and DP-SGD as a peer of the gradient mask.
+"""Configure the gradient inversion attacks, and DP-SGD.
 
-The field `kind` says which attack a section is; a name without it is the kind of that name.
+The field `kind` of a section names its attack; without it, the section's name does.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -12,26 +12,25 @@ from cemlib.config.base import Name, Section
 
 
 class Inversion(Section):
-    """Hold the option of every attack."""
+    """Hold the option that every attack has."""
 
     unmix: bool = Field(
         False,
-        description="the attacker knows the ratio of the mixture, and makes of the answer the best"
-        " linear guess of the true image",
+        description="the attacker knows the ratio of the mixture, and computes from the answer the"
+        " best linear guess of the true image",
     )
 
 
 class _Matching(Inversion):
     mask: Literal["ignored", "known", "estimated"] = Field(
         "ignored",
-        description="what the attacker makes of a pruned gradient: takes it for whole, knows the"
-        " mask, or reads it off the zeros",
+        description="how the attacker treats a pruned gradient: as if it were complete, with the"
+        " known mask, or with the mask read off the zeros",
     )
     restarts: int = Field(
-        1, ge=1, description="random starts; the one with the attack's own lowest loss is kept"
-    )
-    at_once: int = Field(
-        256, ge=1, description="gradients attacked together; decides memory, no number"
+        1,
+        ge=1,
+        description="random starts; the one with the lowest loss of the attack itself is kept",
     )
 
 
@@ -53,7 +52,7 @@ class Idlg(_SecondOrder):
 
 
 class Cosine(_Matching):
-    """Search by signed Adam on cosine distance and total variation; the label as in `idlg`."""
+    """Minimise cosine distance and total variation by signed Adam, with the label as in `idlg`."""
 
     kind: Literal["cosine"] = "cosine"
     iterations: int = Field(300, ge=1, description="steps of Adam")

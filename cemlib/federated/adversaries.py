@@ -1,7 +1,8 @@
 """Train the clients' GANs, all at once: two phases in every epoch.
 
 In the first phase of an epoch only the discriminators move, in the second only the generators.
-Each client's GAN sees that client's images alone; they are stacked, and a step is mapped over them.
+Each client's GAN sees only that client's images. The GANs are stacked, and a step is mapped over
+them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from cemlib.config.federated import GanConfig
-from cemlib.data.pixels import image_shape
+from cemlib.data.pixels import image_shape, to_float
+from cemlib.data.prepared import Split
 from cemlib.federated.client import stack
 from cemlib.federated.gan import (
     Discriminator,
@@ -23,7 +25,7 @@ from cemlib.federated.gan import (
     generator_loss,
     variance,
 )
-from cemlib.federated.network import Shape, Weights
+from cemlib.federated.network import Weights
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
 from cemlib.numerics.seeds import derive, generator
@@ -38,8 +40,7 @@ class Adversaries:
     """Hold the GANs of all clients, stacked.
 
     Attributes:
-        images: Of each client (n, C, H, W) in [0, 1].
-        labels: Of each client (n,).
+        clients: The images of each.
         kernels: F of each client (clients, C', C, k, k).
         num_classes: Labels.
         settings: How they are trained.
@@ -48,8 +49,7 @@ class Adversaries:
         course: What `shown` returned after some epochs, evenly spaced.
     """
 
-    images: Sequence[Tensor]
-    labels: Sequence[Tensor]
+    clients: Sequence[Split]
     kernels: Tensor
     num_classes: int
     settings: GanConfig
@@ -58,16 +58,17 @@ class Adversaries:
     course: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = image_shape(self.images[0])
-        features = image_shape(extracted(self.images[0][:1], self.kernels[0]))
+        first = to_float(self.clients[0].images[:1])
+        shape, features = image_shape(first), image_shape(extracted(first, self.kernels[0]))
+        latent, width = self.settings.latent, self.settings.width
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self.seed, "federated/gan"))
-            self.generator = make_generator(shape, self.num_classes, self.settings)
-            width = self.settings.width
+            net = Generator(shape, self.num_classes, latent, width)
             self.discriminator = Discriminator(features, self.num_classes, width)
-        clients, device = len(self.images), self.kernels.device
-        self.g_weights = _stacked(self.generator, clients, device)
+        clients, device = len(self.clients), self.kernels.device
+        self.g_weights = _stacked(net, clients, device)
         self.d_weights = _stacked(self.discriminator, clients, device)
+        self.pseudo = Pseudo(net, self.g_weights)
         self.g_optimiser = Adam(self.g_weights.values(), betas=BETAS)
         self.d_optimiser = Adam(self.d_weights.values(), betas=BETAS)
 
@@ -114,23 +115,20 @@ class Adversaries:
 
     def shown(self) -> Tensor:
         """Return images of fixed noise, one of every class: (clients, classes, C, H, W)."""
-        clients = len(self.images)
+        clients, device = len(self.clients), self.kernels.device
         draws = generator(self.seed, "federated/gan/shown")
-        e = torch.randn(self.num_classes, self.settings.latent, generator=draws)
-        y = torch.arange(self.num_classes)
-        device = self.kernels.device
+        e = torch.randn(self.num_classes, self.settings.latent, generator=draws).to(device)
+        y = torch.arange(self.num_classes, device=device)
         with torch.no_grad():
-            return self._generated(
-                e.expand(clients, *e.shape).to(device), y.expand(clients, -1).to(device)
-            )
+            return self.pseudo.images(e.expand(clients, -1, -1), y.expand(clients, -1))
 
     def _first_phase(self, epoch: int) -> dict[str, float]:
-        """Train the discriminators; the generators stay."""
+        """Train the discriminators with the generators fixed."""
         totals = []
         for step in range(self.settings.discriminator_steps):
-            x, y = self._real(epoch, step)
+            x, y = self._real(epoch, step, "first")
             with torch.no_grad():
-                made = self._generated(self._noise(epoch, step, "first"), y)
+                made = self.pseudo.images(self._noise(epoch, step, "first"), y)
             real, fake = self._logits(x, y), self._logits(made, y)
             loss = torch.stack([discriminator_loss(r, f) for r, f in zip(real, fake, strict=True)])
             _update(self.d_optimiser, loss.sum(), self.settings.lr)
@@ -140,11 +138,11 @@ class Adversaries:
         return dict(zip(("d_loss", "d_real", "d_fake"), means, strict=True))
 
     def _second_phase(self, epoch: int) -> dict[str, float]:
-        """Train the generators; the discriminators stay."""
+        """Train the generators with the discriminators fixed."""
         totals = []
         for step in range(self.settings.generator_steps):
             y = self._real(epoch, step, "second")[1]
-            made = self._generated(self._noise(epoch, step, "second"), y)
+            made = self.pseudo.images(self._noise(epoch, step, "second"), y)
             fake, how = self._logits(made, y), (self.settings.mu, self.settings.v_e)
             loss = torch.stack(
                 [generator_loss(f, m, *how) for f, m in zip(fake, made, strict=True)]
@@ -154,9 +152,6 @@ class Adversaries:
             totals.append(torch.stack([loss.mean(), spread]).detach())
         means = torch.stack(totals).mean(0).tolist()
         return dict(zip(("g_loss", "variance"), means, strict=True))
-
-    def _generated(self, e: Tensor, y: Tensor) -> Tensor:
-        return Pseudo(self.generator, self.g_weights).images(e, y)
 
     def _logits(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the logits of each client's discriminator on its images: (clients, B)."""
@@ -168,26 +163,21 @@ class Adversaries:
         logits: Tensor = vmap(one)(dict(self.d_weights), self.kernels, x, y)
         return logits
 
-    def _real(self, epoch: int, step: int, phase: str = "first") -> tuple[Tensor, Tensor]:
+    def _real(self, epoch: int, step: int, phase: str) -> tuple[Tensor, Tensor]:
         """Draw a batch of each client's own images and labels, with replacement."""
-        batch, xs, ys = self.settings.batch_size, [], []
-        for client, (images, labels) in enumerate(zip(self.images, self.labels, strict=True)):
-            name = f"federated/gan/{phase}/{client}/{step}"
-            draws = generator(self.seed, name, epoch)
-            rows = torch.randint(len(labels), (batch,), generator=draws).to(labels.device)
-            xs.append(images[rows])
-            ys.append(labels[rows])
-        return torch.stack(xs), torch.stack(ys)
+        taken = []
+        for client, own in enumerate(self.clients):
+            draws = generator(self.seed, f"federated/gan/{phase}/{client}/{step}", epoch)
+            rows = torch.randint(len(own), (self.settings.batch_size,), generator=draws)
+            rows = rows.to(own.labels.device)
+            taken.append((to_float(own.images[rows]), own.labels[rows]))
+        x, y = (torch.stack(part) for part in zip(*taken, strict=True))
+        return x, y
 
     def _noise(self, epoch: int, step: int, phase: str) -> Tensor:
         draws = generator(self.seed, f"federated/gan/noise/{phase}/{step}", epoch)
-        shape = (len(self.images), self.settings.batch_size, self.settings.latent)
+        shape = (len(self.clients), self.settings.batch_size, self.settings.latent)
         return torch.randn(shape, generator=draws).to(self.kernels.device)
-
-
-def make_generator(shape: Shape, num_classes: int, settings: GanConfig) -> Generator:
-    """Make a generator for images of a shape, with torch's random initial weights."""
-    return Generator(shape, num_classes, settings.latent, settings.width)
 
 
 @dataclass(frozen=True)
@@ -232,8 +222,7 @@ class Pseudo:
 
 
 def _update(optimiser: Adam, loss: Tensor, lr: float) -> None:
-    """Descend the sum of the clients' losses: no client's weights are in another's."""
-    optimiser.zero_grad()
+    """Take a step on the sum of the clients' losses, each of which has weights of its own."""
     gradients = torch.autograd.grad(loss, optimiser.parameters)
     for weights, gradient in zip(optimiser.parameters, gradients, strict=True):
         weights.grad = gradient

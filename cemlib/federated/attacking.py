@@ -26,7 +26,7 @@ from cemlib.records.seal import FILES, checked, read_sealed
 from cemlib.study.federated import FederatedJob, attack_files
 
 CURVE = 20  # points of an attack's curve that are kept
-ROUND = 0  # of the draws for the attacked images: before the first
+ROUND = 0  # of the random numbers for the attacked images; trainings begin with 1
 
 
 def run(job: FederatedJob) -> Iterator[Path]:

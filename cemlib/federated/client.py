@@ -5,8 +5,7 @@ clients, and an attack can differentiate through it. Clients that are trained at
 weights stacked; training them one by one gives the same but for the order of additions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -21,31 +20,12 @@ from cemlib.federated.private import private_gradients
 Step = Callable[..., tuple[Weights, Tensor]]
 """Function of weights, x, y and the draws of a step, to the gradients and the loss."""
 
+Inputs = tuple[Tensor | Weights, ...]
+"""What one step of every client takes besides the weights, with the clients as the first axis.
 
-@dataclass(frozen=True)
-class Work:
-    """Hold what some clients train on in a round.
-
-    Attributes:
-        x: Images (clients, steps, B, C, H, W), mixed already.
-        y: Labels (clients, steps, B).
-        columns: (clients, steps, outputs) of 0 and 1 for the mask, or None.
-        noise: By parameter name (clients, steps, ...) for DP-SGD, or None.
-    """
-
-    x: Tensor
-    y: Tensor
-    columns: Tensor | None = None
-    noise: Weights | None = None
-
-    def step(self, index: int) -> list[Tensor | Weights]:
-        """Return what one step of every client takes, each with the clients as its first axis."""
-        taken: list[Tensor | Weights] = [self.x[:, index], self.y[:, index]]
-        if self.columns is not None:
-            taken.append(self.columns[:, index])
-        if self.noise is not None:
-            taken.append({name: tensor[:, index] for name, tensor in self.noise.items()})
-        return taken
+Images (clients, B, C, H, W), mixed already, and labels (clients, B); then for a mask its columns
+(clients, outputs) of 0 and 1, or for DP-SGD the noise by parameter name (clients, ...).
+"""
 
 
 def gradients(net: FederatedNet, weights: Weights, x: Tensor, y: Tensor) -> tuple[Weights, Tensor]:
@@ -65,15 +45,8 @@ def masked_gradients(
 ) -> tuple[Weights, Tensor]:
     """Return the gradients of a step with that of the last layer's weight masked, and the loss.
 
-    The gradient of the bias is not masked; it does not show any feature.
-
-    Args:
-        net: the network.
-        weights: its weights at the step.
-        x: images (B, C, H, W) as trained on, mixed already.
-        y: labels (B,).
-        columns: (outputs,) of 0 and 1, the columns of H that the mask replaces.
-        how: the mask's settings.
+    H is the mask of the step where `columns` (outputs,) is 1. The gradient of the bias is not
+    masked; it does not show any feature.
     """
     found, value = gradients(net, weights, x, y)
     kept = hadamard(step_mask(net, weights, x, how), columns)
@@ -89,23 +62,20 @@ def step_of(net: FederatedNet, variant: Variant) -> Step:
     return partial(gradients, net)
 
 
-def descend(weights: Weights, gradients: Mapping[str, Tensor], lr: float) -> Weights:
-    """Take one step of gradient descent."""
-    return {name: torch.sub(w, gradients[name], alpha=lr) for name, w in weights.items()}
-
-
-def train_at_once(step: Step, weights: Weights, work: Work, lr: float) -> tuple[Weights, Tensor]:
-    """Train all clients from the same weights, stacked.
+def train_at_once(
+    step: Step, weights: Weights, work: Sequence[Inputs], lr: float
+) -> tuple[Weights, Tensor]:
+    """Train all clients from the same weights, stacked, on the inputs of each step.
 
     Returns:
         Each client's change of the weights (clients, ...) by name, and the losses (clients, steps).
     """
-    clients, steps = work.y.shape[:2]
+    clients = len(work[0][1])
     stacked = {name: w.expand(clients, *w.shape) for name, w in weights.items()}
     losses = []
-    for index in range(steps):
-        gradient, value = vmap(step)(stacked, *work.step(index))
-        stacked = descend(stacked, gradient, lr)
+    for inputs in work:
+        gradient, value = vmap(step)(stacked, *inputs)
+        stacked = {n: torch.sub(w, gradient[n], alpha=lr) for n, w in stacked.items()}
         losses.append(value)
     return {name: stacked[name] - w for name, w in weights.items()}, torch.stack(losses, 1)
 

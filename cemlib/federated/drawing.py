@@ -1,4 +1,4 @@
-"""Draw what a round needs, from separate streams: who answers, batches, noise, ratios.
+"""Draw the random numbers of a round from separate streams: who answers, batches, ratios.
 
 A client's draws depend on the seed, the client and the round alone. So they are the same whoever
 else takes part, whether the clients are trained at once or one by one, and in which process.
@@ -15,38 +15,19 @@ from cemlib.federated.mask import draw_columns
 from cemlib.numerics.seeds import derive, generator
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Hold who was asked in a round, and what became of it; client numbers in ascending order.
-
-    Attributes:
-        selected: All that were asked.
-        answering: Those that did not drop out.
-        corrupt: Those whose answer holds no numbers.
-    """
-
-    selected: list[int]
-    answering: list[int]
-    corrupt: list[int]
-
-
-def ask(clients: ClientsConfig, seed: int, number: int) -> Asked:
-    """Choose the clients of a round."""
-
-    def happens(client: int, fault: str, chance: float) -> bool:
-        return float(torch.rand((), generator=Draws(seed, client, number).stream(fault))) < chance
-
+def ask(clients: ClientsConfig, seed: int, number: int) -> tuple[list[int], list[int]]:
+    """Choose the clients that are asked in a round, and those of them that do not drop out."""
     count = max(1, round(clients.participation * clients.number))
     draws = generator(seed, "federated/participation", number)
-    selected = sorted(torch.randperm(clients.number, generator=draws)[:count].tolist())
-    answering = [client for client in selected if not happens(client, "dropout", clients.dropout)]
-    corrupt = [client for client in answering if happens(client, "corrupt", clients.corrupt)]
-    return Asked(selected, answering, corrupt)
+    asked = sorted(torch.randperm(clients.number, generator=draws)[:count].tolist())
+    streams = {client: Draws(seed, client, number).stream("dropout") for client in asked}
+    chances = {client: float(torch.rand((), generator=streams[client])) for client in asked}
+    return asked, [client for client in asked if chances[client] >= clients.dropout]
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Draw what a client needs in a round (round 0: for the attacked images)."""
+    """Draw the random numbers of a client in a round; round 0 is that of the attacked images."""
 
     seed: int
     client: int

@@ -102,7 +102,7 @@ def tradeoff(plan: Plan[Federated], results: Results) -> Figure:
 
 
 def cost(plan: Plan[Federated], results: Results) -> Figure:
-    """Draw seconds of a round, and bytes that a round moves, by variant."""
+    """Draw the seconds and the bytes of a round, by variant."""
     table = cost_table(results, plan.study)
     names = [readable(name) for name in table["variant"]]
     figure, (left, right) = new_figure(0.9 + 0.22 * len(names), columns=2, share_y=True)

@@ -1,14 +1,15 @@
 """Make a client's pseudo images: the conditional GAN, and the convolution before its discriminator.
 
 Mirza and Osindero, "Conditional generative adversarial nets", 2014; the discriminator has the
-projection form of Miyato and Koyama, "cGANs with projection discriminator", ICLR 2018, and sees not
-an image x but F(x), the features of one fixed convolution.
+projection form of Miyato and Koyama, "cGANs with projection discriminator", ICLR 2018. Its input is
+not an image x but F(x), the features of one fixed convolution.
 
-Nothing is downloaded for F. Where torch's hub cache holds the weights of torchvision's VGG11, F is
-their first convolution, the same for all clients. Otherwise each client trains one of its own: the
+Nothing is downloaded for F. If torch's hub cache holds the weights of torchvision's VGG11, F is
+their first convolution, the same for all clients. Otherwise each client trains its own F, as the
 first layer of a small classifier of its images.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +18,15 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
+from cemlib.data.pixels import to_float
+from cemlib.data.prepared import Split
 from cemlib.federated.client import stack
 from cemlib.federated.network import Shape, Weights
 from cemlib.numerics.seeds import generator
 from cemlib.records.files import FileError, sha256
 
 WEIGHTS, KEY = "vgg11-8a719046.pth", "features.0.weight"
-CHANNELS, BATCH, LR = 16, 16, 0.2  # of a local one
+CHANNELS, BATCH, LR = 16, 16, 0.2  # of a local extractor
 
 
 class Generator(nn.Module):
@@ -88,7 +91,7 @@ def extracted(x: Tensor, kernel: Tensor) -> Tensor:
 def variance(images: Tensor) -> Tensor:
     """Return the variance over the images of a batch (n - 1), averaged over all pixels.
 
-    It is zero where every image is the same. The images of all labels are in it.
+    It is zero if all images are equal. Images of all labels are taken together.
 
     Args:
         images: (B, C, H, W), two or more.
@@ -102,14 +105,7 @@ def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
 
 
 def generator_loss(fake: Tensor, images: Tensor, mu: float, v_e: float) -> Tensor:
-    """Return -log D on generated images, plus mu (Var(G(e|y)) - v_e)^2.
-
-    Args:
-        fake: logits of the discriminator (B,) on the images.
-        images: generated (B, C, H, W).
-        mu: weight of the variance term.
-        v_e: variance to reach (`variance`).
-    """
+    """Return -log D of logits `fake` (B,) on generated images, plus mu (Var(G(e|y)) - v_e)^2."""
     return F.softplus(-fake).mean() + mu * (variance(images) - v_e).square()
 
 
@@ -132,7 +128,7 @@ def pretrained(file: Path, channels: int, clients: int) -> Extractor:
     A grey image is the same in three channels, so its kernel is the sum over them.
 
     Raises:
-        FileError: if the file is no such one.
+        FileError: if the file does not contain them.
     """
     try:
         kernel = torch.load(file, weights_only=True, map_location="cpu", mmap=True)[KEY].clone()
@@ -146,24 +142,18 @@ def pretrained(file: Path, channels: int, clients: int) -> Extractor:
     return Extractor(kernel.expand(clients, *kernel.shape).contiguous(), origin)
 
 
-def local(
-    images: list[Tensor], labels: list[Tensor], classes: int, seed: int, steps: int
-) -> Extractor:
-    """Train each client's own: convolution, ReLU, 2x2 mean, linear classifier, by plain SGD.
-
-    Args:
-        images: of each client (n, C, H, W) in [0, 1].
-        labels: of each client (n,).
-        classes: how many labels there are.
-        seed: of weights and batches.
-        steps: of gradient descent on batches of 16.
-    """
-    start = _start(images[0], classes, seed)
-    weights = stack([start for _ in images])
+def local(clients: Sequence[Split], classes: int, seed: int, steps: int) -> Extractor:
+    """Train each client's own: convolution, ReLU, 2x2 mean, linear classifier, by plain SGD."""
+    start = _start(clients[0].images, classes, seed)
+    weights = stack([start for _ in clients])
     for step in range(steps):
-        chosen = [_batch(len(rows), seed, client, step) for client, rows in enumerate(labels)]
-        x = torch.stack([i[c] for i, c in zip(images, chosen, strict=True)])
-        y = torch.stack([i[c] for i, c in zip(labels, chosen, strict=True)])
+        draws = [generator(seed, f"federated/extractor/{i}", step) for i in range(len(clients))]
+        rows = [
+            torch.randint(len(c), (BATCH,), generator=d)
+            for c, d in zip(clients, draws, strict=True)
+        ]
+        x = torch.stack([to_float(own.images[r]) for own, r in zip(clients, rows, strict=True)])
+        y = torch.stack([own.labels[r] for own, r in zip(clients, rows, strict=True)])
         gradient = vmap(grad(_loss))(weights, x, y)
         weights = {name: w - LR * gradient[name] for name, w in weights.items()}
     return Extractor(weights["kernel"], {"source": f"trained locally, {steps} steps"})
@@ -178,11 +168,6 @@ def _start(images: Tensor, classes: int, seed: int) -> Weights:
         "kernel": kernel.to(images.device),
         "linear": torch.zeros(classes, length, device=images.device),
     }
-
-
-def _batch(count: int, seed: int, client: int, step: int) -> Tensor:
-    draws = generator(seed, f"federated/extractor/{client}", step)
-    return torch.randint(count, (BATCH,), generator=draws)
 
 
 def _loss(weights: Weights, x: Tensor, y: Tensor) -> Tensor:

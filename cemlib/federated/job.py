@@ -6,7 +6,8 @@ from typing import Any
 
 from cemlib.config.federated import Variant
 from cemlib.data.prepared import Prepared, checksum, load
-from cemlib.federated.adversaries import Pseudo, make_generator
+from cemlib.federated.adversaries import Pseudo
+from cemlib.federated.gan import Generator
 from cemlib.numerics.precision import set_up
 from cemlib.records.files import load_tensors
 from cemlib.records.layout import RunFolder
@@ -41,9 +42,9 @@ def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
         FileError: if they are missing or damaged.
     """
     file = checked(job.plan.layout.pseudo(job.of["seed"]).generators)
-    device = job.processor()
+    device, gan = job.processor(), job.plan.study.gan
     weights = {name: tensor.to(device) for name, tensor in load_tensors(file).items()}
-    net = make_generator(data.image_shape, len(data.classes), job.plan.study.gan)
+    net = Generator(data.image_shape, len(data.classes), gan.latent, gan.width)
     return Pseudo(net.to(device), weights)
 
 
@@ -52,12 +53,8 @@ def write_record(
 ) -> None:
     """Write the record of a job, after its other files.
 
-    Args:
-        job: The job.
-        kind: Of the record.
-        reason: Why the job failed, or None.
-        found: Scores, and the other entries of this kind of record.
-        files: All files of the result; the one named metrics.json is the record.
+    The record has the entries `found` besides those of every record; `reason` says why the job
+    failed, or is None. `files` are all files of the result, metrics.json among them.
     """
     record = {
         "kind": kind,

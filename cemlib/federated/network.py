@@ -1,7 +1,7 @@
 """Build classifiers for federated learning: convolutions, and a fully connected layer at the end.
 
-The layer's input is what a gradient shows most of: the gradient of its weights is the outer product
-of the loss's gradient at the outputs and of these features (Zhu, Liu and Han, "Deep leakage from
+A gradient shows the layer's input most clearly: the gradient of its weights is the outer product of
+the loss's gradient at the outputs and of these features (Zhu, Liu and Han, "Deep leakage from
 gradients", NeurIPS 2019, whose network `lenet` is).
 """
 
@@ -96,7 +96,7 @@ def build(
 
 
 def weights_of(net: FederatedNet) -> Weights:
-    """Return a detached copy of the parameters by name, as the functions of this package take."""
+    """Return a detached copy of the parameters by name."""
     return {name: tensor.detach().clone() for name, tensor in net.named_parameters()}
 
 

@@ -1,10 +1,10 @@
-"""Take steps of DP-SGD, a peer with a proof: clipped and noised per-image gradients.
+"""Compute gradients for DP-SGD, whose privacy is proven: clipped per image, and noised.
 
     g~ = 1/B ( sum_b g_b min(1, C / (|g_b| + 1e-6)) + C s N(0, I) )
 
 Source: Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1; clipping as
-in Opacus (Yousefpour et al. 2021), whose optimiser takes the same step and whose accountant tells
-the epsilon. Everything is a function of one client's weights, batch and noise, so that it can be
+in Opacus (Yousefpour et al. 2021), whose optimiser takes the same step and whose accountant
+computes epsilon. Everything is a function of one client's weights, batch and noise, and can be
 mapped over clients.
 """
 
@@ -19,7 +19,7 @@ from cemlib.config.federated_attacks import DpSgd
 from cemlib.federated.network import FederatedNet, Weights, loss
 
 _ADDED = 1e-6  # to the length, as in Opacus
-_ORDERS = [1 + 10 ** (k / 20) for k in range(-60, 61)]  # of Renyi; little noise has its best near 1
+_ORDERS = [1 + 10 ** (k / 20) for k in range(-60, 61)]  # of Renyi; best near 1 for little noise
 
 
 def private_gradients(
@@ -60,12 +60,12 @@ def draw_noise(weights: Weights, multiplier: float, generator: torch.Generator) 
 
 
 def epsilon(settings: DpSgd, sample_rate: float = 1.0, steps: int = 1) -> float | None:
-    """Return epsilon at `settings.delta` of so many steps, by Opacus' Renyi accountant.
+    """Return epsilon of some steps at `settings.delta`, by Opacus' Renyi accountant.
 
     Args:
         settings: noise and delta.
-        sample_rate: share of a client's images that are in a step; 1 for one that is in each.
-        steps: of the training; 1 for a single shared gradient.
+        sample_rate: share of a client's images that are in a step.
+        steps: number of steps.
 
     Returns:
         None where Opacus is not installed; infinity without noise.

@@ -1,16 +1,17 @@
 """Train the clients' GANs of one seed, once for all variants that mix."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from cemlib.data.prepared import checksum
+from cemlib.data.prepared import Split, checksum
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import Extractor, cached_weights, local, pretrained
 from cemlib.federated.job import read_data, write_record
-from cemlib.federated.setting import Clients, clients_of
+from cemlib.federated.setting import clients_of
 from cemlib.records.checkpoint import Checkpoint, Resumed
 from cemlib.records.files import save_tensors, write_jsonl
 from cemlib.study.federated import FederatedJob
@@ -31,7 +32,7 @@ def run(job: FederatedJob) -> list[Path]:
     clients = clients_of(study, data, seed)
     extractor = _extractor(job, clients, len(data.classes))
     kernels = extractor.kernels.to(device)
-    gans = Adversaries(clients.images, clients.labels, kernels, len(data.classes), study.gan, seed)
+    gans = Adversaries(clients, kernels, len(data.classes), study.gan, seed)
     origin = (checksum(job.plan.layout.data), device.type, str(extractor.origin))
     checkpoint = Checkpoint(job.checkpoint(*origin))
     resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)
@@ -44,12 +45,12 @@ def run(job: FederatedJob) -> list[Path]:
     return [folder.metrics]
 
 
-def _extractor(job: FederatedJob, clients: Clients, classes: int) -> Extractor:
-    """Return torchvision's convolution where it is at hand and wanted, else the clients' own."""
+def _extractor(job: FederatedJob, clients: Sequence[Split], classes: int) -> Extractor:
+    """Return torchvision's convolution if it is available and allowed, or the clients' own."""
     file = cached_weights()
     if job.plan.study.extractor == "auto" and file.is_file():
-        return pretrained(file, clients.images[0].shape[1], len(clients.images))
-    return local(clients.images, clients.labels, classes, job.of["seed"], EXTRACTOR_STEPS)
+        return pretrained(file, clients[0].images.shape[1], len(clients))
+    return local(clients, classes, job.of["seed"], EXTRACTOR_STEPS)
 
 
 def _write(job: FederatedJob, gans: Adversaries, reason: str | None, found: dict[str, Any]) -> None:

@@ -19,11 +19,11 @@ from cemlib.config.federated import Federated, Variant
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
 from cemlib.federated.adversaries import Pseudo
-from cemlib.federated.client import Work, stack, step_of, train_at_once
-from cemlib.federated.drawing import Asked, Draws, ask
+from cemlib.federated.client import Inputs, stack, step_of, train_at_once
+from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
 from cemlib.federated.private import draw_noise
-from cemlib.federated.setting import Clients, clients_of, network_of
+from cemlib.federated.setting import clients_of, network_of
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
@@ -37,9 +37,9 @@ class Federation:
     Attributes:
         study: The settings.
         variant: What the clients do to their data and gradients.
-        data: The prepared images, where they are computed with.
+        data: The prepared images, on the device that computes.
         pseudo: The generators, where the variant mixes.
-        seed: Of everything drawn.
+        seed: Seed of all random draws.
         history: A row for each finished round.
     """
 
@@ -56,7 +56,7 @@ class Federation:
         self.weights: Weights = weights_of(self.net)
 
     @cached_property
-    def clients(self) -> Clients:
+    def clients(self) -> list[Split]:
         """Return the images of every client."""
         return clients_of(self.study, self.data, self.seed)
 
@@ -64,8 +64,7 @@ class Federation:
         """Carry out the rounds that are left, yielding a row of the history after each.
 
         Raises:
-            DivergedError: if clients answered and not one answer holds numbers, but for those that
-                were spoilt on purpose.
+            DivergedError: if clients answered, and no answer holds finite numbers.
         """
         for number in range(len(self.history) + 1, self.study.train.rounds + 1):
             start = time.perf_counter()
@@ -94,48 +93,49 @@ class Federation:
         step, work = step_of(self.net, self.variant), self.work(members, number)
         return train_at_once(step, self.weights, work, self.study.train.lr)
 
-    def work(self, members: Sequence[int], number: int) -> Work:
-        """Return what some clients train on in a round."""
+    def work(self, members: Sequence[int], number: int) -> list[Inputs]:
+        """Return what some clients train on in each step of a round."""
         draws = [Draws(self.seed, client, number) for client in members]
         train, taken = self.study.train, []
         for drawn in draws:
-            images, labels = self.clients.images[drawn.client], self.clients.labels[drawn.client]
-            rows = drawn.batches(len(labels), train.local_steps, train.batch_size)
-            taken.append((images[rows.to(labels.device)], labels[rows.to(labels.device)]))
+            own = self.clients[drawn.client]
+            rows = drawn.batches(len(own), train.local_steps, train.batch_size)
+            rows = rows.to(own.labels.device)
+            taken.append((to_float(own.images[rows]), own.labels[rows]))
         x, y = (torch.stack(part) for part in zip(*taken, strict=True))
-        return Work(self._mixed(x, y, draws), y, self._columns(draws), self._noise(draws))
+        parts: list[Sequence[Tensor | Weights]] = [self._mixed(x, y, draws).unbind(1), y.unbind(1)]
+        if self.variant.mask is not None:
+            outputs, beta = self.net.classifier.out_features, self.variant.mask.beta
+            columns = [drawn.columns(beta, outputs, train.local_steps) for drawn in draws]
+            parts.append(torch.stack(columns).to(x.device).unbind(1))
+        if self.variant.dp_sgd is not None:
+            parts.append(self._noise(draws, self.variant.dp_sgd.noise_multiplier))
+        return list(zip(*parts, strict=True))
 
     def _round(self, number: int) -> dict[str, Any]:
-        asked = ask(self.study.clients, self.seed, number)
+        asked, answering = ask(self.study.clients, self.seed, number)
         sent = 4 * sum(w.numel() for w in self.weights.values())  # bytes, in float32
-        losses = torch.zeros(0)
-        excluded = 0
-        if asked.answering:
-            changes, losses = self.answers(asked.answering, number)
-            changes = corrupted(changes, [c in asked.corrupt for c in asked.answering])
-            excluded = self._apply(changes, asked, number)
+        excluded, loss = 0, None
+        if answering:
+            changes, losses = self.answers(answering, number)
+            usable = finite(changes)
+            if not usable.any():
+                raise DivergedError(
+                    f"round {number}: no answer holds finite numbers; a lower train.lr may help"
+                )
+            samples = torch.tensor([len(self.clients[client]) for client in answering])
+            changes = {name: change[usable] for name, change in changes.items()}
+            self.weights = aggregate(self.weights, changes, samples.to(usable.device)[usable])
+            excluded = int((~usable).sum())
+            loss = float(losses.mean()) if len(losses) else None
         return {
-            "asked": len(asked.selected),
-            "dropped": len(asked.selected) - len(asked.answering),
+            "asked": len(asked),
+            "dropped": len(asked) - len(answering),
             "excluded": excluded,
-            "train_loss": float(losses.mean()) if len(losses) else None,
-            "bytes_down": sent * len(asked.selected),
-            "bytes_up": sent * len(asked.answering),
+            "train_loss": loss,
+            "bytes_down": sent * len(asked),
+            "bytes_up": sent * len(answering),
         }
-
-    def _apply(self, changes: Weights, asked: Asked, number: int) -> int:
-        """Average the answers into the weights; return how many were excluded.
-
-        Answers that were spoilt on purpose say nothing about the training, the others tell.
-        """
-        usable = finite(changes)
-        if len(asked.corrupt) < len(asked.answering) and not usable.any():
-            raise DivergedError(
-                f"round {number}: no answer holds finite numbers; a lower train.lr may help"
-            )
-        samples = self.clients.samples[asked.answering].to(usable.device)
-        self.weights = aggregate(self.weights, changes, samples)
-        return int((~usable).sum())
 
     def _mixed(self, x: Tensor, y: Tensor, draws: Sequence[Draws]) -> Tensor:
         """Mix pseudo images of the same labels into the images, where the variant does."""
@@ -148,30 +148,12 @@ class Federation:
         shares = torch.stack([drawn.ratios(mixing, count) for drawn in draws])
         return self.pseudo.mixed(images, labels, owners, noise, shares).view_as(x)
 
-    def _columns(self, draws: Sequence[Draws]) -> Tensor | None:
-        mask = self.variant.mask
-        if mask is None:
-            return None
-        size = (self.net.classifier.out_features, self.study.train.local_steps)
-        drawn = torch.stack([each.columns(mask.beta, *size) for each in draws])
-        return drawn.to(self.data.train.labels.device)
-
-    def _noise(self, draws: Sequence[Draws]) -> Weights | None:
-        private = self.variant.dp_sgd
-        if private is None:
-            return None
-        scale, steps = private.noise_multiplier, range(self.study.train.local_steps)
-        streams = [each.stream("noise") for each in draws]
-        return stack([stack([draw_noise(self.weights, scale, s) for _ in steps]) for s in streams])
-
-
-def corrupted(changes: Weights, which: Sequence[bool]) -> Weights:
-    """Return the answers with NaN in place of those of some clients."""
-    spoilt = torch.tensor(which)
-    return {
-        name: t.masked_fill(spoilt.to(t.device).view(-1, *[1] * (t.ndim - 1)), torch.nan)
-        for name, t in changes.items()
-    }
+    def _noise(self, draws: Sequence[Draws], scale: float) -> list[Weights]:
+        """Draw the noise of each step for some clients, each from its own stream."""
+        streams = [drawn.stream("noise") for drawn in draws]
+        steps = range(self.study.train.local_steps)
+        drawn = [[draw_noise(self.weights, scale, stream) for _ in steps] for stream in streams]
+        return [stack(each) for each in zip(*drawn, strict=True)]
 
 
 def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dict[str, float]:
@@ -188,11 +170,11 @@ def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dic
 
 def finite(updates: Weights) -> Tensor:
     """Return whether all numbers of each client's update are finite: (clients,) bool."""
-    return torch.stack([u.reshape(len(u), -1).isfinite().all(1) for u in updates.values()]).all(0)
+    return torch.stack([u.flatten(1).isfinite().all(1) for u in updates.values()]).all(0)
 
 
 def aggregate(weights: Weights, updates: Weights, samples: Tensor) -> Weights:
-    """Add the mean of the finite updates, weighted by samples; without one, nothing.
+    """Add the mean of the clients' updates to the server's weights, weighted by their images.
 
     Args:
         weights: the server's weights by name.
@@ -200,16 +182,12 @@ def aggregate(weights: Weights, updates: Weights, samples: Tensor) -> Weights:
         samples: (clients,) images that each client has.
 
     Example:
-        >>> updates = {"w": torch.tensor([[1.0], [5.0], [float("nan")]])}
-        >>> aggregate({"w": torch.zeros(1)}, updates, torch.tensor([3, 1, 9]))
+        >>> updates = {"w": torch.tensor([[1.0], [5.0]])}
+        >>> aggregate({"w": torch.zeros(1)}, updates, torch.tensor([3, 1]))
         {'w': tensor([2.])}
     """
-    usable = finite(updates)
-    if not usable.any():
-        return weights
-    shares = samples[usable].to(torch.float64)
-    shares = shares / shares.sum()
+    shares = samples.to(torch.float64) / samples.sum()
     return {
-        name: w + torch.tensordot(shares.to(w), updates[name][usable], dims=1)
+        name: w + torch.tensordot(shares.to(w), updates[name], dims=1)
         for name, w in weights.items()
     }

@@ -93,16 +93,16 @@ def _scores(federation: Federation) -> dict[str, float | None]:
 
 
 def _epsilon(federation: Federation) -> float | None:
-    """Return epsilon of the training for the client with the fewest images, if always asked.
+    """Return epsilon of the training for the client with the fewest images, if it is always asked.
 
-    As if every step drew its images independently; ours, like most, cuts a shuffled order into
-    batches instead. None under mixing: the GANs saw every image without noise, and their images
-    are in every step, so that the noise of the steps promises nothing.
+    The accountant assumes that every step draws its images independently; ours, like most, cuts a
+    shuffled order into batches instead. None under mixing: the GANs saw every image without noise,
+    and their images are in every step, so the noise of the steps guarantees nothing.
     """
     private, train = federation.variant.dp_sgd, federation.study.train
     if private is None or federation.variant.mixing is not None:
         return None
-    rate = train.batch_size / int(federation.clients.samples.min())
+    rate = train.batch_size / min(map(len, federation.clients))
     return epsilon(private, min(1.0, rate), train.rounds * train.local_steps)
 
 

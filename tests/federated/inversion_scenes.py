@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from cemlib.config.federated import MaskConfig
-from cemlib.federated.client import descend, gradients, masked_gradients
+from cemlib.federated.client import gradients, masked_gradients
 from cemlib.federated.inversion.gradients import Shared, true_gradients
 from cemlib.federated.inversion.scene import Scene
 from cemlib.federated.mask import draw_columns
@@ -44,7 +44,7 @@ def trained(steps: int) -> FederatedNet:
     for _ in range(steps):
         rows = torch.randint(len(labels), (32,), generator=draws)
         slope, _ = gradients(net, weights, images[rows], labels[rows])
-        weights = descend(weights, slope, 0.3)
+        weights = {name: w - 0.3 * slope[name] for name, w in weights.items()}
     net.load_state_dict(weights)
     return net
 

@@ -7,7 +7,7 @@ import torch
 from tiny_federation import study_of
 
 from cemlib.config.federated import GanConfig
-from cemlib.data.prepared import Prepared
+from cemlib.data.prepared import Prepared, Split
 from cemlib.federated import gan as extractor
 from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import (
@@ -27,7 +27,7 @@ def gans(data: Prepared, **settings: object) -> Adversaries:
     clients = clients_of(study_of(), data, 0)
     kernels = torch.randn(4, 6, 1, 3, 3, generator=torch.Generator().manual_seed(0))
     chosen = {"epochs": 2, "discriminator_steps": 2, "generator_steps": 2, "width": 8} | settings
-    return Adversaries(clients.images, clients.labels, kernels, 10, GanConfig(**chosen), 0)
+    return Adversaries(clients, kernels, 10, GanConfig(**chosen), 0)
 
 
 def test_losses_are_those_of_the_text():
@@ -75,7 +75,8 @@ def snapshot(weights: dict[str, torch.nn.Parameter]) -> list[float]:
 def test_a_clients_gan_sees_that_clients_images_alone(data):
     """Other images of client 3 change its GAN, and no other."""
     first, second = gans(data), gans(data)
-    second.images = [*second.images[:3], 1 - second.images[3]]
+    last = second.clients[3]
+    second.clients = [*second.clients[:3], Split(255 - last.images, last.labels)]
     for each in (first, second):
         list(each.remaining())
     for name, tensor in first.g_weights.items():
@@ -125,9 +126,9 @@ def test_only_torchs_cache_is_read_and_damaged_weights_are_named(monkeypatch, tm
 
 def test_each_client_trains_an_extractor_that_tells_its_classes_apart(data):
     clients = clients_of(study_of(), data, 0)
-    found = extractor.local(clients.images, clients.labels, 10, 0, steps=30)
-    again = extractor.local(clients.images, clients.labels, 10, 0, steps=30)
-    start = extractor.local(clients.images, clients.labels, 10, 0, steps=0)
+    found = extractor.local(clients, 10, 0, steps=30)
+    again = extractor.local(clients, 10, 0, steps=30)
+    start = extractor.local(clients, 10, 0, steps=0)
     assert found.kernels.shape == (4, 16, 1, 3, 3)
     assert torch.equal(found.kernels, again.kernels)
     assert not torch.allclose(found.kernels[0], found.kernels[1])

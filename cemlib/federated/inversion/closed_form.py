@@ -1,4 +1,4 @@
-"""Read off a gradient's last layer, without any search: labels, pruned entries, and features.
+"""Infer labels, pruned entries and features from the last layer's gradient, without any search.
 
 With cross-entropy, the gradient of output c's bias is the mean over the batch of p_c - [y = c]: for
 one image it is negative for the true class and for no other.
@@ -31,8 +31,8 @@ from cemlib.federated.network import BIAS, WEIGHT
 def inferred_labels(shared: Shared) -> Tensor:
     """Return labels (P, B) of each problem's images, in no particular order within a problem.
 
-    Exact for a single image whose gradient is not perturbed beyond the last layer's weight. For a
-    batch it is a guess: of outputs that several images push, the mean tells only the sum.
+    They are exact for a single image if only the gradient of the last layer's weight is perturbed.
+    For a batch they are a guess: the mean shows only the sum of the images' contributions.
 
     Example:
         Probabilities (.2, .5, .3) and class 1.
@@ -51,11 +51,9 @@ def inferred_labels(shared: Shared) -> Tensor:
 
 
 def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
-    """Return the entries that an attacker relies on (P, outputs, l), 0 or 1; None for all.
+    """Return 1 for entries that an attacker relies on, else 0 (P, outputs, l); None for all.
 
-    Args:
-        shared: what the attacker sees.
-        mask: `ignored`, `known` or `estimated`, as the configuration has it.
+    `mask` is `ignored`, `known` or `estimated`, as in the configuration.
     """
     if mask == "ignored":
         return None
@@ -65,10 +63,9 @@ def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
 def estimated_mask(gradients: Gradients) -> Tensor:
     """Return the mask (P, outputs, l) read off the zeros in gradients of single images.
 
-    A zero is taken for pruned where another output has a value for that feature. A feature that is
-    zero for all outputs is truly zero where some output is seen not to be pruned; else it is not
-    known which, and taken for pruned. Outputs whose bias has no gradient, as those of a network
-    that is sure of itself, tell nothing.
+    A zero counts as pruned where another output has a value for that feature. A feature that is
+    zero for all outputs counts as truly zero if some output is seen not to be pruned, and otherwise
+    as pruned. Outputs whose bias has no gradient (the network is certain of them) are not used.
 
     Example:
         Output 0 is pruned at feature 0, output 1 is not; feature 2 is zero by itself.
@@ -96,10 +93,10 @@ def recovered_features(
 
     Args:
         gradients: of single images, each (P, *shape).
-        entries: (P, outputs, l), 0 where an entry is not to be relied on; None = all are whole.
+        entries: (P, outputs, l), 0 where an entry is left out; None = none is.
 
     Returns:
-        Features (P, l), and whether each is known (P, l): not where all its entries are left out.
+        Features (P, l), and whether each is known (P, l): not if all its entries are left out.
 
     Example:
         >>> gradients = {

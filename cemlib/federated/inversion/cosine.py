@@ -1,4 +1,4 @@
-"""Search the image whose gradient points where the shared one does, with little total variation.
+"""Search an image of small total variation whose gradient has the direction of the shared one.
 
     min over x in [0, 1] of  1 - cos(g(x, y), g*) + tv_weight * TV(x)
 
@@ -7,7 +7,7 @@ the class: the posterior mode where noise leaves little else (Balunovic, Dimitro
 "Bayesian framework for gradient leakage", ICLR 2022, in its simplest form).
 
 The label y is read off the last layer's gradient. The angle says more than the length: the length
-of a gradient only tells how far the training is, and clipping changes nothing.
+of a gradient only tells how far the training is, and clipping does not change the angle.
 
 Source: Geiping, Bauermeister, Droege and Moeller, "Inverting gradients - how easy is it to break
 privacy in federated learning?", NeurIPS 2020: Adam on the signs of the gradient, with the learning
@@ -67,17 +67,11 @@ def cosine_objective(net: FederatedNet, shared: Shared, settings: Cosine) -> Obj
 
 
 def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: float) -> Minimum:
-    """Minimise P functions of images, each by itself.
-
-    Args:
-        objective: images (P, ...) to values (P,); value i depends on image i alone.
-        start: first images (P, ...); clipped to [0, 1].
-        iterations: steps.
-        lr: first learning rate.
+    """Minimise P functions of images, from `start` (P, ...) clipped to [0, 1].
 
     Returns:
         The best images that the descents met, by their own values. A descent whose values are
-        never finite ends as it began, with an infinite value.
+        never finite ends at its start, with an infinite value.
     """
     images = nn.Parameter(start.detach().clamp(0, 1))
     optimiser = Adam([images])

@@ -86,11 +86,7 @@ def unmixed(answer: Reconstruction, ratio: Tensor, prior: Tensor) -> Reconstruct
 
     Where pseudo images have the mean m and the covariances of the class's true ones, it is
     m + r / (r^2 + (1 - r)^2) (x' - m). Dividing by r alone would double what G adds, at r = 1/2.
-
-    Args:
-        answer: the reconstructed mixtures of P gradients.
-        ratio: r of each gradient (P,).
-        prior: m of each class (classes, C, H, W).
+    `ratio` (P,) holds r of each gradient, `prior` (classes, C, H, W) m of each class.
     """
     ratio, mean = ratio[:, None, None, None, None], prior[answer.labels]
     factor = ratio / (ratio.square() + (1 - ratio).square())

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, weights_of
+from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, logits, weights_of
 
 Gradients = dict[str, Tensor]
 
@@ -53,8 +53,7 @@ def gradient_function(net: FederatedNet) -> Callable[[Tensor, Tensor], Gradients
     weights = weights_of(net)
 
     def loss(weights: Mapping[str, Tensor], images: Tensor, targets: Tensor) -> Tensor:
-        logits: Tensor = functional_call(net, dict(weights), (images,))
-        return -(targets * logits.log_softmax(1)).sum(1).mean()
+        return -(targets * logits(net, weights, images).log_softmax(1)).sum(1).mean()
 
     each = vmap(grad(loss), in_dims=(None, 0, 0))
 

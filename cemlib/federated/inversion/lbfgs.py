@@ -5,8 +5,8 @@ Mathematical Programming 45, 1989 (two-loop recursion); Armijo, Pacific Journal 
 1966 (sufficient decrease).
 
 torch's own optimiser sees all problems as one: its steps and its line search would couple them.
-Here each evaluation is a trial step of every problem; where it falls enough the problem goes on
-with a new direction, and where not it tries a shorter step next. No problem waits for another.
+Here each evaluation is a trial step of every problem. A problem whose value falls enough goes on
+with a new direction; another one tries a shorter step next. No problem waits for another.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from torch import Tensor
 Objective = Callable[[Tensor], Tensor]
 """Differentiable function of P points (P, ...) to values (P,); row i depends on row i alone."""
 
-_DECREASE = 1e-4  # of the decrease that the slope promises
-_SHORTEST = 1e-6  # a step below this says that the direction is no good
+_DECREASE = 1e-4  # share of the decrease that the slope predicts
+_SHORTEST = 1e-6  # step length below which a direction is given up
 _CURVATURE = 1e-8  # least cosine of a step and its change of gradient
 
 
@@ -40,11 +40,8 @@ class Minimum(NamedTuple):
 def minimise(objective: Objective, start: Tensor, evaluations: int, memory: int) -> Minimum:
     """Minimise P functions, from points `start` (P, ...).
 
-    Args:
-        objective: What is minimised.
-        start: First points.
-        evaluations: Evaluations of the objective after the one at the start.
-        memory: Pairs of steps and gradient changes that are kept.
+    The objective is evaluated at the start and `evaluations` times after it; `memory` pairs of
+    steps and gradient changes are kept.
     """
     search = _Search(objective, start.detach(), memory)
     curve = [search.value]
@@ -98,7 +95,7 @@ class _Search:
         self._inverse = _pushed(self._inverse, 1 / curvature, new)
 
     def _shorten(self, bad: Tensor, value: Tensor, slope: Tensor) -> None:
-        """Go to the minimum of the parabola through what is known, within bounds; else half way."""
+        """Shorten a step to the minimum of the interpolating parabola within bounds, or by half."""
         length = self._length
         excess = value - self.value - length * slope
         best = -slope * length.square() / (2 * excess)
@@ -107,7 +104,7 @@ class _Search:
         self._length = torch.where(bad, shorter, length)
 
     def _turn(self, good: Tensor) -> None:
-        """Turn where a step was taken; to the steepest descent where none is short enough."""
+        """Choose a new direction after a step, and steepest descent if no step was short enough."""
         lost = ~good & (self._length < _SHORTEST)
         self._inverse = torch.where(lost[:, None], 0, self._inverse)
         direction = -self._scaled(self._gradient)
@@ -138,7 +135,7 @@ class _Search:
 
 
 def _pushed(kept: Tensor, new: Tensor, where: Tensor) -> Tensor:
-    """Push `new` (P, ...) as the last entry of `kept` (P, m, ...), the first left out, where so."""
+    """Append `new` (P, ...) to `kept` (P, m, ...) and drop the first, if `where` (P,) is true."""
     moved = torch.cat([kept[:, 1:], new[:, None]], dim=1)
     return torch.where(where.view(-1, *[1] * (kept.ndim - 1)), moved, kept)
 

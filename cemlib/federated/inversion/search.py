@@ -40,12 +40,8 @@ def best_of_restarts(
 ) -> Reconstruction:
     """Return each problem's best run by the attack's own loss: it does not know the true image.
 
-    Args:
-        search: Runs the attack once, with a seed for each problem. The seeds are derived from the
-            generator and the problem's number, so an answer does not depend on other problems.
-        shared: What is attacked.
-        restarts: Number of runs.
-        generator: Source of the seeds.
+    `search` runs the attack once, with a seed for each problem. The seeds are derived from the
+    generator and the problem's number, so an answer does not depend on the other problems.
     """
     base = int(torch.randint(2**62, (), generator=generator))
     problems = range(len(shared))
