@@ -74,16 +74,17 @@ def _band(panel: Axes, values: "pd.Series[float]", name: str, colour: str) -> No
 
 def tradeoff(plan: Plan[Federated], results: Results) -> Figure:
     """Draw accuracy against the MSE of the strongest attack on each image."""
-    table = tradeoff_table(results, plan.study).set_index("variant")
-    table = table[["top1_mean", "top1_ci_high", "mse_mean", "mse_ci_high"]].astype(float)
+    columns = ["top1_mean", "top1_ci_high", "mse_mean", "mse_ci_high"]
+    rows = tradeoff_table(results, plan.study)[columns].to_numpy(dtype=float).tolist()
     figure, (panel,) = new_figure(3.4)
-    for variant, look in looks(list(plan.study.variants)).items():
-        top1, top1_high, mse, mse_high = table.loc[variant].tolist()
+    style = looks(list(plan.study.variants)).items()
+    for (variant, look), (top1, top1_high, mse, mse_high) in zip(style, rows, strict=True):
         if math.isnan(mse):
             continue
         half = float(np.nan_to_num(mse_high - mse))
         panel.errorbar(
-            *(100 * top1, max(mse, 1e-12)),
+            100 * top1,
+            max(mse, 1e-12),
             xerr=np.nan_to_num(100 * top1_high - 100 * top1),
             yerr=[[min(half, 0.9 * mse)], [half]],  # must not reach 0 on a logarithmic axis
             color=look.colour,

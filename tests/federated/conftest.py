@@ -1,10 +1,7 @@
-"""The images and the configuration of the tiny study."""
-
-from pathlib import Path
+"""The images of the tiny study."""
 
 import pytest
-import yaml
-from tiny_federation import study_of, tiny
+from tiny_federation import study_of
 
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import Prepared
@@ -14,11 +11,3 @@ from cemlib.data.prepared import Prepared
 def data() -> Prepared:
     """Its images."""
     return prepare(study_of().data)
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """Its configuration as a file, with results beside it."""
-    path = tmp_path / "tiny.yaml"
-    path.write_text(yaml.safe_dump(tiny(results=str(tmp_path / "results"))))
-    return path
