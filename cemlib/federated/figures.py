@@ -40,17 +40,16 @@ COURSES = {  # columns of the history of the clients' GANs, and their titles
 
 def accuracy(plan: Plan[Federated], results: Results) -> Figure:
     """Draw validation accuracy over the rounds, and its paired difference to the reference's."""
-    study, rounds = plan.study, results.rounds
-    reference = rounds[rounds["defence"] == study.reference].set_index(["seed", "epoch"])
+    study, rounds = plan.study, results.rounds.set_index(["seed", "epoch"])
+    reference = rounds.loc[rounds["defence"] == study.reference, "val_top1"]
     figure, (above, below) = new_figure(4.6, rows=2, share_x=True)
     for variant, look in looks(list(study.variants)).items():
-        rows = rounds[rounds["defence"] == variant]
-        if rows.empty:
+        top1 = rounds.loc[rounds["defence"] == variant, "val_top1"]
+        if top1.empty:
             continue
-        _band(above, 100 * rows.set_index(["seed", "epoch"])["val_top1"], variant, look.colour)
+        _band(above, 100 * top1, variant, look.colour)
         if variant != study.reference:
-            paired = rows.set_index(["seed", "epoch"])["val_top1"] - reference["val_top1"]
-            _band(below, 100 * paired.dropna(), variant, look.colour)
+            _band(below, 100 * (top1 - reference).dropna(), variant, look.colour)
     above.set_ylabel("validation accuracy [%]")
     below.set(xlabel="round", ylabel=f"minus {readable(study.reference)} [points]")
     below.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -30,9 +30,9 @@ def run(job: FederatedJob) -> list[Path]:
     start, study, seed = time.perf_counter(), job.plan.study, job.of["seed"]
     data, device = read_data(job), job.processor()
     clients = clients_of(study, data, seed)
-    extractor = _extractor(job, clients, len(data.classes))
-    kernels = extractor.kernels.to(device)
-    gans = Adversaries(clients, kernels, len(data.classes), study.gan, seed)
+    classes = len(data.classes)
+    extractor = _extractor(job, clients, classes)
+    gans = Adversaries(clients, extractor.kernels.to(device), classes, study.gan, seed)
     origin = (checksum(job.plan.layout.data), device.type, str(extractor.origin))
     checkpoint = Checkpoint(job.checkpoint(*origin))
     resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)

@@ -48,7 +48,7 @@ def network_of(study: Federated, data: Prepared, seed: int) -> FederatedNet:
 
 
 def iid(labels: Tensor, clients: int, least: int, seed: int) -> list[Tensor]:
-    """Deal the images of some labels (N,) out in random order, to sizes that differ by one at most.
+    """Deal out the images of labels (N,) in random order, to sizes that differ by at most one.
 
     Returns:
         For each client the positions of its images.
