@@ -167,11 +167,14 @@ def finite(obj: Any) -> Any:
 
 
 def _load(path: Path, load: Callable[[bytes], dict[str, _T]]) -> dict[str, _T]:
-    """Read tensors at once: safetensors 0.8 never frees the names that `load_file` has read."""
+    """Read the tensors in the order of their names, which safetensors 0.8 changes by chance.
+
+    Reading the file at once avoids `load_file`, which never frees the names it has read.
+    """
     from safetensors import SafetensorError
 
     try:
-        return load(_read(path))
+        return dict(sorted(load(_read(path)).items()))
     except SafetensorError as error:
         raise FileError(
             f"{path}: not a whole safetensors file ({error}); delete it and rerun"

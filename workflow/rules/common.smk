@@ -175,17 +175,24 @@ def tell_failed_results():
         print(f"error: {error}", file=sys.stderr)
 
 
-def one_line_per_job(record):
-    """Print a line when a job has ended, and hide Snakemake's messages about its schedule."""
+def print_progress(record):
+    """Print the progress when a job has ended, and hide Snakemake's messages about its schedule.
+
+    Of jobs that end within two seconds of a line only the last one of a study has a line.
+    """
     event = getattr(record, "event", None)
+    now = time.time()
     if event == LogEvent.JOB_INFO:
         MESSAGES[record.jobid] = record.rule_msg or record.rule_name
     elif event == LogEvent.JOB_FINISHED:
-        ENDED.append(MESSAGES[record.job_id])
-    elif event == LogEvent.PROGRESS:
-        left = (time.time() - STARTED) * (record.total - record.done) / record.done
-        line = f"[{record.done}/{record.total}] {ENDED[-1]}"
+        LAST["job"] = MESSAGES[record.job_id]
+    elif event == LogEvent.PROGRESS and (
+        now - LAST["printed"] >= 2 or record.done == record.total
+    ):
+        left = (now - STARTED) * (record.total - record.done) / record.done
+        line = f"[{record.done}/{record.total}] {LAST['job']}"
         print(f"{line} | about {duration(left)} left", file=sys.stderr)
+        LAST["printed"] = now
     return event not in SCHEDULE and record.msg != "Select jobs to execute..."
 
 
@@ -206,7 +213,7 @@ EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())
 STARTED = time.time()
 MESSAGES = {}  # of jobs, by their numbers
-ENDED = []
+LAST = {"job": "", "printed": 0.0}
 if BRIEF and not workflow.dryrun:
-    logger.addFilter(one_line_per_job)
+    logger.addFilter(print_progress)
 set_for_jobs()
