@@ -19,8 +19,8 @@ from torchvision.transforms import ToTensor
 from benchmarks.measure import Call, Row, best_precision, compare, flops, measured, row
 from benchmarks.plain import Pictures, loader
 from benchmarks.setting import CLASSES, NOISE_STD, Scale, images, prepared, split_model, study
-from cemlib.attacks.learning import Regression, squared_error
-from cemlib.attacks.start import untrained
+from cemlib.attacks.budget import untrained
+from cemlib.attacks.learning import Regression
 from cemlib.attacks.task import Pairs, Task
 from cemlib.config.data import DataConfig
 from cemlib.data.pixels import to_float
@@ -129,7 +129,7 @@ def _attack(kind: str, owned: Split, scale: Scale) -> Regression:
         checkpoint=Checkpoint(Path("never-written")),
         judge=model,
     )
-    return Regression(task, squared_error)
+    return Regression(task)
 
 
 def _plain_attack(kind: str, owned: Split, scale: Scale) -> Call:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cemlib import surrogates
     from cemlib.evaluation.audit import audit
-    from cemlib.training.defend import defend
+    from cemlib.training.fit import defend
 
 __version__ = "0.1.0"
 __all__ = ["audit", "defend", "surrogates"]
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
         case "audit":
             return import_module("cemlib.evaluation.audit").audit
         case "defend":
-            return import_module("cemlib.training.defend").defend
+            return import_module("cemlib.training.fit").defend
         case "surrogates":
             return import_module("cemlib.surrogates")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

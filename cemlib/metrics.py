@@ -1,4 +1,4 @@
-"""Image similarity, one number per image.
+"""MSE, PSNR and SSIM of image pairs, one number per pair.
 
 Source: SSIM by Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error
 visibility to structural similarity", IEEE Trans. Image Processing 13(4), 2004.
@@ -14,7 +14,7 @@ Padding = Literal["zero", "valid"]
 
 WINDOW = 11
 _SIGMA = 1.5
-_CHUNK = 64  # images at a time: their local moments stay in the cache
+_CHUNK = 64  # images per chunk, whose local moments fit into the cache
 _C1 = 0.01**2
 _C2 = 0.03**2
 
@@ -43,15 +43,10 @@ def mse(x: Tensor, y: Tensor) -> Tensor:
 def psnr(x: Tensor, y: Tensor) -> Tensor:
     """Return the peak signal-to-noise ratio of each image pair in dB, for a peak of 1.
 
-    Args:
-        x: images (N, C, H, W), floating point in [0, 1].
-        y: images of the same shape.
+    Arguments and exceptions are those of `mse`.
 
     Returns:
-        (N,) ratios ``-10 log10(mse)``; infinite where the images are identical.
-
-    Raises:
-        ValueError: as for `mse`.
+        (N,) ratios ``-10 log10(mse)``; infinite for identical images.
 
     Example:
         >>> psnr(torch.zeros(1, 3, 8, 8), torch.full((1, 3, 8, 8), 0.1))
@@ -61,13 +56,10 @@ def psnr(x: Tensor, y: Tensor) -> Tensor:
 
 
 def psnr_of_mean_mse(errors: Tensor) -> float:
-    """Return the PSNR in dB of the mean of per-image errors: the published convention.
+    """Return the PSNR in dB of the mean of per-image errors (N,), the published convention.
 
-    It is never above the mean of the per-image PSNRs (Jensen's inequality), so the two must not be
-    compared with each other.
-
-    Args:
-        errors: (N,) mean squared errors of single images.
+    It is never above the mean of the per-image PSNRs (Jensen's inequality), with which it must not
+    be compared.
 
     Raises:
         ValueError: if ``errors`` is not a vector with at least one element.
@@ -84,8 +76,8 @@ def psnr_of_mean_mse(errors: Tensor) -> float:
 def ssim(x: Tensor, y: Tensor, padding: Padding = "zero") -> Tensor:
     """Return the structural similarity of each image pair (Wang et al. 2004, equation 13).
 
-    An 11x11 Gaussian window of sigma 1.5, constants for a dynamic range of 1, channels treated
-    separately and averaged.
+    It uses an 11x11 Gaussian window of sigma 1.5 and constants for a dynamic range of 1, and is
+    averaged over channels.
 
     Args:
         x: images (N, C, H, W), floating point in [0, 1].
@@ -98,8 +90,8 @@ def ssim(x: Tensor, y: Tensor, padding: Padding = "zero") -> Tensor:
         (N,) similarities in [-1, 1]; 1 for identical images.
 
     Raises:
-        ValueError: as for `mse`; for another ``padding``; and for ``"valid"`` where an image side
-            is below 11, because no window fits.
+        ValueError: as for `mse`, for another ``padding``, and for ``"valid"`` if an image side is
+            below 11.
 
     Example:
         >>> ramp = torch.linspace(0, 1, 16).expand(1, 1, 16, 16)
@@ -137,11 +129,7 @@ def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _mean_similarity(x: Tensor, y: Tensor, border: int) -> Tensor:
-    """Average the SSIM map of each image.
-
-    Double precision, because the variances are differences of nearly equal numbers, which half
-    precision, autocast or TF32 products would lose.
-    """
+    """Return the mean of each SSIM map, in float64 because variances are small differences."""
     x, y = x.double(), y.double()
     moments = _blur(torch.stack([x, y, x * x, y * y, x * y]), border)
     return _similarity(*moments.unbind()).flatten(1).mean(1)
@@ -150,8 +138,8 @@ def _mean_similarity(x: Tensor, y: Tensor, border: int) -> Tensor:
 def _blur(images: Tensor, border: int) -> Tensor:
     """Return the Gaussian-weighted local mean of (..., H, W), surrounded by ``border`` zeros.
 
-    The 2-D window is a product of two 1-D ones, and a 1-D convolution is a product with a banded
-    matrix: on one-channel planes of this size far faster than a library convolution.
+    The window is separable, and a 1-D convolution is a product with a banded matrix, which is far
+    faster for small planes of one channel than a library convolution.
     """
     height, width = images.shape[-2:]
     rows, columns = (_windows(size, border, images.device) for size in (height, width))
@@ -160,9 +148,9 @@ def _blur(images: Tensor, border: int) -> Tensor:
 
 @cache
 def _windows(size: int, border: int, device: torch.device) -> Tensor:
-    """Return the matrix (places, size) whose rows hold the 1-D window at every place it takes.
+    """Return the matrix (positions, size) of the 1-D window at each of its positions.
 
-    Kept, because a training step that scores by SSIM must not wait for a copy to the device.
+    The result is cached, because a training step must not wait for a copy to the device.
     """
     half = WINDOW // 2
     centres = torch.arange(half - border, size + border - half, dtype=torch.float64)

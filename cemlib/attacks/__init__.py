@@ -1,4 +1,4 @@
-"""Attacks by kind: each takes a `Task` and returns its reconstructions."""
+"""Attacks by kind: functions from a `Task` to an `Outcome` with its reconstructions."""
 
 from collections.abc import Callable
 

@@ -1,29 +1,42 @@
-"""The budget of a learned attack: as configured, or strong.
+"""The budget of a learned attack, the decoder that it trains, and whether it converged.
 
 A defence is only as private as the strongest attack shows, and an attack that has not converged
-shows nothing. With `budget: strong` an attack trains three times as long, its networks are half as
-wide again, and its learning rate is the best of three: each is tried for a third of the configured
-epochs, with a schedule of its own, and the lowest MSE on the attacker's held-out images wins.
+shows nothing. With `budget: strong` an attack trains three times as long, with networks half as
+wide again, and with the best of three learning rates: each is tried for a third of the configured
+epochs, with a schedule of its own, and the lowest MSE on the attacker's held-out images wins. This
+assumes that a short trial ranks the rates as a long training would. The best rate of a short
+training tends to be too high for a long one, but by less than the factor 3 between the trials.
 
-It assumes that a short trial ranks the rates as the long training would; the best rate of a short
-training tends to be too high for a long one, never by more than the factor 3 between the trials.
+An attack has converged if its held-out MSE v_1 ... v_E fell by no more than 1 % in the last tenth
+of its epochs:
+
+    late improvement = 1 - v_E / v_{E - ceil(E / 10)}
+
+A schedule whose learning rate falls to zero flattens every curve, so a small late improvement is
+necessary, not sufficient.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from cemlib.attacks.task import Task
+from cemlib.models.decoder import CorrectedDecoder, Decoder
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 
-EPOCHS = 3  # times as many as configured
+EPOCHS = 3  # the strong budget's epochs, as a multiple of the configured ones
 WIDTHS = ("width", "critic_width")  # options that become half as large again
-RATES = (1 / 3, 1.0, 3.0)  # tried learning rates, in units of the configured one
+RATES = (1 / 3, 1.0, 3.0)  # learning rates that are tried, as multiples of the configured one
+TOLERANCE = 0.01
 
 
 def budgeted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with the budget's epochs and widths, rounded up to whole."""
+    """Return the options with the epochs and widths of their budget."""
     if options["budget"] == "standard":
         return dict(options)
     wider = {name: (3 * options[name] + 1) // 2 for name in WIDTHS if name in options}
@@ -31,10 +44,10 @@ def budgeted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def strengthened(task: Task, trial: Callable[[Task], float]) -> Task:
-    """Return the task as its budget has it, with the learning rate that its trials chose.
+    """Return the task with the options of its budget, and the learning rate of the best trial.
 
     Args:
-        task: What the attacker has in hand.
+        task: The task.
         trial: Trains on a task and returns the held-out MSE; raises DivergedError.
 
     Raises:
@@ -46,7 +59,7 @@ def strengthened(task: Task, trial: Callable[[Task], float]) -> Task:
 
 
 def _best_rate(task: Task, trial: Callable[[Task], float]) -> float:
-    """Return the learning rate of the best trial; finished ones are kept beside the checkpoint."""
+    """Return the learning rate of the best trial; a checkpoint holds the results of each."""
     kept = Checkpoint(task.checkpoint.folder / "trials")
     found = kept.load()
     results: list[float | str] = [] if found is None else found[1]["results"]
@@ -75,8 +88,73 @@ def _trial_task(task: Task, rate: float) -> Task:
 
 
 def _attempt(task: Task, trial: Callable[[Task], float]) -> float | str:
-    """Return the held-out MSE of a trial, or what was wrong with it."""
+    """Return the held-out MSE of a trial, or why it failed."""
     try:
         return trial(task)
     except DivergedError as error:
         return f"lr {task.options['lr']:.3g}, {error}"
+
+
+def untrained(
+    options: Mapping[str, Any], feature_shape: Sequence[int], image_shape: tuple[int, int, int]
+) -> Decoder | CorrectedDecoder:
+    """Return a new decoder for the attack's options, with weights from torch's random state.
+
+    If doubling the side of the features does not give that of the images, the decoder computes
+    larger images and cuts them.
+
+    Raises:
+        ValueError: if the features are larger than the images.
+    """
+    ratios = [big / small for big, small in zip(image_shape[1:], feature_shape[1:], strict=True)]
+    if min(ratios) < 1:
+        raise ValueError(
+            f"decoder: features of {tuple(feature_shape[1:])} are larger than images of"
+            f" {image_shape[1:]}; cut the network where they are not"
+        )
+    size = options["blocks"], options["width"], math.ceil(math.log2(max(ratios)))
+    if options["kind"] == "decoder":
+        return CorrectedDecoder(tuple(feature_shape), image_shape, *size)
+    return Decoder(feature_shape[0], image_shape, *size)
+
+
+def load_decoder(
+    state: Mapping[str, Tensor],
+    options: Mapping[str, Any],
+    feature_shape: Sequence[int],
+    image_shape: tuple[int, int, int],
+) -> nn.Module:
+    """Return the trained decoder of an attack, in eval mode and frozen, on the CPU.
+
+    Args:
+        state: Tensors of the attack's `Outcome`.
+        options: Options of that attack.
+        feature_shape: (c, h, w) of the features.
+        image_shape: (C, H, W) of the images.
+
+    Raises:
+        RuntimeError: if the tensors do not fit such a decoder.
+    """
+    model = untrained(budgeted(options), feature_shape, image_shape)
+    model.load_state_dict(state)
+    return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)
+
+
+def late_improvement(val: Sequence[float]) -> float:
+    """Return the relative fall of the error in the last tenth of the epochs.
+
+    It is negative if the error rose, 0 if the error was 0 before, and infinite with less than two
+    epochs, which cannot show convergence.
+
+    >>> round(late_improvement([4.0, 2.0, 1.5]), 6)
+    0.25
+    """
+    if len(val) < 2:
+        return math.inf
+    before = val[-1 - math.ceil(len(val) / 10)]
+    return 1 - val[-1] / before if before > 0 else 0.0
+
+
+def converged(val: Sequence[float]) -> bool:
+    """Return whether the late improvement is at most 1 %, also if the error rose."""
+    return late_improvement(val) <= TOLERANCE

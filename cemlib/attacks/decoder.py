@@ -1,25 +1,24 @@
-"""The default learned attack: the best linear reconstruction, and a residual network beside it.
+"""The default learned attack: the best linear reconstruction plus a residual network.
 
     l = logit(W^T (z~ - m) + b)     (a, o) = N(z^, l)     x1 = s(l + 4 a)     x2 = s(4 o)
 
     loss = e1 + e2 [e1 / e2]        with e the mean squared error of x1 or x2, over all pixels
     answer = share x1 + (1 - share) x2
 
-W, m, b and the Wiener estimate z^ of the clean features have a closed form, and stay as they are
-(`cemlib.attacks.wiener`). N starts at 0 and learns two things with the same features: a correction
-of the linear reconstruction, and an image of its own. The correction needs few images; the image
-of its own ends lower where there are many, since the linear term differs from place to place and a
-convolution takes that back only in part. The quotient [e1 / e2], a constant to the gradient, keeps
-the larger error from ruling the other. After every epoch the attacker's held-out images give the
-share, by least squares in [0, 1].
+W, m, b and the Wiener estimate z^ of the clean features have a closed form and are not trained
+(`cemlib.attacks.wiener`). The network N starts at 0 and learns two answers from the same features:
+a correction of the linear reconstruction, and an image of its own. The correction needs few images.
+The own image has a lower error if there are many, because the linear term differs from pixel to
+pixel, and convolutions cannot undo all of that. The quotient [e1 / e2], without a gradient, gives
+both errors equal weight. After every epoch the share, in [0, 1], is fitted to the attacker's
+held-out images by least squares.
 
-Adam with a one-cycle learning rate, fresh release noise in every batch, the attacker's images and,
-where images of this kind allow it, their mirror images. The epoch with the lowest error on held-out
-images is scored, epoch 0 being the linear reconstruction: there the attack is never worse than
-that.
+The decoder is trained by Adam with a one-cycle learning rate, new release noise in every batch, and
+optionally mirror images. The epoch with the lowest error on held-out images is scored, where epoch
+0 is the linear reconstruction: on these images the attack is never worse than that.
 
-How it fails: its answers tend to the mean of all images that fit a release. Where a release says
-little they are blurred, which costs no MSE but looks worse than the attacker's knowledge is.
+How it fails: its answers tend to the mean of all images that fit a release. Where a release shows
+little they are blurred, which costs no MSE but looks worse than what the attacker knows.
 """
 
 from dataclasses import fields
@@ -29,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cemlib.attacks.learning import CHUNK, Batch, Numbers, Regression, learn, squared_error
+from cemlib.attacks.learning import CHUNK, Batch, Numbers, Regression, learn
 from cemlib.attacks.task import Outcome, Task
 from cemlib.attacks.wiener import linear_estimate
 from cemlib.models.decoder import CorrectedDecoder, LinearEstimate
@@ -38,24 +37,24 @@ from cemlib.numerics.seeds import generator
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
 WARM_UP = 0.25  # share of the steps in which the learning rate rises
-FIXED = {field.name for field in fields(LinearEstimate)}  # tensors that nothing trains
-SMALLEST = 1e-30  # squared distance of the two answers
+FIXED = {field.name for field in fields(LinearEstimate)}  # tensors that are not trained
+SMALLEST = 1e-30  # smallest squared distance of the two answers
 
 
 def decoder(task: Task) -> Outcome:
-    """Train the decoder on the attacker's pairs, then answer every release.
+    """Train the decoder on the attacker's pairs, then reconstruct every release.
 
     Raises:
-        DivergedError: if its loss is no longer a number.
+        DivergedError: if its loss is not finite.
     """
     return learn(task, _Correction)
 
 
 class _Correction(Regression):
-    """The decoder in training, with what its best epoch so far trained."""
+    """The decoder in training, with the weights of its best epoch so far."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task, squared_error)
+        super().__init__(task)
         assert isinstance(self.model, CorrectedDecoder)
         self.decoder = self.model
         self.decoder.start_at(linear_estimate(task))
@@ -68,16 +67,17 @@ class _Correction(Regression):
         return one_cycle(done, self.options["lr"], WARM_UP)
 
     def train(self) -> float:
-        """Train all epochs that are not done yet; returns the lowest held-out MSE."""
+        """Train the remaining epochs, and return the lowest held-out MSE."""
         super().train()
         return self._best
 
     def outcome(self) -> Outcome:
-        """Answer every release of the task with the best epoch's decoder."""
+        """Return the reconstructions by the decoder of the best epoch."""
         self.decoder.load_state_dict(self._best_state, strict=False)
         return super().outcome()
 
-    def _loss_of(self, batch: Batch) -> tuple[Tensor, Numbers]:
+    def loss(self, batch: Batch) -> tuple[Tensor, Numbers]:
+        """Return the loss of both answers, and their errors for the history."""
         with self.precision():
             corrected, own = self.decoder.answers(batch.released)
         first, second = (F.mse_loss(answers, batch.targets) for answers in (corrected, own))
@@ -92,7 +92,7 @@ class _Correction(Regression):
 
     @torch.no_grad()
     def _choose_share(self, released: Tensor, targets: Tensor) -> None:
-        """Mix the two answers as has the least squared error on some images."""
+        """Set the share to that with the least squared error on some images."""
         self.decoder.eval()
         parts = [self.decoder.answers(part) for part in torch.split(released, CHUNK)]
         corrected, own = map(torch.cat, zip(*parts, strict=True))
@@ -112,11 +112,11 @@ class _Correction(Regression):
         return copied({name: tensor for name, tensor in state.items() if name not in FIXED})
 
     def state(self) -> State:
-        """Return also what the best epoch trained."""
+        """Return also the weights of the best epoch."""
         tensors, state = super().state()
         return tensors | pack("best", self._best_state), state | {"best": self._best}
 
     def restore(self, tensors: Numbers, state: dict[str, Any]) -> None:
-        """Continue from such a state."""
+        """Continue from the `state` of a checkpoint."""
         super().restore(tensors, state)
         self._best, self._best_state = state["best"], unpack("best", tensors)

@@ -1,14 +1,17 @@
-"""A trained decoder, trained on against a critic that tells its answers from images.
+"""A GAN attack: a trained decoder is trained further against a critic of its reconstructions.
 
-A Wasserstein GAN with gradient penalty (Gulrajani et al., NeurIPS 2017) whose generator G is the
-decoder of another attack, so that its answers look like images and stay near the right ones:
+A Wasserstein GAN with gradient penalty (Gulrajani, Ahmed, Arjovsky, Dumoulin and Courville,
+"Improved training of Wasserstein GANs", NeurIPS 2017), whose generator G is the decoder of another
+attack, so that its answers look like images and stay near the right ones:
 
     critic:     mean D(G(z~)) - mean D(x) + gradient_penalty * penalty      at every batch
     generator:  -mean D(G(z~)) + mse_weight * MSE(G(z~), x)                 at every n-th batch
+    penalty  =  mean (|d D(m) / d m| - 1)^2,   m on the line between an image x and its G(z~)
 
 with n = `critic_steps`, counted across epochs, and Adam(0.5, 0.999) at constant rates for both. The
-critic sees images only, not features. The last epoch is scored. The penalty is taken between an
-image and its own reconstruction. The MSE is not what this attack is after and may rise a little.
+critic sees images only, not features, and scores every image by itself: it has no batch
+normalisation. The last epoch is scored. The attack does not minimise the MSE, which may rise a
+little.
 """
 
 import copy
@@ -16,11 +19,10 @@ import math
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.budget import budgeted
-from cemlib.attacks.critic import Critic, gradient_penalty
 from cemlib.attacks.learning import Batch, Numbers, Training
 from cemlib.attacks.task import Outcome, Task
 from cemlib.numerics.divergence import DivergedError
@@ -28,16 +30,55 @@ from cemlib.numerics.optim import Adam, Rate
 from cemlib.numerics.seeds import derive
 
 BETAS = (0.5, 0.999)
+SLOPE = 0.2  # of the critic's leaky ReLUs
+
+
+class Critic(nn.Module):
+    """Three 5x5 convolutions with stride 2 and a linear layer, which map images to scores.
+
+    Args:
+        image_shape: (C, H, W) of the images.
+        width: Channels of the first convolution; the others have twice and four times as many.
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int], width: int) -> None:
+        super().__init__()
+        channels, height, side = image_shape
+        layers: list[nn.Module] = []
+        for out in (width, 2 * width, 4 * width):
+            height, side = (height + 1) // 2, (side + 1) // 2
+            layers += [nn.Conv2d(channels, out, 5, stride=2, padding=2)]
+            if height * side > 1:  # a single pixel has no variance
+                layers += [nn.InstanceNorm2d(out, affine=True)]
+            layers += [nn.LeakyReLU(SLOPE)]
+            channels = out
+        self.layers = nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels * height * side, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return unbounded scores (B,) of images (B, C, H, W), higher for real ones."""
+        scores: Tensor = self.layers(images)
+        return scores.squeeze(1)
+
+
+def gradient_penalty(critic: nn.Module, real: Tensor, fake: Tensor, share: Tensor) -> Tensor:
+    """Return the mean squared deviation of the critic's slope from 1, at mixtures of images.
+
+    The images are (B, C, H, W); `share`, (B, 1, 1, 1) in [0, 1], is that of the real image.
+    """
+    mixed = torch.lerp(fake.detach(), real, share).requires_grad_()
+    (slope,) = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)
+    lengths: Tensor = slope.flatten(1).norm(dim=1)
+    return (lengths - 1).square().mean()
 
 
 def gan(task: Task) -> Outcome:
-    """Train the decoder on against a critic, then answer every release.
+    """Train the decoder against a critic, then reconstruct every release.
 
-    A strong budget is longer, with a wider critic; the held-out MSE says nothing of which learning
-    rate serves the critic, so there are no trials.
+    A strong budget trains longer, with a wider critic, but without trials: the held-out MSE does
+    not show which learning rate is best.
 
     Raises:
-        DivergedError: if a loss is no longer a number, or the generator would never take a step.
+        DivergedError: if a loss is not finite, or the generator would never take a step.
         ValueError: if the task has no trained decoder to start from.
     """
     training = _Gan(replace(task, options=budgeted(task.options)))
@@ -49,7 +90,7 @@ class _Gan(Training):
     def __init__(self, task: Task) -> None:
         if task.start is None:
             raise ValueError(
-                f"start: gan trains a decoder on, found none of {task.options['start']!r}"
+                f"start: gan needs a trained decoder, found none of {task.options['start']!r}"
             )
         _check_learns(task)
         device = task.own.features.device
@@ -64,7 +105,7 @@ class _Gan(Training):
         self.generators["attack_mixtures"] = torch.Generator(self.device)
 
     def kind(self, count: int) -> bool:
-        """Return whether it is the generator's turn."""
+        """Return whether the generator is trained in this step."""
         return bool(count % self.options["critic_steps"] == 0)
 
     def step(self, batch: Batch) -> Numbers:
@@ -86,7 +127,7 @@ class _Gan(Training):
             scores = self.critic(torch.cat([real, fake]))
         of_real, of_fake = scores.float().chunk(2)
         distance = of_real.mean() - of_fake.mean()
-        # Half precision would round the slope's own slope.
+        # Half precision would round the second derivative.
         penalty = gradient_penalty(self.critic, real, fake, self._shares(len(real)))
         loss = self.options["gradient_penalty"] * penalty - distance
         self.critic_optimiser.zero_grad()
@@ -95,12 +136,12 @@ class _Gan(Training):
         return {"critic_loss": loss.detach(), "wasserstein": distance.detach()}
 
     def _shares(self, size: int) -> Tensor:
-        """Draw the shares of the real images in the mixtures of a batch."""
+        """Draw the shares of the real images in a batch's mixtures."""
         draws = self.generators["attack_mixtures"]
         return torch.rand((size, 1, 1, 1), generator=draws, device=self.device)
 
     def _teach_generator(self, answers: Tensor, mse: Tensor, lr: Rate) -> None:
-        self.critic.requires_grad_(False)  # only the way through it is needed
+        self.critic.requires_grad_(False)  # only its input needs a gradient
         with self.precision():
             scores = self.critic(answers)
         loss = self.options["mse_weight"] * mse - scores.float().mean()
@@ -116,5 +157,5 @@ def _check_learns(task: Task) -> None:
     if batches < options["critic_steps"]:
         raise DivergedError(
             f"{batches} batches in all are fewer than critic_steps ({options['critic_steps']}): the"
-            " generator would never take a step; raise epochs or lower critic_steps"
+            " generator would never be trained; raise epochs or lower critic_steps"
         )

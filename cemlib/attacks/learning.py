@@ -1,11 +1,9 @@
-"""What the learned attacks share: a decoder trained on the attacker's pairs, epoch by epoch.
+"""The training of a decoder on the attacker's pairs, which all learned attacks share.
 
-Every batch is released afresh, so the attacker trains on what the channel really gives out. The
-last epoch is scored, and the decoder is in eval mode whenever it is. All random streams are derived
-from the seed and the epoch (or the batch), so that weights, optimiser and history are all a killed
-attack needs to end with the same numbers.
-
-It assumes that the attacker can release his own images as often as he likes (white box).
+Every batch is released anew, so the attacker trains on what the channel really releases; a
+white-box attacker can release its own images as often as it likes. The last epoch is scored, with
+the decoder in eval mode. All random streams are derived from the seed and the epoch or batch, so
+that a killed attack needs only weights, optimisers and history to end with the same numbers.
 """
 
 import math
@@ -20,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.budget import strengthened
-from cemlib.attacks.start import untrained
+from cemlib.attacks.budget import strengthened, untrained
 from cemlib.attacks.task import Outcome, Task
 from cemlib.data.batches import Shuffle
 from cemlib.numerics.divergence import check_finite
@@ -41,42 +38,33 @@ from cemlib.records.checkpoint import (
 )
 
 CHUNK = 512
-RECOGNISED = 500  # held-out images whose reconstructions the judge looks at after every epoch
+RECOGNISED = 500  # held-out images whose reconstructions the judge classifies after every epoch
 
 Numbers = dict[str, Tensor]
-# Answers and targets, both (B, C, H, W), to the loss and to what the history says of it.
-Objective = Callable[[Tensor, Tensor], tuple[Tensor, Numbers]]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's share of the attacker's pairs.
+    """The input of one training step."""
 
-    Attributes:
-        released: Freshly released features (B, c, h, w).
-        targets: Their images (B, C, H, W) in [0, 1].
-        lr: Learning rate of the step.
-        kind: What `Training.kind` says of the step.
-    """
-
-    released: Tensor
-    targets: Tensor
+    released: Tensor  # new releases (B, c, h, w)
+    targets: Tensor  # their images (B, C, H, W) in [0, 1]
     lr: Rate
-    kind: Hashable
+    kind: Hashable  # the value of `Training.kind`
 
 
 class Training:
-    """A decoder in training; what happens in a step is the subclass's.
+    """A decoder in training; subclasses implement `step`.
 
     Args:
-        task: What the attacker has in hand, with the options of the attack.
+        task: The attacker's task, with the options of the attack.
         model: The decoder, on the device of the task.
-        optimiser: Of the decoder's weights.
+        optimiser: The optimiser of the decoder's weights.
 
     Attributes:
-        parts: Everything that is trained, with its optimiser, by its name in the checkpoint.
-        generators: What steps draw from, on the device, by the names of their random streams.
-        history: One row for every epoch that is done.
+        parts: The trained modules and their optimisers, by their names in the checkpoint.
+        generators: The generators that a step draws from, by the names of their random streams.
+        history: One row for every finished epoch.
     """
 
     def __init__(self, task: Task, model: nn.Module, optimiser: Optimiser) -> None:
@@ -93,9 +81,9 @@ class Training:
         )
 
     def rate(self, count: int) -> float:
-        """Return the learning rate of the count-th step since the attack began, from 1.
+        """Return the learning rate of the count-th step of the attack, from 1.
 
-        A cosine over the epochs down to the option `final_lr`; constant for an attack without one.
+        It falls on a cosine over the epochs to the option `final_lr`, or is constant without it.
         """
         first = self.options["lr"]
         last = self.options.get("final_lr", first)
@@ -104,19 +92,19 @@ class Training:
 
     @property
     def steps(self) -> int:
-        """Return the number of steps of an epoch."""
+        """Return the number of steps per epoch."""
         return len(self._shuffle.sizes)
 
     def kind(self, count: int) -> Hashable:  # noqa: ARG002 - here all steps are of one kind
-        """Return what tells the count-th step of the attack, from 1, from those that differ."""
+        """Return the kind of the count-th step, from 1: steps of one kind run the same kernels."""
         return None
 
     def step(self, batch: Batch) -> Numbers:
-        """Train on a batch; returns detached scalars, whose means over the epoch are recorded."""
+        """Train on a batch, and return detached scalars for the history."""
         raise NotImplementedError
 
     def train(self) -> float:
-        """Train all epochs that are not done yet; returns the last held-out MSE.
+        """Train the remaining epochs, and return the held-out MSE.
 
         Raises:
             DivergedError: if a number of the history is not finite.
@@ -128,24 +116,24 @@ class Training:
         return float(self.history[-1]["val_mse"])
 
     def remaining(self) -> Iterator[dict[str, Any]]:
-        """Train the epochs that are not done yet, one by one."""
+        """Train the remaining epochs, and yield the row of each."""
         for number in range(len(self.history) + 1, self.options["epochs"] + 1):
             yield self._epoch(number)
 
     def state(self) -> State:
-        """Return what a killed attack resumes from, in memory of its own."""
+        """Return a copy of everything that a checkpoint holds beside the history."""
         tensors: Numbers = {}
         for name, (module, optimiser) in self.parts.items():
             tensors |= pack(name, copied(training_state({"module": module}, optimiser)))
         return tensors, {}
 
     def restore(self, tensors: Numbers, _state: dict[str, Any]) -> None:
-        """Continue from such a state."""
+        """Continue from the `state` of a checkpoint."""
         for name, (module, optimiser) in self.parts.items():
             restore_training(unpack(name, tensors), {"module": module}, optimiser)
 
     def outcome(self) -> Outcome:
-        """Answer every release of the task with the decoder as it is."""
+        """Return the reconstructions of all releases of the task."""
         answers = self.answer(self.task.released)
         return Outcome(answers, self.model.state_dict(), self.history)
 
@@ -156,7 +144,7 @@ class Training:
             return torch.cat([self.model(part) for part in torch.split(released, CHUNK)])
 
     def precision(self) -> torch.autocast:
-        """Return the arithmetic of the forward passes, by the option `precision`."""
+        """Return the context of forward passes with the option `precision`."""
         return autocast(resolve(self.options["precision"], self.device), self.device)
 
     def _epoch(self, number: int) -> dict[str, Any]:
@@ -169,7 +157,7 @@ class Training:
         return row
 
     def pass_over(self, number: int) -> dict[str, float]:
-        """Take the steps of an epoch alone; their means are read at its end."""
+        """Do the training steps of an epoch, and return the means of their scalars."""
         for stream, draws in self.generators.items():
             draws.manual_seed(derive(self.task.seed, stream, number))
         self._shuffle.begin(generator(self.task.seed, "attack_order", number))
@@ -186,7 +174,7 @@ class Training:
         return {name: total / seen for name, total in sums.items()}
 
     def _advance(self, size: int, lr: Rate, kind: Hashable) -> None:
-        """Take the next batch, release it afresh, and train on it."""
+        """Release the next batch and train on it."""
         _, rows = self._shuffle.take(size)
         released = self.task.release(self.task.own.features[rows], self.generators["attack_noise"])
         released = released.contiguous(memory_format=torch.channels_last)
@@ -194,9 +182,9 @@ class Training:
         self._sums.add(numbers, size)
 
     def _held_out(self) -> dict[str, float]:
-        """Return the error on held-out images, and the share of some that the judge recognises.
+        """Return the MSE on held-out images, and the share of them that the judge recognises.
 
-        Every epoch sees the same release of them: epochs differ by what was learned alone.
+        All epochs see the same release of these images.
         """
         held_out = self.task.held_out
         noise = generator(self.task.seed, "attack_val_noise", device=self.device)
@@ -209,54 +197,45 @@ class Training:
 
 
 class Regression(Training):
-    """A new decoder that descends an objective of its answers and the images.
+    """A new decoder that minimises an objective, here the MSE, by Adam with an L2 term."""
 
-    By Adam with an L2 term.
-
-    Args:
-        task: What the attacker has in hand.
-        objective: What is descended; among its numbers is `train_mse`. It is computed under the
-            option `precision` only where it says so itself: the answers are float32.
-    """
-
-    def __init__(self, task: Task, objective: Objective) -> None:
+    def __init__(self, task: Task) -> None:
         torch.manual_seed(derive(task.seed, "attacker"))
         model = untrained(task.options, task.own.features.shape[1:], task.image_shape)
         model = model.to(task.own.features.device).to(memory_format=torch.channels_last)
         self.optimiser = Adam(model.parameters(), weight_decay=task.options["weight_decay"])
-        self.objective = objective
         super().__init__(task, model, self.optimiser)
 
     def step(self, batch: Batch) -> Numbers:
-        """Descend the objective once."""
+        """Train on a batch."""
         self.model.train()
-        loss, numbers = self._loss_of(batch)
+        loss, numbers = self.loss(batch)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step(batch.lr)
         return numbers
 
-    def _loss_of(self, batch: Batch) -> tuple[Tensor, Numbers]:
+    def loss(self, batch: Batch) -> tuple[Tensor, Numbers]:
+        """Return the loss of a batch, and detached scalars for the history."""
         with self.precision():
             answers = self.model(batch.released)
         return self.objective(answers.float(), batch.targets)
 
-
-def squared_error(answers: Tensor, targets: Tensor) -> tuple[Tensor, Numbers]:
-    """Return the mean squared error of answers and targets, (B, C, H, W), to descend and to log."""
-    mse = F.mse_loss(answers, targets)
-    return mse, {"train_mse": mse.detach()}
+    def objective(self, answers: Tensor, targets: Tensor) -> tuple[Tensor, Numbers]:
+        """Return the loss of float32 answers (B, C, H, W), and scalars with `train_mse`."""
+        mse = F.mse_loss(answers, targets)
+        return mse, {"train_mse": mse.detach()}
 
 
 def learn(task: Task, begin: Callable[[Task], Training]) -> Outcome:
-    """Carry out a learned attack with the budget its options name.
+    """Carry out a learned attack with the budget of its options.
 
     Args:
-        task: What the attacker has in hand.
-        begin: Builds the training of a task; called again for every trial of a strong budget.
+        task: The attacker's task.
+        begin: Returns the training of a task; called again for every trial of a strong budget.
 
     Raises:
-        DivergedError: if its loss is no longer a number, or no trial's is.
+        DivergedError: if a loss is not finite, or that of every trial.
     """
     training = begin(strengthened(task, lambda trial: begin(trial).train()))
     training.train()

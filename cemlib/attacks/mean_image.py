@@ -1,14 +1,13 @@
-"""The attack that looks at nothing: the mean of the attacker's own images.
+"""The mean of the attacker's own images, as the answer to every release.
 
-Its error is the ceiling: a defence that reaches it reveals no more than what images of this kind
-have in common.
+Its error is a ceiling: a defence that reaches it reveals only what all images have in common.
 """
 
 from cemlib.attacks.task import Outcome, Task
 
 
 def mean_image(task: Task) -> Outcome:
-    """Answer every release with the pixelwise mean of the attacker's images."""
+    """Return the pixelwise mean of the attacker's images for every release."""
     mean = task.own.images.double().mean(0).div(255).float()
     answers = mean.expand(len(task.released), *mean.shape)
     return Outcome(answers, {"mean": mean})

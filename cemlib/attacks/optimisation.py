@@ -1,50 +1,119 @@
 """White-box optimisation of the image itself, through the client and the release channel.
 
 He, Zhang and Lee, "Model inversion attacks against collaborative inference", ACSAC 2019, section 4:
-regularised maximum likelihood. For each release, `Descent` moves an image, from grey or from a
-trained decoder's answer, towards what the client would release as much, and towards smoothness.
+regularised maximum likelihood. For each release z~, Adam (Kingma and Ba, ICLR 2015) minimises over
+images x in [0, 1], projected after every step,
 
-The maximum likelihood fits the noise too, so that more steps are not always better: the attacker
-tries the whole on its held-out images, where it knows the truth, and takes as many steps as were
-best there. With `budget: strong` it takes up to three times as many, with the learning rate and the
-weight of the total variation that were best in trials of the configured number of steps.
+    loss = misfit(f(x), z~) / D + tv_weight * TV(x),   D features of f
 
-What the client does not tell is left to the start and to the total variation: a trained decoder
-knows more about images than these do. The best weight rises with the variance of the noise, and is
-lower from a good start than from grey; from grey, the client's ReLUs and maxima leave it in local
-minima, so that an undefended client can look safer than it is.
+from grey or from the answer of a trained decoder. The misfit is that of the channel (the sum of
+squared errors for Gaussian noise), and TV the mean squared difference of vertical neighbours plus
+that of horizontal ones, with the exponent 2 of the authors' code. Both are means, so that a weight
+has the same meaning for all sizes of images and features.
+
+The maximum likelihood also fits the noise, so more steps are not always better: the attacker first
+inverts releases of its held-out images, and uses the number of steps that was best there. With
+`budget: strong` it takes up to three times as many steps, with the learning rate and the weight of
+the total variation that were best in trials of the configured number of steps.
+
+How it fails: what the client does not tell comes from the start and the total variation, which know
+less about images than a trained decoder. The best weight rises with the variance of the noise, and
+is lower from a decoder's answer than from grey. From grey, ReLUs and max pools of the client leave
+the attack in local minima, so that an undefended client can look safer than it is.
 """
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.budget import EPOCHS, RATES
-from cemlib.attacks.descent import Descent, Settings
 from cemlib.attacks.task import Outcome, Task
 from cemlib.numerics.divergence import check_finite
+from cemlib.numerics.optim import Adam
+from cemlib.numerics.replay import Replay
 from cemlib.numerics.seeds import generator
 from cemlib.records.progress import progress
 
 HELD_OUT = 256  # images that decide the number of steps
-TRIED = 64  # of them, those that decide the settings of the strong attack
+TRIED = 64  # of these, the images that decide the settings of the strong attack
 CHECKPOINTS = 25
 WEIGHTS = (0.0, 0.1, 1.0, 10.0)  # tried for the total variation, in units of the configured one
 
 Row = dict[str, Any]
 
 
+def total_variation(images: Tensor) -> Tensor:
+    """Return TV (N,) of images (N, C, H, W) with at least two pixels a side."""
+    down, right = (images.diff(dim=side).square().flatten(1).mean(1) for side in (2, 3))
+    return down + right
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings with which all releases are inverted."""
+
+    steps: int
+    lr: float
+    tv_weight: float
+
+
+class Descent:
+    """Adam on the images of some releases, each independently of the others.
+
+    Attributes:
+        images: (N, C, H, W) in [0, 1], after the last step.
+        done: Number of steps taken.
+    """
+
+    def __init__(self, task: Task, released: Tensor, settings: Settings) -> None:
+        self._task, self._released, self._settings = task, released, settings
+        start = _start(task, released).contiguous(memory_format=torch.channels_last)
+        self.images = nn.Parameter(start)
+        self.done = 0
+        self._optimiser = Adam([self.images])
+        self._replay = Replay(start.device, list)
+
+    def misfit(self) -> Tensor:
+        """Return the misfit per feature of each image, (N,)."""
+        victim = self._task.victim
+        features: Tensor = victim.model.encoder(self.images)
+        misfit = victim.channel.misfit(features, self._released, self._task.queries)
+        return misfit / features[0].numel()
+
+    def go_on(self, steps: int) -> None:
+        """Continue until the given number of steps is done."""
+        for _ in range(steps - self.done):
+            self._replay(self._step, None)
+        self.done = steps
+
+    def _step(self) -> None:
+        loss = self.misfit() + self._settings.tv_weight * total_variation(self.images)
+        self._optimiser.zero_grad()
+        # With a sum, the path of an image does not depend on the size of the batch.
+        loss.sum().backward(inputs=[self.images])  # type: ignore[no-untyped-call]
+        self._optimiser.step(self._settings.lr)
+        self.images.data.clamp_(0, 1)
+
+
+def _start(task: Task, released: Tensor) -> Tensor:
+    if task.start is None:
+        return torch.full((len(released), *task.image_shape), 0.5, device=released.device)
+    with torch.no_grad():
+        answers: Tensor = task.start(released)
+    return answers.clamp(0, 1)
+
+
 def optimisation(task: Task) -> Outcome:
-    """Choose the settings on held-out images, then answer every release with them.
+    """Choose the settings on held-out images, then reconstruct every release with them.
 
     Raises:
-        DivergedError: if a misfit is no longer a number.
+        DivergedError: if a misfit is not finite.
     """
     task.victim.model.eval()
     search = _Search(task)
@@ -57,10 +126,10 @@ def optimisation(task: Task) -> Outcome:
 
 
 def checkpoints(iterations: int) -> list[int]:
-    """Return the numbers of steps to look at, from 0 to `iterations`.
+    """Return the numbers of steps after which the error is measured, from 0 to `iterations`.
 
-    Evenly spaced, with the powers of two before the first: from a good start and through much noise
-    the best answer is a few steps away.
+    They are evenly spaced, with the powers of two before the first: from a good start and with much
+    noise, a few steps are best.
     """
     even = {round(iterations * i / CHECKPOINTS) for i in range(CHECKPOINTS + 1)}
     early = {2**i for i in range(iterations.bit_length()) if 2**i < iterations / CHECKPOINTS}
@@ -68,7 +137,7 @@ def checkpoints(iterations: int) -> list[int]:
 
 
 class _Search:
-    """The choice of the settings and the answers, with what a killed job keeps of them."""
+    """The choice of the settings, and the reconstructions; a killed attack can resume."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.options = task, task.options
@@ -77,7 +146,7 @@ class _Search:
         self._answers: list[Tensor] = []
 
     def choose(self) -> Settings:
-        """Decide on settings by the error on held-out images, released like the targets."""
+        """Return the settings with the lowest error on held-out images."""
         options, (truth, released) = self.options, _rehearsal(self.task)
         tried = Settings(options["iterations"], options["lr"], options["tv_weight"])
         if options["budget"] == "strong":
@@ -103,7 +172,7 @@ class _Search:
         return trials[errors.index(min(errors))]
 
     def answer(self, settings: Settings) -> Tensor:
-        """Return images (N, C, H, W) of all releases, chunk by chunk."""
+        """Return the images (N, C, H, W) of all releases."""
         chunks = torch.split(self.task.released, self.options["batch_size"])
         done = len(self._answers)
         with progress(self.task.title, len(chunks), done) as report:
@@ -122,7 +191,7 @@ class _Search:
         self.task.checkpoint.keep((answers, state))
 
     def resume(self) -> None:
-        """Take over what a killed job left, if there is anything."""
+        """Load the checkpoint of a killed job, if there is one."""
         found = self.task.checkpoint.load()
         if found is not None:
             answers, state = found
@@ -132,7 +201,7 @@ class _Search:
 
 
 def _rehearsal(task: Task) -> tuple[Tensor, Tensor]:
-    """Return some held-out images and what the channel releases of them."""
+    """Return some held-out images and their releases."""
     count = len(task.held_out.images)
     order = torch.randperm(count, generator=generator(task.seed, "attack_order"))
     rows = order[:HELD_OUT].to(task.released.device)
@@ -148,7 +217,7 @@ def _variants(settings: Settings) -> list[Settings]:
 
 
 def _course(task: Task, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:
-    """Yield a row at each checkpoint of a descent on images that the attacker knows."""
+    """Yield a row at each of the `checkpoints` of a descent on known images."""
     chunks = torch.split(released, task.options["batch_size"])
     descents = [Descent(task, part, settings) for part in chunks]
     for steps in checkpoints(settings.steps):

@@ -1,34 +1,49 @@
-"""The decoder with a distance between features of a classifier in its loss.
+"""The published decoder, trained with a distance between features of a classifier in its loss.
 
 Johnson, Alahi and Fei-Fei, "Perceptual losses for real-time style transfer and super-resolution",
-ECCV 2016; the distance is the one of `cemlib.attacks.features`:
+ECCV 2016:
 
     loss = MSE(D(z~), x) + feature_weight * distance(D(z~), x)
 
-The features are those of the study's undefended judge, or of a pretrained VGG16. Its answers are
-sharper than the plain decoder's and cost some MSE; where a release says little, the sharp details
-are invented.
+The distance is that of Zhang, Isola, Efros, Shechtman and Wang, "The unreasonable effectiveness of
+deep features as a perceptual metric", CVPR 2018, with all learned weights 1 and an average over
+layers. With the inputs a_l(x), (C_l, h_l, w_l), of the layers that lower the resolution (max pools;
+in a ResNet convolutions with a stride and the last mean), scaled to unit length over the channels,
+
+    distance(x, y) = mean over layers of mean over positions of |a_l(x) - a_l(y)|^2
+
+The classifier is the study's undefended judge or a pretrained VGG16; it must know images of this
+kind. Positions without any activation have length 0; next to them the distance is steep, with a
+bounded slope.
+
+Answers are sharper than those of the plain decoder, at the price of a higher MSE. Where a release
+shows little, the sharp details are invented.
 """
 
 import copy
+import pickle
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.features import activations, distance, vgg16
 from cemlib.attacks.learning import Numbers, Regression, learn
 from cemlib.attacks.task import Outcome, Task
+from cemlib.models.layers import Normalise
+from cemlib.records.files import FileError
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+TINY = 1e-8  # added to squared lengths: bounds the slope of a scaled activation by 1e4
 
 
 def perceptual(task: Task) -> Outcome:
-    """Train the decoder on the attacker's pairs, then answer every release.
+    """Train the decoder on the attacker's pairs, then reconstruct every release.
 
     Raises:
-        DivergedError: if its loss is no longer a number.
-        FileError: the file of pretrained weights is missing or does not fit.
-        ValueError: the judge has no layer whose features could be compared.
+        DivergedError: if its loss is not finite.
+        FileError: if the file of pretrained weights is missing or does not fit.
+        ValueError: if the judge has no layer whose input could be compared.
     """
     network = feature_network(task)
     return learn(task, lambda planned: _Perceptual(planned, network))
@@ -36,10 +51,11 @@ def perceptual(task: Task) -> Outcome:
 
 class _Perceptual(Regression):
     def __init__(self, task: Task, network: nn.Module) -> None:
-        super().__init__(task, self._loss)
+        super().__init__(task)
         self.network = network
 
-    def _loss(self, answers: Tensor, targets: Tensor) -> tuple[Tensor, Numbers]:
+    def objective(self, answers: Tensor, targets: Tensor) -> tuple[Tensor, Numbers]:
+        """Return the MSE plus the weighted distance, and both for the history."""
         mse = F.mse_loss(answers, targets)
         with self.precision():
             with torch.no_grad():
@@ -53,11 +69,90 @@ class _Perceptual(Regression):
 def feature_network(task: Task) -> nn.Module:
     """Return the network whose features are compared, in eval mode and frozen."""
     file, device = task.options["pretrained"], task.own.features.device
-    # A copy: freezing must not reach the task's own judge. Its weights stay in their order in
-    # memory: not every network works in another one.
-    network = _pretrained(task, Path(file)) if file else copy.deepcopy(task.judge)
+    # A copy of the judge, which must not be frozen; its weights keep their memory order, because
+    # not every network works with another one.
+    network: nn.Module = copy.deepcopy(task.judge)
+    if file:
+        network = vgg16(Path(file), task.image_shape[-1]).to(memory_format=torch.channels_last)
     return network.to(device).eval().requires_grad_(False)
 
 
-def _pretrained(task: Task, file: Path) -> nn.Module:
-    return vgg16(file, task.image_shape[-1]).to(memory_format=torch.channels_last)
+def activations(network: nn.Module, images: Tensor) -> list[Tensor]:
+    """Return the inputs (B, C_l, h_l, w_l), in float32, of the layers that lower the resolution.
+
+    Raises:
+        ValueError: if the network has no such layer.
+    """
+    found: list[Tensor] = []
+    layers = [layer for layer in network.modules() if _lowers_resolution(layer)]
+    hooks = [layer.register_forward_pre_hook(lambda _, x: found.append(x[0])) for layer in layers]
+    try:
+        network(images)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not found:
+        raise ValueError("perceptual: the judge has no max pool; set `pretrained`")
+    return [activation.float() for activation in found]
+
+
+def _lowers_resolution(layer: nn.Module) -> bool:
+    strided = isinstance(layer, nn.Conv2d) and layer.stride != (1, 1)
+    return strided or isinstance(layer, nn.MaxPool2d | nn.AdaptiveAvgPool2d)
+
+
+def unit_length(activation: Tensor) -> Tensor:
+    """Scale activations (B, C, h, w) to length 1 over the channels."""
+    return activation * (activation.square().sum(1, keepdim=True) + TINY).rsqrt()
+
+
+def distance(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+    """Return the mean squared distance of scaled activations over layers, images and positions."""
+    layers = zip(ours, theirs, strict=True)
+    squares = [(unit_length(a) - unit_length(b)).square().sum(1).mean() for a, b in layers]
+    return torch.stack(squares).mean()
+
+
+def vgg16(path: Path, side: int) -> nn.Module:
+    """Load those layers of torchvision's VGG16 that fit square images in [0, 1] of a side.
+
+    Args:
+        path: Its weights as torchvision publishes them, or those of `features` alone.
+        side: Side of the images.
+
+    Raises:
+        FileError: if the file is missing, or holds no such weights.
+    """
+    from torchvision.models import vgg16 as architecture
+
+    with torch.device("meta"):  # the classifier, which is not used, needs no memory
+        layers = architecture().features
+    prefix, weights = "features.", _load(path)
+    own = {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
+    try:
+        layers.load_state_dict(own, assign=True)
+    except RuntimeError as error:
+        raise FileError(f"{path}: pretrained: not torchvision's VGG16 ({error})") from error
+    # Normalisation turns the one channel of a grey image into three.
+    return nn.Sequential(Normalise(IMAGENET_MEAN, IMAGENET_STD), *_fitting(layers, side)).eval()
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise FileError(
+            f"{path}: pretrained: no such file; it must hold torchvision's VGG16 weights"
+        )
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise FileError(f"{path}: pretrained: not a file of tensors ({error})") from error
+    if not isinstance(weights, dict):
+        raise FileError(f"{path}: pretrained: holds {type(weights).__name__}, not named tensors")
+    return weights
+
+
+def _fitting(layers: nn.Sequential, side: int) -> list[nn.Module]:
+    """Return the layers up to the last pool whose input has at least two pixels a side."""
+    pools = [index for index, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
+    fitting = pools[: side.bit_length() - 1]
+    return list(layers)[: fitting[-1] + 1]

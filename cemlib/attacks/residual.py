@@ -5,18 +5,18 @@ term, a cosine to the last epoch, fresh release noise in every batch, and the me
 
     loss = mean (D(z~) - x)^2        over images, channels and pixels in [0, 1].
 
-The last epoch is scored. It learns from nothing what a linear reconstruction has from the start
-(see `cemlib.attacks.decoder`), so that few epochs or few images leave it far from converged.
+The last epoch is scored. Unlike `cemlib.attacks.decoder` it does not start from a linear
+reconstruction, so with few epochs or images it is far from converged.
 """
 
-from cemlib.attacks.learning import Regression, learn, squared_error
+from cemlib.attacks.learning import Regression, learn
 from cemlib.attacks.task import Outcome, Task
 
 
 def residual(task: Task) -> Outcome:
-    """Train the decoder on the attacker's pairs, then answer every release.
+    """Train the decoder on the attacker's pairs, then reconstruct every release.
 
     Raises:
-        DivergedError: if its loss is no longer a number.
+        DivergedError: if its loss is not finite.
     """
-    return learn(task, lambda planned: Regression(planned, squared_error))
+    return learn(task, Regression)

@@ -1,4 +1,4 @@
-"""What an attacker has in hand, and what it gives back."""
+"""The input and the output of an attack."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from cemlib.records.checkpoint import Checkpoint
 
 @dataclass(frozen=True)
 class Pairs:
-    """Images with their clean features; the attacker owns the encoder, so it can release again.
+    """Images of the attacker with their clean features, which it can release at will.
 
     Attributes:
         images: uint8 (N, C, H, W).
-        features: float32 (N, c, h, w), computed once: the encoder is frozen.
+        features: float32 (N, c, h, w).
         labels: long (N,).
     """
 
@@ -37,11 +37,11 @@ class Pairs:
         return image_shape(self.images)
 
     def part(self, rows: slice) -> "Pairs":
-        """Return some of the pairs."""
+        """Return the pairs of some rows."""
         return Pairs(self.images[rows], self.features[rows], self.labels[rows])
 
     def beside(self, other: "Pairs") -> "Pairs":
-        """Return these pairs, and after them others."""
+        """Return these pairs followed by others."""
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return Pairs(*map(torch.cat, both))
 
@@ -51,17 +51,17 @@ class Task:
     """One attack with one knowledge on one deployed classifier.
 
     Attributes:
-        victim: The classifier, known inside out (white box).
-        own: What the attacker trains on, with the mirror images where `options["flip"]` adds them.
-        held_out: Images held out of the attacker's own set, for learning curves and choices.
+        victim: The classifier, which the attacker knows completely (white box).
+        own: The pairs that the attacker trains on, with mirror images if `options["flip"]` is set.
+        held_out: Pairs that the attacker holds out, for learning curves and choices.
         released: Released features (N, c, h, w) of the images to reconstruct, averaged over the
-            attacker's queries; the images themselves are not here, so no attack can look.
+            attacker's queries; no attack has access to these images.
         options: The attack's section of the configuration, as plain values.
         seed: Seed of the attack's random streams.
-        title: What the progress bar says.
-        checkpoint: Where a learned attack keeps its state to resume from.
-        judge: An undefended classifier trained apart on the same data, in eval mode.
-        start: The trained decoder that `options["start"]` names, in eval mode and frozen.
+        title: Title of the progress bar.
+        checkpoint: The checkpoint of the attack.
+        judge: An undefended classifier trained on the same data, in eval mode.
+        start: The trained decoder of the attack `options["start"]`, in eval mode and frozen.
     """
 
     victim: Deployed
@@ -77,7 +77,7 @@ class Task:
 
     @property
     def queries(self) -> int:
-        """Return how many releases of the same image the attacker sees and averages."""
+        """Return the number of releases of the same image that the attacker averages."""
         return int(self.options.get("queries", 1))
 
     @property
@@ -86,13 +86,13 @@ class Task:
         return self.own.image_shape
 
     def release(self, features: Tensor, noise: torch.Generator) -> Tensor:
-        """Return features as the attacker would see them: the mean of `queries` fresh releases."""
+        """Return the mean of `queries` new releases of clean features."""
         return self.victim.channel(features, noise, queries=self.queries)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Reconstructions (N, C, H, W) in [0, 1], the attacker's tensors, and its learning curve."""
+    """Reconstructions (N, C, H, W) in [0, 1], the attacker's tensors, and its history."""
 
     reconstructions: Tensor
     state: Mapping[str, Tensor]

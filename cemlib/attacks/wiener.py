@@ -1,17 +1,17 @@
-"""The best linear reconstruction of images from releases, and the best linear estimate of features.
+"""The best linear estimates of images and of clean features from releases.
 
-With S and C the covariances of the mean releases with themselves and with the pixels, m and b their
-means, and V the (diagonal) covariance of the release noise, which the attacker knows,
+With the covariances S of the mean releases and C of these with the pixels, their means m and b, and
+the diagonal covariance V of the release noise, which the attacker knows,
 
     x^ = b + W^T (z~ - m),   W = (S + V + r I)^-1 C          the least squared error of all linear
     z^ = m + F (z~ - m),     F = (S + r I) (S + V + r I)^-1  (the Wiener filter)
 
-for r = 0. Few images leave S uncertain, and r > 0 stands for what they did not show: the one with
-the lowest error on held-out images is taken. Sources: Wiener, "Extrapolation, interpolation, and
-smoothing of stationary time series", 1949; Hoerl and Kennard, Technometrics 12(1), 1970.
+for r = 0. With few images S is uncertain, which r > 0 accounts for: the r with the lowest error on
+held-out images is used. Sources: Wiener, "Extrapolation, interpolation, and smoothing of stationary
+time series", 1949; Hoerl and Kennard, Technometrics 12(1), 1970.
 
-It assumes noise that is uncorrelated between features. A release that says more in a curved way
-than in a straight one leaves the rest to others.
+It assumes noise that is uncorrelated between features. Non-linear information in a release is left
+to other attacks.
 """
 
 import torch
@@ -24,18 +24,17 @@ from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.seeds import generator
 
 CHUNK = 4096
-SMALLEST = 1e-30  # mean variance of a feature
-RIDGES = tuple(10.0**power for power in range(-8, 2))  # r, in mean variances of a feature
+SMALLEST = 1e-30  # smallest mean variance of a feature
+RIDGES = tuple(10.0**power for power in range(-8, 2))  # r, as multiples of the mean variance
 
 
 def linear_estimate(task: Task) -> LinearEstimate:
     """Return the best linear estimates from the attacker's own pairs, computed in float64.
 
-    His held-out images choose r. Where W would have more than `LARGEST` numbers there are only the
-    means.
+    If W would have more than `LARGEST` elements, W and F are empty.
 
     Raises:
-        DivergedError: if a feature is no number.
+        DivergedError: if a feature is not finite.
     """
     clean, noise = task.victim.channel.moments(task.own.features.flatten(1), task.queries)
     mean, intercept = _means(clean, task.own.images)
@@ -45,7 +44,7 @@ def linear_estimate(task: Task) -> LinearEstimate:
         return LinearEstimate(empty[0], mean.float(), intercept.float(), empty[1])
     covariance, cross = _covariances(clean, task.own, mean, intercept)
     values, vectors = torch.linalg.eigh(covariance + torch.diag(noise.double()))
-    # Features without any spread, and no noise, leave every estimate at its mean.
+    # For constant features without noise, every estimate is the mean.
     ridges = values.mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(values)
     turned = vectors.T @ cross
     released, truth = _held_out(task)
@@ -53,7 +52,7 @@ def linear_estimate(task: Task) -> LinearEstimate:
     answers = ((scores / (values + r) @ turned + intercept).float().clamp(0, 1) for r in ridges)
     errors = torch.stack([F.mse_loss(answer, truth) for answer in answers])
     inverse = 1 / (values + ridges[errors.argmin()])
-    # F = I - V (S + V + r I)^-1, which needs no product with an ill-conditioned S.
+    # F = I - V (S + V + r I)^-1 needs no product with an ill-conditioned S.
     wiener = torch.diag(torch.ones_like(noise)) - noise[:, None] * (vectors * inverse @ vectors.T)
     weights = vectors @ (inverse[:, None] * turned)
     return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener)))
@@ -68,7 +67,7 @@ def _means(clean: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
 def _covariances(
     clean: Tensor, own: Pairs, mean: Tensor, intercept: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return S (D, D) and C (D, P) in float64, a part of the pairs at a time."""
+    """Return S (D, D) and C (D, P) in float64, from chunks of the pairs."""
     covariance = mean.new_zeros(len(mean), len(mean))
     cross = mean.new_zeros(len(mean), len(intercept))
     for start in range(0, len(clean), CHUNK):

@@ -1,1 +1,1 @@
-"""Defences beside the surrogates: release channels, training penalties and pruning."""
+"""Defences other than surrogates: release channels, training penalties and pruning."""

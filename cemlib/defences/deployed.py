@@ -1,4 +1,4 @@
-"""A defended classifier as it is deployed: the split model in eval mode behind its channel."""
+"""A deployed classifier: the split model in eval mode, and its release channel."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ from cemlib.records.files import FileError, load_tensors, read_record
 from cemlib.records.layout import RunFolder
 from cemlib.records.seal import check_files, read_sealed
 
-CHUNK = 512  # images at once where nothing is trained; bounds the memory of a pass
+CHUNK = 512  # images per forward pass
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """The classifier as it is deployed: an attacker and a user of the service meet it alike."""
+    """A split model and its release channel, the same for users and attackers."""
 
     model: SplitModel
     channel: Channel
@@ -33,7 +33,7 @@ class Deployed:
         return torch.cat(parts)
 
     def logits(self, features: Tensor, noise: torch.Generator) -> Tensor:
-        """Return the logits (N, classes) that the server computes from the released features."""
+        """Return the server's logits (N, classes) of releases of clean features (N, c, h, w)."""
         self.model.eval()
         with torch.no_grad():
             released = self.channel(features, noise)
@@ -48,21 +48,21 @@ class Deployed:
     def score_features(
         self, features: Tensor, labels: Tensor, noise: torch.Generator
     ) -> dict[str, float]:
-        """Return the same from clean features (N, c, h, w)."""
+        """Return the scores from clean features (N, c, h, w)."""
         logits = self.logits(features, noise)
         top1 = (logits.argmax(1) == labels).float().mean()
         return {"loss": F.cross_entropy(logits, labels).item(), "top1": top1.item()}
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """Estimate an upper bound in nats on what a release of features (N, c, h, w) tells."""
+        """Estimate a bound in nats on the information in a release of features (N, c, h, w)."""
         return self.channel.leakage(features.flatten(1), labels)
 
 
 def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
-    """Load the classifier of a finished run from its folder, and from nothing else.
+    """Load the classifier of a finished run from its folder.
 
     Raises:
-        FileError: if the folder's files are missing, damaged or do not fit together.
+        FileError: if files are missing or damaged, or do not fit together.
     """
     check_files(run.metrics, read_sealed(run.metrics), [run.config, run.model])
     config = read_record(run.config, ("network", "defence"))

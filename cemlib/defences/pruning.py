@@ -1,19 +1,18 @@
-"""Structured pruning of the client, and what the client costs before and after it.
+"""Structured pruning of the client, and the client's cost before and after it.
 
-Fewer channels carry less of the image to the cut, and cost the client less. That is the pruning of
+Fewer channels carry less of the image to the cut, and cost the client less. This is the pruning of
 PATROL (Ding, Zhang, Pan and Yuan, "PATROL: Privacy-oriented pruning for collaborative inference
-against model inversion attacks", WACV 2024), whose other two parts, Lipschitz regularisation and
-training against a reconstruction, are not here. Which filters go is the rule of Li et al., "Pruning
-filters for efficient ConvNets", ICLR 2017, applied to every layer by itself: the filters with the
-smallest
+against model inversion attacks", WACV 2024), without its Lipschitz regularisation and its training
+against a reconstruction. By the rule of Li et al., "Pruning filters for efficient ConvNets", ICLR
+2017, every layer by itself loses the filters with the smallest
 
     s_j = sum over input channels and kernel positions of |W_j|
 
-with their entries of the batch normalisation and the kernels that read them in the next layer.
+with their entries in the batch normalisation and their kernels in the next layer.
 
 It assumes that a small filter matters little. Batch normalisation undoes the scale of a filter, so
-that is a habit of training with weight decay and not a law: the pruned network needs further
-training. The bottleneck keeps its channels, so pruning alone leaves the release as wide as before.
+this is only a tendency of training with weight decay: the pruned network needs further training.
+The bottleneck keeps its channels, so the release is as wide as before.
 """
 
 import copy
@@ -29,8 +28,7 @@ from cemlib.models.split import SplitModel
 def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
     """Remove the smallest filters of the client's convolutions, except the bottleneck's, in place.
 
-    The layers' parameters are new, smaller ones of the same device, type, memory format and
-    `requires_grad`, without gradients: an optimiser of the old ones must be built again.
+    The pruned layers get new parameters, for which the optimiser must be created again.
 
     Args:
         model: A split model whose client is a stack of convolutions.
@@ -38,7 +36,7 @@ def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
             channels; at least one stays.
 
     Returns:
-        The channels that each convolution keeps, as `client_widths` of `cemlib.models.build`.
+        The remaining channels of each convolution, the `client_widths` of `cemlib.models.build`.
 
     Raises:
         ValueError: if the ratio is out of range, or the client is no stack of convolutions.
@@ -58,35 +56,25 @@ def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
 
 
 def kept_filters(weight: Tensor, ratio: float) -> Tensor:
-    """Return the indices, ascending and on the CPU, of the filters with the largest L1 norms.
+    """Return the ascending indices of the filters (out, in, h, w) with the largest L1 norms.
 
-    Of filters with equal norms those with the lower indices stay.
-
-    Args:
-        weight: Filters (out, in, height, width).
-        ratio: Share to remove, in [0, 1], rounded down; at least one filter stays.
+    Of filters with equal norms those with lower indices stay, and at least one does.
     """
-    # Without the rounding .29 of 100 would be 28, for .29 is stored a little below itself.
+    # Without rounding, floor(.29 * 100) would be 28.
     removed = math.floor(round(ratio * len(weight), 9))
-    # On the CPU in float64, every device chooses the same filters.
+    # In float64 on the CPU, the result does not depend on the device.
     norms = weight.detach().cpu().double().abs().flatten(1).sum(1)
     order = norms.argsort(descending=True, stable=True)
     return order[: max(len(weight) - removed, 1)].sort().values
 
 
 def client_cost(model: SplitModel, image_shape: tuple[int, int, int]) -> dict[str, float]:
-    """Count what the client holds and computes; the model is left as it is.
+    """Return the client's `parameters` and its `flops` for one image (C, H, W).
 
-    Args:
-        model: The split model.
-        image_shape: (C, H, W) of the images.
-
-    Returns:
-        `parameters` of the encoder, and `flops` of one image, twice the multiply-adds of its
-        convolutions and matrix products. What is done per element (bias, normalisation,
-        activation) is not counted.
+    The operations are twice the multiply-adds of convolutions and matrix products, without
+    element-wise operations (bias, normalisation, activation).
     """
-    from torch.utils.flop_counter import FlopCounterMode  # .4 s, and few processes count
+    from torch.utils.flop_counter import FlopCounterMode  # takes .4 s to import
 
     encoder = copy.deepcopy(model.encoder).eval()
     weights = list(encoder.parameters())
@@ -100,7 +88,7 @@ def client_cost(model: SplitModel, image_shape: tuple[int, int, int]) -> dict[st
 
 
 def _client(encoder: nn.Module) -> tuple[ConvStack, nn.Conv2d]:
-    """Return convolutions and bottleneck of a client that `models.stacks.split_stack` built."""
+    """Return the convolutions and the bottleneck of a client of `models.stacks.split_stack`."""
     match list(encoder.children()):
         case [Normalise(), ConvStack() as stack, nn.Conv2d() as bottleneck, *_]:
             return stack, bottleneck

@@ -1,7 +1,7 @@
-"""The classifier of a run as MLflow's generic Python flavour loads it from an uploaded model.
+"""Load an uploaded model for MLflow's generic Python flavour, which imports this module by name.
 
-MLflow imports this module by its name, and nothing here imports MLflow: the files are a run's own
-(settings as JSON, weights as safetensors), so that no pickle and no code comes from the store.
+The files are those of a run (settings as JSON, weights as safetensors), so that neither a pickle
+nor code comes from the store.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from cemlib.records.layout import RunFolder
 
 
 class Served:
-    """A classifier as it is deployed: what it releases has fresh noise at every call."""
+    """A deployed classifier, whose releases have new noise at every call."""
 
     def __init__(self, deployed: Deployed) -> None:
         self._deployed = deployed
@@ -27,10 +27,10 @@ class Served:
         return self._deployed.logits(features, self._noise).numpy()
 
     def get_raw_model(self) -> Deployed:
-        """Return split model and channel."""
+        """Return the split model and its channel."""
         return self._deployed
 
 
 def _load_pyfunc(path: str) -> Served:
-    """Load the model from the folder of its files; MLflow asks for this name."""
+    """Load the model from a folder; MLflow calls this function by its name."""
     return Served(load_deployed(RunFolder(Path(path)), torch.device("cpu")))

@@ -18,8 +18,7 @@ from cemlib.evaluation.attack import Attacked, attack, table
 from cemlib.evaluation.pictures import showcase, strip
 from cemlib.models.split import Dimensions, SplitModel
 from cemlib.numerics.seeds import generator
-from cemlib.training.defend import place, small_study, split_copy
-from cemlib.training.fit import Trained, check_logits
+from cemlib.training.fit import Trained, check_logits, place, small_study, split_copy
 
 NETWORK = "network"
 GAP = 4  # white pixels between the images of a picture

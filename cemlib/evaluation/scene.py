@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cemlib.attacks import ATTACKS
-from cemlib.attacks.start import load_decoder
+from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.config.study import Study
 from cemlib.data.errors import DataError

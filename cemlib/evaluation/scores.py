@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cemlib.attacks.convergence import converged, late_improvement
+from cemlib.attacks.budget import converged, late_improvement
 from cemlib.attacks.task import Outcome
 from cemlib.data.pixels import to_float
 from cemlib.evaluation.scene import Scene, targets

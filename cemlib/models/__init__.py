@@ -1,6 +1,7 @@
-"""Split networks by name, and the decoder that attacks them."""
+"""Split networks by name, and the decoder of the attacks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from cemlib.models.decoder import Decoder
 from cemlib.models.resnet import resnet20
@@ -12,39 +13,22 @@ MODELS: dict[str, Callable[[Shape], SplitModel]] = {
     "vgg11": vgg11,
     "resnet20": resnet20,
 }
-"""The function that builds the network of a name."""
+"""The function that builds each network."""
 
 __all__ = ["MODELS", "Decoder", "SplitModel", "build"]
 
 
-def build(
-    name: str,
-    *,
-    num_classes: int,
-    image_size: int,
-    cut: int,
-    sparse_coding: bool = False,
-    mean: Sequence[float] = (0.5, 0.5, 0.5),
-    std: Sequence[float] = (0.5, 0.5, 0.5),
-    client_widths: Sequence[int] | None = None,
-    dropout: float = 0.5,
-) -> SplitModel:
-    """Build a split network by name; its weights come from torch's global random state.
+def build(name: str, **options: Any) -> SplitModel:
+    """Build a split network by name, with weights from torch's global random state.
 
     Args:
         name: Key of `MODELS`.
-        num_classes: Logits of the head.
-        image_size: Side of the square images.
-        cut: Layer entries on the client; a convolution, a pool and a residual block are one each.
-        sparse_coding: Whether a sparse-coding layer stands before the sigmoid.
-        mean: Mean of each colour channel, in [0, 1]; as many as the images have channels.
-        std: Standard deviation of each colour channel.
-        client_widths: Output channels of the client's convolutions before the bottleneck, in order,
-            where pruning left fewer than the network's own; features and head stay the same.
-        dropout: Probability with which the head of vgg11 and small drops a hidden unit in training.
+        options: `num_classes`, `image_size`, `cut` and the other attributes of
+            `cemlib.models.split.Shape`.
 
     Raises:
-        ValueError: if the name is unknown, or the network cannot be cut, fed or narrowed so.
+        ValueError: if the name is unknown, or the network does not allow these values.
+        TypeError: if an option is missing or unknown.
 
     Example:
         >>> import torch
@@ -58,7 +42,4 @@ def build(
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r} (known: {', '.join(MODELS)})")
-    shape = Shape(
-        num_classes, image_size, cut, len(mean), sparse_coding, mean, std, client_widths, dropout
-    )
-    return MODELS[name](shape)
+    return MODELS[name](Shape(**options))

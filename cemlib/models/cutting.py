@@ -1,17 +1,17 @@
-"""Any network in two: its graph, cut behind one of its own submodules.
+"""Cut any network in two, behind one of its own submodules.
 
 The forward pass is traced symbolically (Reed, DeVito, He, Ussery and Ansel, "torch.fx: practical
-program capture and transformation for deep learning in Python", MLSys 2022), and the graph divided
-at the one value that the named submodule returns:
+program capture and transformation for deep learning in Python", MLSys 2022), and its graph is
+divided at the value that the named submodule returns:
 
     module(x) = head(encoder(x))    with the same operations in the same order, so bit for bit.
 
-Only the forward passes of the whole and of what contains the cut are traced; every other submodule
-is called as it is, so that what happens inside it need not be traceable. The two halves hold the
-network's own submodules under their own names, not copies.
+Only the forward passes of the network and of the submodules around the cut are traced; all other
+submodules are called as they are, and need not be traceable. The two halves hold the network's own
+submodules under their own names, not copies.
 
-It assumes that the traced forward passes do the same for every input: what they decide by a value,
-or by a size, is decided once. They are traced in training and in evaluation mode.
+It assumes that the traced forward passes do the same for every input: a decision by a value or a
+size is made once. They are traced in training and in evaluation mode.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,18 +23,12 @@ from torch import Tensor, fx, nn
 
 from cemlib.models.graphs import BypassedError, CutError, divided, trace
 
-ITSELF = "or give both halves yourself: SplitModel(encoder, head)"
-
 
 class Part(nn.Module):
-    """One half of a network: some of its submodules, under their own names, and their graph.
+    """One half of a network: some of its submodules, under their own names, and their graphs.
 
-    The input is copied first, so that a network that works in place changes nothing outside, and
-    one that uses `view` finds memory in its usual order.
-
-    Args:
-        source: The whole network; its submodules, parameters and buffers are shared.
-        graphs: What is done to the input, by the mode: training (True) and evaluation (False).
+    The input is copied, so that in-place operations change nothing outside, and `view` finds the
+    usual memory order. The graphs are those of the training mode (True) and of evaluation (False).
     """
 
     def __init__(self, source: nn.Module, graphs: Mapping[bool, fx.Graph]) -> None:
@@ -42,12 +36,12 @@ class Part(nn.Module):
         self._graphs = dict(graphs)
         self.training = source.training
         nodes = [node for graph in graphs.values() for node in graph.nodes]
-        for kind in ("call_module", "get_attr"):  # a module brings its weights along
+        for kind in ("call_module", "get_attr"):  # modules first, with their weights
             for target in dict.fromkeys(str(node.target) for node in nodes if node.op == kind):
                 _share(source, self, target)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Turn images into features, or features into logits, as the network itself does it."""
+        """Return features of images, or logits of features, as the network computes them."""
         apart = x.clone(memory_format=torch.contiguous_format)
         result: Tensor = fx.Interpreter(self, graph=self._graphs[self.training]).run(apart)
         return result
@@ -57,16 +51,16 @@ def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
     """Divide a network behind one of its submodules.
 
     Args:
-        module: Maps one batch to a tensor; its modes are left as they are.
+        module: Maps one batch to a tensor.
         cut: Dotted name of the submodule, as in `module.named_modules()`.
 
     Returns:
-        What comes before the cut with the submodule itself, and what comes behind it. Submodules
-        that the forward pass never calls are in neither.
+        The part up to and with the submodule, and the rest. Submodules that the forward pass never
+        calls are in neither.
 
     Raises:
-        cemlib.models.graphs.CutError: the network has no such submodule, or cannot be traced or
-            divided there; the message says why, and where it can be.
+        cemlib.models.graphs.CutError: if the network has no such submodule, or cannot be traced or
+            divided there; the message gives the reason and the possible cuts.
     """
     _check_name(module, cut)
     try:
@@ -76,7 +70,7 @@ def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
 
 
 def possible_cuts(module: nn.Module) -> list[str]:
-    """List the submodules behind which a network can be divided, in its own order."""
+    """Return the names of the submodules behind which a network can be divided, in its order."""
     return list(_cuts(module, module, ""))
 
 
@@ -88,7 +82,7 @@ def _cuts(module: nn.Module, inside: nn.Module, prefix: str) -> Iterator[str]:
         except BypassedError:
             continue
         except CutError:
-            pass  # not itself, but perhaps something in it
+            pass  # a submodule inside it may still be possible
         else:
             yield cut
         yield from _cuts(module, child, f"{cut}.")
@@ -111,12 +105,12 @@ def _check_name(module: nn.Module, cut: str) -> None:
 
 
 def _others(module: nn.Module) -> str:
-    found = ", ".join(possible_cuts(module)) or f"none; change its forward, {ITSELF}"
-    return f"possible cuts: {found}"
+    none = "none; change its forward, or give both halves yourself: SplitModel(encoder, head)"
+    return f"possible cuts: {', '.join(possible_cuts(module)) or none}"
 
 
 def _check_apart(module: nn.Module, encoder: Part, head: Part) -> None:
-    """Refuse weights or buffers that would be the client's and the server's."""
+    """Raise a CutError if a weight or buffer would be on both sides."""
     ours, theirs = ({id(tensor) for tensor in _tensors(part).values()} for part in (encoder, head))
     both = [name for name, tensor in _tensors(module).items() if id(tensor) in ours & theirs]
     if both:
@@ -129,7 +123,7 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def _left_as_it_is(module: nn.Module) -> Iterator[None]:
-    """Undo what tracing does to a network: its modes, and constants that it is given."""
+    """Undo what tracing does to a network: it sets modes and adds constants as attributes."""
     modes = [(each, each.training) for each in module.modules()]
     attributes = set(vars(module))
     try:
@@ -142,7 +136,7 @@ def _left_as_it_is(module: nn.Module) -> Iterator[None]:
 
 
 def _share(source: nn.Module, part: Part, target: str) -> None:
-    """Let a half hold a submodule, parameter or buffer of the network under the same name."""
+    """Add a submodule, parameter or buffer of the network to a half under the same name."""
     *path, name = target.split(".")
     owner: nn.Module = part
     for step in path:

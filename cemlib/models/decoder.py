@@ -1,9 +1,8 @@
 """Decoders that invert features to images.
 
-`Decoder` is the one of the published attack on split inference ("res_normN8C64"): blocks of batch
+`Decoder` is that of the published attack on split inference ("res_normN8C64"): blocks of batch
 normalisation, ReLU and convolution in pre-activation order (He et al., "Identity mappings in deep
-residual networks", ECCV 2016). `CorrectedDecoder` puts such a network beside a linear
-reconstruction.
+residual networks", ECCV 2016). `CorrectedDecoder` adds such a network to a linear reconstruction.
 """
 
 import math
@@ -12,14 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-LARGEST = 2**25  # weights of a linear reconstruction; 64x64 pixels behind two pools have 2**24.6
-EDGE = 1e-3  # of [0, 1]: a linear reconstruction beyond it costs a squared error of 1e-6
+LARGEST = 2**25  # weights of a linear reconstruction; 64x64 pixels behind two pools need 2**24.6
+EDGE = 1e-3  # linear reconstructions are clipped to [EDGE, 1 - EDGE], a squared error of 1e-6
 
 
 class ResBlock(nn.Module):
-    """BN-ReLU-Conv3x3-BN-ReLU-Conv3x3 plus the input; no activation after the sum.
+    """BN-ReLU-Conv3x3-BN-ReLU-Conv3x3 plus the input, without activation after the sum.
 
-    Where the channels change, the input passes a 1x1 convolution without bias and a BN.
+    If the number of channels changes, the input goes through a 1x1 convolution without bias and BN.
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -43,18 +42,18 @@ class ResBlock(nn.Module):
 
 
 class ResidualNetwork(nn.Module):
-    """Features (B, in_channels, h, w) to unbounded maps (B, answers, H, W).
+    """Maps features (B, in_channels, h, w) to unbounded maps (B, answers, H, W).
 
     Args:
         in_channels: Channels of the features.
         image_shape: (C, H, W) of the images.
-        blocks: Residual blocks of constant width.
-        width: Their channels.
-        doublings: Times the side doubles (2 for a cut behind two pools); h 2**doublings is at
-            least H. What it is larger is left off at the right and at the bottom, since a layer
-            with a stride begins at the top left.
-        hints: Channels that the last block sees beside its own, at the size of the images.
-        answers: Channels of the maps; those of the images by default.
+        blocks: Number of residual blocks of constant width.
+        width: Number of their channels.
+        doublings: Number of times the side doubles (2 for a cut behind two pools). Where
+            h 2**doublings exceeds H, rows and columns at the bottom and the right are cut off,
+            since a layer with a stride begins at the top left.
+        hints: Additional input channels of the last block, of the size of the images.
+        answers: Channels of the maps; by default those of the images.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class ResidualNetwork(nn.Module):
 
 
 class Decoder(ResidualNetwork):
-    """The published decoder: features (B, c, h, w) to images (B, C, H, W) in (0, 1)."""
+    """The published decoder, which maps features (B, c, h, w) to images (B, C, H, W) in (0, 1)."""
 
     def forward(self, features: Tensor, *hints: Tensor) -> Tensor:
         """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""
@@ -98,39 +97,32 @@ class Decoder(ResidualNetwork):
 
 @dataclass(frozen=True)
 class LinearEstimate:
-    """Linear estimates of images and of clean features from a release.
+    """Linear estimates of images and of clean features from a release."""
 
-    Attributes:
-        weights: W, (D, P).
-        mean: m, (D,).
-        intercept: b, (P,).
-        filter: F, (D, D).
-    """
-
-    weights: Tensor
-    mean: Tensor
-    intercept: Tensor
-    filter: Tensor
+    weights: Tensor  # W, (D, P)
+    mean: Tensor  # m, (D,)
+    intercept: Tensor  # b, (P,)
+    filter: Tensor  # F, (D, D)
 
 
 class CorrectedDecoder(nn.Module):
-    """A linear reconstruction of images from releases z~, corrected, mixed with a network's own.
+    """A linear reconstruction of images from releases z~, its correction, and a second answer.
 
         l = logit(W^T (z~ - m) + b)          (a, o) = N(m + F (z~ - m), l / 4)
         x = share s(l + 4 a) + (1 - share) s(4 o)
 
-    with s the logistic function, logit its inverse, clipped to [`EDGE`, 1 - `EDGE`], and 4 the
-    slope of logit in the middle, so that N is in units of pixels there. The last block of N sees
-    the linear reconstruction. N starts at 0: an untrained decoder with a share of 1 is the linear
-    reconstruction. W, m, b, F and the share are buffers that nothing trains:
-    `cemlib.attacks.wiener` has the best values of the first four, and `cemlib.attacks.decoder` of
-    the share. Where W would have more than `LARGEST` numbers, W and F are empty: N gets the release
-    itself, and the mean image stands for the linear reconstruction.
+    with the logistic function s, its inverse logit of arguments clipped to [`EDGE`, 1 - `EDGE`],
+    and 4, the slope of logit in the middle, so that N is in units of pixels there. The last block
+    of N sees the linear reconstruction. N starts at 0: an untrained decoder with a share of 1 is
+    the linear reconstruction. W, m, b, F and the share are buffers, not trained: the first four
+    come from `cemlib.attacks.wiener`, the share from `cemlib.attacks.decoder`. If W would have more
+    than `LARGEST` elements, W and F are empty: N gets the release itself, and the mean image
+    replaces the linear reconstruction.
 
     Args:
         feature_shape: (c, h, w).
         image_shape: (C, H, W).
-        blocks, width, doublings: Those of N, a `ResidualNetwork`.
+        blocks, width, doublings: As for the `ResidualNetwork` N.
     """
 
     weights: Tensor
@@ -161,7 +153,7 @@ class CorrectedDecoder(nn.Module):
         self.register_buffer("share", torch.ones(()))
 
     def start_at(self, estimate: LinearEstimate) -> None:
-        """Take W, m, b and F of a linear reconstruction."""
+        """Set W, m, b and F."""
         for name, values in vars(estimate).items():
             getattr(self, name).copy_(values)
 
@@ -190,10 +182,10 @@ class CorrectedDecoder(nn.Module):
 
 
 def _start_at_zero(last: ResBlock) -> None:
-    """Let a block answer 0 whatever enters it; its own weights still get gradients."""
+    """Make a block return 0 for every input, with weights that still get gradients."""
     nn.init.zeros_(last.body[-1].weight)  # type: ignore[arg-type]
     nn.init.zeros_(last.body[-1].bias)  # type: ignore[arg-type]
-    if isinstance(last.shortcut, nn.Identity):  # it would let through whatever enters
+    if isinstance(last.shortcut, nn.Identity):  # it would return the input
         channels: int = last.body[-1].out_channels  # type: ignore[assignment]
         last.shortcut = _projection(channels, channels)
     assert isinstance(last.shortcut, nn.Sequential)

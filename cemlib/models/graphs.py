@@ -1,7 +1,7 @@
-"""The graph of a network's forward pass, and its two sides at a cut (see `cemlib.models.cutting`).
+"""Trace a network's forward pass and divide its graph at a cut, for `cemlib.models.cutting`.
 
-A cut is possible where everything that comes behind it is computed from the one value at the cut:
-a shortcut that leads around it would have to be released too.
+A cut is possible if everything behind it is computed from the one value at the cut. A shortcut
+around it would have to be released too.
 """
 
 import inspect
@@ -11,30 +11,28 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-PLAIN = "a plain forward without decisions that depend on values or sizes can be"
-
 
 class CutError(ValueError):
-    """A network cannot be divided where that was asked for; the message says what is in the way."""
+    """A network cannot be divided at a cut; the message gives the reason."""
 
 
 class BypassedError(CutError):
-    """Something leads around the cut; then around everything inside that submodule too."""
+    """A value goes around the cut, and so around every submodule inside it."""
 
 
 class _Tracer(fx.Tracer):
-    """Traces into what contains the cut, and calls everything else, the cut too, as a whole."""
+    """Traces into the submodules around the cut, and leaves all others whole."""
 
     def __init__(self, cut: str) -> None:
         super().__init__()
         self.cut, self.modes = cut, _modes()
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
-        """Add an operation, unless it is one that would be another when the graph is run.
+        """Add an operation to the graph.
 
         Raises:
-            CutError: it is within `torch.no_grad` or `torch.autocast`, of which a graph knows
-                nothing: the gradients, or the numbers, would silently be others.
+            CutError: if it is inside `torch.no_grad` or `torch.autocast`, which the graph would
+                silently leave out.
         """
         if _modes() != self.modes:
             raise CutError(
@@ -49,16 +47,12 @@ class _Tracer(fx.Tracer):
 
 
 def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
-    """Trace a forward pass in one of both modes, coarser away from the cut.
+    """Trace the forward pass in training or evaluation mode.
 
-    Args:
-        module: The network. Its modules' modes are changed, and constants in its forward become
-            attributes of it.
-        cut: Dotted name of the submodule at the cut.
-        training: The mode.
+    This changes the modes of the network's modules, and adds constants as attributes.
 
     Raises:
-        CutError: the forward pass cannot be traced, or takes more than one input.
+        CutError: if the forward pass cannot be traced, or takes more than one input.
     """
     for each in module.modules():
         each.training = training
@@ -66,20 +60,21 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
         graph: fx.Graph = _Tracer(cut).trace(module, _defaults(module))
     except CutError:
         raise
-    except Exception as error:  # whatever the network's own code makes of symbols
-        kind = type(module).__name__
+    except Exception as error:  # the network's own code may raise anything
+        kind, reason = type(module).__name__, " ".join(str(error).split())
         raise CutError(
-            f"cut: the forward of {kind} cannot be traced ({_line(error)}); {PLAIN}"
+            f"cut: the forward of {kind} cannot be traced ({reason}); a plain forward without"
+            " decisions that depend on values or sizes can be"
         ) from error
     _check_in_place(graph, module)
     return graph
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """Divide a graph before and behind the one call of the submodule `cut`.
+    """Divide a graph behind the call of the submodule `cut`.
 
     Raises:
-        CutError: it is not called once, or something leads around it.
+        CutError: if it is not called exactly once, or a value goes around it.
     """
     at, result = _at(graph, cut), _result(graph)
     before = _upstream(at)
@@ -93,13 +88,13 @@ def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
 
 
 def _modes() -> tuple[bool, ...]:
-    """Return the modes that decide what an operation does, and that code can change around it."""
+    """Return whether gradients and autocast are enabled."""
     autocast = (torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
     return torch.is_grad_enabled(), *autocast
 
 
 def _defaults(module: nn.Module) -> dict[str, Any]:
-    """Return the values of the arguments behind the first."""
+    """Return the default values of all arguments but the first."""
     first, *others = inspect.signature(module.forward).parameters.values()
     missing = [each.name for each in others if each.default is each.empty]
     if missing or first.kind in (first.VAR_POSITIONAL, first.VAR_KEYWORD):
@@ -128,7 +123,7 @@ def _result(graph: fx.Graph) -> fx.Node:
 
 
 def _upstream(node: fx.Node, end: fx.Node | None = None) -> set[fx.Node]:
-    """Return a node and all that it is computed from, as far as `end`."""
+    """Return a node and all nodes that it is computed from, back to `end`."""
     seen, waiting = set[fx.Node](), [node]
     while waiting:
         each = waiting.pop()
@@ -165,7 +160,7 @@ def _named(node: fx.Node) -> str:
 def _part(
     graph: fx.Graph, kept: Iterable[fx.Node], result: fx.Node, start: fx.Node | None = None
 ) -> fx.Graph:
-    """Copy some nodes in their order, from the network's own input or the value of `start`."""
+    """Copy some nodes in their order, with the network's input or `start` as the placeholder."""
     part, chosen = fx.Graph(), set(kept)
     copies = {start: part.placeholder("features")} if start is not None else {}
     for node in graph.nodes:
@@ -176,7 +171,7 @@ def _part(
 
 
 def _check_in_place(graph: fx.Graph, module: nn.Module) -> None:
-    """Refuse a call that acts by its side effect alone, which a graph does not show."""
+    """Raise a CutError for a call whose only effect is in place, which a graph does not show."""
     for node in graph.nodes:
         if not node.users and _changes_in_place(node, module):
             raise CutError(
@@ -191,7 +186,3 @@ def _changes_in_place(node: fx.Node, module: nn.Module) -> bool:
     if node.op == "call_module":
         return bool(getattr(module.get_submodule(str(node.target)), "inplace", False))
     return bool(node.kwargs.get("inplace"))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

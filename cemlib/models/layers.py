@@ -1,4 +1,4 @@
-"""Layers of the split networks, and their stacks of convolutions."""
+"""Layers of the split networks."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ Entry = int | str  # output channels of Conv-BN-ReLU, or "M" for a 2x2 max pool
 
 
 class Normalise(nn.Module):
-    """Images in [0, 1] to zero mean and unit deviation per channel; saved with the model."""
+    """Normalises images in [0, 1] by the mean and standard deviation of each channel."""
 
     mean: Tensor
     std: Tensor
@@ -21,7 +21,7 @@ class Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Normalise images (B, C, H, W) in [0, 1]."""
+        """Normalise images (B, C, H, W)."""
         return (images - self.mean) / self.std
 
 
@@ -30,8 +30,8 @@ class SparseCoding(nn.Module):
 
     `soft(a, t) = sign(a) relu(|a| - t)`, the proximal operator of the l1 norm.
 
-    W (D, D) starts with standard normal rows scaled to unit norm and is trained with the rest. It
-    is not adversarial and adds no loss. Input and output have the same shape (B, ...), D elements.
+    W (D, D) starts with standard normal rows scaled to unit norm, and is trained with the network.
+    It is not adversarial and adds no loss.
     """
 
     def __init__(self, dim: int, threshold: float = 0.01) -> None:
@@ -40,13 +40,13 @@ class SparseCoding(nn.Module):
         self.weight = nn.Parameter(F.normalize(torch.randn(dim, dim), dim=1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Code features (B, ...) of D elements per sample, in the same shape."""
+        """Code features (B, ...) of D elements per sample; the shape stays the same."""
         codes = F.softshrink(F.linear(features.flatten(1), self.weight), self.threshold)
         return (codes @ self.weight).view_as(features)
 
 
 class ConvStack(nn.Sequential):
-    """Conv 3x3-BN-ReLU for every number, MaxPool 2 for every "M"; `channels` enter it."""
+    """Conv 3x3-BN-ReLU for every number and MaxPool 2 for every "M", for `channels` inputs."""
 
     def __init__(self, entries: Sequence[Entry], channels: int) -> None:
         layers: list[nn.Module] = []
@@ -60,14 +60,14 @@ class ConvStack(nn.Sequential):
         super().__init__(*layers)
 
     def blocks(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-        """Return every convolution with the batch normalisation behind it, in order."""
+        """Return every convolution with its batch normalisation, in order."""
         convolutions = [layer for layer in self if isinstance(layer, nn.Conv2d)]
         norms = [layer for layer in self if isinstance(layer, nn.BatchNorm2d)]
         return list(zip(convolutions, norms, strict=True))
 
 
 def xavier(module: nn.Module) -> None:
-    """Draw Xavier-uniform weights, with zero biases, for every convolution and linear layer."""
+    """Initialise convolutions and linear layers with Xavier-uniform weights and zero biases."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.xavier_uniform_(layer.weight)

@@ -30,7 +30,7 @@ ENTRIES = (*[(16, 1)] * 4, (32, 2), *[(32, 1)] * 2, (64, 2), *[(64, 1)] * 2)
 
 
 class BasicBlock(nn.Module):
-    """Conv3x3-BN-ReLU-Conv3x3-BN plus the shortcut, then ReLU."""
+    """Conv3x3-BN-ReLU-Conv3x3-BN plus the shortcut, followed by ReLU."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -53,17 +53,15 @@ class BasicBlock(nn.Module):
 def resnet20(shape: Shape) -> SplitModel:
     """Build a ResNet-20 for images whose side is a multiple of 4.
 
-    `cut` counts the stem (1) and the blocks (2 to 10). Behind cut 1 to 4 the features have the
-    side of the images, behind cut 5 to 7 half of it, behind 8 and 9 a quarter: 64x64 images give
-    8x32x32 behind the first block of the second stage (cut 5) and 8x16x16 behind the first of the
-    third (cut 8).
+    `cut` counts the stem (1) and the blocks (2 to 10). At cuts 1 to 4 the features have the side of
+    the images, at 5 to 7 half of it, and at 8 and 9 a quarter: 64x64 images give features of
+    8x32x32 at cut 5 and of 8x16x16 at cut 8.
 
     With 3 channels and 10 classes the network has 269,722 parameters; a cut at width w adds the
     bottleneck's 72 w + 8 and the server's 73 w (279,010 in all at cut 8).
 
     Raises:
-        ValueError: if the cut lies outside, the images do not fit, or other widths or another
-            dropout than the default are asked for.
+        ValueError: if the cut or the images do not fit, or `client_widths` or `dropout` is set.
     """
     strides = [stride for _, stride in ENTRIES]
     check_fits(shape, len(ENTRIES), strides.count(2))
@@ -75,7 +73,7 @@ def resnet20(shape: Shape) -> SplitModel:
             f" {shape.dropout}"
         )
     width, halvings = ENTRIES[shape.cut - 1][0], strides[: shape.cut].count(2)
-    layers = _layers(shape.in_channels)
+    layers = _layers(len(shape.mean))
     encoder = client_encoder(nn.Sequential(*layers[: shape.cut]), width, shape, halvings)
     pool = (nn.AdaptiveAvgPool2d(1), nn.Flatten())
     classifier = nn.Linear(ENTRIES[-1][0], shape.num_classes)

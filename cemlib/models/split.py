@@ -15,35 +15,43 @@ Dimensions = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that a network must fit: its input, its classes and its cut.
+    """The input, the output and the cut of a split network.
 
-    `client_widths` are the output channels of the client's convolutions before the bottleneck where
-    they are not the network's own (a pruned client); None for the network's own. `dropout` is the
-    probability with which the head drops a hidden unit.
+    Attributes:
+        num_classes: Number of logits.
+        image_size: Side of the square images.
+        cut: Number of layers on the client; a convolution, a pool and a residual block count as one
+            each.
+        sparse_coding: Whether there is a sparse-coding layer before the sigmoid.
+        mean: Mean of each colour channel, in [0, 1]; one per channel of the images.
+        std: Standard deviation of each colour channel.
+        client_widths: Output channels of the convolutions of a pruned client before the bottleneck;
+            None for the network's own.
+        dropout: Dropout probability in the head of vgg11 and small.
     """
 
     num_classes: int
     image_size: int
     cut: int
-    in_channels: int
-    sparse_coding: bool
-    mean: Sequence[float]
-    std: Sequence[float]
+    sparse_coding: bool = False
+    mean: Sequence[float] = (0.5, 0.5, 0.5)
+    std: Sequence[float] = (0.5, 0.5, 0.5)
     client_widths: Sequence[int] | None = None
     dropout: float = 0.5
 
 
 class SplitModel(nn.Module):
-    """`encoder` maps images (B, C, H, W) in [0, 1] to features, `head` maps features to logits.
+    """A classifier in two halves, `head(encoder(images))`.
 
-    The features are (B, c, h, w). Halves made by hand may have vectors (B, D) between them, which
-    `measured` turns into maps of one pixel; they must not change their input in place, and must
-    take it in any order in memory (`flatten`, not `view`).
+    The encoder maps images (B, C, H, W) in [0, 1] to features (B, c, h, w), which the head maps to
+    logits. Your own halves may have vectors (B, D) between them, which `measured` turns into maps
+    of one pixel. They must not change their input in place, and must accept any memory order
+    (`flatten`, not `view`).
 
     Args:
         encoder: The client's half.
         head: The server's half.
-        feature_shape: (c, h, w) of the features; None where only the images will tell.
+        feature_shape: (c, h, w) of the features; None if not known yet.
     """
 
     def __init__(
@@ -66,26 +74,27 @@ class SplitModel(nn.Module):
     ) -> "SplitModel":
         """Split any classifier behind one of its submodules.
 
-        Without bottleneck and statistics `head(encoder(x))` is `module(x)`, bit for bit. The parts
-        share the module's own parameters, each of which lies in one of them: training them trains
-        the module. Whatever the forward pass never calls is left out.
+        Without bottleneck and normalisation `head(encoder(x))` is `module(x)`, bit for bit. The
+        halves share the parameters of the module, each of which is in one of them. Submodules that
+        the forward pass never calls are left out.
 
         Args:
             module: Maps images (B, C, H, W) to logits (B, classes).
             cut: Name of the last submodule on the client, such as `layer1.0`
-                (`cemlib.models.cutting.possible_cuts` lists them).
-            image_shape: (C, H, W) of the images; without it, `measured` is to be called later.
-            bottleneck: Channels of a convolution and a sigmoid at the cut, and of the convolution
-                back at the server's; None for the module's own features. Needs `image_shape`.
-            sparse_coding: Whether a sparse-coding layer stands before that sigmoid.
-            mean: Mean of each colour channel, by which the client normalises the images; None
-                where the module takes images in [0, 1] as they are.
+                (`cemlib.models.cutting.possible_cuts` returns the possible ones).
+            image_shape: (C, H, W) of the images; without it, call `measured` later.
+            bottleneck: Number of channels of the published bottleneck at the cut: a convolution and
+                a sigmoid on the client, and a convolution on the server. None keeps the module's
+                own features. Needs `image_shape`.
+            sparse_coding: Whether there is a sparse-coding layer before that sigmoid.
+            mean: Mean of each colour channel, by which the client normalises the images; None if
+                the module takes images in [0, 1].
             std: Standard deviation of each colour channel, with `mean`.
 
         Raises:
-            cemlib.models.graphs.CutError: a ValueError; the module cannot be split there (see
+            cemlib.models.graphs.CutError: a ValueError, if the module cannot be split there (see
                 `cutting.halves`).
-            ValueError: options that do not go together, or features that are no maps or vectors.
+            ValueError: if options contradict each other, or the features are no maps or vectors.
         """
         from cemlib.models.cutting import halves
 
@@ -102,23 +111,20 @@ class SplitModel(nn.Module):
         """Return (c, h, w) of the features at the cut.
 
         Raises:
-            ValueError: it is not known yet.
+            ValueError: if it is not known yet.
         """
         if self._feature_shape is None:
             raise ValueError("feature_shape: not known before `measured` saw the images' shape")
         return self._feature_shape
 
     def measured(self, image_shape: Dimensions) -> "SplitModel":
-        """Return the network with known features, its weights shared: itself where they are known.
+        """Return the network with a known `feature_shape` for images (C, H, W), sharing weights.
 
-        Features that are vectors (B, D) are released as maps (B, D, 1, 1).
-
-        Args:
-            image_shape: (C, H, W) of the images.
+        Vectors (B, D) become maps (B, D, 1, 1).
 
         Raises:
-            ValueError: the features are neither maps nor vectors, or the encoder takes no such
-                images.
+            ValueError: if the features are neither maps nor vectors, or the encoder does not accept
+                the images.
         """
         if self._feature_shape is not None:
             return self
@@ -141,11 +147,7 @@ class SplitModel(nn.Module):
 
 
 def check_fits(shape: Shape, entries: int, halvings: int) -> None:
-    """Refuse a cut outside a network's entries, and images that it cannot halve so often.
-
-    Raises:
-        ValueError: naming the option, what was found and what is allowed.
-    """
+    """Raise a ValueError if a network of so many layers and halvings cannot have this shape."""
     if not 1 <= shape.cut < entries:
         raise ValueError(f"cut: must lie between 1 and {entries - 1}, found {shape.cut}")
     if shape.image_size % 2**halvings:
@@ -156,13 +158,10 @@ def check_fits(shape: Shape, entries: int, halvings: int) -> None:
 
 
 def client_encoder(body: nn.Module, width: int, shape: Shape, halvings: int) -> nn.Sequential:
-    """Build normalisation, `body`, bottleneck, optional sparse coding and sigmoid, Xavier-uniform.
+    """Build the client: normalisation, `body`, bottleneck, optional sparse coding and sigmoid.
 
-    Args:
-        body: Maps images (B, C, H, W) to (B, width, H / 2**halvings, W / 2**halvings).
-        width: Channels that enter the bottleneck.
-        shape: What the network must fit.
-        halvings: Times the client halves the side of the images.
+    `body` maps images (B, C, H, W) to (B, width, H / 2**halvings, W / 2**halvings). The weights are
+    Xavier-uniform.
     """
     bottleneck = nn.Conv2d(width, BOTTLENECK, 3, padding=1)
     layers: list[nn.Module] = [Normalise(shape.mean, shape.std), body, bottleneck]
@@ -175,12 +174,12 @@ def client_encoder(body: nn.Module, width: int, shape: Shape, halvings: int) -> 
 
 
 def back_convolution(width: int, channels: int = BOTTLENECK) -> nn.Conv2d:
-    """Make the server's first layer, from features (B, channels, h, w) to the cut's width."""
+    """Return the server's first layer, from `channels` of the features to the width at the cut."""
     return nn.Conv2d(channels, width, 3, padding=1)
 
 
 def _narrowed_to(channels: int, model: SplitModel, sparse_coding: bool) -> SplitModel:
-    """Put the published bottleneck between the halves of a measured model, Xavier-uniform."""
+    """Add the published bottleneck, with Xavier-uniform weights, to a measured model."""
     width, height, breadth = model.feature_shape
     layers: list[nn.Module] = [nn.Conv2d(width, channels, 3, padding=1)]
     if sparse_coding:
@@ -210,7 +209,7 @@ def _check_options(
 
 
 def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
-    """Return the shape of the features of one image; the encoder's modes stay as they are."""
+    """Return the shape of the features of one image; the encoder's modes do not change."""
     modes = [(module, module.training) for module in encoder.modules()]
     device = next((weights.device for weights in encoder.parameters()), torch.device("cpu"))
     encoder.eval()
@@ -225,6 +224,6 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
 
 
 def feature_shape(shape: Shape, halvings: int) -> tuple[int, int, int]:
-    """Return (channels, height, width) at the cut of a client that halves images so often."""
+    """Return (channels, height, width) of the features of a client with so many halvings."""
     side = shape.image_size // 2**halvings
     return BOTTLENECK, side, side

@@ -1,9 +1,9 @@
-"""Stacks of convolutions, with a bottleneck and a sigmoid at the cut: VGG11 and a small network.
+"""VGG11 and a small network: stacks of convolutions with a bottleneck and a sigmoid at the cut.
 
 Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2015,
 with batch normalisation ("vgg11_bn_sgm"); the bottleneck as in Xia et al., "Theoretical insights in
 model inversion robustness and conditional entropy maximization for collaborative inference
-systems", CVPR 2025. The small network has VGG's shape, for small images and quick studies.
+systems", CVPR 2025. The small network is of the same kind, for small images and quick studies.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ SMALL: tuple[Entry, ...] = (16, "M", 32, "M", 64, "M")
 
 
 def vgg11(shape: Shape) -> SplitModel:
-    """Build VGG11-BN for images whose side is a multiple of 32; it averages them to 1x1.
+    """Build VGG11-BN for images whose side is a multiple of 32.
 
     At 32x32, 3 channels, 10 classes and cut 4: client 85,256 parameters (347,400 with sparse
     coding), server 9,689,738, features 8x8x8.
@@ -62,19 +62,18 @@ def small(shape: Shape) -> SplitModel:
 
 
 def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -> SplitModel:
-    """Cut a stack of convolutions: entries[:cut] and a bottleneck to the client, the rest behind.
+    """Cut a stack of convolutions: entries[:cut] and a bottleneck on the client, the rest behind.
 
-    The head leads the features back to the width that the cut has in `entries`, whatever
-    `shape.client_widths` makes of the client, and ends in `classifier`.
+    The head first returns to the width that `entries` has at the cut, also behind a pruned client,
+    and ends in `classifier`.
 
     Raises:
-        ValueError: if the cut lies outside the stack, the image does not survive its pools, or the
-            client's widths do not fit it.
+        ValueError: if the cut, the size of the images or the client's widths do not fit.
     """
     check_fits(shape, len(entries), entries.count("M"))
     client, server = entries[: shape.cut], entries[shape.cut :]
     kept = client if shape.client_widths is None else _narrowed(client, shape.client_widths)
-    body = ConvStack(kept, shape.in_channels)
+    body = ConvStack(kept, len(shape.mean))
     encoder = client_encoder(body, _widths(kept)[-1], shape, client.count("M"))
     width = _widths(client)[-1]
     back = back_convolution(width)

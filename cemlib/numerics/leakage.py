@@ -1,4 +1,4 @@
-"""What one release can tell about its image at most, in nats, with one Gaussian per class.
+"""Bounds on the information in one release about its image, in nats, with one Gaussian per class.
 
     L_C = sum_k pi_k ( -log pi_k + 1/2 log |I + Sigma_k / sigma^2| )
 
@@ -7,18 +7,17 @@ the clean features z. Source: Huber, Bailey, Durrant-Whyte and Hanebeck, "On ent
 for Gaussian mixture random vectors", IEEE MFI 2008, used as in Xia et al., CVPR 2025 (conditional
 entropy maximisation).
 
-A covariance of n + 1 samples has n eigenvalues l_i above or at 0, too unequal ones: put into the
-formula, they give too little. As far as samples and dimensions are both many, they say of the
-unknown Sigma instead
+The covariance of n + 1 samples has n eigenvalues l_i >= 0, which are too unequal: with them the
+formula is too low. For many samples and many dimensions, the unknown Sigma has instead
 
     log |I + Sigma / sigma^2|  =  max over t in [0, sigma^2] of
                                   sum_i log( (l_i + t) / sigma^2 ) + n (1 - t / sigma^2)
 
-which at t = sigma^2 is the formula with the eigenvalues as they are, so never less. It follows from
-the resolvent of a sample covariance (Marchenko and Pastur, Math. USSR Sbornik 1(4), 1967): t is
-the noise at which the sample covariance has the resolvent, up to a factor, that Sigma has at
-sigma^2, and the maximum the difference of the logarithms. Where the noise reveals n directions or
-more, the maximum is at t = 0: n samples do not tell how many there are, and it is below the truth.
+which at t = sigma^2 is the formula with the sample eigenvalues, so it is never lower. It follows
+from the resolvent of a sample covariance (Marchenko and Pastur, Math. USSR Sbornik 1(4), 1967): t
+is the noise at which the sample covariance has the resolvent, up to a factor, that Sigma has at
+sigma^2. If the noise reveals n directions or more, the maximum is at t = 0: n samples cannot show
+how many there are, and the estimate is too low.
 """
 
 import math
@@ -27,14 +26,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-HALVINGS = 60  # of the range of t: more than the bits of a float
+HALVINGS = 60  # bisection steps for t, more than the bits of a float
 
 
 def leakage_bound(z: Tensor, y: Tensor, noise_std: float) -> float:
-    """Return L_C at the frequencies and (1/n) covariances of these very samples, in nats.
+    """Return L_C at the frequencies and (1/n) covariances of the given samples, in nats.
 
-    It bounds what is released about which *sample* was processed exactly, whatever the shape of the
-    classes. About the population it says too little with few samples: see `leakage_estimate`.
+    It bounds the information about which *sample* was processed, for classes of any shape. For the
+    population it is too low with few samples: see `leakage_estimate`.
 
     Args:
         z: clean features (N, D), before the noise of the release.
@@ -42,12 +41,11 @@ def leakage_bound(z: Tensor, y: Tensor, noise_std: float) -> float:
         noise_std: standard deviation of the Gaussian noise of the release.
 
     Returns:
-        The bound in nats; ``math.inf`` without noise, where nothing bounds the information, and
-        where the noise is so little that squares of features in its units have no number.
+        The bound in nats; ``math.inf`` without noise, or if squares of z / noise_std overflow.
 
     Raises:
         ValueError: if shapes or types do not fit, ``z`` is empty or not finite, or ``noise_std`` is
-            negative or not a number.
+            negative or not finite.
 
     Example:
         Two classes of equal frequency, each with variance 1 along one axis: log 2 + 1/2 log 2.
@@ -60,10 +58,10 @@ def leakage_bound(z: Tensor, y: Tensor, noise_std: float) -> float:
 
 
 def leakage_estimate(z: Tensor, y: Tensor, noise_std: float) -> float:
-    """Estimate L_C of the population that features were drawn from, in nats.
+    """Estimate L_C of the population from which the features were drawn, in nats.
 
-    Corrected for the number of samples, see the module's text; never below `leakage_bound` of the
-    same features. Arguments, exceptions and infinity as there.
+    It is corrected for the number of samples, and never below `leakage_bound`, which has the same
+    arguments and exceptions.
 
     Example:
         Forty samples of 30 standard normal features, whose L_C is 15 log 2 = 10.4.
@@ -79,7 +77,7 @@ def leakage_estimate(z: Tensor, y: Tensor, noise_std: float) -> float:
 def _over_classes(
     z: Tensor, y: Tensor, noise_std: float, half_log_det: Callable[[Tensor], float]
 ) -> float:
-    """Average over the classes, each with its own part of `z` in units of the noise."""
+    """Average over the classes; `half_log_det` gets the features of one, in units of the noise."""
     _check_features(z, y, noise_std)
     if noise_std == 0:
         return math.inf
@@ -106,13 +104,13 @@ def _corrected(members: Tensor) -> float:
     values = _eigenvalues(members) / count
     zeros = count - len(values)
     t = _level(values, zeros)
-    # Where there are eigenvalues of 0, t is above 0.
+    # If there are eigenvalues of 0, t is above 0.
     logarithms = (values + t).log().sum() + (zeros * math.log(t) if zeros else 0.0)
     return float(logarithms + count * (1 - t)) / 2
 
 
 def _level(values: Tensor, zeros: int) -> float:
-    """Return t, at which the harmonic mean of l + t is 1; 0 where it is above 1 at any t."""
+    """Return t in [0, 1] at which the harmonic mean of l + t is 1, or 0 if it is always above."""
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         t = (low + high) / 2
@@ -122,7 +120,7 @@ def _level(values: Tensor, zeros: int) -> float:
 
 
 def _eigenvalues(members: Tensor) -> Tensor:
-    """Return those of the scatter of members (n + 1, D) that are not 0: n at most, falling."""
+    """Return the at most n non-zero eigenvalues, descending, of the scatter of (n + 1, D)."""
     centred = members - members.mean(0)
     wide = len(centred) < centred.shape[1]
     scatter = centred @ centred.T if wide else centred.T @ centred

@@ -1,7 +1,7 @@
-"""SGD and Adam: torch's own fused update functions, without the classes around them.
+"""SGD and Adam by torch's own fused update functions.
 
-The first object of a `torch.optim` class imports torch's compiler, about two seconds of every
-process: a fifth of a short job. The functions behind the classes need no import and are public.
+The first object of a `torch.optim` class imports torch's compiler, which takes two seconds, a fifth
+of a short job. The public functions behind these classes do not need it.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch.optim.sgd import sgd
 
 State = dict[str, Tensor]
 Tensors = list[Tensor]
-Rate = float | Tensor  # as a tensor, on the device of the parameters: what a replay reads anew
+Rate = float | Tensor  # a tensor on the parameters' device can change between replays
 
 
 def one_cycle(done: float, peak: float, warm_up: float) -> float:
@@ -25,9 +25,9 @@ def one_cycle(done: float, peak: float, warm_up: float) -> float:
     rates", 2018, with the cosine that is common today in place of their second line.
 
     Args:
-        done: share of all steps that are done, in [0, 1].
+        done: share of the steps that are done, in [0, 1].
         peak: the highest rate.
-        warm_up: share of all steps in which the rate rises, in [0, 1).
+        warm_up: share of the steps in which the rate rises, in [0, 1).
 
     >>> [one_cycle(done, 1.0, 0.5) for done in (0.0, 0.25, 0.5, 0.75, 1.0)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
@@ -49,21 +49,21 @@ class _ScaledGradient(torch.autograd.Function):
 
 
 def scaled_gradient(x: Tensor, factor: Rate) -> Tensor:
-    """Return x, whose gradient the backward pass multiplies by what `factor` is by then."""
+    """Return x; the backward pass multiplies its gradient by the value of `factor` at that time."""
     passed: Tensor = _ScaledGradient.apply(x, factor)
     return passed
 
 
 class Optimiser:
-    """Updates parameters in place; a parameter without a gradient is left as it is.
+    """Updates parameters in place, except those without a gradient.
 
     Args:
-        parameters: what is trained.
-        weight_decay: weight of the L2 term, added to the gradient.
+        parameters: the parameters to train.
+        weight_decay: weight of the L2 term, which is added to the gradient.
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
-    """Names of the tensors kept for each parameter, all of its shape."""
+    """Names of the state tensors of each parameter, which have its shape."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, weight_decay: float = 0.0) -> None:
         self.parameters = list(parameters)
@@ -71,13 +71,13 @@ class Optimiser:
         self.state: dict[int, State] = {}
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Remove all gradients."""
         for weights in self.parameters:
             weights.grad = None
 
     @torch.no_grad()
     def step(self, lr: Rate) -> None:
-        """Update every parameter that has a gradient, with learning rate `lr`."""
+        """Update every parameter that has a gradient."""
         weights: Tensors = []
         gradients: Tensors = []
         states: list[State] = []
@@ -90,14 +90,14 @@ class Optimiser:
             self._update(weights, gradients, states, lr)
 
     def state_dict(self) -> State:
-        """Return the kept tensors by '<index of the parameter>/<name>'."""
+        """Return the state tensors by '<index of the parameter>/<name>'."""
         return {f"{i}/{name}": t for i, kept in self.state.items() for name, t in kept.items()}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `state_dict` returned; parameters absent from it start anew.
+        """Load a result of `state_dict`; parameters without state start anew.
 
         Raises:
-            RuntimeError: a tensor is not one that these parameters need.
+            RuntimeError: if a tensor does not fit these parameters.
         """
         self.state = {}
         for key, tensor in tensors.items():
@@ -123,10 +123,9 @@ class SGD(Optimiser):
     """Stochastic gradient descent with momentum (Sutskever et al., ICML 2013, torch's form).
 
     Args:
-        parameters: what is trained.
-        momentum: share of the last update that stays.
-        weight_decay: weight of the L2 term, added to the gradient.
-        nesterov: whether the gradient is added once more, ahead of the momentum.
+        parameters, weight_decay: as for `Optimiser`.
+        momentum: momentum factor.
+        nesterov: whether to use Nesterov momentum.
     """
 
     slots = ("momentum",)
@@ -161,9 +160,8 @@ class Adam(Optimiser):
     """Adam with an L2 term and torch's defaults (Kingma and Ba, ICLR 2015, algorithm 1).
 
     Args:
-        parameters: what is trained.
-        weight_decay: weight of the L2 term, added to the gradient.
-        betas: decay of the running mean of the gradients and of that of their squares.
+        parameters, weight_decay: as for `Optimiser`.
+        betas: decay rates of the running means of the gradients and of their squares.
     """
 
     slots = ("mean", "square")

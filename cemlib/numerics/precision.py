@@ -1,18 +1,17 @@
-"""Arithmetic of a job: its threads, and float32 or bfloat16 products where they are faster.
+"""The threads and the precision of a job: float32, or bfloat16 where that is faster.
 
-Only what autocast covers (convolutions, matrix products) is computed in bfloat16; weights, their
-updates, losses, surrogates and statistics stay float32 or better.
+Only operations that autocast covers (convolutions, matrix products) use bfloat16; weights, their
+updates, losses, surrogates and statistics are float32 or better.
 """
 
 import torch
 
 
 def set_up(device: torch.device, threads: int) -> None:
-    """Prepare the process for a job: its CPU threads, and what cuDNN does.
+    """Set the CPU threads and the options of cuDNN.
 
-    Every batch but the last of an epoch has the same shape, so that the algorithms tried out in the
-    first steps are the fastest for all. Float32 means float32: by default cuDNN convolves in TF32,
-    with ten bits.
+    All batches but the last of an epoch have the same shape, so cuDNN's benchmark of algorithms
+    pays off. By default cuDNN would compute float32 convolutions in TF32, with ten bits.
     """
     torch.set_num_threads(threads)
     if device.type == "cuda":
@@ -21,14 +20,14 @@ def set_up(device: torch.device, threads: int) -> None:
 
 
 def resolve(setting: str, device: torch.device) -> str:
-    """Return `float32` or `bfloat16`; `auto` is the latter where the hardware multiplies it."""
+    """Return `float32` or `bfloat16`; `auto` is the latter if the hardware supports it."""
     if setting != "auto":
         return setting
     return "bfloat16" if multiplies_bfloat16(device) else "float32"
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Return whether there are instructions for it: emulated, it is slower than float32."""
+    """Return whether the hardware has bfloat16 products; emulated, they are slower than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     found = torch.cpu.get_capabilities()
@@ -36,6 +35,6 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context of a network's forward pass, for what `resolve` returned."""
+    """Return the context of forward passes for a result of `resolve`."""
     low = precision == "bfloat16"
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=low)

@@ -1,10 +1,9 @@
-"""Steps that are the same kernels on the same memory: on a GPU they are replayed as one graph.
+"""Replay training steps as CUDA graphs.
 
 A step of a small network is a few hundred kernels of some microseconds each, and starting them one
 by one from Python takes longer than they run. A CUDA graph starts them all at once. The step must
-not read a tensor on the host, must keep what it changes where it is (in-place updates), and takes
-its data from tensors that keep their place. What differs from step to step in Python is not seen by
-a replay: it belongs into the key, or the step must be called as it is.
+read no tensor on the host, update tensors in place, and take its data from tensors that keep their
+memory. A replay runs no Python code: whatever changes there between steps must be part of the key.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -12,19 +11,17 @@ from collections.abc import Callable, Hashable, Iterable
 import torch
 from torch import Tensor
 
-WARM_UP = (
-    3  # calls before a capture: libraries choose their algorithms, optimisers make their state
-)
+WARM_UP = 3  # calls before a capture, in which libraries and optimisers allocate their memory
 
 Step = Callable[[], None]
 
 
 class Replay:
-    """Calls a step again and again, on a GPU as a captured graph.
+    """Calls a step repeatedly, on a GPU as a captured graph.
 
     Args:
-        device: where the step computes; on a CPU it is called as it is.
-        generators: the random generators that the step draws from, besides the device's own.
+        device: device of the step; on a CPU the step is simply called.
+        generators: returns the random generators of the step, besides the device's own.
     """
 
     def __init__(
@@ -39,14 +36,11 @@ class Replay:
         self._side: torch.cuda.Stream | None = None
 
     def __call__(self, step: Step, key: Hashable) -> bool:
-        """Do the step once.
+        """Do the step once, and return whether its Python code ran.
 
         Args:
-            step: what is done; it does the same in every call with the same key.
-            key: all that decides what the step does, but for tensors and generators.
-
-        Returns:
-            Whether its Python code ran; a replay runs the kernels alone.
+            step: the step; it runs the same kernels in every call with the same key.
+            key: everything that decides which kernels these are.
         """
         if not self.captures:
             step()
@@ -61,16 +55,11 @@ class Replay:
             self._beside(step)
         else:
             self._graph = self._captured(step)
-            self._graph.replay()  # a capture records the step and does not carry it out
+            self._graph.replay()  # a capture records the step without running it
         return True
 
     def shared(self, name: str, number: float) -> float | Tensor:
-        """Return a number as a captured step reads it anew: a tensor; a Python number would stay.
-
-        Args:
-            name: which of the step's numbers it is.
-            number: its value from now on.
-        """
+        """Return a number that changes between steps: for a graph, a tensor of that name."""
         if not self.captures:
             return number
         if name not in self._shared:
@@ -78,8 +67,8 @@ class Replay:
         return self._shared[name].fill_(number)
 
     def _beside(self, step: Step) -> None:
-        """Call the step on a stream of its own, as it will be captured."""
-        # One for all calls: memory is kept ready for each stream apart.
+        """Call the step on a side stream, as for a capture."""
+        # One side stream for all calls, because memory is cached per stream.
         self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
         current, side = torch.cuda.current_stream(), self._side
         side.wait_stream(current)

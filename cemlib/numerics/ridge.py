@@ -1,4 +1,4 @@
-"""Ridge regression in closed form: what the linear attack is, and `image_aware` measures with.
+"""Ridge regression in closed form, for the linear attack and for `image_aware`.
 
 Source: Hoerl and Kennard, "Ridge regression: biased estimation for nonorthogonal problems",
 Technometrics 12(1), 1970.
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Solve least squares with an l2 penalty on the weights, none on the intercept, in float64.
+    """Solve least squares with an l2 penalty on the weights, not on the intercept, in float64.
 
     Args:
         inputs: (N, D).
@@ -28,7 +28,7 @@ def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Ten
     """
     x_mean, y_mean = inputs.double().mean(0), targets.double().mean(0)
     x, y = inputs.double() - x_mean, targets.double() - y_mean
-    # A constant feature map has no variance at all: the smallest penalty keeps the system regular.
+    # For constant inputs the smallest penalty keeps the system regular.
     penalty = max(ridge * x.square().mean().item(), torch.finfo(torch.float64).tiny)
     # The smaller of the two Gram matrices: (X^T X + p)^-1 X^T = X^T (X X^T + p)^-1.
     wide = x.shape[1] > len(x)

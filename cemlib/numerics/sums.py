@@ -1,4 +1,4 @@
-"""Sums of what steps say, kept on the device until an epoch ends: no step waits to be read."""
+"""Sums over the steps of an epoch, kept on the device so that no step waits for the host."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ class Sums:
         self._totals: Tensor | None = None  # the weights' sum comes last
 
     def add(self, values: Mapping[str, Tensor], weight: float = 1.0) -> None:
-        """Add scalars, times a weight; the same names in every call."""
+        """Add weighted scalars; every call has the same names."""
         now = torch.stack([value.detach().to(torch.float64) for value in values.values()])
         now = torch.cat([now, torch.ones_like(now[:1])])
         if self._totals is None:
@@ -24,7 +24,7 @@ class Sums:
         self._totals += now * weight
 
     def take(self) -> tuple[dict[str, float], float]:
-        """Read the sums and the sum of the weights, and start anew; empty and 0 if none came."""
+        """Return the sums and the sum of the weights, and reset both; ({}, 0) without any."""
         if self._totals is None:
             return {}, 0.0
         *sums, weight = self._totals.tolist()
@@ -33,13 +33,10 @@ class Sums:
 
 
 class Monitor:
-    """Means of some statistics over an epoch, and the first step where one was not finite.
+    """Means of named statistics over an epoch, and the first step where each was not finite.
 
-    Everything is updated in place, so that a step with its statistics can be replayed.
-
-    Args:
-        names: what the statistics are called, in the order in which a fault is blamed.
-        device: where they are computed.
+    All updates are in place, so that a step can be replayed as a CUDA graph. Of several statistics
+    that fail in one step, the error names the first of `names`.
     """
 
     def __init__(self, names: Sequence[str], device: torch.device) -> None:
@@ -55,17 +52,17 @@ class Monitor:
         self._first_bad.zero_()
 
     def add(self, values: Mapping[str, Tensor], samples: int) -> None:
-        """Take the statistics of one step, scalars, as means over so many samples."""
+        """Add the statistics of a step: scalar means over a number of samples."""
         self._sums.add(values, samples)
         self._step += 1
         fine = torch.stack([value.detach().isfinite() for value in values.values()])
         self._first_bad += (self._first_bad == 0) * ~fine * self._step
 
     def means(self, epoch: int) -> dict[str, float]:
-        """Read the means over the samples.
+        """Return the means over all samples.
 
         Raises:
-            DivergedError: if a statistic was not finite, naming epoch, batch (from 1) and it.
+            DivergedError: if a statistic was not finite; names the epoch and the batch, from 1.
         """
         steps = self._first_bad.tolist()
         if any(steps):

@@ -2,7 +2,7 @@
 
 Tables, figures, sentences, the results page, MLflow and the command line take them from here, and
 also the mark of a number that rests on an attack which had not converged (by the rule of
-`cemlib.attacks.convergence`; a closed-form attack has nothing to converge).
+`cemlib.attacks.budget`; a closed-form attack has nothing to converge).
 """
 
 import math

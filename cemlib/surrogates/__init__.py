@@ -1,13 +1,9 @@
-"""Surrogates of conditional entropy: penalties that keep features of a class close together.
+"""Surrogates of conditional entropy: penalties that keep the features of a class close together.
 
-To add one: a file here with the formula, its source and how it fails, a class derived from
-`Surrogate`, a line in `SURROGATES`, and its options in `cemlib.config.surrogates`.
-
-Each name is also a function: `cemlib.surrogates.gated(dim=..., num_classes=..., noise_std=...)` is
-`build("gated", ...)`.
+To add one, write a file with its formula, its source and how it fails, and a class derived from
+`Surrogate`; add a line to `SURROGATES` and its options to `cemlib.config.surrogates`.
 """
 
-from functools import partial
 from typing import Any
 
 from cemlib.config.defences import DefenceConfig
@@ -41,17 +37,17 @@ SURROGATES: dict[str, type[Surrogate]] = {
 
 
 def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options: Any) -> Surrogate:
-    """Make the surrogate of a name.
+    """Build a surrogate by name.
 
     Args:
         name: key of `SURROGATES`.
         dim: number of feature dimensions D.
         num_classes: number of classes C.
-        noise_std: standard deviation sigma of the released noise.
-        options: those of its section of the configuration.
+        noise_std: standard deviation sigma of the release noise.
+        options: options of its section of the configuration.
 
     Raises:
-        ConfigError: no surrogate has the name or the option, or an option's value is out of range.
+        ConfigError: if the name or an option is unknown, or a value is out of range.
 
     Example:
         >>> import torch
@@ -66,7 +62,3 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
     defence = validated(DefenceConfig, {"surrogate": section, "noise_std": noise_std})
     sizes: Sizes = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
     return SURROGATES[name](defence.surrogate, **sizes)
-
-
-# These hide the modules of the same names, which `from cemlib.surrogates.gated import ...` reaches.
-globals().update({name: partial(build, name) for name in SURROGATES})

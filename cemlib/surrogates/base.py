@@ -1,11 +1,11 @@
-"""What every surrogate of conditional entropy has in common, and those with fitted statistics.
+"""The base classes of the surrogates of conditional entropy.
 
-A fitted surrogate keeps means, weights and variances of K clusters of each of C classes. In a batch
-the variance of a cluster with n members there and stored weight pi is the blend
+A `Fitted` surrogate keeps means, weights and variances of K clusters for each of C classes. For a
+cluster with n members in a batch and stored weight pi, it uses the blended variance
 
     v = a v_batch + (1 - a) v_stored,   a = 10 n / (pi N / C), or 0.99 where that is >= 1
 
-with N training images, so that few samples of a batch count as many of the fit.
+with N training images: one sample of the batch counts as ten of the fit.
 """
 
 from typing import ClassVar, TypedDict, Unpack
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from cemlib.config.surrogates import Clustering, Gmm, SurrogateConfig
 from cemlib.numerics.sums import Sums
 
-BLEND = 10.0  # a batch member counts as this many of the stored statistics' members
+BLEND = 10.0  # one sample of a batch counts as this many of the fit
 LARGEST_BLEND = 0.99
 
 
 class Sizes(TypedDict):
-    """The sizes of a surrogate: D dimensions, C classes, and the sigma of the released noise."""
+    """The number of dimensions D and of classes C, and the sigma of the release noise."""
 
     dim: int
     num_classes: int
@@ -31,12 +31,12 @@ class Sizes(TypedDict):
 class Surrogate(nn.Module):
     """A penalty on the spread of features within classes, measured against the release noise.
 
-    All surrogates are minimised: they fall when features of a class move together.
+    Surrogates are minimised: they fall when the features of a class move together.
 
     Args:
-        settings: its section of the configuration, which says what each option means; None for a
+        settings: its section of the configuration, which describes each option; None for a
             surrogate that no configuration names.
-        sizes: `dim`, `num_classes` and `noise_std`, by name.
+        sizes: `dim`, `num_classes` and `noise_std`.
     """
 
     settings: SurrogateConfig | None
@@ -48,10 +48,10 @@ class Surrogate(nn.Module):
     """Whether `fit` needs the whole training set's features at the end of every epoch."""
 
     metric: ClassVar[str | None] = None
-    """What `learn` needs at the start of every epoch: `task`, `image`, or nothing."""
+    """Key in `cemlib.training.metrics.METRICS` of what `learn` gets before every epoch, or None."""
 
     metric_samples: int = 0
-    """At how many training images."""
+    """Number of training images from which that metric is computed."""
 
     def __init__(self, settings: SurrogateConfig | None = None, **sizes: Unpack[Sizes]) -> None:
         super().__init__()
@@ -61,56 +61,56 @@ class Surrogate(nn.Module):
         self._sums = Sums()
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
-        """Return the penalty of a batch, 0 and attached to the graph of z where nothing applies.
+        """Return the penalty of a batch, a scalar; 0, but attached to z, where nothing applies.
 
         Args:
             z: clean features, (B, D); half precision is computed in float32, autocast or not.
-            y: labels in [0, C), (B,) of integers.
+            y: integer labels in [0, C), (B,).
 
         Raises:
-            ValueError: the shapes do not fit.
+            ValueError: if the shapes do not fit.
         """
         self._check(z, y)
         if z.dtype in (torch.float16, torch.bfloat16):
             z = z.float()
         with torch.autocast(z.device.type, enabled=False):
             value, notes = self.penalty(z, y)
-        self._note({"value": value.detach(), **notes})
+        self._last = {"value": value.detach(), **notes}
+        counters = {"idle": notes["classes"] == 0, "hinged": notes["active"] > 0}
+        self._sums.add(self._last | counters)
         return value
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar penalty and detached scalars worth logging; each surrogate defines it.
+        """Return the scalar penalty and detached scalars to log; every surrogate implements it.
 
-        Among the scalars are `classes`, how many classes of the batch the penalty is computed
-        from, and `active`, the share of its hinges that are active (1 for one without hinges).
+        The scalars include `classes`, the number of classes in the batch that the penalty is
+        computed from, and `active`, the share of active hinges (1 without hinges).
         """
         raise NotImplementedError
 
     def fit(self, z: Tensor, y: Tensor) -> None:
-        """Take the features (N, D) and labels (N,) of the training set, at the end of an epoch."""
+        """Fit to the features (N, D) and labels (N,) of the training set, at an epoch's end."""
 
     def learn(self, metric: Tensor) -> None:
-        """Take the metric (D, D) that `metric` names, at the start of an epoch."""
+        """Use a new metric (D, D), at the start of an epoch."""
 
     def reseed(self, seed: int) -> None:
-        """Start the surrogate's own random stream anew; called at the start of every epoch."""
+        """Restart the surrogate's own random stream, at the start of an epoch."""
 
     def statistics(self) -> dict[str, Tensor]:
-        """Return the statistics that the penalty uses now, by name; empty where there are none."""
+        """Return the fitted statistics by name; empty for a surrogate without any."""
         return {}
 
     def log(self) -> dict[str, float]:
-        """Return the last batch's numbers, read from the device here and not during the step."""
-        if not self._last:
-            return {}
-        numbers = torch.stack([note.to(torch.float64) for note in self._last.values()])
-        return dict(zip(self._last, numbers.tolist(), strict=True))
+        """Return the value and the logged scalars of the last batch."""
+        return {name: float(note) for name, note in self._last.items()}
 
     def drain(self) -> dict[str, float]:
-        """Return means over the batches since the last call and three counters; {} without any.
+        """Return the means of the logged scalars over the batches since the last call.
 
-        `steps` is the number of batches, `idle_steps` of those to which the surrogate did not
-        apply, and `active_steps` the share of those with an active hinge.
+        With them come `steps`, the number of batches, `idle_steps`, the number of batches that the
+        penalty did not apply to, and `active_steps`, the share of batches with an active hinge.
+        Without any batch the result is empty.
         """
         sums, steps = self._sums.take()
         idle, hinged = sums.pop("idle", 0.0), sums.pop("hinged", 0.0)
@@ -120,20 +120,15 @@ class Surrogate(nn.Module):
 
     @property
     def replayable(self) -> bool:
-        """Return whether the next call runs the same kernels as the last, for a replay."""
+        """Return whether the next call runs the same kernels as the last one."""
         return True
 
     def replayed(self) -> None:
-        """Count a call that was replayed, of which no Python code ran."""
+        """Count a call that was replayed as a CUDA graph, without its Python code."""
 
     def generators(self) -> list[torch.Generator]:
         """Return the random generators that the penalty draws from."""
         return []
-
-    def _note(self, notes: dict[str, Tensor]) -> None:
-        """Remember the batch's numbers and add them to the epoch's, on the device."""
-        self._last = notes
-        self._sums.add({**notes, "idle": notes["classes"] == 0, "hinged": notes["active"] > 0})
 
     def _check(self, z: Tensor, y: Tensor) -> None:
         if z.ndim != 2 or z.shape[1] != self.dim:
@@ -149,16 +144,16 @@ class Surrogate(nn.Module):
 
 
 class Fitted(Surrogate):
-    """A surrogate with statistics of a whole training set.
+    """A surrogate with statistics of the whole training set.
 
-    The statistics are buffers, so a restored state continues bit for bit. Before the first `fit`
-    all weights are 0 and so is the penalty.
+    The statistics are buffers, which a checkpoint restores bit for bit. Before the first `fit` all
+    weights are 0, and so is the penalty.
 
     Args:
         settings: its section of the configuration.
         spread: shape of a cluster's stored variances.
         dtype: floating type of the statistics.
-        sizes: those of `Surrogate`.
+        sizes: as for `Surrogate`.
     """
 
     start_epoch: ClassVar[int] = 2
@@ -187,18 +182,13 @@ class Fitted(Surrogate):
         self.register_buffer("num_train", torch.tensor(0))
 
     def blend(self, members: Tensor, weights: Tensor) -> Tensor:
-        """Return the weight `a` of the batch's variance against the stored one.
-
-        Args:
-            members: batch members n of each cluster.
-            weights: stored weight pi of each cluster, same shape.
-        """
+        """Return the weight `a` from the members n and the stored weights pi, of one shape."""
         class_size = self.num_train.to(torch.float64) / self.num_classes
         wanted, stored = BLEND * members, weights * class_size
         return torch.where(wanted < stored, wanted / stored, LARGEST_BLEND)
 
     def fit(self, z: Tensor, y: Tensor) -> None:
-        """Take the statistics of features (N, D) with labels (N,)."""
+        """Fit the statistics to features (N, D) with labels (N,)."""
         self._check(z, y)
         generator = torch.Generator().manual_seed(self._seed)
         device = self.means.device
@@ -207,28 +197,28 @@ class Fitted(Surrogate):
         self.num_train.fill_(len(y))
 
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
-        """Fit the buffers; each surrogate defines it."""
+        """Fit the buffers; every fitted surrogate implements it."""
         raise NotImplementedError
 
     def reseed(self, seed: int) -> None:
-        """Choose the k-means++ draws of classes that have no clusters yet."""
+        """Set the seed of k-means++, from which classes without clusters start."""
         self._seed = seed
 
     def statistics(self) -> dict[str, Tensor]:
-        """Return copies of means (C, K, D), weights and mean variances (C, K); 0 before a fit."""
+        """Return means (C, K, D), weights (C, K) and variances (C, K), averaged over dimensions."""
         spread = self.variances if self.variances.ndim == 2 else self.variances.mean(-1)
         found = {"means": self.means, "weights": self.weights, "variances": spread}
         return {name: values.detach().float().clone() for name, values in found.items()}
 
     def keep(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
-        """Use statistics of the shapes of the buffers."""
+        """Store statistics of the buffers' shapes."""
         self.means.copy_(means)
         self.weights.copy_(weights)
         self.variances.copy_(variances)
 
 
 def needs_noise(name: str, noise_std: float) -> None:
-    """Refuse a release without noise, where the bound of a surrogate is infinite."""
+    """Raise a ValueError if there is no noise, for which the bound is infinite."""
     if noise_std == 0:
         raise ValueError(
             f"noise_std is 0; {name} needs it above 0: without noise its bound is infinite, "

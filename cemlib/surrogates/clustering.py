@@ -1,11 +1,12 @@
-"""`clustering`: hinge on the variance of K-means clusters, the CEM baseline.
+"""`clustering`: a hinge on the variance of K-means clusters, the CEM baseline.
 
 Source: Xia et al., "Theoretical Insights in Model Inversion Robustness and Conditional Entropy
 Maximization for Collaborative Inference Systems", CVPR 2025, and its public code.
 
-At each epoch's end every class is clustered; a cluster keeps its centroid mu, weight pi = n / N_c
-and variance vbar (mean over members and dimensions of (z - mu)^2). In a batch each sample joins its
-nearest own-class centroid; for a cluster with n members there, N training images and C classes,
+At the end of each epoch the features of every class are clustered. A cluster keeps its centroid mu,
+its weight pi = n / N_c and its variance vbar, the mean of (z - mu)^2 over members and dimensions.
+In a batch each sample joins the nearest centroid of its own class. For a cluster with n members in
+the batch, N training images and C classes,
 
     a = 10 n / (pi N / C), or 0.99 where that is >= 1
     v = a mean_{i,d} (z_i - mu)^2 + (1 - a) vbar
@@ -14,23 +15,22 @@ nearest own-class centroid; for a cluster with n members there, N training image
     R = (1 / classes in the batch) sum of l over the clusters in the batch
 
 With `variance: diagonal` v and vbar are per dimension and l is the mean over the dimensions. The
-public code reads pi and vbar from another class's row: for the u-th class in the batch, from that
-of the u-th sample in label order, nearly always the first class. `reference_indexing` repeats it.
+public code reads pi and vbar from a wrong row: for the u-th class in the batch, from the class of
+the u-th sample in label order, nearly always the first class. `reference_indexing` repeats that.
 
-With `form: batch`, the second documented form, the stored variances have no part: v is the mean
-over a cluster's members of the squared norm `|z_i - mu|^2`, and one hinge per class c acts on the
-sum
+With `form: batch`, the second documented form, the stored variances are not used: v is the mean of
+the squared norm `|z_i - mu|^2` over the members of a cluster, and each class c has one hinge,
 
     s_c = sum_k pi_k v_k over its clusters in the batch,   tau = rho sigma^2
     l_c = relu(log(s_c + 1e-6) - log(tau + 1e-6)), or s_c with gate "linear"
     R = sum_c (m_c / B) l_c,   m_c of the batch's B samples are of class c
 
-The gradient flows through z in the batch's variance only.
+Only the variance of the batch has a gradient.
 
 How it fails: gamma (0.01) is far above rho sigma^2 (7.8e-5 at sigma 0.025), so the hinge hardly
-pulls once v is well under gamma. Centroids are an epoch old. A sample nearest to a centroid of
-weight 0 is not penalised until the next fit. A squared norm grows with D: with `form: batch` the
-hinge is active long after the variance per dimension has fallen below the ceiling.
+pulls once v is well below gamma. Centroids are up to an epoch old. A sample nearest to a centroid
+of weight 0 is not penalised until the next fit. A squared norm grows with D: with `form: batch` the
+hinge stays active long after the variance per dimension has fallen below the ceiling.
 """
 
 import math
@@ -49,29 +49,24 @@ BATCH_OFFSET = 1e-6
 
 
 def nearest_own(z: Tensor, y: Tensor, means: Tensor) -> Tensor:
-    """Return the nearest centroid of each sample's own class: (B, D), (B,), (C, K, D) to (B,)."""
+    """Return the index of each sample's nearest centroid in its own class, (B,)."""
     with torch.no_grad():
         return (z.unsqueeze(1) - means[y]).square().sum(-1).argmin(1)
 
 
 def reference_rows(y: Tensor, num_classes: int) -> Tensor:
-    """Return whose row the public code reads for each class in the batch: (B,) to (C,)."""
+    """Return the class whose statistics the public code reads for each class, (C,)."""
     rank = (count(y, num_classes) > 0).cumsum(0) - 1
     return y.sort().values[rank.clamp_min(0)]
 
 
 def log_hinge(v: Tensor, offset: float, threshold: float) -> Tensor:
-    """Return `relu(log(v + offset) - log(threshold + offset))`, same shape."""
+    """Return `relu(log(v + offset) - log(threshold + offset))`."""
     return ((v + offset).log() - math.log(threshold + offset)).relu()
 
 
 class Clustering(Fitted):
-    """The CEM baseline; see the module's text for the formula.
-
-    Args:
-        settings: its section of the configuration.
-        sizes: those of `Surrogate`.
-    """
+    """The CEM baseline; the module's docstring has the formula."""
 
     settings: config.Clustering
 
@@ -99,14 +94,14 @@ class Clustering(Fitted):
         }
 
     def _rows(self, y: Tensor, cells: Tensor) -> Tensor:
-        """Return the clusters whose statistics are read for the given ones."""
+        """Return the clusters whose statistics are used for the given clusters."""
         if not self.settings.reference_indexing:
             return cells
         classes = reference_rows(y, self.num_classes)[cells // self.clusters]
         return classes * self.clusters + cells % self.clusters
 
     def _owner(self, cells: Groups) -> Tensor:
-        """Tell whether a row in use is a cluster of the class, (C, R)."""
+        """Return whether a row is a cluster of the class with members, (C, R)."""
         classes = torch.arange(self.num_classes, device=cells.labels.device)
         own = classes.unsqueeze(1) == cells.labels // self.clusters
         return own & (cells.sizes > 0)
@@ -114,7 +109,7 @@ class Clustering(Fitted):
     def _blended_form(
         self, squares: Tensor, weights: Tensor, cells: Groups, rows: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Sum l over the clusters in the batch, from the squared deviations (B, D)."""
+        """Return the sum of l over the clusters in the batch, from squared deviations (B, D)."""
         if self.settings.variance == "scalar":
             squares = squares.mean(1, keepdim=True)
         stored = self.variances.flatten(0, 1)[rows].view(len(rows), -1)
@@ -135,7 +130,7 @@ class Clustering(Fitted):
     def _batch_form(
         self, squares: Tensor, weights: Tensor, cells: Groups, owner: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty from the squared deviations (B, D) alone."""
+        """Return the penalty of `form: batch`, from squared deviations (B, D)."""
         v = cells.total(squares.sum(1)) / cells.sizes.clamp_min(1)
         each = owner @ (weights * v)
         if self.settings.gate == "log":

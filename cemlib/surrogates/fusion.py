@@ -1,27 +1,26 @@
 """`parallel` and `shortcut`: fusions of the surrogates `gated` and `slot`.
 
-Source: the two surrogates, see `gated` and `slot` for theirs. With m and a learned,
+Source: the two surrogates; see `gated` and `slot`. With learned m and a,
 
     parallel:  R = m_1 R_gated + m_2 R_slot,   (m_1, m_2) = softmax of two logits, both 0 at first
     shortcut:  v = max(v_gated + tanh(a) sum_k w_k v_k, 1e-6),   a = `residual` at first
                then the hinge, the means over dimensions and classes and the scale of `gated`
 
-In `parallel` each penalty is the one that its surrogate alone has on the batch, with its own scale
-and its own classes. In `shortcut` v_gated is the attention-weighted variance of each dimension, w_k
-and v_k are the weights and variances of the slots, and a class of two samples, which has no slots,
-keeps v_gated alone. The floor acts once, on the sum (`variance: trace`: on its sum over dimensions)
-and on neither part before. Slots always look at LayerNorm(z), also where `moments` is raw, and
-`surrogate_grad` rules the gated attention alone: all else descends. The gates of `slot` (`gate`,
-`a_c`, `b_c`) take no part in `shortcut` and stay as they start.
+In `parallel` each penalty is that of its surrogate alone on the batch, with its own scale and its
+own classes. In `shortcut` v_gated is the attention-weighted variance of each dimension, w_k and v_k
+are the weights and variances of the slots, and a class of two samples, which has no slots, uses
+v_gated alone. The floor is applied once, to the sum (with `variance: trace` to its sum over
+dimensions). Slots always use LayerNorm(z), even if `moments` is raw, and `surrogate_grad` concerns
+the gated attention alone. The gates of `slot` (`gate`, `a_c`, `b_c`) are not used by `shortcut`.
 
 With `use_slots: false` both are `gated`, bit for bit.
 
 How they fail: the mix is trained on the sum, and dR/dlogit_2 = m_1 m_2 (R_slot - R_gated), so
-`parallel` drifts to whichever penalty is smaller, which need not be the one that protects: watch
-`slot_share`. In `shortcut` the slots' variance is never negative, so dR/da >= 0 and training only
-lowers a: below 0 the spread around slots cancels v_gated and is rewarded, and at the floor no
-gradient is left: watch `strength`. With raw moments the slots' variance is still on LayerNorm's
-scale, of order 1 a dimension, and can outweigh the released scale's.
+`parallel` drifts to the smaller penalty, which need not be the one that protects: watch
+`slot_share`. In `shortcut` the variance around slots is never negative, so dR/da >= 0 and training
+only lowers a: below 0 the spread around slots cancels v_gated and is rewarded, and at the floor no
+gradient is left: watch `strength`. With raw moments the slots' variance is still on the scale of
+LayerNorm, of order 1 per dimension, and can outweigh that of the released features.
 """
 
 from typing import ClassVar, Unpack
@@ -37,12 +36,12 @@ from cemlib.surrogates.slot import SlotAttention
 
 
 class Fusion(Surrogate):
-    """The two branches; `slot` is None where it is switched off.
+    """The branches `gated` and `slot`; the latter is None with `use_slots: false`.
 
     Args:
         settings: the fusion's section of the configuration.
         slot_scale: constant factor s of the slot branch.
-        sizes: those of `Surrogate`.
+        sizes: as for `Surrogate`.
     """
 
     start_epoch: ClassVar[int] = GatedAttention.start_epoch
@@ -58,7 +57,7 @@ class Fusion(Surrogate):
             self.slot = SlotAttention(config.Slot(**shared, scale=slot_scale), **sizes)
 
     def reseed(self, seed: int) -> None:
-        """Start the noise of the slots anew."""
+        """Restart the noise of the slots."""
         if self.slot is not None:
             self.slot.reseed(seed)
 
@@ -68,7 +67,7 @@ class Fusion(Surrogate):
 
 
 class ParallelFusion(Fusion):
-    """Both penalties, mixed by learned weights; see the module's text for the formula."""
+    """Both penalties, mixed by learned weights; the module's docstring has the formula."""
 
     def __init__(self, settings: config.Parallel, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, slot_scale=settings.slot_scale, **sizes)
@@ -76,9 +75,9 @@ class ParallelFusion(Fusion):
             self.logits = nn.Parameter(torch.zeros(2))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs both penalties, what they log, and the share m_2 of the slots'.
+        """Return the penalty; logs both penalties, their scalars, and m_2 as `slot_share`.
 
-        `classes` are the gated branch's, which include the slots'; `active` is mixed like R.
+        `classes` is that of the gated branch, which has all classes; `active` is mixed like R.
         """
         value, notes = self.gated.penalty(z, y)
         if self.slot is None:
@@ -97,7 +96,7 @@ class ParallelFusion(Fusion):
 
 
 class ShortcutFusion(Fusion):
-    """Slot variances as a residual of the gated ones; see the module's text for the formula."""
+    """Gated variances plus those around slots; the module's docstring has the formula."""
 
     def __init__(self, settings: config.Shortcut, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, **sizes)
@@ -105,12 +104,12 @@ class ShortcutFusion(Fusion):
             self.a = nn.Parameter(torch.tensor(settings.residual))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs what both spreads log, and the strength tanh(a)."""
+        """Return the penalty; logs the scalars of both spreads, and tanh(a) as `strength`."""
         groups = self.gated.rows(z, y)
         v, notes = self.gated.spread(z, groups)
         if self.slot is not None:
             residual, slot_notes = self._residual(self.slot, z, y)
-            # Both branches put larger classes first: the slots' rows are the first of gated's.
+            # Both branches sort classes by size: the rows of the slots are the first ones.
             v = v + F.pad(residual, (0, 0, 0, len(v) - len(residual)))
             notes |= slot_notes
         value, hinges = self.gated.hinge(v, groups)
@@ -119,7 +118,7 @@ class ShortcutFusion(Fusion):
     def _residual(
         self, slot: SlotAttention, z: Tensor, y: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return `tanh(a) sum_k w_k v_k` of the classes with slots, (R, D), 0 in unused rows."""
+        """Return `tanh(a) sum_k w_k v_k` of the classes with slots, (R, D); 0 in unused rows."""
         found, notes = slot.spread(z, slot.rows(z, y))
         strength = self.a.tanh()
         pooled = torch.einsum("rs,rsd->rd", found.weights, found.variance)

@@ -1,8 +1,8 @@
-"""`gated`: hinge on the spread of a class under gated attention pooling.
+"""`gated`: a hinge on the spread of a class under gated attention pooling.
 
 Source: the attention of Ilse, Tomczak and Welling, "Attention-based Deep Multiple Instance
-Learning", ICML 2018, equation 9, here weighting the samples of a class. Per class with at least two
-samples in the batch, with x = LayerNorm(z) without affine part (or x = z, `moments: raw`):
+Learning", ICML 2018, equation 9, which weights the samples of a class here. For each class c with
+m_c >= 2 samples in the batch, with x = LayerNorm(z) without affine part (or x = z, `moments: raw`):
 
     alpha = softmax_i(w^T (tanh(V x_i) * sigmoid(U x_i)))
     mu = sum alpha x,   v = max(sum alpha (x - mu)^2, 1e-6)     per dimension, or its trace
@@ -10,11 +10,11 @@ samples in the batch, with x = LayerNorm(z) without affine part (or x = z, `mome
     L_c = mean_d v_d                                            gate "linear"
     R = s sum_c p_c L_c / sum_c p_c,   p_c = m_c / B,   tau = max(rho sigma^2, 1e-8) + 1e-6
 
-How it fails: with `layernorm` the moments do not see the released scale. Scaling all features
-leaves R unchanged, the hinge is always active, and sigma and tau shift R without any influence on
-the gradient. With `surrogate_grad: descend` attention can put all its weight on one sample, and v
-falls without the features moving: watch `effective_sample_size` (1 / sum alpha^2). `stop` keeps the
-first attention, `ascend` trains it to find the widest spread (a min-max).
+How it fails: with `layernorm` R does not depend on the released scale. The hinge is always active,
+and sigma and tau shift R without any influence on its gradient. With `surrogate_grad: descend` the
+attention can put all weight on one sample, and v falls although the features have not moved: watch
+`effective_sample_size` (1 / sum alpha^2). `stop` keeps the initial attention, `ascend` trains it to
+find the widest spread (a min-max problem).
 """
 
 import math
@@ -40,19 +40,19 @@ Settings = config.Gated | config.Fusion | config.LogDetGated
 
 
 def attention_scores(x: Tensor, V: Tensor, U: Tensor, w: Tensor) -> Tensor:
-    """Return the scores before the softmax: x (B, D), V and U (h, D), w (1, h) to (B, 1)."""
+    """Return the scores (B, 1) before the softmax, from x (B, D), V and U (h, D) and w (1, h)."""
     return F.linear(F.linear(x, V).tanh() * F.linear(x, U).sigmoid(), w)
 
 
 def dispersion_penalty(v: Tensor, tau: float, gate: str) -> Tensor:
-    """Penalise each variance above the ceiling tau, or as it is; same shape."""
+    """Return the hinge on variances above tau, or with gate "linear" the variances themselves."""
     if gate == "linear":
         return v
     return ((v + LOG_OFFSET).log() - math.log(tau)).relu()
 
 
 def view(weight: Tensor, surrogate_grad: str) -> Tensor:
-    """Return the weight, passing its gradient on, stopping it, or reversing it."""
+    """Return the weight with its gradient kept, stopped, or reversed."""
     if surrogate_grad == "descend":
         return weight
     fixed = weight.detach()
@@ -60,12 +60,7 @@ def view(weight: Tensor, surrogate_grad: str) -> Tensor:
 
 
 class GatedAttention(Surrogate):
-    """Gated attention surrogate; see the module's text for the formula.
-
-    Args:
-        settings: its section of the configuration, or that of a surrogate which contains it.
-        sizes: those of `Surrogate`.
-    """
+    """The gated attention surrogate; the module's docstring has the formula."""
 
     settings: Settings
     start_epoch: ClassVar[int] = 6
@@ -78,7 +73,7 @@ class GatedAttention(Surrogate):
         self.w = nn.Linear(width, 1, bias=False)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs what `spread` and `hinge` log."""
+        """Return the penalty; logs the scalars of `spread` and `hinge`."""
         groups = self.rows(z, y)
         v, notes = self.spread(z, groups)
         value, hinges = self.hinge(v, groups)
@@ -89,10 +84,7 @@ class GatedAttention(Surrogate):
         return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
 
     def spread(self, z: Tensor, groups: Groups) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the attention-weighted variances (R, D), before trace and floor.
-
-        Logs the effective sample size, mean over classes.
-        """
+        """Return the attention-weighted variances (R, D); logs the mean effective sample size."""
         x = F.layer_norm(z, z.shape[-1:]) if self.settings.moments == "layernorm" else z
         how = self.settings.surrogate_grad
         weights = (view(part.weight, how) for part in (self.V, self.U, self.w))
@@ -101,7 +93,7 @@ class GatedAttention(Surrogate):
         return weighted_moments(x, alpha, groups)[1].squeeze(1), {"effective_sample_size": size}
 
     def hinge(self, v: Tensor, groups: Groups) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty of variances (R, D); logs the classes and the active hinges."""
+        """Return the penalty of variances (R, D); logs `classes` and `active`."""
         if self.settings.variance == "trace":
             v = v.sum(-1, keepdim=True)
         tau = ceiling(self.noise_std, self.settings.var_threshold)
@@ -113,6 +105,6 @@ class GatedAttention(Surrogate):
 
 
 def effective_sample_size(alpha: Tensor, groups: Groups) -> Tensor:
-    """Return `1 / sum alpha^2` of each row, from 1 to its size: (B, 1) to (R,), 0 where unused."""
+    """Return `1 / sum alpha^2` of each row, (R,): from 1 to its size, 0 for an unused row."""
     squares = groups.total(alpha.detach().square()).squeeze(-1)
     return groups.valid / squares.clamp_min(VARIANCE_FLOOR)

@@ -1,40 +1,38 @@
-"""`gmm`: Gaussian mixtures per class, the bound on the released information of the CEM paper.
+"""`gmm`: a Gaussian mixture per class, the CEM paper's bound on the released information.
 
 Source: Xia et al., "Theoretical Insights in Model Inversion Robustness and Conditional Entropy
 Maximization for Collaborative Inference Systems", CVPR 2025.
 
-At each epoch's end EM fits K Gaussians to every class. A component of class c has weight w_k there
-and p_ck = (N_c / N) w_ck in all. In a batch, with responsibilities r_ik of each sample over its own
-class's components, which carry no gradient, and n = sum_i r_ik,
+At the end of each epoch EM fits K Gaussians to every class. A component has weight w_ck in its
+class c and p_ck = (N_c / N) w_ck among all classes. In a batch, with responsibilities r_ik of each
+sample over the components of its own class, which carry no gradient, and n = sum_i r_ik,
 
     a = 10 n / (w N / C), or 0.99 where that is >= 1
     S_ck = a sum_i r_ik (z_i - mu)(z_i - mu)^T / n + (1 - a) Sigma_ck      mu, Sigma as fitted
     R = (1/D) sum_ck p_ck (-log p_ck + 1/2 log det(I + S_ck / sigma^2))
 
-or the diagonal of S with `covariance: diagonal`. R D is at least what z + noise tells, in nats, as
-far as the mixture describes the features.
+or with the diagonal of S for `covariance: diagonal`. R D bounds the information in z + noise from
+above, in nats, as far as the mixture describes the features.
 
-A full covariance is kept as axes and variances along them, Sigma = Q diag(lambda) Q^T. Along these
-A = I + (1 - a) Sigma / sigma^2 is diagonal, and with X the batch's rows sqrt(a r / (n sigma^2))
-(z - mu) there,
+A full covariance is stored by its eigenvectors and eigenvalues, Sigma = Q diag(lambda) Q^T. In that
+basis A = I + (1 - a) Sigma / sigma^2 is diagonal, and with X the rows sqrt(a r / (n sigma^2))
+(z - mu) of the batch,
 
     log det(A + X^T X) = log det A + log det(I + X A^-1 X^T)
 
-so a step turns the rows and factorises K matrices of the batch's size, not C K of D's: about
-B K D^2 + K B^3 / 3 operations. The classes share a matrix, as rows of different classes do not mix.
+so a step factorises K matrices of the batch's size instead of C K of size D: about
+B K D^2 + K B^3 / 3 operations. All classes share a matrix, in which their rows do not mix.
 
 Everything is computed in float64, because log det(I + S / sigma^2) amplifies rounding by its
-condition number, but for the turning: axes are float32, whose rounding is that of z itself. A full
-covariance needs 4 C K D^2 bytes, and ten times that while fitting: 52 MB for 10 classes of 5
-components in 512 dimensions.
+condition number; only the eigenvectors are float32, like z itself. Full covariances need 4 C K D^2
+bytes, and ten times that while fitting: 52 MB for 10 classes of 5 components in 512 dimensions.
 
 How it fails: without noise the bound is infinite. EM needs many samples per component and, with
 full covariances, per dimension; with few the bound is far below the information in unseen
-features. Means are an epoch old, so S also grows with the way that a class has moved.
+features. Means are up to an epoch old, so S also grows as a class moves.
 """
 
-from dataclasses import dataclass
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -45,9 +43,8 @@ from cemlib.surrogates.mixture import RIDGE, Mixtures, fit_mixtures
 from cemlib.surrogates.tiles import own_product, tile
 
 
-@dataclass(frozen=True)
-class Shares:
-    """The contributions of a batch's samples and of the last fit to each component."""
+class Shares(NamedTuple):
+    """The contributions of a batch and of the last fit to each component."""
 
     member: Tensor  # (B, C) 1 where the sample is of the class, else 0
     masses: Tensor  # (C, K) n
@@ -55,20 +52,16 @@ class Shares:
     stored: Tensor  # (C, K) 1 - a
 
     def blended(self, squares: Tensor, variances: Tensor) -> Tensor:
-        """Blend variances of the batch with the fit's: (B, K, S) and (C, K, S) to (C, K, S)."""
+        """Blend squares (B, K, S) of the batch with variances (C, K, S) of the fit."""
         weighted = (self.batch.unsqueeze(-1) * squares).flatten(1)
         return (self.member.T @ weighted).view_as(variances) + self.stored.unsqueeze(-1) * variances
 
 
 class GaussianMixture(Fitted):
-    """The bound of a Gaussian mixture; see the module's text for the formula.
-
-    Args:
-        settings: its section of the configuration.
-        sizes: those of `Surrogate`; the noise above 0.
+    """The bound of a Gaussian mixture; the module's docstring has the formula.
 
     Raises:
-        ValueError: there is no noise.
+        ValueError: if there is no noise.
     """
 
     settings: config.Gmm
@@ -86,12 +79,12 @@ class GaussianMixture(Fitted):
             self.register_buffer("axes", unit.expand(*self.weights.shape, *unit.shape).clone())
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs the share of components reached, and their variance."""
-        places = self._places(z.to(self.means), y)
-        squares = places.square()
+        """Return the penalty; logs the share of components reached, and their mean variance."""
+        coordinates = self._coordinates(z.to(self.means), y)
+        squares = coordinates.square()
         shares = self._shares(squares.detach(), y)
         if self.covariance == "full":
-            half_log_dets = self._full(places, shares, y)
+            half_log_dets = self._full(coordinates, shares, y)
         else:
             variances = shares.blended(squares, self.variances)
             half_log_dets = (variances / self.noise_std**2).log1p().sum(-1) / 2
@@ -101,11 +94,11 @@ class GaussianMixture(Fitted):
 
     @property
     def replayable(self) -> bool:
-        """Tell whether no step factorises, for which a library waits for the device."""
+        """Return False where every step factorises, which reads the device from the host."""
         return self.covariance == "diagonal"
 
-    def _places(self, z: Tensor, y: Tensor) -> Tensor:
-        """Return places of the samples along the axes of their class's components, (B, K, D)."""
+    def _coordinates(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return z - mu in the basis of each component of the sample's class, (B, K, D)."""
         apart = z.unsqueeze(1) - self.means[y]
         if self.covariance == "diagonal":
             return apart
@@ -116,12 +109,12 @@ class GaussianMixture(Fitted):
         return turned.view_as(apart).to(apart)
 
     def _shares(self, squares: Tensor, y: Tensor) -> Shares:
-        """Return responsibilities and blend of a batch, from squared places (B, K, D)."""
+        """Return responsibilities and blend weights from squared coordinates (B, K, D)."""
         member = (y.unsqueeze(1) == torch.arange(self.num_classes, device=y.device)).to(squares)
         variances = self.variances.clamp_min(RIDGE)
         distances = (squares / variances[y]).sum(-1)
         logs = self.weights.log() - variances.log().sum(-1) / 2
-        # Finite even where a class has no mixture yet; there the last factor is 0.
+        # This stays finite for a class without a mixture, whose last factor is 0.
         logs = (logs[y] - distances / 2).clamp_min(torch.finfo(logs.dtype).min)
         responsibilities = logs.softmax(-1) * (self.weights > 0)[y]
         masses = member.T @ responsibilities
@@ -129,17 +122,17 @@ class GaussianMixture(Fitted):
         each = torch.where(masses > 0, a / masses, 0.0)
         return Shares(member, masses, each[y] * responsibilities, 1 - a)
 
-    def _full(self, places: Tensor, shares: Shares, y: Tensor) -> Tensor:
+    def _full(self, coordinates: Tensor, shares: Shares, y: Tensor) -> Tensor:
         """Return half the log determinants of I + S / sigma^2, (C, K)."""
         variance = self.noise_std**2
         stored = 1 + shares.stored.unsqueeze(-1) * self.variances / variance
         scale = shares.batch.unsqueeze(-1) / (variance * stored[y])
-        rows = (places * scale.sqrt()).transpose(0, 1)  # (K, B, D)
+        rows = (coordinates * scale.sqrt()).transpose(0, 1)  # (K, B, D)
         together = (y.unsqueeze(1) == y).to(rows)
         products = (rows @ rows.mT) * together
         products.diagonal(dim1=-2, dim2=-1).add_(1)
         factors: Tensor = torch.linalg.cholesky_ex(products).L
-        # A class's determinant is the product of the pivots of its own rows.
+        # The determinant of a class is the product of the pivots of its rows.
         pivots = factors.diagonal(dim1=-2, dim2=-1).log()  # (K, B)
         return stored.log().sum(-1) / 2 + (pivots @ shares.member).T
 
@@ -166,12 +159,12 @@ class GaussianMixture(Fitted):
         variances = self.variances.clamp_min(RIDGE)
         if self.covariance == "diagonal":
             return variances
-        # Class by class, here and below: at once, several times the memory would be needed.
+        # Here and below, one class at a time saves memory.
         each = zip(self.axes, variances.unsqueeze(-2), strict=True)
         return torch.stack([(axes * spread) @ axes.to(spread).mT for axes, spread in each])
 
     def keep(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
-        """Keep diagonals (C, K, D), or the axes of (C, K, D, D) and the variances along them."""
+        """Store variances (C, K, D), or the eigenvectors and eigenvalues of (C, K, D, D)."""
         if self.covariance == "diagonal":
             super().keep(means, weights, variances)
             return

@@ -2,20 +2,20 @@
 
 Source: Lloyd (1982); k-means++ starting points, Arthur and Vassilvitskii (2007).
 
-The samples of a class are gathered into a rectangle (classes, largest class, D) and centred on
-their class mean, so that distances by products keep their digits when features contract.
+Samples are gathered into a rectangle (classes, largest class, D) and centred on their class mean,
+so that distances computed from products keep their digits when features contract.
 
-Memory: the classes are taken in blocks of similar size, each of at most `BLOCK` padded feature
-values or of one class where a single class is larger. Beyond input and result, at most two such
-blocks exist at a time (2 x 16 MiB in float32, or twice the largest class) plus about 2K/D of one:
-blocks of a cache's size are passed over three times as fast as one of everything.
+Memory: classes of similar size are processed together in blocks of at most `BLOCK` padded values,
+or of one class if that is larger. Beyond input and result, at most two blocks exist at a time (2 x
+16 MiB in float32, or twice the largest class), plus about 2K/D of one. Blocks that fit into the
+cache are three times as fast as one block of all classes.
 
 How it fails: a class with fewer than K distinct samples has clusters without members. They keep
-their place with weight 0 and variance 0, take part in no sum, and may win members in a later fit.
+their place with weight 0 and variance 0, enter no sum, and may win members in a later fit.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,13 +24,12 @@ BLOCK = 2**22
 MAX_STEPS = 50
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """K clusters of each of C classes; a class with all weights 0 has none yet."""
+class Clusters(NamedTuple):
+    """K clusters of each of C classes; all weights of a class are 0 before its first fit."""
 
     means: Tensor  # (C, K, D) centroids
-    weights: Tensor  # (C, K) share of the class's samples, each row sums to 1 or is all 0
-    variances: Tensor  # (C, K, D) mean over members of (z - centroid)^2
+    weights: Tensor  # (C, K) shares of the class's samples; each row sums to 1 or is all 0
+    variances: Tensor  # (C, K, D) mean of (z - centroid)^2 over the members
 
 
 def fit_clusters(
@@ -43,16 +42,16 @@ def fit_clusters(
     max_steps: int = MAX_STEPS,
     block: int = BLOCK,
 ) -> Clusters:
-    """Cluster every class, from the previous centroids where the class has any.
+    """Cluster every class, starting from its previous centroids if it has any.
 
     Args:
         z: features, (N, D).
         y: labels in [0, C), (N,).
         means: centroids of the last fit, (C, K, D).
-        weights: weights of the last fit, (C, K); classes with all 0 start from k-means++.
-        generator: source of the k-means++ draws, on the CPU.
-        max_steps: most Lloyd steps.
-        block: most padded feature values worked on at a time; no result depends on it.
+        weights: weights of the last fit, (C, K); a class with all 0 starts from k-means++.
+        generator: random generator of the k-means++ draws, on the CPU.
+        max_steps: largest number of Lloyd steps.
+        block: largest number of padded values per block; the result does not depend on it.
 
     Returns:
         The new clusters. Empty ones keep their centroid, with weight and variance 0.
@@ -64,27 +63,31 @@ def fit_clusters(
         held = index[ids, : largest(sizes[ids])]
         x = z.index_select(0, held.flatten()).view(*held.shape, -1)
         new = _fit_block(x, sizes[ids], means[ids], weights[ids], draws[held], max_steps)
-        fitted.means[ids], fitted.weights[ids], fitted.variances[ids] = new
+        for kept, found in zip(fitted, new, strict=True):
+            kept[ids] = found
     return fitted
 
 
 def _draws(samples: int, clusters: int, generator: torch.Generator) -> Tensor:
-    """Draw exponential numbers (N, K): argmax of weight / draw picks in proportion to weight."""
+    """Draw exponential numbers (N, K): argmax(weight / draw) picks in proportion to the weight."""
     draws = torch.empty(samples, clusters).exponential_(generator=generator)
     return draws.clamp_min_(torch.finfo(draws.dtype).tiny)
 
 
 def largest(sizes: Tensor) -> int:
-    """Return the width of the rectangle that classes of these sizes need, at least 1."""
+    """Return the size of the largest class, at least 1."""
     return max(1, int(sizes.max()))
 
 
 def class_blocks(values: Tensor, block: int) -> list[Tensor]:
-    """Divide the ids of classes into blocks, from large to small.
+    """Divide the classes into blocks, the largest classes first.
 
     Args:
-        values: how many values the rectangle of each class alone has, (C,).
-        block: most values of a block in which every class takes as many as its largest.
+        values: number of values of each class, (C,).
+        block: largest number of values of a block, in which all classes are padded to the largest.
+
+    Returns:
+        The indices of the classes of each block.
     """
     ordered, ids = values.sort(descending=True, stable=True)
     widths = ordered.tolist()
@@ -96,10 +99,10 @@ def class_blocks(values: Tensor, block: int) -> list[Tensor]:
 
 
 def centre_(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Centre a rectangle x (c, M, D) of classes in place, with 0 where it is padding.
+    """Centre a rectangle x (c, M, D) of classes in place; padding becomes 0.
 
     Returns:
-        1 where there is a sample, (c, M), and the class means, (c, 1, D).
+        A mask (c, M), 1 for samples and 0 for padding, and the class means (c, 1, D).
     """
     mask = (torch.arange(x.shape[1], device=x.device) < sizes.unsqueeze(1)).to(x)
     centre = torch.einsum("cm,cmd->cd", mask, x) / sizes.clamp_min(1).unsqueeze(1)
@@ -110,28 +113,22 @@ def centre_(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
 
 def _fit_block(
     x: Tensor, sizes: Tensor, means: Tensor, weights: Tensor, draws: Tensor, max_steps: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Cluster classes given as a rectangle x (c, M, D), which is overwritten; draws (c, M, K)."""
+) -> Clusters:
+    """Cluster a rectangle x (c, M, D) of classes, which is overwritten; draws (c, M, K)."""
     mask, centre = centre_(x, sizes)
-    means = _start(x, mask, means - centre, weights, draws)
+    means, known = means - centre, weights.sum(1) > 0
+    if not bool(known.all()):
+        means = torch.where(known.view(-1, 1, 1), means, _plus_plus(x, mask, draws))
     means = _lloyd(x, mask, means, max_steps)
     joined = joining(x, mask, means)
     members = joined.sum(1)  # (c, K)
     squares = x.baddbmm_(joined, means, alpha=-1).square_()
     variances = (joined.mT @ squares) / members.clamp_min(1).unsqueeze(-1)
-    return means + centre, members / sizes.clamp_min(1).unsqueeze(1), variances
-
-
-def _start(x: Tensor, mask: Tensor, warm: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
-    """Return first centroids (c, K, D): the given ones, or drawn where a class has no weights."""
-    known = weights.sum(1) > 0
-    if bool(known.all()):
-        return warm
-    return torch.where(known.view(-1, 1, 1), warm, _plus_plus(x, mask, draws))
+    return Clusters(means + centre, members / sizes.clamp_min(1).unsqueeze(1), variances)
 
 
 def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
-    """Draw each next centroid among the members in proportion to their squared distances."""
+    """Draw first centroids (c, K, D) by k-means++, in proportion to the squared distances."""
     classes = torch.arange(len(x), device=x.device)
     norms = torch.linalg.vector_norm(x, dim=-1).square()
     chosen = []
@@ -146,7 +143,7 @@ def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
 
 
 def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
-    """Return 1 where a sample's nearest centroid is k, else 0, (c, M, K); 0 for padding."""
+    """Return 1 where centroid k is a sample's nearest one, else 0, (c, M, K); 0 for padding."""
     norms = means.square().sum(-1).unsqueeze(1)
     nearest = torch.baddbmm(norms, x, means.mT, alpha=-2).argmin(-1, keepdim=True)
     joined = x.new_zeros(*x.shape[:2], means.shape[1])
@@ -154,7 +151,7 @@ def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
 
 
 def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
-    """Take Lloyd steps until no sample changes its cluster; empty clusters stay where they are."""
+    """Take Lloyd steps until no sample changes its cluster; empty clusters do not move."""
     last = None
     for _ in range(max_steps):
         joined = joining(x, mask, means)
@@ -167,15 +164,15 @@ def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
 
 
 def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Return the places of the samples of each class, as a rectangle.
+    """Return the indices of the samples of each class, as a rectangle.
 
     Args:
         y: labels in [0, num_classes), (N,).
         num_classes: number of classes C.
 
     Returns:
-        Positions in `y`, (C, M) with M the size of the largest class, in their original order and
-        filled up with 0, and the sizes of the classes, (C,).
+        Ascending indices into `y`, (C, M), padded with 0 to the size M of the largest class; and
+        the sizes of the classes, (C,).
     """
     order = y.argsort(stable=True)
     sizes = torch.bincount(y, minlength=num_classes)

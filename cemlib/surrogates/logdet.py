@@ -1,50 +1,52 @@
-"""`logdet`: one Gaussian per class, the bound on the released information itself.
+"""`logdet`: the bound on the released information with one Gaussian per class.
 
 Source: this project. A Gaussian has the largest entropy of all distributions with its covariance
-(Cover and Thomas, "Elements of Information Theory", theorem 8.6.5), so with Sigma_c the covariance
-of class c's features on the released scale, p_c = m_c / B and noise of variance sigma^2,
+(Cover and Thomas, "Elements of Information Theory", theorem 8.6.5). So with the covariance Sigma_c
+of the features of class c, p_c = m_c / B and noise of variance sigma^2,
 
     R = (1/D) sum_c p_c 1/2 log det(I + Sigma_c / sigma^2)
 
-bounds, per dimension, what z + noise tells beyond the class. No clusters are needed, and directions
-count, not only the total spread. Each Sigma_c is the covariance of an exponentially weighted
-mixture of batches: of weight 1 - d for this batch, with mean m and scatter S, and d for the past,
+bounds, per dimension, the information in z + noise beyond the class. It needs no clusters, and
+depends on the directions of the spread, not only on its total. Each Sigma_c is the covariance of an
+exponentially weighted mixture of batches, with weight 1 - d for this batch, which has mean m and
+scatter S, and d for the past:
 
     Sigma <- d Sigma + (1 - d) (S + d (m - mu)(m - mu)^T),   mu <- d mu + (1 - d) m
 
-With `momentum` given, d is that, or 0 for a class's first batch. By default it follows from D, the
-m_c samples of the class in this batch, and n_c, the samples that its moments average so far:
+With `momentum` given, d is the momentum, or 0 for the first batch of a class. By default it follows
+from D, the m_c samples of the class in this batch, and the effective number n_c of samples in its
+moments so far:
 
     d = min( n_c / (n_c + m_c), max(.9, (4 D - m_c) / (4 D + m_c)) )
     1/n_c <- d^2 / n_c + (1 - d)^2 / m_c
 
-so that every sample seen counts the same until the average holds enough of them, and from then on
-n_c tends to 4 D samples, to more where .9 gives more.
+All samples have equal weight until n_c is large enough; from then on n_c tends to 4 D, or to more
+where .9 gives more.
 
-log det is concave, so its tangent at an older Sigma_ref is never below it. Between two
+log det is concave, so its tangent at an older Sigma_ref is an upper bound. Between two
 factorisations the value is that tangent,
 
     log det(I + Sigma / sigma^2) <= log det(I + Sigma_ref / sigma^2) + tr(P (Sigma - Sigma_ref))
 
-with P = (Sigma_ref + sigma^2 I)^-1. The gradient is an estimate of the whole data set's,
-straight through this batch's scatter about mu: dR/dz_i = P_c (z_i - mu_c) / (B D), the Mahalanobis
-pull; a class's first batch, if it is factorised, has exactly the gradient of R. With shrinkage s
-every Sigma is replaced by (1-s) Sigma + s tr(Sigma)/D I, which never lowers the bound.
+with P = (Sigma_ref + sigma^2 I)^-1. The gradient estimates that of the whole data set from this
+batch's scatter about mu: dR/dz_i = P_c (z_i - mu_c) / (B D), the Mahalanobis pull. For the first
+batch of a class, if it is factorised, this is exactly the gradient of R. With shrinkage s every
+Sigma is replaced by (1-s) Sigma + s tr(Sigma)/D I, which never lowers the bound.
 
-Statistics are kept and inverted in float64: rounding is amplified by the condition number of
+Statistics are stored and inverted in float64: rounding is amplified by the condition number of
 I + Sigma / sigma^2, easily 1e3 to 1e4, and float32 would leave three digits of the gradient. They
-take 16 C D^2 bytes, three times that while factorising, half of it in a checkpoint: 42 MB for 10
-classes of 512 dimensions, 419 MB for 100 classes.
+take 16 C D^2 bytes, three times that while factorising, and half of it in a checkpoint: 42 MB for
+10 classes of 512 dimensions, 419 MB for 100 classes.
 
 How it fails: without noise the bound is infinite. A given d averages about m_c (1 + d) / (1 - d)
-samples. Where that is not well above D, Sigma_c has directions without spread, along which a sample
-is pulled with the full 1 / sigma^2; R lies below the bound of the true covariance after a
-factorisation, and far above it before the next. By default that is so in the first steps only,
-where factorisations are made at every doubling of the steps. The price is memory: 4 D samples of a
-class may be several epochs of a small data set, in which the encoder has moved on; then give a
-smaller momentum, with shrinkage. A class first met between two factorisations has P = I / sigma^2
-until the next. Features that move quickly leave P behind: watch `stale`, and refresh more often.
-The bound is loose where a class is far from Gaussian.
+samples. If that is not well above D, Sigma_c has directions without spread, along which a sample is
+pulled with the full 1 / sigma^2; R is below the bound of the true covariance after a factorisation,
+and far above it before the next. By default that happens in the first steps only, where every
+doubling of the number of steps factorises. The price is a long memory: 4 D samples of a class may
+be several epochs of a small data set, during which the encoder changes; then set a smaller
+momentum, with shrinkage. A class first seen between two factorisations has P = I / sigma^2 until
+the next. P lags behind features that move quickly: watch `stale`, and lower `refresh`. The bound is
+loose where a class is far from Gaussian.
 """
 
 from typing import ClassVar, Unpack
@@ -56,18 +58,18 @@ from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Sizes, Surrogate, needs_noise
 from cemlib.surrogates.tiles import Tiles, add_scatter, own_product, tile
 
-WINDOW = 4  # samples that a class's covariance averages by default, as a multiple of D
-LEAST = 0.9  # share that the past keeps by default, where the window would allow less
+WINDOW = 4  # samples per dimension that a covariance averages by default
+LEAST = 0.9  # smallest default weight of the past, once it has enough samples
 
 
 def trace_of_product(a: Tensor, b: Tensor) -> Tensor:
-    """Return `tr(A B)` of symmetric matrices: two (C, D, D) to (C,)."""
+    """Return `tr(A B)` of symmetric matrices (C, D, D), (C,)."""
     traces: Tensor = torch.einsum("cij,cij->c", a, b)
     return traces
 
 
 def shrink_(matrices: Tensor, amount: float) -> Tensor:
-    """Make each matrix (C, D, D) its `(1 - s) A + s tr(A)/D I`, and return them."""
+    """Replace each matrix A of (C, D, D) by `(1 - s) A + s tr(A)/D I`, in place."""
     diagonal = matrices.diagonal(dim1=-2, dim2=-1)
     mean = diagonal.mean(-1, keepdim=True)
     matrices.mul_(1 - amount)
@@ -76,17 +78,13 @@ def shrink_(matrices: Tensor, amount: float) -> Tensor:
 
 
 class LogDet(Surrogate):
-    """Class-conditional Gaussian bound; see the module's text for the formula.
+    """The class-conditional Gaussian bound; the module's docstring has the formula.
 
-    Means and covariances are what a checkpoint keeps. Their factors follow from them at an epoch's
-    first step, so a state restored between epochs continues bit for bit.
-
-    Args:
-        settings: its section of the configuration, or that of a surrogate which contains it.
-        sizes: those of `Surrogate`; the noise above 0.
+    A checkpoint holds means and covariances. The first step of an epoch factorises them, so
+    training restored between epochs continues bit for bit.
 
     Raises:
-        ValueError: there is no noise.
+        ValueError: if there is no noise.
     """
 
     settings: config.Gaussian
@@ -112,7 +110,10 @@ class LogDet(Surrogate):
         self.register_buffer("traces", square[:, 0, 0].clone(), persistent=False)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs the variance per dimension and how stale the factors are."""
+        """Return the penalty; logs the variance per dimension, and `stale`.
+
+        That is the relative distance of the tangent from the last factorisation.
+        """
         with torch.no_grad():
             rows = z.to(self.means.dtype)
             tiles = tile(y, self.num_classes, rows.dtype)
@@ -120,7 +121,7 @@ class LogDet(Surrogate):
             if self._due:
                 self._factorise()
             self._steps += 1
-            # Transposed, which changes nothing but is read faster.
+            # The matrices are symmetric; transposed, they are read faster.
             pull = own_product(rows - self.means[y], self.precisions.mT, tiles) / z.numel()
             change = trace_of_product(self.precisions, self.covariances) - self.traces
             bounds = self.log_dets + change
@@ -130,13 +131,13 @@ class LogDet(Surrogate):
         return value.to(z) + (straight - straight.detach()), notes
 
     def _average(self, rows: Tensor, y: Tensor, tiles: Tiles) -> None:
-        """Take a batch into the running means and covariances."""
+        """Update the running means and covariances with a batch."""
         past = self._past(tiles.sizes).unsqueeze(1)
         sizes = tiles.sizes.clamp_min(1).unsqueeze(1)
         means = tiles.member.T @ rows / sizes
         shift = means - self.means
-        # The spread of the means enters with no row of its own: the rows add up to 0 about their
-        # own mean, so about a centre moved by sqrt(d) shift they scatter by d shift shift^T more.
+        # The rows sum to 0 about their own mean, so about a centre moved by sqrt(d) shift their
+        # scatter has the additional d shift shift^T of the formula.
         centred = rows - (means - past.sqrt() * shift)[y]
         self.covariances.mul_(past.unsqueeze(2))
         add_scatter(self.covariances, ((1 - past) / sizes).sqrt()[y] * centred, tiles)
@@ -144,7 +145,7 @@ class LogDet(Surrogate):
         self._count(past.squeeze(1), tiles.sizes)
 
     def _past(self, sizes: Tensor) -> Tensor:
-        """Return the share that the past keeps of each class's moments, (C,)."""
+        """Return the weight d of the past in the moments of each class, (C,)."""
         pooled = self.samples / (self.samples + sizes).clamp_min(1)
         if self.momentum is None:
             window = WINDOW * self.dim
@@ -154,22 +155,22 @@ class LogDet(Surrogate):
         return torch.where(sizes > 0, kept, 1.0)
 
     def _count(self, past: Tensor, sizes: Tensor) -> None:
-        """Take a batch into the effective samples, the inverse of the sum of squared weights."""
+        """Update the effective samples, the inverse of the sum of squared weights."""
         before = past.square() / self.samples.clamp_min(1)
         now = (1 - past).square() / sizes.clamp_min(1)
         seen = (self.samples > 0) | (sizes > 0)
         self.samples.copy_(torch.where(seen, 1 / (before + now), 0.0))
 
     def _factorise(self) -> None:
-        """Take the tangent of log det at the running covariances of all classes."""
+        """Compute the tangent of log det at the running covariances of all classes."""
         variance = self.noise_std**2
         scaled = shrink_(self.covariances / variance, self.settings.shrinkage)
         scaled.diagonal(dim1=-2, dim2=-1).add_(1)
-        # Unlike `cholesky` and `cholesky_inverse` these do not read an error code on the host.
+        # Unlike `cholesky` and `cholesky_inverse`, these functions read no error code on the host.
         factor = torch.linalg.cholesky_ex(scaled).L
         unit = torch.eye(self.dim, dtype=factor.dtype, device=factor.device)
         root = torch.linalg.solve_triangular(factor, unit.expand_as(factor), upper=False)
-        # tr(P shrink(Sigma)) = tr(shrink(P) Sigma): from here on only the plain Sigma is needed.
+        # tr(P shrink(Sigma)) = tr(shrink(P) Sigma), so only the plain Sigma is needed from here on.
         self.precisions.copy_(shrink_(root.mT @ root, self.settings.shrinkage).div_(variance))
         self.log_dets.copy_(2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1))
         self.traces.copy_(trace_of_product(self.precisions, self.covariances))
@@ -185,33 +186,26 @@ class LogDet(Surrogate):
             "stale": (present @ stale) / classes,
         }
 
-    def _check_metric(self, metric: Tensor) -> None:
-        if metric.shape != (self.dim, self.dim):
-            raise ValueError(
-                f"{type(self).__name__}: metric has shape {tuple(metric.shape)}, "
-                f"expected ({self.dim}, {self.dim})"
-            )
-
     def reseed(self, seed: int) -> None:  # noqa: ARG002 - draws nothing
-        """Factorise at the next step: where an epoch starts decides when, not what ran before."""
+        """Factorise at the next step, so that a resumed training does the same steps."""
         self._steps = 0
         self._new = self.momentum is None and not self.samples.any()
 
     @property
     def _due(self) -> bool:
-        """Return whether it is the turn of a factorisation.
+        """Return whether the next step factorises: every `refresh` steps.
 
-        In the first epoch also at every power of two: a covariance of few samples has empty
-        directions, which the tangent at it would fill at 1 / sigma^2 for `refresh` steps.
+        The first epoch also does so at every power of two: a covariance of few samples has empty
+        directions, along which its tangent would rise with 1 / sigma^2 for `refresh` steps.
         """
         doubled = self._new and self._steps & (self._steps - 1) == 0
         return doubled or self._steps % self.refresh == 0
 
     @property
     def replayable(self) -> bool:
-        """Tell that it is not the turn of a factorisation, which other steps do not have."""
+        """Return whether the next step has no factorisation."""
         return not self._due
 
     def replayed(self) -> None:
-        """Count the step, so that the next factorisation comes in its turn."""
+        """Count the step towards the next factorisation."""
         self._steps += 1

@@ -1,21 +1,18 @@
-"""`logdet_gated`: the bound of `logdet` and the penalty of `gated`, added.
+"""`logdet_gated`: the sum of the bound of `logdet` and the penalty of `gated`.
 
-Source: the two surrogates, see `logdet` and `gated` for theirs. With the weight w,
+Source: the two surrogates; see `logdet` and `gated`. With the weight w,
 
     R = R_logdet + w R_gated
 
-where each is the penalty that its surrogate alone has on the batch. The two measure different
-things: `logdet` the released scale and all directions, over many batches; `gated` the spread of
-this batch about a learned centre, with `layernorm` whatever its scale.
+The two measure different things: `logdet` the released scale and all directions, over many batches;
+`gated` the spread of one batch about a learned centre, with `layernorm` at any scale.
 
-Features are pulled by dR/dz. The attention's own parameters get the gradient of R_gated, without
-w: what they would get if `gated` were alone. So the training is that of two surrogates side by
-side, of strengths lambda and w lambda, but that both act from epoch 6 on, as `gated` does.
+The features get dR/dz. The parameters of the attention get the gradient of R_gated without w, as
+with `gated` alone. So the two surrogates train side by side, with strengths lambda and w lambda,
+but both from epoch 6 on, as `gated` does. With w = 0 the features get the gradient of `logdet`.
 
-With w = 0 the features are pulled as by `logdet` from that epoch on.
-
-How it fails: as each of the two does. The pulls can be of very different size, and lambda and w
-lambda say nothing about it: compare `logdet_value` and `gated_value` with what they are alone.
+How it fails: as each of the two does. Their gradients can differ much in size, which lambda and w
+lambda do not show: compare `logdet_value` and `gated_value` with those of each surrogate alone.
 """
 
 from typing import ClassVar, Unpack
@@ -30,12 +27,7 @@ from cemlib.surrogates.logdet import LogDet
 
 
 class LogDetGated(Surrogate):
-    """Sum of the Gaussian bound and gated attention; see the module's text for the formula.
-
-    Args:
-        settings: its section of the configuration.
-        sizes: those of `Surrogate`; the noise above 0.
-    """
+    """The sum of the Gaussian bound and gated attention; the module's docstring has the formula."""
 
     settings: config.LogDetGated
     start_epoch: ClassVar[int] = GatedAttention.start_epoch
@@ -46,15 +38,15 @@ class LogDetGated(Surrogate):
         self.gated = GatedAttention(settings, **sizes)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs both penalties, and what they log.
+        """Return the penalty; logs both penalties and their scalars.
 
-        `classes` are those of `logdet`, which include the other's; `active` is the share of the
-        hinges of `gated`, the only ones there are.
+        `classes` is that of `logdet`, which has all classes; `active` is that of `gated`, which
+        has all hinges.
         """
         weight = self.settings.gated_weight
         bound, bound_notes = self.logdet.penalty(z, y)
         spread, spread_notes = self.gated.penalty(scaled_gradient(z, weight), y)
-        # The gradient has the weight already: its value is put in beside it.
+        # The gradient of z already has the factor w: the value is added without a gradient.
         value = bound + weight * spread.detach() + (spread - spread.detach())
         return value, {
             **spread_notes,
@@ -65,14 +57,14 @@ class LogDetGated(Surrogate):
         }
 
     def reseed(self, seed: int) -> None:
-        """Factorise at the next step, as `logdet` does."""
+        """Restart `logdet`."""
         self.logdet.reseed(seed)
 
     @property
     def replayable(self) -> bool:
-        """Tell what `logdet` tells."""
+        """Return whether a call of `logdet` can be replayed."""
         return self.logdet.replayable
 
     def replayed(self) -> None:
-        """Count the step for `logdet`."""
+        """Count the step in `logdet`."""
         self.logdet.replayed()

@@ -1,4 +1,4 @@
-"""Gaussian mixtures inside every class by EM, all classes as one batched tensor problem.
+"""EM for a Gaussian mixture per class, all classes as one batched tensor problem.
 
 Source: Dempster, Laird and Rubin, "Maximum Likelihood from Incomplete Data via the EM Algorithm",
 1977. With N_c samples x_i of a class, one EM step is
@@ -7,24 +7,24 @@ Source: Dempster, Laird and Rubin, "Maximum Likelihood from Incomplete Data via 
     n_k = sum_i r_ik,   w_k = n_k / N_c,   mu_k = sum_i r_ik x_i / n_k
     Sigma_k = sum_i r_ik (x_i - mu_k)(x_i - mu_k)^T / n_k + 1e-6 I, or its diagonal
 
-A class stops after the step at whose start its mean log-likelihood had gained less than 1e-3. A
-class without a mixture starts from the hard assignment to its K-means clusters.
+A class stops when its mean log-likelihood gains less than 1e-3 in a step. A class without a mixture
+starts from the hard assignment to its K-means clusters.
 
-Everything is computed in float64, because far components and variances near 1e-6 make squared
-distances by products of some 1e8, of which float32 keeps no digit below 1.
+Everything is computed in float64: with far components and variances near 1e-6, the products in the
+squared distances reach 1e8, of which float32 keeps no digit below 1.
 
-Memory: the classes are taken in blocks, each of at most `BLOCK` padded values or of one class where
-a single class is larger; the values of a class are its features and, with full covariances, K D^2.
-Beyond input and result, at most eight such blocks exist at a time (8 x 32 MiB, or eight times the
-largest class), and before that what K-means needs where a class has no mixture yet.
+Memory: classes are processed in blocks of at most `BLOCK` padded values, or of one class if that is
+larger. The values of a class are its features and, with full covariances, K D^2 more. Beyond input
+and result, at most eight blocks exist at a time (8 x 32 MiB, or eight times the largest class), and
+before that the memory of K-means, if a class has no mixture yet.
 
-How it fails: a component that no sample belongs to (a class with fewer distinct samples than K) has
-weight 0 from then on. It keeps its place, mean and covariance, and wins no member in a later fit.
-With few samples per dimension a component closes in on them, until 1e-6 is all its variance.
+How it fails: a component without members (in a class with fewer than K distinct samples) has weight
+0 from then on. It keeps its place, mean and covariance, and wins no member in a later fit. With few
+samples per dimension a component closes in on them, until its variance is only the 1e-6.
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,27 +42,23 @@ BLOCK = 2**22
 MAX_STEPS = 20
 TOLERANCE = 1e-3
 RIDGE = 1e-6  # added to every variance
-SMALLEST_MASS = 1e-10  # samples; components with fewer are empty
+SMALLEST_MASS = 1e-10  # sum of responsibilities below which a component is empty
 
 
-@dataclass(frozen=True)
-class Mixtures:
-    """K Gaussians for each of C classes; a class with all weights 0 has no mixture yet."""
+class Mixtures(NamedTuple):
+    """K Gaussians for each of C classes; all weights of a class are 0 before its first fit."""
 
     means: Tensor  # (C, K, D)
     weights: Tensor  # (C, K) each row sums to 1 or is all 0
     covariances: Tensor  # (C, K, D) diagonals, or (C, K, D, D)
 
-    def __getitem__(self, ids: Tensor) -> "Mixtures":
-        return Mixtures(*(values[ids] for values in self.tensors()))
-
-    def tensors(self) -> list[Tensor]:
-        """Return means, weights and covariances."""
-        return [getattr(self, field.name) for field in fields(self)]
+    def of(self, ids: Tensor) -> "Mixtures":
+        """Return the mixtures of some classes."""
+        return Mixtures(*(values[ids] for values in self))
 
     def where(self, chosen: Tensor, other: "Mixtures") -> "Mixtures":
-        """Take these for chosen classes (C,), or components (C, K), the other's for the rest."""
-        pairs = zip(self.tensors(), other.tensors(), strict=True)
+        """Select from self where chosen, (C,) or (C, K), is true, and from other elsewhere."""
+        pairs = zip(self, other, strict=True)
         return Mixtures(*(torch.where(_like(chosen, new), new, old) for new, old in pairs))
 
 
@@ -79,29 +75,29 @@ def fit_mixtures(
     max_steps: int = MAX_STEPS,
     block: int = BLOCK,
 ) -> Mixtures:
-    """Fit a mixture to every class, from the previous one where the class has any.
+    """Fit a mixture to every class, starting from its previous one if it has any.
 
     Args:
         z: features, (N, D).
         y: labels in [0, C), (N,).
-        previous: the last fit, in float64, every covariance positive definite; what is fitted,
-            full or diagonal covariances, is what this holds.
-        generator: source of the draws of K-means, on the CPU.
-        max_steps: most EM steps.
-        block: most padded values worked on at a time; no result depends on it.
+        previous: the last fit, in float64, with positive definite covariances; their shape decides
+            whether full or diagonal covariances are fitted.
+        generator: random generator of K-means, on the CPU.
+        max_steps: largest number of EM steps.
+        block: largest number of padded values per block; the result does not depend on it.
 
     Returns:
         The new mixtures. A class without samples gets weight 0 and keeps means and covariances.
     """
     index, sizes = padded_index(y, len(previous.means))
     fresh = previous.weights.sum(1) == 0
-    start = replace(previous, means=_starts(z, y, previous, fresh, generator))
-    fitted = Mixtures(*(torch.empty_like(values) for values in start.tensors()))
+    start = previous._replace(means=_starts(z, y, previous, fresh, generator))
+    fitted = Mixtures(*(torch.empty_like(values) for values in start))
     values = sizes * z.shape[1] + previous.covariances[0].numel()
     for ids in class_blocks(values, block):
         x = z[index[ids, : largest(sizes[ids])]].to(torch.float64)
-        new = _fit_block(x, sizes[ids], start[ids], fresh[ids], max_steps)
-        for kept, found in zip(fitted.tensors(), new.tensors(), strict=True):
+        new = _fit_block(x, sizes[ids], start.of(ids), fresh[ids], max_steps)
+        for kept, found in zip(fitted, new, strict=True):
             kept[ids] = found
     return fitted
 
@@ -109,7 +105,7 @@ def fit_mixtures(
 def _starts(
     z: Tensor, y: Tensor, previous: Mixtures, fresh: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Return first means: the previous ones, or centroids where a class is fresh."""
+    """Return the previous means, or K-means centroids for classes without a mixture."""
     if not bool(fresh[y].any()):
         return previous.means
     found = fit_clusters(z, y, previous.means.to(z), previous.weights.to(z), generator)
@@ -119,17 +115,17 @@ def _starts(
 def _fit_block(
     x: Tensor, sizes: Tensor, start: Mixtures, fresh: Tensor, max_steps: int
 ) -> Mixtures:
-    """Fit classes given as a rectangle x (c, M, D), which is overwritten."""
+    """Fit mixtures to a rectangle x (c, M, D) of classes, which is overwritten."""
     mask, centre = centre_(x, sizes)
     samples = (FullSamples if start.covariances.ndim == 4 else DiagonalSamples)(x)
-    mixture = replace(start, means=start.means - centre)
+    mixture = start._replace(means=start.means - centre)
     hard = _maximise(samples, joining(x, mask, mixture.means), mixture)
     mixture = _climb(samples, mask, hard.where(fresh, mixture), max_steps)
-    return replace(mixture, means=mixture.means + centre)
+    return mixture._replace(means=mixture.means + centre)
 
 
 class DiagonalSamples:
-    """The statistics that EM takes from samples x (c, M, D) with diagonal covariances."""
+    """Samples x (c, M, D) of classes, for EM with diagonal covariances."""
 
     def __init__(self, x: Tensor) -> None:
         self.x, self.squares = x, x.square()
@@ -143,13 +139,13 @@ class DiagonalSamples:
         return products + offsets, mixture.covariances.log().sum(-1)
 
     def covariances(self, shares: Tensor, means: Tensor, size: Tensor) -> Tensor:
-        """Return covariances about the means, weighted by shares of sums size (c, K, 1)."""
+        """Return the variances (c, K, D) about the means, by shares (c, M, K) of sums size."""
         variances = shares.mT @ self.squares / size - means.square()
         return variances.clamp_min(0) + RIDGE
 
 
 class FullSamples:
-    """As `DiagonalSamples` for full covariances, with no more than one component's at a time."""
+    """Samples x (c, M, D) of classes, for EM with full covariances, one component at a time."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
@@ -165,7 +161,7 @@ class FullSamples:
         return torch.stack(distances, -1), 2 * factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def covariances(self, shares: Tensor, means: Tensor, size: Tensor) -> Tensor:
-        """Return covariances about the means, weighted by shares of sums size (c, K, 1)."""
+        """Return the covariances (c, K, D, D) about the means, by shares (c, M, K) of sums size."""
         found = []
         for mean, share in zip(means.unbind(1), shares.unbind(-1), strict=True):
             rows = (self.x - mean.unsqueeze(1)).mul_(share.sqrt().unsqueeze(-1))
@@ -179,12 +175,12 @@ Samples = DiagonalSamples | FullSamples
 
 
 def _climb(samples: Samples, mask: Tensor, mixture: Mixtures, max_steps: int) -> Mixtures:
-    """Take EM steps; a class that has stopped waits for the others of its block."""
+    """Take EM steps until every class of the block has stopped."""
     last = mask.new_full((len(mask),), -torch.inf)
     moving = torch.ones_like(last, dtype=torch.bool)
     for _ in range(max_steps):
         shares, now = expect(samples, mask, mixture)
-        # Not finite where rounding has made a covariance indefinite: the class stays as it is.
+        # Where rounding has made a covariance indefinite, the class keeps its last mixture.
         moving = moving & now.isfinite()
         mixture = _maximise(samples, shares, mixture).where(moving, mixture)
         moving = moving & (now - last >= TOLERANCE)
@@ -195,7 +191,7 @@ def _climb(samples: Samples, mask: Tensor, mixture: Mixtures, max_steps: int) ->
 
 
 def expect(samples: Samples, mask: Tensor, mixture: Mixtures) -> tuple[Tensor, Tensor]:
-    """Return responsibilities (c, M, K), 0 where mask (c, M) is, and log-likelihoods (c,)."""
+    """Return responsibilities (c, M, K), 0 for padding, and mean log-likelihoods (c,)."""
     distances, log_dets = samples.distances(mixture)
     constant = samples.x.shape[-1] * math.log(2 * math.pi)
     logs = mixture.weights.log() - (log_dets + constant) / 2
@@ -207,7 +203,7 @@ def expect(samples: Samples, mask: Tensor, mixture: Mixtures) -> tuple[Tensor, T
 
 
 def _maximise(samples: Samples, shares: Tensor, old: Mixtures) -> Mixtures:
-    """Return the mixture of responsibilities (c, M, K); empty components keep their place."""
+    """Return the mixture of responsibilities (c, M, K); empty components do not move."""
     mass = shares.sum(1)
     size = mass.clamp_min(SMALLEST_MASS).unsqueeze(-1)
     means = shares.mT @ samples.x / size
@@ -216,4 +212,4 @@ def _maximise(samples: Samples, shares: Tensor, old: Mixtures) -> Mixtures:
         weights=mass / mass.sum(1, keepdim=True).clamp_min(1),
         covariances=samples.covariances(shares, means, size),
     )
-    return found.where(mass > SMALLEST_MASS, replace(old, weights=torch.zeros_like(mass)))
+    return found.where(mass > SMALLEST_MASS, old._replace(weights=torch.zeros_like(mass)))

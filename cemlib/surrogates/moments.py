@@ -1,12 +1,12 @@
-"""Statistics of the groups of a batch as batched tensor operations.
+"""Statistics of the groups of a batch, as batched tensor operations.
 
-Shapes: B samples, R rows (groups), S weightings, D feature dimensions. Nothing here loops over
-classes or samples and nothing reads a tensor on the host, so a training step never waits for it.
-Sums over a group are products with a membership matrix: the same bits in every run, forwards and
-backwards, which atomic scatter additions on a GPU do not give.
+Shapes: B samples, R rows (one per group), S weightings, D feature dimensions. Nothing loops over
+classes or samples, and nothing reads a tensor on the host, so a training step never waits for it.
+Sums over a group are products with a membership matrix. Unlike atomic scatter additions on a GPU,
+they give the same bits in every run, in the forward and the backward pass.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,36 +14,35 @@ from torch import Tensor
 VARIANCE_FLOOR = 1e-6
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(NamedTuple):
     """The labels with at least `smallest` samples in a batch, one row each.
 
-    The number of rows is a bound known from the shapes alone, min(labels, B // smallest): rows
-    that are left over have no members, size 0 and take part in nothing.
+    The number of rows follows from the shapes alone: min(labels, B // smallest). Unused rows have
+    size 0 and no members.
     """
 
-    labels: Tensor  # (R,) the label of each row, larger groups first, ties in label order
-    sizes: Tensor  # (R,) float, members of each row
+    labels: Tensor  # (R,) label of each row: larger groups first, ties in label order
+    sizes: Tensor  # (R,) float, number of members of each row
     member: Tensor  # (B, R) 1 where the sample belongs to the row, else 0
-    row: Tensor  # (B,) the row of each sample; 0, and no member, where it has none
+    row: Tensor  # (B,) row of each sample; 0 for a sample without a row
     inside: Tensor  # (B,) bool, whether the sample has a row
 
     @property
     def valid(self) -> Tensor:
-        """Tell which rows are in use, (R,) of 0 and 1."""
+        """Return 1 for rows with members and 0 for the others, (R,)."""
         return (self.sizes > 0).to(self.sizes)
 
     def total(self, values: Tensor) -> Tensor:
-        """Sum over the members of each row: (B, ...) to (R, ...)."""
+        """Sum over the members of each row: from (B, ...) to (R, ...)."""
         summed: Tensor = torch.tensordot(self.member, values, dims=([0], [0]))
         return summed
 
     def own(self, dense: Tensor) -> Tensor:
-        """Choose, of values for every row, those of the sample's own: (B, R, S) to (B, S)."""
+        """Select the values for each sample's own row: from (B, R, S) to (B, S)."""
         return (dense * self.member.unsqueeze(-1)).sum(1)
 
     def softmax(self, scores: Tensor) -> Tensor:
-        """Take the softmax over the members of each row: (B, S) to (B, S), 0 without a row."""
+        """Return the softmax of (B, S) over the members of each row; 0 without a row."""
         spread = scores.detach().unsqueeze(1)
         others = (self.member == 0).unsqueeze(-1)
         largest = spread.masked_fill(others, -torch.inf).amax(0)  # (R, S)
@@ -53,16 +52,16 @@ class Groups:
         return raised / self.total(raised).clamp_min(1.0)[self.row]
 
     def mean(self, values: Tensor) -> Tensor:
-        """Average over the rows in use: (R,) to a scalar, 0 where there is none."""
+        """Return the mean of (R,) over the rows with members; 0 if there are none."""
         return (values * self.valid).sum() / self.valid.sum().clamp_min(1.0)
 
     def weighted_mean(self, values: Tensor) -> Tensor:
-        """Return `sum_c p_c L_c / sum_c p_c`, p_c = m_c / B: (R,) to a scalar, 0 without a row."""
+        """Return the mean of (R,), weighted by the sizes of the rows; 0 if all are empty."""
         return (values * self.sizes).sum() / self.sizes.sum().clamp_min(1.0)
 
 
 def count(y: Tensor, num_labels: int) -> Tensor:
-    """Count the samples of each label, (B,) to (num_labels,), without a host synchronisation."""
+    """Count the samples of each label, (num_labels,), without reading the device."""
     return (y.unsqueeze(1) == torch.arange(num_labels, device=y.device)).sum(0)
 
 
@@ -71,8 +70,8 @@ def group(y: Tensor, num_labels: int, *, smallest: int, dtype: torch.dtype) -> G
 
     Args:
         y: labels in [0, num_labels), (B,).
-        num_labels: number of labels there are.
-        smallest: labels with fewer samples than this get no row.
+        num_labels: number of possible labels.
+        smallest: smallest number of samples for which a label gets a row.
         dtype: floating type of the sizes and of the membership matrix.
     """
     rows = min(num_labels, max(1, len(y) // smallest))
@@ -90,25 +89,19 @@ def group(y: Tensor, num_labels: int, *, smallest: int, dtype: torch.dtype) -> G
 
 
 def weighted_sum(values: Tensor, weights: Tensor, groups: Groups) -> Tensor:
-    """Sum over the members of each row: (B, D) with weights (B, S) to (R, S, D)."""
+    """Return the sums of (B, D) over the members of each row with weights (B, S), (R, S, D)."""
     spread = groups.member.unsqueeze(-1) * weights.unsqueeze(1)  # (B, R, S)
     return torch.einsum("brs,bd->rsd", spread, values)
 
 
 def weighted_moments(values: Tensor, weights: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
-    """Return the weighted mean and variance of each row, for S weightings at once.
+    """Return `mu = sum_i w_i x_i` and `v = sum_i w_i (x_i - mu)^2` of each row, both (R, S, D).
 
-    Args:
-        values: features, (B, D).
-        weights: for each weighting, weights that sum to 1 over the members of a row, (B, S).
-        groups: the rows.
-
-    Returns:
-        `mu = sum_i w_i x_i` and `v = sum_i w_i (x_i - mu)^2`, both (R, S, D).
+    The weights (B, S) sum to 1 over the members of each row.
     """
     mean = weighted_sum(values, weights, groups)
-    # dv/dmu = -2 sum_i w_i (x_i - mu) is 0, so the gradient through the mean can be left out.
-    # The residual form keeps small variances that E[x^2] - mu^2 would lose to rounding.
+    # dv/dmu = -2 sum_i w_i (x_i - mu) is 0, so no gradient through the mean is needed. This form
+    # keeps small variances, which E[x^2] - mu^2 would lose to rounding.
     residual = values.unsqueeze(1) - mean.detach()[groups.row]  # (B, S, D)
     return mean, groups.total(weights.unsqueeze(-1) * residual.square())
 
@@ -119,5 +112,5 @@ def ceiling(noise_std: float, var_threshold: float) -> float:
 
 
 def attention_width(dim: int) -> int:
-    """Return the hidden width used with D features, min(512, max(64, D // 4))."""
+    """Return the hidden width for D features, min(512, max(64, D // 4))."""
     return min(512, max(64, dim // 4))

@@ -1,8 +1,8 @@
-"""`slot`: gated hinge on the spread of a class around slots that compete for its samples.
+"""`slot`: a gated hinge on the spread of a class around slots that compete for its samples.
 
-Source: slot attention of Locatello et al., NeurIPS 2020, joined with a gated cross-attention. Per
-class with at least three samples (tokens) in the batch, x = LayerNorm(z) without affine part,
-S slots s_k after T rounds of slot attention and refined tokens T~ (see `slot_attention`):
+Source: the slot attention of Locatello et al., NeurIPS 2020, with a gated cross-attention. For each
+class with at least three samples (tokens) in the batch, x = LayerNorm(z) without affine part, S
+slots s_k after T rounds of slot attention and refined tokens T~ (see `slot_attention`):
 
     r = softmax_k(beta cos(x_m, s_k)),   m_k = sum_m r_mk
     mu_k, v_k = r-weighted mean and variance of T~,   v >= 1e-6
@@ -12,18 +12,17 @@ S slots s_k after T rounds of slot attention and refined tokens T~ (see `slot_at
     l_c = g_c mean_d sum_k w_k g g_snr h,   g_c = sigmoid(a_c (p_c - b_c)),   p_c = m_c / B
     R = s sum_c p_c l_c / sum_c p_c,   tau = max(rho sigma^2, 1e-8) + 1e-6,   eps = 1e-6
 
-beta, b_s, m0, b_snr, t_snr, a_c and b_c are learned, from beta = `beta`, m0 = `margin`, t_snr =
-`snr_threshold`, b_s = b_snr = 1, a_c = 10 and b_c = 0. g, g_snr and h act per slot and dimension;
-with `snr_gate: false` g_snr is 1.
+beta, b_s, m0, b_snr, t_snr, a_c and b_c are learned. They start at beta = `beta`, m0 = `margin`,
+t_snr = `snr_threshold`, b_s = b_snr = 1, a_c = 10 and b_c = 0. g, g_snr and h act per slot and
+dimension; with `snr_gate: false` g_snr is 1.
 
 How it fails: LayerNorm hides the released scale, so scaling all features leaves R unchanged. The
-learned numbers trained on R can close the gates (t_snr and b_c up, m0 up) and R falls without the
-features moving: watch `gate` and `class_gate`. R is noisy, because the slots start at random.
+learned numbers can close the gates (t_snr, b_c and m0 rise), and R falls although the features have
+not moved: watch `gate` and `class_gate`. R is noisy, because the slots start at random.
 """
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Unpack
+from typing import ClassVar, NamedTuple, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -44,14 +43,7 @@ SMALLEST_CLASS = 3
 
 
 class DispersionGate(nn.Module):
-    """The learned hinge `g g_snr h` on the variances of slots.
-
-    Args:
-        dim: number of dimensions D.
-        tau: variance above which the hinge penalises.
-        margin: start value of m0.
-        snr_threshold: start value of t_snr; None leaves g_snr out.
-    """
+    """The learned hinge `g g_snr h` on the variances of slots; g_snr is 1 without a threshold."""
 
     def __init__(self, dim: int, tau: float, margin: float, snr_threshold: float | None) -> None:
         super().__init__()
@@ -76,27 +68,21 @@ class DispersionGate(nn.Module):
         return gate, F.softplus(b_s * excess) / (b_s + EPS), excess
 
 
-@dataclass(frozen=True)
-class SlotSpread:
+class SlotSpread(NamedTuple):
     """The spread of the samples of each row around its slots."""
 
-    weights: Tensor  # (R, S) w_k, 0 in rows without members
+    weights: Tensor  # (R, S) w_k, 0 in unused rows
     mean: Tensor  # (R, S, D)
     variance: Tensor  # (R, S, D), before its floor
 
 
 class SlotAttention(Surrogate):
-    """Slot surrogate; see the module's text for the formula.
+    """The slot surrogate; the module's docstring has the formula.
 
-    Args:
-        settings: its section of the configuration.
-        sizes: those of `Surrogate`.
-
-    The slots' start noise comes from a generator of its own, started by `reseed`: it neither
-    disturbs nor depends on the global one.
+    The slots start from noise of a generator of its own, which `reseed` restarts.
 
     Raises:
-        ValueError: heads does not divide D.
+        ValueError: if `heads` does not divide D.
     """
 
     settings: config.Slot
@@ -119,19 +105,19 @@ class SlotAttention(Surrogate):
         self.reseed(0)
 
     def reseed(self, seed: int) -> None:
-        """Start the noise of the slots anew."""
+        """Restart the noise of the slots."""
         self._seed = seed
         if self._generator is not None:
             self._generator.manual_seed(seed)
 
     def generators(self) -> list[torch.Generator]:
-        """Return the generator of the slots' noise, once any was drawn."""
+        """Return the generator of the slots' noise, if it exists yet."""
         return [] if self._generator is None else [self._generator]
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs the mean gates and what `spread` logs.
+        """Return the penalty; logs the mean gates and the scalars of `spread`.
 
-        The hinge is smooth and never quite off: `active` is the share of variances above tau e^m0.
+        The hinge is smooth and never exactly 0: `active` is the share of variances above tau e^m0.
         """
         groups = self.rows(z, y)
         found, notes = self.spread(z, groups)
@@ -151,10 +137,7 @@ class SlotAttention(Surrogate):
         return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
 
     def spread(self, z: Tensor, groups: Groups) -> tuple[SlotSpread, dict[str, Tensor]]:
-        """Measure how the samples of each row lie around its slots; draws the next noise.
-
-        Logs the entropy of the slots' masses, mean over classes.
-        """
+        """Return the spread around new slots; logs the mean entropy of the slots' masses."""
         x = F.layer_norm(z, z.shape[-1:])
         found = self.rounds(x, self._noise(len(groups.sizes), z), groups)
         affinity = (self.beta * own_cosines(x, found, groups)).log_softmax(-1)  # log r, (B, S)

@@ -1,10 +1,10 @@
-"""Slots of a class and tokens refined by them: the two attention networks of the slot surrogate.
+"""The two attention networks of the slot surrogate: slots of a class, and tokens refined by them.
 
-Source: Locatello et al., "Object-Centric Learning with Slot Attention", NeurIPS 2020, algorithm 1,
-run for all classes of a batch at once (a token only meets the slots of its own class); multi-head
-attention of Vaswani et al., "Attention Is All You Need", 2017, for the tokens' queries.
+Sources: Locatello et al., "Object-Centric Learning with Slot Attention", NeurIPS 2020, algorithm 1,
+for all classes of a batch at once (a token meets only the slots of its own class); and the
+multi-head attention of Vaswani et al., "Attention Is All You Need", 2017.
 
-Shapes: tokens (B, D), slots (R, S, D) with a row for each class that `Groups` holds.
+Shapes: tokens (B, D), slots (R, S, D) with one row for each class of `Groups`.
 """
 
 import torch
@@ -15,18 +15,13 @@ from cemlib.surrogates.moments import Groups, attention_width, weighted_sum
 
 
 def residual_network(dim: int) -> nn.Sequential:
-    """Make two linear layers with a ReLU between them, D - h - D."""
+    """Return two linear layers with a ReLU between them, of widths D - h - D."""
     width = attention_width(dim)
     return nn.Sequential(nn.Linear(dim, width), nn.ReLU(), nn.Linear(width, dim))
 
 
 class SlotRounds(nn.Module):
-    """Slot attention: `iterations` rounds of competition of the slots for the tokens.
-
-    Args:
-        dim: number of dimensions D of tokens and slots.
-        iterations: rounds T.
-    """
+    """Slot attention: slots of `dim` dimensions compete for tokens in `iterations` rounds."""
 
     def __init__(self, dim: int, iterations: int) -> None:
         super().__init__()
@@ -44,7 +39,7 @@ class SlotRounds(nn.Module):
         self.norm_residual = nn.LayerNorm(dim)
 
     def forward(self, tokens: Tensor, noise: Tensor, groups: Groups) -> Tensor:
-        """Return slots (R, S, D) of tokens (B, D), started from standard normal noise (R, S, D)."""
+        """Return slots (R, S, D) for tokens (B, D), from standard normal noise (R, S, D)."""
         key, value = self.key(tokens), self.value(tokens)
         slots = self.mean + self.log_std.exp() * noise
         for _ in range(self.iterations):
@@ -54,8 +49,8 @@ class SlotRounds(nn.Module):
     def _round(self, slots: Tensor, key: Tensor, value: Tensor, groups: Groups) -> Tensor:
         query = self.query(self.norm_slots(slots))
         scores = own_products(key, query, groups) / key.shape[-1] ** 0.5
-        # Softmax over the slots, then divided by its sum over the tokens of the class: in
-        # logarithms the division is a second softmax, and no sum can underflow to 0.
+        # This is the softmax over the slots, divided by its sum over the tokens of the class. As a
+        # second softmax, of logarithms, no sum can underflow to 0.
         weights = groups.softmax(scores.log_softmax(-1))
         taken = weighted_sum(value, weights, groups)
         slots = self.update(taken.flatten(0, 1), slots.flatten(0, 1)).view_as(slots)
@@ -64,12 +59,9 @@ class SlotRounds(nn.Module):
 
 
 class CrossRefinement(nn.Module):
-    """Tokens query the slots of their class: `T^ = x + tanh(a1) CrossAttn(x, S)`, then a network.
+    """Refines tokens: `T^ = x + tanh(a1) CrossAttn(x, S)`, then `T~ = T^ + tanh(a2) MLP(T^)`.
 
-    Args:
-        dim: number of dimensions D.
-        heads: attention heads; divides D.
-        strength: start value of a1 and a2.
+    `heads` divides the number of dimensions; `strength` is the initial value of a1 and a2.
     """
 
     def __init__(self, dim: int, heads: int, strength: float) -> None:
@@ -80,7 +72,7 @@ class CrossRefinement(nn.Module):
         self.a2 = nn.Parameter(torch.tensor(float(strength)))
 
     def forward(self, tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
-        """Refine tokens (B, D); those without a row query all slots and are used nowhere."""
+        """Refine tokens (B, D); the results for tokens without a row are not used."""
         foreign = (groups.member == 0) & groups.inside.unsqueeze(1)  # (B, R)
         foreign = foreign.repeat_interleave(slots.shape[1], dim=1)  # (B, R S)
         known = slots.flatten(0, 1).unsqueeze(0)
@@ -93,10 +85,10 @@ class CrossRefinement(nn.Module):
 
 
 def own_products(tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
-    """Multiply each token with the slots of its class: (B, D), (R, S, D) to (B, S)."""
+    """Return the inner products of each token with the slots of its class, (B, S)."""
     return groups.own(torch.einsum("bd,rsd->brs", tokens, slots))
 
 
 def own_cosines(tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
-    """Return the cosines of each token with its class's slots: (B, D), (R, S, D) to (B, S)."""
+    """Return the cosines of each token with the slots of its class, (B, S)."""
     return own_products(F.normalize(tokens, dim=-1), F.normalize(slots, dim=-1), groups)

@@ -1,7 +1,7 @@
-"""`task_aware`: `logdet` with a metric that spares the directions which the server uses.
+"""`task_aware`: `logdet` with a metric that spares the directions that the server uses.
 
 Source: this project. The server's answer depends on few directions of z; spread along the others
-is leakage for nothing. With J = d logits / d z, (C, D), centred over the classes (a common shift of
+leaks without any use. With J = d logits / d z, (C, D), centred over the classes (a common shift of
 all logits changes no answer), F = mean J^T J over training images, scaled to trace D, and
 
     M = kappa (F + kappa I)^-1,   near 0 along directions used much, near 1 along the others,
@@ -10,37 +10,35 @@ the Mahalanobis pull of `logdet` becomes
 
     dR/dz_i = M^1/2 P_c M^1/2 (z_i - mu_c) / (B D),   P_c = (Sigma_ref + sigma^2 I)^-1
 
-F and M are renewed at the start of every epoch, P_c then and every `refresh` steps. All moments,
-their average, `shrinkage` and factors are those of `logdet`.
+F and M are computed at the start of every epoch, P_c then and every `refresh` steps. Moments,
+`shrinkage` and factors are those of `logdet`.
 
-The value is what has this gradient. log det is concave, so its tangent at Sigma_ref is above it
-everywhere, at M^1/2 Sigma M^1/2 too:
+The value is a function with this gradient. log det is concave, so its tangent at Sigma_ref is an
+upper bound, at M^1/2 Sigma M^1/2 too:
 
     log det(I + M^1/2 Sigma M^1/2 / sigma^2)
         <= log det(I + Sigma_ref / sigma^2) + tr(P (M^1/2 Sigma M^1/2 - Sigma_ref))
 
-R is (1/D) sum_c p_c 1/2 of the right-hand side. So it bounds, per dimension, what M^1/2 z + noise
-tells beyond the class, for whatever M. It is no bound on what the released z + noise tells: what
-lies along the spared directions is left out by design. It does not touch the left-hand side, as it
-does for `logdet` after a refresh, because P belongs to Sigma_ref and not to M^1/2 Sigma_ref M^1/2.
-The tangent there would touch, with another pull: M^1/2 (M^1/2 Sigma M^1/2 + sigma^2 I)^-1 M^1/2 is
-P again wherever what M leaves of the spread is well above sigma^2, and spares nothing there. The
-pull above is the one chosen here, and the only one.
+R is (1/D) sum_c p_c 1/2 of the right-hand side. It bounds, per dimension, the information in
+M^1/2 z + noise beyond the class, for any M. It does not bound the information in the released
+z + noise: the spared directions are left out by design. Unlike that of `logdet` after a refresh,
+this bound is not tight, because P belongs to Sigma_ref and not to M^1/2 Sigma_ref M^1/2. The
+tangent there has another pull, M^1/2 (M^1/2 Sigma M^1/2 + sigma^2 I)^-1 M^1/2, which is close to P
+wherever M leaves the spread well above sigma^2, and spares nothing there; it is not used.
 
-kappa to infinity is `logdet`. So is F = I but for the factor kappa / (1 + kappa) of the pull.
-Without any F, and where no logit depends on z, M is I.
+kappa to infinity is `logdet`, and so is F = I except for the factor kappa / (1 + kappa) of the
+pull. Before the first F, and if no logit depends on z, M is I.
 
-It assumes that what the server uses is worth its leakage, that J at training images with one draw
-of the release each tells what it uses, and that this changes little within an epoch.
+It assumes that the directions that the server uses are worth their leakage, that J at training
+images with one release each shows them, and that they change little within an epoch.
 
-How it fails: what is spared leaks. The spread along used directions is what tells the images of a
-class apart for the server, often what tells most of the image, and the encoder can move image
-detail there, as there the pull is weakest: compare `val_leakage_nats`, not R. u^T M^1/2 P M^1/2 u
-is at most u^T P u for every eigenvector u of F, so the pull per distance never grows along those;
-elsewhere it can, where M and P have other eigenvectors: a direction of wide spread, thus of a weak
-pull, is mixed with a narrow one. A server that uses all directions alike gives M a constant factor:
-`effective_rank` near D. C backward passes through the head for every sample of F: many classes
-want fewer samples.
+How it fails: spared directions leak. The spread along used directions distinguishes the images of a
+class for the server, often shows most of the image, and the encoder can move image detail there,
+where the pull is weakest: compare `val_leakage_nats`, not R. u^T M^1/2 P M^1/2 u is at most u^T P u
+for every eigenvector u of F, so the pull never grows along those. Elsewhere it can, because M and P
+have different eigenvectors: M mixes a direction of wide spread, with a weak pull, with a narrow
+one. If the server uses all directions alike, M is a constant factor: `effective_rank` is near D. F
+takes C backward passes through the head for every sample: use fewer samples with many classes.
 """
 
 from typing import ClassVar, Unpack
@@ -55,13 +53,9 @@ from cemlib.surrogates.tiles import Tiles
 
 
 class TaskAware(LogDet):
-    """Class-conditional Gaussian bound that spares what the server uses; see the module's text.
+    """The Gaussian bound with the metric M; the module's docstring has the formula.
 
-    The metric is no part of a checkpoint: `learn` comes anew with every epoch.
-
-    Args:
-        settings: its section of the configuration.
-        sizes: those of `Surrogate`; the noise above 0.
+    Checkpoints do not hold M, which every epoch computes anew.
     """
 
     settings: config.TaskAware
@@ -79,8 +73,7 @@ class TaskAware(LogDet):
         self.register_buffer("effective_rank", unit.new_zeros(()), persistent=False)
 
     def learn(self, metric: Tensor) -> None:
-        """Take F, of any scale, (D, D); it acts from the next factorisation on."""
-        self._check_metric(metric)
+        """Use a new F (D, D), of any scale, from the next factorisation on."""
         strengths, directions = torch.linalg.eigh(metric.to(self.root))
         strengths = strengths.clamp_min(0)
         total = strengths.sum()
@@ -91,9 +84,9 @@ class TaskAware(LogDet):
         self.effective_rank.copy_(torch.where(total > 0, total / strengths[-1], 0.0))
 
     def _factorise(self) -> None:
-        """Take the tangent of log det at the running covariances, along M^1/2 Sigma M^1/2."""
+        """Compute the tangent of log det, as a function of M^1/2 Sigma M^1/2."""
         super()._factorise()
-        # tr(P M^1/2 Sigma M^1/2) = tr(M^1/2 P M^1/2 Sigma): again only the plain Sigma is needed.
+        # tr(P M^1/2 Sigma M^1/2) = tr(M^1/2 P M^1/2 Sigma), so only the plain Sigma is needed.
         self.precisions.copy_(self.root @ self.precisions @ self.root)
         spread = trace_of_product(self.precisions, self.covariances)
         self.log_dets.add_(spread - self.traces)

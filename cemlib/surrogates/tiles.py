@@ -1,34 +1,33 @@
-"""The rows of a batch as rectangles of one class each, for products with matrices of the classes.
+"""The rows of a batch as rectangles of one class each, for products with the classes' matrices.
 
-A product of every row with its own class's matrix, (B, D) with (C, D, D), would take C times the
-work if every class got a rectangle of the whole batch, and a loop if each got one of its size.
+The product of every row with the matrix of its class, (B, D) with (C, D, D), would take C times the
+work with a rectangle of B rows for every class, and a loop with one of each class's size.
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-TILE = 3  # rows of a tile, in mean class sizes: few classes need a second one
+TILE = 3  # rows of a tile, as a multiple of the mean class size: few classes need a second tile
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """The rows of a batch in rectangles of one class each, their number known from shapes alone.
+class Tiles(NamedTuple):
+    """The rows of a batch in rectangles (tiles) of one class each, with 0 where there is no row.
 
-    Tile c has the first rows of class c. What larger classes have left over is in the tiles after
-    those of the classes, of which (B - 1) // depth suffice. Places without a row are 0.
+    Tile c holds the first rows of class c. The remaining rows of larger classes follow in extra
+    tiles, of which (B - 1) // depth suffice, so the number of tiles follows from the shapes alone.
     """
 
     member: Tensor  # (B, C) 1 where the row is of the class, else 0
     sizes: Tensor  # (C,) rows of each class
-    place: Tensor  # (B,) where each row is: tile * depth + row of the tile
-    owners: Tensor  # (E,) class of each tile after those of the classes; any, where it is empty
+    place: Tensor  # (B,) position of each row: tile * depth + row of the tile
+    owners: Tensor  # (E,) class of each extra tile; any class for an empty one
     depth: int  # rows of a tile
 
     def arrange(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Arrange rows (B, D) as tiles of the classes (C, depth, D) and those after, (E, ...)."""
+        """Arrange rows (B, D) as tiles (C, depth, D) and extra tiles (E, depth, D)."""
         num_classes = len(self.sizes)
         places = (num_classes + len(self.owners)) * self.depth
         filled = rows.new_zeros(places, rows.shape[1]).index_copy_(0, self.place, rows)
@@ -37,7 +36,7 @@ class Tiles:
 
 
 def tile(y: Tensor, num_classes: int, dtype: torch.dtype) -> Tiles:
-    """Tile a batch with labels y in [0, num_classes), (B,)."""
+    """Return the tiles of a batch with labels y in [0, num_classes), (B,)."""
     depth = min(len(y), TILE * math.ceil(len(y) / num_classes))
     of_class = y.unsqueeze(1) == torch.arange(num_classes, device=y.device)
     counted = of_class.cumsum(0)
@@ -58,14 +57,14 @@ def tile(y: Tensor, num_classes: int, dtype: torch.dtype) -> Tiles:
 
 
 def own_product(rows: Tensor, matrices: Tensor, tiles: Tiles) -> Tensor:
-    """Return each row times its own class's matrix: (B, D) and (C, D, D) to (B, D)."""
+    """Return each row of (B, D) times the matrix of its class, of (C, D, D)."""
     first, rest = tiles.arrange(rows)
     products = torch.cat([first @ matrices, rest @ matrices[tiles.owners]])
     return products.flatten(0, 1)[tiles.place]
 
 
 def add_scatter(totals: Tensor, rows: Tensor, tiles: Tiles) -> None:
-    """Add each row's product with itself to its class's matrix: (B, D) into (C, D, D)."""
+    """Add the outer product of each row of (B, D) to the total of its class, of (C, D, D)."""
     first, rest = tiles.arrange(rows)
     totals.baddbmm_(first.mT, first)
     owned = tiles.owners == torch.arange(len(totals), device=rows.device).unsqueeze(1)

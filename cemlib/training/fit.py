@@ -1,33 +1,43 @@
-"""Training in memory, for a notebook or a program: the trainer of the jobs, without their files."""
+"""Training in memory, without files: `defend` one network, or `fit` a defence of a study."""
 
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import nn
 
-from cemlib.config import ConfigError, Study
+from cemlib.config import ConfigError, Study, parse
 from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepared import Prepared
+from cemlib.data.tensors import Images, Labels, from_tensors
 from cemlib.defences.deployed import Deployed
+from cemlib.models.cutting import possible_cuts
+from cemlib.models.split import Dimensions, SplitModel
 from cemlib.numerics.precision import set_up
 from cemlib.records.progress import progress
 from cemlib.training.own import OwnSurrogate
-from cemlib.training.scores import SHOWN, scores
 from cemlib.training.setup import Network, Setup
+from cemlib.training.trainer import SHOWN
+
+DEFENDED = "defended"
+FINE_TUNING = MappingProxyType({"epochs": 20, "lr": 0.01, "schedule": "one_cycle"})
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A classifier, trained behind its defence and deployed.
+    """A trained classifier behind its defence.
 
     Attributes:
         defence: Name of the defence in the study, or `judge`.
-        seed: Seed of everything random in it.
-        deployed: The split model in its deployed epoch, and its release channel.
+        seed: Seed of the training.
+        deployed: The split model of the deployed epoch, and its release channel.
         history: One row for every epoch, as in a run's `history.jsonl`.
         epoch: The deployed epoch.
-        scores: `top1` and `val_top1` (fractions), `test_loss` (cross-entropy), `leakage_nats` and
-            from how many images that is estimated, `leakage_images`.
+        scores: The scores of `cemlib.training.trainer.Trainer.scores`.
     """
 
     defence: str
@@ -36,6 +46,57 @@ class Trained:
     history: list[dict[str, Any]]
     epoch: int
     scores: dict[str, float]
+
+
+def defend(
+    model: nn.Module,
+    cut: str | None = None,
+    *,
+    images: Images,
+    labels: Labels | None = None,
+    test_images: Images | None = None,
+    test_labels: Labels | None = None,
+    defence: Mapping[str, Any],
+    train: Mapping[str, Any] = FINE_TUNING,
+    surrogate: OwnSurrogate | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+) -> Trained:
+    """Train a copy of a network behind a defence, starting from its weights.
+
+    A trained network is fine-tuned. A quarter of the images is the test set, the same that
+    `cemlib.audit` attacks when it gets the same images; of the others a tenth is for validation.
+    torch's global random state is changed.
+
+    Args:
+        model: Maps images (B, C, H, W) in [0, 1] to logits; use a `cemlib.models.split.SplitModel`
+            if it needs normalised images, or should have a bottleneck. It is not changed.
+        cut: Name of the last submodule on the client; None for a `SplitModel`.
+        images: Tensor, array or Dataset, as for `cemlib.data.tensors.from_tensors`.
+        labels: Integers (N,), from 0 on; None for a Dataset.
+        test_images: A test set; all of `images` are then for training and validation.
+        test_labels: Labels of `test_images`.
+        defence: A defence's section of a study, such as `{"noise_std": 0.2, "surrogate": "gated"}`.
+        train: Options of a study's section `train`, instead of its defaults and `FINE_TUNING`: 20
+            epochs, with a learning rate that rises to 0.01 and falls to 0.
+        surrogate: A surrogate of your own, instead of the defence's.
+        seed: Seed of everything random except the split.
+        device: Where to train; by default where the weights of the network are.
+
+    Returns:
+        The network as deployed (`.deployed.model`, a `SplitModel`, and `.deployed.channel`), its
+        `.scores` and `.history`. `cemlib.audit` accepts it.
+
+    Raises:
+        ConfigError: if `defence` or `train` is wrong, or does not fit the network or the images.
+        DataError: if images and labels cannot be used.
+        DivergedError: if a loss is not finite.
+    """
+    data = from_tensors(images, labels, test_images, test_labels)
+    sections = {"train": {**FINE_TUNING, **train}, "defences": {DEFENDED: dict(defence)}}
+    study = small_study(seed, **sections, attacks={"mean_image": {}})  # a study needs an attack
+    network = partial(split_copy, model, cut, data.image_shape)
+    return fit(study, DEFENDED, data.to(device or place(model)), network, surrogate=surrogate)
 
 
 def fit(
@@ -47,55 +108,82 @@ def fit(
     seed: int | None = None,
     surrogate: OwnSurrogate | None = None,
 ) -> Trained:
-    """Train one defence of a study on data and a network in memory; nothing is written.
+    """Train one defence of a study on data and a network in memory, without writing files.
 
-    What comes out is, bit for bit, what the training job makes of the same settings, data, network,
-    seed and threads. The study's sections `data` and `model` are not read. torch's number of CPU
-    threads is set to the study's `threads`, and torch's global random state is changed.
+    The result is, bit for bit, that of the training job with the same settings, data, network, seed
+    and number of threads. The study's sections `data` and `model` are not used. torch's number of
+    CPU threads becomes the study's `threads`, and torch's global random state is changed.
 
     Args:
         study: The settings, from `cemlib.config.parse`.
-        defence: One of its defences, or `judge`, the undefended classifier by which attacks are
-            scored.
-        data: From `cemlib.data.tensors.from_tensors`, or another preparation; the training is
-            computed where it lies (`data.to("cuda")`).
-        network: Makes the split network; called once, with torch's random state set from the seed.
-            It should make a new one each time: a network made before would be trained on.
-        seed: Default: the study's first, and for the judge one of its own.
-        surrogate: Takes the place of the defence's surrogate.
+        defence: One of its defences, or `judge`, the undefended classifier that scores attacks.
+        data: The data, such as from `cemlib.data.tensors.from_tensors`; their device is used.
+        network: Returns a new split network; called once, with torch's random state set from the
+            seed.
+        seed: Seed of the training; by default the study's first, or the judge's own.
+        surrogate: A surrogate of your own, instead of the defence's.
 
     Raises:
-        ConfigError: if there is no such defence, or it does not fit the network or the data.
-        DivergedError: if a loss is no longer a number.
+        ConfigError: if the study has no such defence, or it does not fit the network or the data.
+        DivergedError: if a loss is not finite.
     """
     if defence != JUDGE and defence not in study.defences:
         raise ConfigError(f"no defence {defence!r} in this study (it has {list(study.defences)})")
     set_up(data.train.images.device, study.threads)
-    seed = _default_seed(study, defence) if seed is None else seed
+    if seed is None:
+        seed = JUDGE_SEED if defence == JUDGE else study.seeds[0]
     trainer = Setup(study, defence, seed).begin(data, network, surrogate)
     check_logits(trainer.deployed, data)
     with progress(f"train {defence} seed{seed}", trainer.settings.epochs) as report:
         for row in trainer.remaining():
             report(row["epoch"], {name: row[name] for name in SHOWN})
     epoch = trainer.deploy()
-    return Trained(defence, seed, trainer.deployed, trainer.history, epoch, scores(trainer))
-
-
-def _default_seed(study: Study, defence: str) -> int:
-    return JUDGE_SEED if defence == JUDGE else study.seeds[0]
+    return Trained(defence, seed, trainer.deployed, trainer.history, epoch, trainer.scores())
 
 
 def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> None:
-    """Check a network from elsewhere, perhaps made for other classes; it draws nothing here.
+    """Check that a network has logits for all classes of the data.
 
     Raises:
-        ConfigError: it gives no logits for all classes of the data.
+        ConfigError: if it has not.
     """
     features = deployed.features(data.train.images[:1])
     logits = deployed.logits(features, torch.Generator(features.device))
     wanted = len(data.classes)
     if logits.ndim != 2 or logits.shape[1] < wanted:
         raise ConfigError(
-            f"{name}: gives {tuple(logits.shape)} for one image; the data have {wanted} classes, so"
-            f" it must give logits (1, {wanted})"
+            f"{name}: returns {tuple(logits.shape)} for one image; the data have {wanted} classes,"
+            f" so it must return logits (1, {wanted})"
         )
+
+
+def small_study(seed: int, **sections: Any) -> Study:
+    """Return a study of one seed, with torch's current number of threads.
+
+    Raises:
+        ConfigError: if a section is wrong.
+    """
+    rest = {"experiment": "notebook", "data": {}, "threads": torch.get_num_threads()}
+    return parse(rest | {"seeds": [seed]} | sections)
+
+
+def place(model: nn.Module) -> torch.device:
+    """Return the device of a network's weights."""
+    return next((weights.device for weights in model.parameters()), torch.device("cpu"))
+
+
+def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:
+    """Return a split copy of a network for images (C, H, W).
+
+    Raises:
+        ValueError: if it cannot be split there, or is split already.
+    """
+    copy = deepcopy(model)
+    if isinstance(copy, SplitModel) and cut is None:
+        return copy.measured(image_shape)
+    if isinstance(copy, SplitModel):
+        raise ValueError(f"cut: {cut!r}, but the network given is split already; leave it out")
+    if cut is None:
+        cuts = ", ".join(possible_cuts(copy))
+        raise ValueError(f"cut: missing; name the last submodule on the client, one of {cuts}")
+    return SplitModel.from_module(copy, cut, image_shape=image_shape)

@@ -1,4 +1,4 @@
-"""The training job: from prepared data to the folder of one finished run."""
+"""The training job: from prepared data to the folder of a finished run."""
 
 import time
 from pathlib import Path
@@ -16,15 +16,14 @@ from cemlib.records.files import save_tensors, write_json, write_jsonl
 from cemlib.records.layout import RunFolder
 from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
-from cemlib.training.scores import SCORES, SHOWN, scores
 from cemlib.training.setup import Setup
-from cemlib.training.trainer import Trainer
+from cemlib.training.trainer import SCORES, SHOWN, Trainer
 
 
 def run(job: Job[Study]) -> list[Path]:
-    """Train, deploy and score one run; write its folder and return its record's path.
+    """Train, deploy and score one run, write its folder, and return the path of its metrics.
 
-    A run that diverges is finished too: its status is `failed`, its scores are null.
+    A run that diverges is finished too, with the status `failed` and null as scores.
     """
     start, study = time.perf_counter(), job.plan.study
     device, folder = job.processor(), RunFolder(job.folder)
@@ -48,18 +47,17 @@ def run(job: Job[Study]) -> list[Path]:
 
 
 def checkpoint_place(job: Job[Study]) -> Path:
-    """Return where the job keeps its state: also for these data, device and arithmetic."""
+    """Return the folder of the job's checkpoint, which depends on data, device and precision."""
     device = job.processor()
     precision = resolve(job.plan.study.training(job.of["defence"]).precision, device)
     return job.checkpoint(checksum(job.plan.layout.data), device.type, precision)
 
 
 def _metrics(trainer: Trainer, reason: str | None) -> dict[str, Any]:
-    """Deploy the selected epoch, and score it."""
+    """Deploy the selected epoch and score it; a failed run deploys no epoch."""
     model = trainer.deployed.model
-    # What a failed run leaves is no classifier: no epoch of it is deployed.
     selected = trainer.deploy() if reason is None else None
-    found = scores(trainer) if reason is None else dict.fromkeys(SCORES)
+    found = trainer.scores() if reason is None else dict.fromkeys(SCORES)
     return {
         **found,
         "epochs": trainer.settings.epochs,
@@ -71,7 +69,7 @@ def _metrics(trainer: Trainer, reason: str | None) -> dict[str, Any]:
 
 
 def _pruned(trainer: Trainer, network: dict[str, Any]) -> dict[str, Any]:
-    """Return what the client costs before and after pruning, where there was any."""
+    """Return the client's cost before and after pruning, if it was pruned."""
     if trainer.client_widths is None:
         return {}
     full, shape = build(**network), trainer.data.image_shape
@@ -82,7 +80,7 @@ def _pruned(trainer: Trainer, network: dict[str, Any]) -> dict[str, Any]:
 def _write(
     folder: RunFolder, trainer: Trainer, network: dict[str, Any], metrics: dict[str, Any]
 ) -> None:
-    """Write the run's files, its metrics last: a folder with metrics is a whole run."""
+    """Write the run's files, the metrics last: a folder with metrics is complete."""
     write_jsonl(folder.history, trainer.history)
     network = network | {"client_widths": trainer.client_widths}
     origin = {"network": network, "seed": metrics["seed"], "data_sha256": metrics["data_sha256"]}

@@ -1,4 +1,4 @@
-"""A surrogate of the user's own in a training in memory, to try one before adding it."""
+"""A surrogate of the user's own for a training in memory, without a place in the configuration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ class OwnSurrogate:
     """A surrogate that no configuration names.
 
     Attributes:
-        build: Called with `dim`, `num_classes` and `noise_std` by name; returns a module of clean
-            features (B, D) and labels (B,) to a scalar, such as a subclass of `Surrogate`.
+        build: Called with `dim`, `num_classes` and `noise_std` by name; returns a `Surrogate`, or
+            another module that maps clean features (B, D) in float32 and labels (B,) to a scalar
+            that is differentiable in the features.
         weight: lambda, before scaling by the learning rate.
     """
 
@@ -31,27 +32,17 @@ class OwnSurrogate:
 
 
 class Own(Surrogate):
-    """Any module `(z, y) -> penalty` behind the surrogates' interface.
-
-    Nothing is fitted, no random stream is its own, and it counts as active in every batch.
-
-    Args:
-        module: gets clean features (B, D) in float32 and labels (B,), and returns a scalar that is
-            differentiable in the features; its parameters are trained with the network's.
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation of the released noise.
-    """
+    """Any module `(z, y) -> penalty` with the interface of a surrogate, active in every batch."""
 
     def __init__(self, module: nn.Module, *, dim: int, num_classes: int, noise_std: float) -> None:
         super().__init__(dim=dim, num_classes=num_classes, noise_std=noise_std)
         self.module = module
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the module's own scalar.
+        """Return the module's scalar.
 
         Raises:
-            ValueError: it is no scalar, or does not depend on the features.
+            ValueError: if it is no scalar, or does not depend on the features.
         """
         value: Tensor = self.module(z, y)
         if value.ndim != 0 or (torch.is_grad_enabled() and not value.requires_grad):

@@ -1,4 +1,4 @@
-"""A training at its start: the network, its defence and the trainer, as a study configures them."""
+"""Build a trainer from a study: the network, its defence, and their initial weights."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from cemlib.config import ConfigError, Study
-from cemlib.config.defences import AnyPenalty, DefenceConfig
-from cemlib.config.surrogates import AnySurrogate
+from cemlib.config.defences import DefenceConfig
 from cemlib.data.prepared import Prepared
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
@@ -29,7 +28,7 @@ Network = Callable[[], SplitModel]
 
 @dataclass(frozen=True)
 class Setup:
-    """Which defence of a study is trained, and the seed of everything random in it."""
+    """One defence of a study, and the seed of its training."""
 
     study: Study
     defence: str
@@ -41,7 +40,7 @@ class Setup:
         return self.study.defence(self.defence)
 
     def network(self, data: Prepared) -> dict[str, Any]:
-        """Return the arguments that build the split model again, for the run's `config.json`."""
+        """Return the arguments of `cemlib.models.build`, for the run's `config.json`."""
         return {
             "name": self.study.model.name,
             "num_classes": len(data.classes),
@@ -54,39 +53,46 @@ class Setup:
         }
 
     def trainer(self, data: Prepared, network: dict[str, Any]) -> Trainer:
-        """Build everything at its start, from named random streams, where the data lie.
-
-        Raises:
-            ConfigError: if the network or its defence cannot be built as configured.
-        """
+        """Return a new trainer of the network with these arguments; see `begin`."""
         return self.begin(data, lambda: build(**network).to(memory_format=torch.channels_last))
 
     def begin(self, data: Prepared, network: Network, own: OwnSurrogate | None = None) -> Trainer:
-        """Build the same with a network, and perhaps a surrogate, that no configuration names.
+        """Return a new trainer, on the device of the data.
 
         Args:
-            data: Where they lie everything is computed.
-            network: Makes the split network anew; its weights come from torch's global random
-                state, which the run's seed has set.
-            own: Takes the place of the defence's surrogate.
+            data: The prepared images.
+            network: Returns a new split network, with weights from torch's global random state,
+                which is set from the run's seed.
+            own: A surrogate that no configuration names, instead of the defence's.
 
         Raises:
             ConfigError: if the network or its defence cannot be built as configured.
         """
         wanted, section = self.settings, self.settings.surrogate
         settings = self.study.training(self.defence)
+        surrogate: Surrogate | None = None
+        penalty: Penalty | None = None
         with self._part("model", "model"):
             model = network().measured(data.image_shape)
-            _check_sparse_coding(wanted, model)
+            if wanted.sparse_coding and SparseCoding not in map(type, model.encoder.modules()):
+                raise ValueError("the defence asks for sparse_coding; build the network with it")
         options = wanted.channel.options()
         channel = build_channel(wanted.channel.name, noise_std=wanted.noise_std, **options)
         with self._part("surrogate_init", f"defences.{self.defence}.surrogate"):
             sizes = {"dim": math.prod(model.feature_shape), "num_classes": len(data.classes)}
-            # It measures spread against all the noise that is released.
-            surrogate = _surrogate(own or section, **sizes, noise_std=channel.std)
-            _check_acts(surrogate, settings.epochs)
+            if own is not None:  # the spread is measured against all noise that is released
+                surrogate = own.surrogate(**sizes, noise_std=channel.std)
+            elif section is not None:
+                surrogate = SURROGATES[section.name](section, **sizes, noise_std=channel.std)
+            if surrogate is not None and surrogate.start_epoch > settings.epochs:
+                raise ValueError(
+                    f"acts from epoch {surrogate.start_epoch} on, train.epochs is"
+                    f" {settings.epochs}; train longer"
+                )
         with self._part("penalty_init", f"defences.{self.defence}.penalty"):
-            penalty = _penalty(wanted.penalty, model, data)
+            if wanted.penalty is not None:
+                shapes = {"image_shape": data.image_shape, "feature_shape": model.feature_shape}
+                penalty = PENALTIES[wanted.penalty.name](wanted.penalty, **shapes)
         defended = Defended(
             Deployed(model, channel),
             surrogate,
@@ -101,37 +107,9 @@ class Setup:
 
     @contextmanager
     def _part(self, stream: str, key: str) -> Iterator[None]:
-        """Give a part its own random stream; an error names the section that asked for it."""
+        """Start a random stream, and name the section of the configuration in an error."""
         torch.manual_seed(derive(self.seed, stream))
         try:
             yield
         except ValueError as error:
             raise ConfigError(f"{key}: {error}") from error
-
-
-def _check_sparse_coding(defence: DefenceConfig, model: SplitModel) -> None:
-    """Check a network from outside the configuration, built without a look at the defence."""
-    layers = map(type, model.encoder.modules())
-    if defence.sparse_coding and SparseCoding not in layers:
-        raise ValueError("the defence asks for sparse_coding; build the network with it")
-
-
-def _surrogate(wanted: AnySurrogate | OwnSurrogate | None, **sizes: Any) -> Surrogate | None:
-    if isinstance(wanted, OwnSurrogate):
-        return wanted.surrogate(**sizes)
-    return SURROGATES[wanted.name](wanted, **sizes) if wanted else None
-
-
-def _penalty(wanted: AnyPenalty | None, model: SplitModel, data: Prepared) -> Penalty | None:
-    if wanted is None:
-        return None
-    kind, features = PENALTIES[wanted.name], model.feature_shape
-    return kind(wanted, image_shape=data.image_shape, feature_shape=features)
-
-
-def _check_acts(surrogate: Surrogate | None, epochs: int) -> None:
-    """Refuse a training that ends before its surrogate starts: its results would mislead."""
-    if surrogate is not None and surrogate.start_epoch > epochs:
-        raise ValueError(
-            f"acts from epoch {surrogate.start_epoch} on, train.epochs is {epochs}; train longer"
-        )

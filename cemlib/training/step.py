@@ -1,19 +1,19 @@
-"""The steps of an epoch, from the loop over its batches to the update of the weights.
+"""The training steps of an epoch, from the loop over its batches to the update of the weights.
 
-For a batch of images x with labels y, a surrogate R and a training penalty P,
+For images x with labels y, a surrogate R and a training penalty P, a step minimises
 
-    z = encoder(x),   z~ = channel(z),   loss = CE(head(z~), y) + R(shape(z), y) + P(x, z, z~)
+    loss = CE(head(z~), y) + R(shape(z), y) + P(x, z, z~),   z = encoder(x),   z~ = channel(z)
 
-is minimised, where `shape` is what the channel does without chance. The gradient of R reaches the
-features times lambda_eff, and the parameters of R itself times 1.
+where `shape` is the deterministic part of the channel. The gradient of R is multiplied by
+lambda_eff at the features, and not multiplied at the parameters of R.
 
-Nothing in a step waits for the device, loops over samples or classes, or moves what it keeps to
-another place, so that on a GPU it is replayed as one graph.
+A step never waits for the device, loops over no samples or classes, and updates its tensors in
+place, so that on a GPU it can be replayed as one CUDA graph.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ from cemlib.numerics.sums import Monitor
 from cemlib.surrogates.base import Surrogate
 
 Row = dict[str, Any]
-LAST_PHASE_LR = 4.1e-4  # below this rate the surrogate acts with its full weight
+LAST_PHASE_LR = 4.1e-4  # below this learning rate the surrogate has its full weight
 WATCHED = (
     "a feature",
     "train_ce",
@@ -47,15 +47,15 @@ WATCHED = (
 
 @dataclass(frozen=True)
 class Defended:
-    """A split model behind its channel, with all that defends it in training.
+    """A split model behind its channel, with its training-time defences.
 
     Attributes:
         deployed: The split model and its release channel.
-        surrogate: The conditional-entropy penalty, or None.
-        weight: lambda of the surrogate.
+        surrogate: The surrogate of conditional entropy, or None.
+        weight: Weight lambda of the surrogate.
         lr_scaling: Whether lambda_eff follows the learning rate (see `strength`).
-        penalty: Another training penalty, or None.
-        pruning: When and how much of the client is pruned, or None.
+        penalty: The training penalty, or None.
+        pruning: Settings of the client's pruning, or None.
     """
 
     deployed: Deployed
@@ -67,35 +67,34 @@ class Defended:
 
     @property
     def modules(self) -> dict[str, nn.Module]:
-        """Return everything with weights, by name."""
+        """Return the modules that are trained, by name."""
         optional = {"surrogate": self.surrogate, "penalty": self.penalty}
         present = {name: module for name, module in optional.items() if module is not None}
         return {"model": self.deployed.model, **present}
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Learning rate of a step, and the weight of the surrogate; tensors where it is replayed."""
+class Pace(NamedTuple):
+    """The learning rate of a step and the weight of the surrogate; tensors in a CUDA graph."""
 
     lr: Rate
     lambda_eff: Rate
 
 
 class Step:
-    """Trains on the next batch of an epoch, or on all of them.
+    """Trains on the next batch of an epoch, or on all batches.
 
     Args:
-        defended: What is trained.
-        batches: Where the batches come from; on their device everything is computed.
-        settings: Schedule, arithmetic, momentum and weight decay.
+        defended: The model and its defences.
+        batches: The training images; their device is used.
+        settings: Schedule, precision, momentum and weight decay.
         seed: Seed of the run, from which every random stream is derived.
 
     Attributes:
-        optimiser: SGD over the model and the surrogate; a penalty trains what it has by itself.
-        noise: The generator of the release noise, on the device.
+        optimiser: SGD over the model and the surrogate; a penalty has its own optimiser.
+        noise: Generator of the release noise.
         monitor: Means of `WATCHED` over the epoch.
-        seen: Clean features (N, D) of the epoch as the channel shapes them, and their labels (N,),
-            where `fit_features` asks for those of the training pass.
+        seen: With `fit_features: training_pass`, the shaped features (N, D) and labels (N,) of the
+            epoch.
     """
 
     def __init__(
@@ -123,12 +122,19 @@ class Step:
         )
 
     def pass_over(self, number: int) -> Row:
-        """Train on all batches of a 1-based epoch; return its rates and means.
+        """Train on all batches of a 1-based epoch, and return a row of its history.
 
         Raises:
-            DivergedError: if the loss of some batch is not finite.
+            DivergedError: if a value of some batch is not finite.
         """
-        self._begin(number)
+        # The dropout of the head draws from torch's global state.
+        torch.manual_seed(derive(self.seed, "dropout", number))
+        self.noise.manual_seed(derive(self.seed, "noise", number))
+        if (surrogate := self.defended.surrogate) is not None:
+            surrogate.reseed(derive(self.seed, "surrogate", number))
+        self.shuffle(number)
+        self.monitor.begin()
+        self.defended.deployed.model.train()
         for size, pace in zip(self.batches.sizes, self.paces(number), strict=True):
             self(size, pace)
         means = self.monitor.means(number)
@@ -138,7 +144,7 @@ class Step:
         if self.defended.penalty is not None:
             row["penalty"] = means["penalty"]
             row["train_loss"] += means["penalty"]
-        if (surrogate := self.defended.surrogate) is not None:
+        if surrogate is not None:
             task, pull = means["gradient of the task"], means["gradient of the surrogate"]
             row["surrogate/gradient_ratio"] = pull / task if task > 0 else None
             row |= {f"surrogate/{name}": value for name, value in surrogate.drain().items()}
@@ -153,23 +159,23 @@ class Step:
         return [Pace(lr, strength(defended.weight, lr, defended.lr_scaling)) for lr in rates]
 
     def shuffle(self, number: int) -> None:
-        """Begin an epoch's augmented batches; begun again, they are the same ones."""
+        """Start the augmented batches of an epoch, the same ones at every call."""
         order, draws = (generator(self.seed, name, number) for name in ("order", "augment"))
         self.batches.begin(order, draws)
 
     def __call__(self, size: int, pace: Pace) -> None:
-        """Train on a batch of that size."""
+        """Train on a batch of the given size."""
         acting = self.defended.surrogate if pace.lambda_eff > 0 else None
-        rates = (self._replay.shared(name, rate) for name, rate in vars(pace).items())
+        rates = (self._replay.shared(name, rate) for name, rate in pace._asdict().items())
         update = partial(self._update, size, Pace(*rates), acting)
-        # A last, smaller batch has other shapes, and some surrogates do in a step what others lack.
+        # A CUDA graph holds neither a smaller last batch nor a surrogate's irregular steps.
         if size != self.batches.sizes[0] or (acting and not acting.replayable):
             update()
         elif not self._replay(update, acting is not None) and acting:
             acting.replayed()
 
     def _update(self, size: int, pace: Pace, acting: Surrogate | None) -> None:
-        """Take the next batch forwards and backwards, and update the weights."""
+        """Compute the loss of the next batch, and update the weights."""
         model, channel = self.defended.deployed.model, self.defended.deployed.channel
         penalty = self.defended.penalty
         places, images, labels = self.batches.take(size)
@@ -184,7 +190,7 @@ class Step:
         clean, spread, adversary, norms = z, z.new_zeros(()), z.new_zeros(()), z.new_zeros(2)
         if acting is not None:
             clean, branch, norms = fork(z, pace.lambda_eff)
-            # What is released but for chance: the noise is what the spread is measured against.
+            # The spread of the shaped features is measured against the noise.
             spread = acting(channel.shape(branch), labels)
         released = channel(clean, self.noise)
         with autocast(self.precision, self.device):
@@ -204,16 +210,6 @@ class Step:
         values = (z.abs().amax(), ce, spread, weighted, adversary, top1, *norms.unbind())
         self.monitor.add(dict(zip(WATCHED, values, strict=True)), size)
 
-    def _begin(self, number: int) -> None:
-        """Start every random stream of an epoch: dropout draws from torch's global state."""
-        torch.manual_seed(derive(self.seed, "dropout", number))
-        self.noise.manual_seed(derive(self.seed, "noise", number))
-        if self.defended.surrogate is not None:
-            self.defended.surrogate.reseed(derive(self.seed, "surrogate", number))
-        self.shuffle(number)
-        self.monitor.begin()
-        self.defended.deployed.model.train()
-
 
 class _Fork(torch.autograd.Function):
     @staticmethod
@@ -229,15 +225,12 @@ class _Fork(torch.autograd.Function):
 
 
 def fork(z: Tensor, factor: Rate) -> tuple[Tensor, Tensor, Tensor]:
-    """Hand features to the task and to a surrogate that pulls on them `factor` times.
+    """Return features for the task, features for the surrogate, and the norms of their gradients.
 
-    One backward pass of the sum then computes what the published order does in two: surrogate
-    first, cache the encoder's gradients, zero, task, add.
-
-    Returns:
-        Features (B, ...) for the task; features (B, D) for the surrogate; and a tensor of two that
-        the backward pass fills with the norms of the gradients at z, the task's and `factor` times
-        the surrogate's.
+    The gradient of the surrogate's features (B, D) is multiplied by `factor`, and that of the
+    task's, shaped like z, is not. One backward pass of the summed losses then gives the result of
+    the published order: surrogate first, keep the encoder's gradients, zero them, task, add. The
+    backward pass fills the two norms, the task's first.
     """
     norms = torch.zeros(2, dtype=z.dtype, device=z.device)
     task, penalty = _Fork.apply(z, factor, norms)
@@ -245,9 +238,9 @@ def fork(z: Tensor, factor: Rate) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def learning_rate(settings: TrainConfig, epoch: int, done: float = 0.0) -> float:
-    """Return the rate at a place in a 1-based epoch, of which a share `done` is over.
+    """Return the learning rate in a 1-based epoch of which the share `done` is over.
 
-    With `milestones` it is `lr` times `decay` for every milestone passed; else that of `one_cycle`.
+    With `milestones` this is `lr` times `decay` for every milestone passed; see also `one_cycle`.
     """
     if settings.schedule == "one_cycle":
         share = (epoch - 1 + done) / settings.epochs
@@ -256,9 +249,7 @@ def learning_rate(settings: TrainConfig, epoch: int, done: float = 0.0) -> float
 
 
 def strength(weight: float, lr: float, scaled: bool = True) -> float:
-    """Return lambda_eff = lambda * 0.001 / lr, and lambda itself in the last phase (lr < 4.1e-4).
-
-    Not `scaled` it is lambda at every rate.
+    """Return lambda_eff = lambda * 0.001 / lr, or lambda if lr < 4.1e-4 or not `scaled`.
 
     >>> [round(strength(16, lr), 2) for lr in (0.05, 0.01, 0.002, 0.0004)]
     [0.32, 1.6, 8.0, 16]

@@ -1,4 +1,4 @@
-"""One training run: epochs of SGD on the defended objective, resumable after any of them."""
+"""One training run: epochs of SGD on the defended objective, which can resume after any epoch."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,6 @@ from cemlib.data.batches import Batches
 from cemlib.data.prepared import Prepared
 from cemlib.defences.pruning import prune
 from cemlib.numerics.divergence import check_finite
-from cemlib.numerics.optim import SGD
 from cemlib.numerics.precision import autocast
 from cemlib.numerics.seeds import generator
 from cemlib.records.checkpoint import (
@@ -29,10 +28,14 @@ from cemlib.surrogates.base import Surrogate
 from cemlib.training.metrics import METRICS
 from cemlib.training.step import Defended, Row, Step
 
+SCORES = ("top1", "test_loss", "val_top1", "leakage_nats", "leakage_images", "chance_top1")
+SHOWN = ("train_loss", "val_top1")  # columns of the history that the progress bar shows
+MOST = 2048  # largest number of images per class that the leakage estimate asks for
+
 
 @dataclass
 class Best:
-    """The epoch that is deployed, where one is selected."""
+    """The best epoch so far, with `select` other than `last`."""
 
     epoch: int = 0
     score: float = -1.0
@@ -45,7 +48,7 @@ class Trainer:
     Args:
         settings: Schedule, augmentation and selection.
         defended: The split model and its defence.
-        data: Prepared images; `val` selects, `test` is touched only by `select: best_test`.
+        data: Prepared images; only `scores` and `select: best_test` use the test images.
         seed: Seed of the run, from which every random stream is derived.
     """
 
@@ -62,25 +65,16 @@ class Trainer:
         self.fits: list[dict[str, Tensor]] = []
         self.best = Best()
 
-    @property
-    def optimiser(self) -> SGD:
-        """Return the optimiser of the model and the surrogate."""
-        return self.step.optimiser
-
     def remaining(self) -> Iterator[Row]:
-        """Train the epochs that are not done yet, one by one.
-
-        Raises:
-            DivergedError: as `epoch` does.
-        """
+        """Train the remaining epochs, and yield the row of each."""
         for number in range(len(self.history) + 1, self.settings.epochs + 1):
             yield self.epoch(number)
 
     def epoch(self, number: int) -> Row:
-        """Train one 1-based epoch and return its line of the history.
+        """Train one 1-based epoch and return its row of the history.
 
         Raises:
-            DivergedError: if the loss of some batch, or on the validation images, is not finite.
+            DivergedError: if the loss of a batch, or of the validation images, is not finite.
         """
         start = time.perf_counter()
         row = self.pass_over(number)
@@ -93,29 +87,22 @@ class Trainer:
         return row
 
     def pass_over(self, number: int) -> Row:
-        """Take the training steps of an epoch alone; their statistics are read at its end.
-
-        Raises:
-            DivergedError: if the loss of some batch is not finite.
-        """
+        """Do the training steps of an epoch, without validation, fit and selection."""
         self.prune_before(number)
         if self.surrogate is not None and self.step.paces(number)[0].lambda_eff > 0:
             self._teach(self.surrogate, number)
         return self.step.pass_over(number)
 
     def prune_before(self, number: int) -> None:
-        """Prune the client if that is due before an epoch, or was before an earlier one.
-
-        Its weights have other shapes then: the optimiser starts anew.
-        """
+        """Prune the client if that is due; the optimiser of its smaller weights starts anew."""
         pruning = self.defended.pruning
         if pruning is not None and self.client_widths is None and number > pruning.epoch:
             self.client_widths = prune(self.deployed.model, pruning.ratio)
             self.step = Step(self.defended, self.batches, self.settings, self.seed)
 
     def state(self) -> State:
-        """Return what a killed job resumes from, in memory of its own."""
-        tensors = training_state(self.defended.modules, self.optimiser)
+        """Return a copy of everything that a checkpoint holds beside the history."""
+        tensors = training_state(self.defended.modules, self.step.optimiser)
         penalty = self.defended.penalty
         if penalty is not None and penalty.optimiser is not None:
             tensors |= pack("penalty_optimiser", penalty.optimiser.state_dict())
@@ -125,31 +112,29 @@ class Trainer:
         return tensors, {"best": {"epoch": self.best.epoch, "score": self.best.score}}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Continue from such a state."""
+        """Continue from the `state` of a checkpoint."""
         self.prune_before(len(self.history))
         fits = unpack("fits", tensors)
         epochs = len({name.partition("/")[0] for name in fits})
         self.fits = [unpack(str(epoch), fits) for epoch in range(epochs)]
         tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
-        restore_training(tensors, self.defended.modules, self.optimiser)
+        restore_training(tensors, self.defended.modules, self.step.optimiser)
         penalty = self.defended.penalty
         if penalty is not None and penalty.optimiser is not None:
             penalty.optimiser.load_state_dict(unpack("penalty_optimiser", tensors))
         self.best = Best(**state["best"], weights=unpack("best", tensors))
 
     def _deployable(self, number: int) -> bool:
-        """Tell whether an epoch has its whole defence: the surrogate acts, pruning is done."""
+        """Return whether the whole defence is in place: the surrogate acts, pruning is done."""
         pruning = self.defended.pruning
         acts = self.surrogate is None or number >= self.surrogate.start_epoch
         return acts and (pruning is None or number > pruning.epoch)
 
     def _teach(self, surrogate: Surrogate, number: int) -> None:
-        """Show a surrogate the metric that it asks for, of the classifier as the epoch begins.
-
-        At training images, as they are, chosen anew for every epoch.
+        """Compute the metric of a surrogate at training images, which are drawn for every epoch.
 
         Raises:
-            DivergedError: if it is no numbers any more.
+            DivergedError: if the metric is not finite.
         """
         if surrogate.metric is None:
             return
@@ -162,14 +147,14 @@ class Trainer:
         surrogate.learn(metric)
 
     def _fit(self, surrogate: Surrogate, number: int) -> None:
-        """Fit the surrogate to what is released but for chance, of augmented images."""
+        """Fit the surrogate to the shaped features of augmented images."""
         features, labels = self.step.seen or self._second_pass(number)
         surrogate.fit(features, labels)
         if statistics := surrogate.statistics():
             self.fits.append({name: t.cpu().clone() for name, t in statistics.items()})
 
     def _second_pass(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return features of the epoch's batches by the encoder as it is now, in eval mode."""
+        """Return shaped features and labels of the epoch's batches, encoded in eval mode."""
         encoder, shape = self.deployed.model.encoder.eval(), self.deployed.channel.shape
         features, labels = [], []
         self.step.shuffle(number)
@@ -182,21 +167,18 @@ class Trainer:
         return torch.cat(features), torch.cat(labels)
 
     def _validate(self, number: int) -> Row:
-        """Score held-out images, and estimate the bound from their features alone."""
+        """Return scores of the validation images, and the leakage estimated from them."""
         val, deployed = self.data.val, self.deployed
         features = deployed.features(val.images)
         noise = generator(self.seed, "val_noise", number, self.device)
         scores = deployed.score_features(features, val.labels, noise)
-        # The epoch's last step may have spoilt the weights after its loss was taken.
+        # The last update of the epoch may have spoilt the weights after its loss was computed.
         check_finite(number, val_loss=scores["loss"])
         row: Row = {f"val_{name}": value for name, value in scores.items()}
         return row | {"val_leakage_nats": deployed.leakage(features, val.labels)}
 
     def _select(self, row: Row) -> None:
-        """Keep the weights of the best epoch, where the settings ask for one.
-
-        An epoch before the whole defence acts is none: its weights are not defended.
-        """
+        """Keep the weights of the best epoch with the whole defence, unless `select` is `last`."""
         if self.settings.select == "last" or not self._deployable(row["epoch"]):
             return
         score = row["val_top1"]
@@ -209,8 +191,33 @@ class Trainer:
             self.best = Best(row["epoch"], score, weights)
 
     def deploy(self) -> int:
-        """Put the selected epoch's weights into the model and return that epoch."""
+        """Load the weights of the selected epoch, and return its number."""
         if self.best.weights:
             self.deployed.model.load_state_dict(self.best.weights)
             return self.best.epoch
         return len(self.history)
+
+    def scores(self) -> dict[str, float]:
+        """Return the scores of the deployed epoch, by the names of `SCORES`.
+
+        Accuracies are fractions: on test and validation images, and `chance_top1` for always
+        answering the most frequent class. `test_loss` is the cross-entropy. `leakage_nats`, which
+        is infinite without noise, is estimated from `leakage_images` images: the test images, and
+        as many training images as are missing to min(D, `MOST`) per class on average, because the
+        estimate needs more images than dimensions (see `cemlib.numerics.leakage`).
+        """
+        test, val, deployed = self.data.test, self.data.val, self.deployed
+        test_noise = generator(self.seed, "test_noise", device=self.device)
+        val_noise = generator(self.seed, "val_noise", device=self.device)
+        features, labels = deployed.features(test.images), test.labels
+        on_test = deployed.score_features(features, labels, test_noise)
+        on_val = deployed.score(val.images, val.labels, val_noise)
+        missing = len(self.data.classes) * min(features[0].numel(), MOST) - len(features)
+        if missing > 0:
+            more = deployed.features(self.data.train.images[:missing])
+            features = torch.cat([features, more])
+            labels = torch.cat([labels, self.data.train.labels[:missing]])
+        leakage = deployed.leakage(features, labels)
+        chance = test.labels.bincount().max().item() / len(test.labels)
+        values = (on_test["top1"], on_test["loss"], on_val["top1"], leakage, len(labels), chance)
+        return dict(zip(SCORES, values, strict=True))

@@ -8,9 +8,8 @@ import torch
 from easy_tasks import OPTIONS, Dying, changed, easy_task, same
 from torch.nn import functional as F
 
-from cemlib.attacks.budget import budgeted, strengthened
+from cemlib.attacks.budget import budgeted, load_decoder, strengthened
 from cemlib.attacks.residual import residual
-from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan, Residual
 from cemlib.numerics.divergence import DivergedError

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cemlib.attacks.convergence import converged, late_improvement
+from cemlib.attacks.budget import converged, late_improvement
 
 FALLING = [float(40 - epoch) for epoch in range(1, 21)]  # 22 at epoch 18, 20 at epoch 20
 

@@ -10,8 +10,8 @@ from easy_tasks import Dying, changed, same
 from torch import Tensor
 from torch.nn import functional as F
 
+from cemlib.attacks.budget import load_decoder, untrained
 from cemlib.attacks.decoder import decoder
-from cemlib.attacks.start import load_decoder, untrained
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.attacks.wiener import linear_estimate
 from cemlib.numerics.divergence import DivergedError

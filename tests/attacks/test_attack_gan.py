@@ -10,10 +10,9 @@ from easy_tasks import OPTIONS, Dying, changed, easy_task, network_task, same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.critic import Critic, gradient_penalty
+from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.decoder import decoder
-from cemlib.attacks.gan import gan
-from cemlib.attacks.start import load_decoder
+from cemlib.attacks.gan import Critic, gan, gradient_penalty
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan
 from cemlib.numerics.divergence import DivergedError

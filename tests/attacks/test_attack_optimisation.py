@@ -12,8 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.budget import RATES
-from cemlib.attacks.descent import Descent, Settings, total_variation
-from cemlib.attacks.optimisation import WEIGHTS, checkpoints, optimisation
+from cemlib.attacks.optimisation import (
+    WEIGHTS,
+    Descent,
+    Settings,
+    checkpoints,
+    optimisation,
+    total_variation,
+)
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Optimisation
 from cemlib.defences.channels import Channel, build

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.models import vgg16 as architecture
 
-from cemlib.attacks.features import activations, distance, vgg16
-from cemlib.attacks.perceptual import feature_network, perceptual
+from cemlib.attacks.perceptual import activations, distance, feature_network, perceptual, vgg16
 from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Perceptual, Residual

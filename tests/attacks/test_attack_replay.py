@@ -8,14 +8,14 @@ import torch
 from easy_tasks import OPTIONS, easy_task, rows
 from tape import TapeReplay
 
-import cemlib.attacks.descent
 import cemlib.attacks.learning
+import cemlib.attacks.optimisation
+from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.decoder import decoder
 from cemlib.attacks.gan import gan
 from cemlib.attacks.optimisation import optimisation
 from cemlib.attacks.perceptual import perceptual
 from cemlib.attacks.residual import residual
-from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Outcome, Task
 from cemlib.config.attacks import Decoder, Gan, Optimisation, Perceptual, Residual
 from cemlib.config.base import Section
@@ -50,7 +50,7 @@ def test_replayed_steps_attack_as_called_ones(
 ) -> None:
     """Up to the rounding of the learning rate, which a replay reads in float32."""
     called = attacked(tmp_path / "a", *CASES[name])
-    for module in (cemlib.attacks.learning, cemlib.attacks.descent):
+    for module in (cemlib.attacks.learning, cemlib.attacks.optimisation):
         monkeypatch.setattr(module, "Replay", TapeReplay)
     before = TapeReplay.count
     replayed = attacked(tmp_path / "b", *CASES[name])

@@ -11,10 +11,10 @@ from easy_tasks import OPTIONS, changed, easy_task, same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.learning import cosine
 from cemlib.attacks.mean_image import mean_image
 from cemlib.attacks.residual import residual
-from cemlib.attacks.start import load_decoder
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Residual
 from cemlib.models import Decoder

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cemlib.attacks.start import untrained
+from cemlib.attacks.budget import untrained
 from cemlib.models.decoder import Decoder
 
 NETWORK = {"blocks": 1, "width": 8}

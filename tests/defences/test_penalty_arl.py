@@ -4,9 +4,9 @@ import copy
 
 import pytest
 import torch
+from penalties import build
 from torch import Tensor, nn
 
-from cemlib.defences.penalties import build
 from cemlib.defences.penalties.arl import AdversarialDecoder
 from cemlib.metrics import ssim
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from penalties import build
 from torch import Tensor
 
-from cemlib.defences.penalties import build
 from cemlib.defences.penalties.nopeek import distance_correlation
 
 

@@ -16,7 +16,7 @@ import yaml
 from bombs import BOMBS, escaping_tar, escaping_zip, plain_bomb, torch_bomb
 from safetensors import SafetensorError
 
-from cemlib.attacks.features import vgg16
+from cemlib.attacks.perceptual import vgg16
 from cemlib.config import ConfigError, load
 from cemlib.config.data import DataConfig
 from cemlib.data.errors import DataError

@@ -66,7 +66,7 @@ def by_scikit_learn(z, start, c, covariance, steps):
 
 
 def assert_alike(found, expected, rtol=1e-9):
-    for one, other in zip(found.tensors(), expected.tensors(), strict=True):
+    for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=rtol, atol=1e-12)
 
 
@@ -127,7 +127,7 @@ def test_a_class_alone_is_fitted_as_beside_others(covariance):
     together = fit_mixtures(z, y, start, generator())
     for c in range(3):
         alone = fit_mixtures(
-            z[y == c], y[y == c] * 0, start[torch.tensor([c])], generator(), max_steps=MAX_STEPS
+            z[y == c], y[y == c] * 0, start.of(torch.tensor([c])), generator(), max_steps=MAX_STEPS
         )
         assert_alike(alone, together[torch.tensor([c])], 1e-6)
 
@@ -138,7 +138,7 @@ def test_small_classes_have_empty_components_and_no_nan(covariance):
     z, y = mixed_classes([1, 2, 0, 12], 5)
     z[y == 3] = 0.7
     found = fit_mixtures(z, y, nothing(4, 3, 5, covariance), generator())
-    assert all(values.isfinite().all() for values in found.tensors())
+    assert all(values.isfinite().all() for values in found)
     weights = found.weights.sort(1).values
     expected = torch.tensor([[0, 0, 1], [0, 0.5, 0.5], [0, 0, 0], [0, 0, 1]]).double()
     torch.testing.assert_close(weights, expected)
@@ -185,7 +185,7 @@ def test_samples_far_from_every_component_do_not_underflow(covariance):
     start = started(z, y, 2, covariance)
     narrow = Mixtures(start.means - 1e3, start.weights, 1e-6 * start.covariances)
     found = fit_mixtures(z, y, narrow, generator(), max_steps=1)
-    assert all(values.isfinite().all() for values in found.tensors())
+    assert all(values.isfinite().all() for values in found)
     nearest = torch.cdist(z, narrow.means[0]).argmin(1)
     shares = torch.bincount(nearest, minlength=2) / 40
     torch.testing.assert_close(found.weights[0], shares.double(), atol=1e-6, rtol=0)
@@ -233,7 +233,7 @@ def test_rounding_that_makes_covariances_indefinite_is_survived():
     """The ridge of 1e-6 is below the rounding of covariances of 1e12 and fewer samples than D."""
     z, y = mixed_classes([12, 9], 16)
     found = fit_mixtures(1e6 * z, y, nothing(2, 3, 16, "full"), generator())
-    assert all(values.isfinite().all() for values in found.tensors())
+    assert all(values.isfinite().all() for values in found)
     torch.testing.assert_close(found.weights.sum(1), torch.ones(2).double())
 
 

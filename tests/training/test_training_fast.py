@@ -51,7 +51,7 @@ def test_weights_and_statistics_stay_in_single_precision(tmp_path: Path) -> None
         t.dtype for module in fast.defended.modules.values() for t in module.state_dict().values()
     }
     assert torch.bfloat16 not in kept
-    assert {t.dtype for t in fast.optimiser.state_dict().values()} == {torch.float32}
+    assert {t.dtype for t in fast.step.optimiser.state_dict().values()} == {torch.float32}
 
 
 def test_a_fit_takes_the_features_of_the_training_pass(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from cemlib.numerics.leakage import leakage_estimate
 from cemlib.numerics.seeds import generator
 from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.surrogates import SURROGATES
-from cemlib.training.scores import SCORES, scores
+from cemlib.training.trainer import SCORES
 
 
 def test_a_seed_decides_every_bit(tmp_path: Path) -> None:
@@ -145,11 +145,11 @@ def test_without_noise_no_bound_on_the_leakage_exists(tmp_path: Path) -> None:
 def test_the_leakage_is_estimated_from_training_images_too_where_test_images_are_few(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("cemlib.training.scores.MOST", most)
+    monkeypatch.setattr("cemlib.training.trainer.MOST", most)
     subject = bare_trainer()
     train, test = subject.data.train, subject.data.test
     count = min(max(len(test), 3 * min(most, 128)), len(test) + len(train))
-    found = scores(subject)
+    found = subject.scores()
     assert found["leakage_images"] == count
     assert found["chance_top1"] == max(map(test.labels.tolist().count, range(3))) / len(test)
     images = torch.cat([test.images, train.images])[:count]

@@ -1,10 +1,9 @@
-"""Release channels: what stands between the client's features and everyone else.
+"""Release channels, which turn the client's features into releases.
 
-Whatever a channel does, it does to the server's input in training, validation and test, and to the
-attacker's input in the attacker's training and test. Nothing else is ever released.
+The server and the attackers see releases only, in training, validation and test.
 
-To add one: a file here with the formula, its source and how it fails, a frozen dataclass derived
-from `Channel`, a line in `CHANNELS`, and its options in the configuration.
+To add one, write a file with its formula, its source and how it fails, and a frozen dataclass
+derived from `Channel`; add a line to `CHANNELS` and its options to `cemlib.config.defences`.
 """
 
 from typing import Any
@@ -28,16 +27,16 @@ CHANNELS: dict[str, type[Channel]] = {
 
 
 def build(name: str, *, noise_std: float, **options: Any) -> Channel:
-    """Make the channel of a name.
+    """Build a channel by name.
 
     Args:
         name: key of `CHANNELS`.
         noise_std: standard deviation of the Gaussian noise that every channel adds.
-        options: the channel's own options, see its class.
+        options: options of the channel's class.
 
     Raises:
-        ValueError: no channel has the name.
-        TypeError: the channel has no such option.
+        ValueError: if the name is unknown.
+        TypeError: if an option is unknown.
 
     Example:
         >>> build("dropout", noise_std=0.025, rate=0.3)

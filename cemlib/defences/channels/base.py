@@ -1,11 +1,11 @@
-"""What every release channel has in common.
+"""The base class of release channels.
 
     z~ = shape(z) + N(0, noise_std^2 I)
 
-An attacker may ask for the same image several times and average. With independent releases the mean
-over n of them has noise of standard deviation noise_std / sqrt(n), so where the shaping is
-deterministic one shaping and one draw have exactly the distribution of the mean. A channel whose
-shaping is random overrides `__call__` and draws n times what is not Gaussian.
+An attacker may ask for several releases of an image and average them. The noise of the mean of n
+independent releases has standard deviation noise_std / sqrt(n), so with a deterministic `shape` a
+single draw has the distribution of the mean. A channel with other random parts overrides `__call__`
+and draws those n times.
 """
 
 import math
@@ -19,17 +19,17 @@ from cemlib.numerics.leakage import leakage_estimate
 
 @dataclass(frozen=True)
 class Channel:
-    """The way of clean features z to everyone else.
+    """A release channel.
 
     Attributes:
-        noise_std: standard deviation of the Gaussian noise added last; 0 adds and draws none.
+        noise_std: standard deviation of the Gaussian noise; with 0 none is drawn.
     """
 
     noise_std: float
 
     @property
     def std(self) -> float:
-        """Return the standard deviation of all additive noise on a feature of one release."""
+        """Return the standard deviation of all additive noise on a released feature."""
         return self.noise_std
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
@@ -37,7 +37,7 @@ class Channel:
 
         Args:
             features: clean features, (N, ...).
-            generator: where the noise is drawn, on its device; moved to the features' afterwards.
+            generator: random generator of the noise, which may be on another device.
             queries: number of releases.
 
         Returns:
@@ -47,34 +47,33 @@ class Channel:
         return add_noise(self.shape(features), std, generator)
 
     def shape(self, features: Tensor) -> Tensor:
-        """Return what is done to features (N, ...) before noise, without chance; here nothing."""
+        """Apply the deterministic part of the channel to features (N, ...); here nothing."""
         return features
 
     def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
-        """Return what releases are on average, and the variance of their noise.
+        """Return the expected release of each sample, and the variance about it.
 
         Args:
             features: clean features, (N, D).
             queries: number of releases that are averaged.
 
         Returns:
-            The mean of a release of each sample, (N, D), and the variance of what is released of a
-            feature about that mean, averaged over the samples, (D,).
+            The expected release (N, D), and the variance of each feature about it, averaged over
+            the samples (D,).
         """
         mean = self.shape(features)
         return mean, mean.new_full((mean.shape[1],), self.std**2 / queries)
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:  # noqa: ARG002
-        """Measure how badly candidate features explain a release.
+        """Return how badly candidate features explain a release; a white-box attack minimises it.
 
-        -2 s^2 log p(released | features) up to a constant, where s is the standard deviation of the
-        noise on the mean of the releases: for Gaussian noise the sum of squared errors. An attacker
-        minimises it, knowing the channel.
+        This is -2 s^2 log p(released | features) up to a constant, with the standard deviation s of
+        the noise on the mean release: for Gaussian noise the sum of squared errors.
 
         Args:
             features: candidates for the clean features, (N, ...).
-            released: what was released, of the same shape.
-            queries: number of releases that it is the mean of.
+            released: the mean release, of the same shape.
+            queries: number of releases of which it is the mean.
 
         Returns:
             (N,), differentiable in the features.
@@ -82,18 +81,13 @@ class Channel:
         return (released - self.shape(features)).flatten(1).square().sum(1)
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """Estimate an upper bound on I(x; z~) in nats; n releases tell at most n times that.
+        """Estimate an upper bound on I(x; z~) in nats, from features (N, D) and labels (N,).
 
-        Args:
-            features: clean features, (N, D).
-            labels: classes, (N,).
-
-        Returns:
-            `cemlib.numerics.leakage.leakage_estimate` of the shaped features. Shaping is a function
-            of the image, so the bound holds for it as for any features. Infinite without noise.
+        This is `cemlib.numerics.leakage.leakage_estimate` of the shaped features, infinite without
+        noise. n releases have at most n times the information.
 
         Raises:
-            ValueError: as for `leakage_estimate`.
+            ValueError: as `leakage_estimate` does.
         """
         return leakage_estimate(self.shape(features), labels, self.std)
 

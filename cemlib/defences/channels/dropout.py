@@ -1,15 +1,15 @@
-"""Dropout at release: features vanish by chance, anew in every release.
+"""Dropout at release: random features are set to zero, anew in every release.
 
     z~ = m * z + N(0, noise_std^2 I),   m_d = 1 with probability 1 - rate, else 0
 
 Source: He, Zhang and Lee, "Attacking and protecting data privacy in edge-cloud collaborative
-inference systems", IEEE Internet of Things Journal 8(12), 2021. Unlike dropout in training, the
-rest is not rescaled, and the mask is drawn in training, in test and for the attacker alike.
+inference systems", IEEE Internet of Things Journal 8(12), 2021. Unlike the usual dropout, the other
+features are not rescaled, and masks are drawn in training, in test and for the attacker alike.
 
-What it costs and how it fails: the server loses a share of its input, for which it can train. Where
-the noise is small, a zero marks itself and an attacker fills the gap from correlated features. The
-mean of n releases tends to (1 - rate) z, and a feature stays unseen with probability rate^n only:
-averaging reveals everything.
+Costs, and how it fails: the server loses a share of its input, but trains with that loss. If the
+noise is small, an attacker recognises the zeros, and fills them from correlated features. The mean
+of n releases tends to (1 - rate) z, and a feature is missing in all of them with probability rate^n
+only, so averaging reveals everything.
 """
 
 import math
@@ -21,7 +21,7 @@ from torch import Tensor
 from cemlib.defences.channels.base import Channel
 from cemlib.numerics.leakage import leakage_estimate
 
-FLOOR = 0.01  # noise that the likelihood assumes at least: without any it would be no density
+FLOOR = 0.01  # smallest noise_std in the likelihood, which has no density without noise
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class Dropout(Channel):
     rate: float = 0.2
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
-        """Return the mean of releases with a fresh mask each; see `Channel`."""
+        """Return the mean of releases, each with a new mask; see `Channel`."""
         kept = self._kept(features.shape, generator, queries)
         kept = kept.to(features.device, features.dtype)
         return super().__call__(features * kept, generator, queries)
 
     def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
-        """Return mean (N, D) and variance (D,) of releases; the mask varies with the feature."""
+        """Return the mean (N, D) and the variance (D,) of releases, with that of the mask."""
         by_mask = self.rate * (1 - self.rate) * features.square().mean(0)
         return (1 - self.rate) * features, (by_mask + self.std**2) / queries
 
     def _kept(self, size: torch.Size, generator: torch.Generator, queries: int) -> Tensor:
-        """Draw the share of the releases that hold each feature."""
+        """Draw the share of the releases that have each feature."""
         count = torch.zeros(size, device=generator.device)
         for _ in range(queries):
             drawn = torch.rand(size, generator=generator, device=generator.device)
@@ -54,13 +54,13 @@ class Dropout(Channel):
         return count / queries
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:
-        """Return -2 s^2 log-likelihood of the mean of n releases, whose masks nobody is told.
+        """Return -2 s^2 times the log-likelihood of the mean of n releases with unknown masks.
 
-        A mixture over the number j of releases that held the feature, for each feature on its own:
+        For each feature this is a mixture over the number j of releases that have it,
 
             p(z~ | z) = sum_j Binomial(j; n, 1 - rate) N(z~; j z / n, s^2),  s = noise_std / sqrt(n)
 
-        with at least `FLOOR` for noise_std. Arguments as for `Channel.misfit`.
+        with a noise_std of at least `FLOOR`. Arguments as for `Channel.misfit`.
         """
         variance = max(self.noise_std, FLOOR) ** 2 / queries
         count = torch.arange(queries + 1, device=features.device, dtype=features.dtype)[
@@ -71,20 +71,20 @@ class Dropout(Channel):
         return -2 * variance * terms.logsumexp(0).sum(1)
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """Estimate the bound for features (N, D) of which 1 - rate of the variance is left.
+        """Estimate the bound for features (N, D) with 1 - rate of their variance.
 
         The mask m is independent of the image x, so I(x; z~) <= I(x; z~, m) = I(x; z~ | m), which
         for one mask is at most `sum_k pi_k (-log pi_k + 1/2 log |I + M Sigma_k M / s^2|)` with
-        M = diag(m). The determinant equals `|I + S M S / s^2|` with S the root of Sigma_k, as
-        M^2 = M; its logarithm is concave in M, so that the mean over masks is at most the value at
-        the mean mask, where M is (1 - rate) I. This is never above the bound without dropout.
+        M = diag(m). Since M^2 = M, the determinant is `|I + S M S / s^2|` with the root S of
+        Sigma_k. Its logarithm is concave in M, so its mean over masks is at most its value at the
+        mean mask (1 - rate) I. This is never above the bound without dropout.
         """
         return leakage_estimate(math.sqrt(1 - self.rate) * features, labels, self.std)
 
 
 def _log_binomial(count: Tensor, n: int, p: float) -> Tensor:
-    """Return log probabilities of `count` successes in n trials."""
+    """Return the log probability of `count` successes in n trials."""
     ways: Tensor = math.lgamma(n + 1) - torch.lgamma(count + 1) - torch.lgamma(n - count + 1)
-    # xlogy is 0 where nothing of an impossible kind is asked for, so that p = 1 needs no case.
+    # xlogy(0, 0) is 0, so p = 1 needs no special case.
     failure: Tensor = torch.special.xlogy(n - count, 1 - p)
     return ways + count * math.log(p) + failure

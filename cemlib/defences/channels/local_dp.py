@@ -1,26 +1,26 @@
-"""Local differential privacy: features clipped to a norm, then noise to match.
+"""Local differential privacy: features are clipped to a norm, and matching noise is added.
 
     z~ = c + noise + N(0, noise_std^2 I),   c = z min(1, clip / ||z||),   per sample
 
-Any two samples' c lie within the sensitivity 2 clip of each other, in the norm of the mechanism:
+The distance of any two clipped samples is at most the sensitivity 2 clip, in the mechanism's norm:
 
     laplace    L1 norm, noise of density exp(-|t| / b) / 2b with b = 2 clip / epsilon: epsilon-DP
-    gaussian   L2 norm, the smallest sigma for which with u = 2 clip / sigma
+    gaussian   L2 norm, the smallest sigma such that, with u = 2 clip / sigma,
                Phi(u/2 - epsilon/u) - e^epsilon Phi(-u/2 - epsilon/u) <= delta: (epsilon, delta)-DP
 
 Sources: Dwork, McSherry, Nissim and Smith, "Calibrating noise to sensitivity in private data
 analysis", TCC 2006; Balle and Wang, "Improving the Gaussian mechanism for differential privacy:
-analytical calibration and optimal denoising", ICML 2018 (theorem 8, exact for every epsilon, where
-the textbook's sqrt(2 log(1.25 / delta)) 2 clip / epsilon holds below 1 only and is larger).
+analytical calibration and optimal denoising", ICML 2018 (theorem 8, exact for every epsilon; the
+textbook's sqrt(2 log(1.25 / delta)) 2 clip / epsilon is larger, and holds for epsilon < 1 only).
 
-What it guarantees: one released tensor, of a fixed encoder, looks nearly the same whichever image
-was behind it. n releases of an image have n epsilon (and n delta) at worst; what the encoder's
-weights tell about training images is not covered. The guarantee is of real numbers: rounding in
-floating point (Mironov, CCS 2012) is not accounted for. Noise on top can only help.
+Guarantee: for a fixed encoder, a release looks nearly the same for every image. n releases of an
+image have n epsilon (and n delta) at worst. Information in the encoder's weights about training
+images is not covered, nor is rounding in floating point (Mironov, CCS 2012). The added Gaussian
+noise never weakens the guarantee.
 
-What it costs and how it fails: the noise hides every image among all others, which is far more than
-a reconstruction needs, so small epsilon leaves chance accuracy and large epsilon guarantees nothing
-worth the name. The L1 norm grows with the number of features, and the Laplace noise with it.
+Costs, and how it fails: the noise hides every image among all others, far more than is needed
+against reconstruction. A small epsilon leaves chance accuracy, and a large one guarantees nothing.
+The L1 norm grows with the number of features, and the Laplace noise with it.
 """
 
 import math
@@ -33,12 +33,12 @@ from torch import Tensor
 
 from cemlib.defences.channels.base import Channel, add_noise
 
-_HALF_STEP = 2.0**-24  # of uniform float32 draws stretched over (-1, 1)
+_HALF_STEP = 2.0**-24  # half the distance of float32 draws that are scaled to (-1, 1)
 
 
 @dataclass(frozen=True)
 class LaplaceMechanism:
-    """Laplace noise of a scale b."""
+    """Laplace noise of scale b."""
 
     scale: float
     norm: ClassVar[int] = 1
@@ -50,11 +50,11 @@ class LaplaceMechanism:
 
     @property
     def entropy_power(self) -> float:
-        """Return the variance of the Gaussian of the same entropy, log(2 b e)."""
+        """Return the variance of the Gaussian of the same entropy log(2 b e)."""
         return 2 * math.e * self.scale**2 / math.pi
 
     def add(self, features: Tensor, generator: torch.Generator, queries: int) -> Tensor:
-        """Add the mean of `queries` draws; that mean is no Laplace variable."""
+        """Add the mean of `queries` draws, which is not Laplace distributed."""
         total = torch.zeros(features.shape, device=generator.device, dtype=torch.float32)
         for _ in range(queries):
             total += laplace_quantile(torch.empty_like(total).uniform_(generator=generator))
@@ -63,18 +63,18 @@ class LaplaceMechanism:
 
 @dataclass(frozen=True)
 class GaussianMechanism:
-    """Gaussian noise of a standard deviation."""
+    """Gaussian noise of standard deviation std."""
 
     std: float
     norm: ClassVar[int] = 2
 
     @property
     def entropy_power(self) -> float:
-        """Return the variance of the Gaussian of the same entropy, which is its own."""
+        """Return the variance."""
         return self.std**2
 
     def add(self, features: Tensor, generator: torch.Generator, queries: int) -> Tensor:
-        """Add the mean of `queries` draws, itself one draw."""
+        """Add the mean of `queries` draws, in one draw."""
         return add_noise(features, self.std / math.sqrt(queries), generator)
 
 
@@ -84,9 +84,9 @@ class LocalDP(Channel):
 
     Attributes:
         epsilon: privacy budget of one release, above 0.
-        mechanism: its noise.
+        mechanism: the mechanism.
         clip: norm that the features of a sample are clipped to, above 0.
-        delta: slack of the Gaussian mechanism, in (0, 1); the Laplace mechanism has none.
+        delta: delta of the Gaussian mechanism, in (0, 1).
     """
 
     epsilon: float = 5000.0
@@ -96,7 +96,7 @@ class LocalDP(Channel):
 
     @cached_property
     def calibrated(self) -> LaplaceMechanism | GaussianMechanism:
-        """Return the mechanism with the noise that the budget asks for."""
+        """Return the mechanism with the noise for the privacy budget."""
         sensitivity = 2 * self.clip
         if self.mechanism == "laplace":
             return LaplaceMechanism(sensitivity / self.epsilon)
@@ -104,26 +104,26 @@ class LocalDP(Channel):
 
     @property
     def std(self) -> float:
-        """Return the standard deviation of the mechanism's and the added noise together."""
+        """Return the standard deviation of the sum of the mechanism's and the Gaussian noise."""
         return math.hypot(self.calibrated.std, self.noise_std)
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
-        """Return the mean of releases with fresh noise each; see `Channel`."""
+        """Return the mean of releases, each with new noise; see `Channel`."""
         released = super().__call__(features, generator, queries)
         return self.calibrated.add(released, generator, queries)
 
     def shape(self, features: Tensor) -> Tensor:
-        """Scale features (N, ...) down, sample by sample, to a norm of at most `clip`."""
+        """Scale each sample of features (N, ...) to a norm of at most `clip`."""
         rest, order = tuple(range(1, features.ndim)), self.calibrated.norm
         norms: Tensor = torch.linalg.vector_norm(features, ord=order, dim=rest, keepdim=True)
         return features * (self.clip / norms.clamp(min=self.clip))
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:
-        """Return squared errors of clipped features; 4 b absolute ones for Laplace noise alone.
+        """Return squared errors of clipped features, or 4 b absolute errors for pure Laplace noise.
 
-        The latter is -2 s^2 log p with s^2 = 2 b^2. Sums of Laplace noise with Gaussian noise or,
-        over several queries, with itself have no simple density: they are taken as Gaussian of the
-        same variance. Arguments as for `Channel.misfit`.
+        The latter is -2 s^2 log p with s^2 = 2 b^2. Sums of Laplace noise, with Gaussian noise or
+        over several queries, have no simple density and are treated as Gaussian. Arguments as for
+        `Channel.misfit`.
         """
         noise = self.calibrated
         if isinstance(noise, LaplaceMechanism) and self.noise_std == 0 and queries == 1:
@@ -132,15 +132,15 @@ class LocalDP(Channel):
         return super().misfit(features, released, queries)
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """Estimate the bound for clipped features (N, D), or take epsilon where that is lower.
+        """Estimate the bound for clipped features (N, D), with epsilon as an upper limit.
 
-        The entropy of the release is at most that of Gaussians of its covariance, which holds the
-        total variance std^2 of the noise; the noise's own entropy is at least that of a Gaussian
-        whose variance is the sum P of the entropy powers of its two parts (entropy power
-        inequality). So D/2 log(std^2 / P) comes on top, which is 0 for Gaussian noise and at most
-        .073 D for Laplace noise. Under epsilon-DP the densities of two images' releases differ by
-        a factor of e^epsilon at most, and I(x; z~), a mean of logarithms of such factors, by
-        epsilon at most; noise added later cannot raise it.
+        The entropy of the release is at most that of Gaussians of its covariance, which includes
+        the total variance std^2 of the noise. The entropy of the noise is at least that of a
+        Gaussian whose variance is the sum P of the entropy powers of its two parts (entropy power
+        inequality). So D/2 log(std^2 / P) is added, which is 0 for Gaussian noise and at most
+        .073 D for Laplace noise. Under epsilon-DP the densities of the releases of two images
+        differ by a factor of at most e^epsilon, so I(x; z~), a mean of logarithms of such factors,
+        is at most epsilon; further noise cannot raise it.
         """
         noise = self.calibrated
         power = noise.entropy_power + self.noise_std**2
@@ -152,21 +152,18 @@ class LocalDP(Channel):
 def laplace_quantile(uniform: Tensor) -> Tensor:
     """Return Laplace variables of scale 1 from uniform draws, by the quantile function.
 
-    Float32 draws are multiples of 2^-24 in [0, 1). Stretched to (-1, 1) and moved by half a step,
-    all exactly, they are symmetric about 0 and reach neither 0 nor an end, where the logarithm
-    would be infinite. The tails end at 24 log 2 = 16.6.
+    Float32 draws are multiples of 2^-24 in [0, 1). Scaled to [-1, 1) and moved by half a step, both
+    without rounding, they are symmetric about 0 and never 0, 1 or -1, so the logarithm is finite.
+    The tails end at 24 log 2 = 16.6.
     """
     centred = 2 * (uniform - 0.5) + _HALF_STEP
     return -centred.sign() * torch.log1p(-centred.abs())
 
 
 def analytic_gaussian_std(epsilon: float, delta: float, sensitivity: float) -> float:
-    """Return the smallest standard deviation of Gaussian noise that is (epsilon, delta)-DP.
+    """Return the smallest standard deviation of Gaussian noise for (epsilon, delta)-DP.
 
-    Args:
-        epsilon: above 0.
-        delta: in (0, 1).
-        sensitivity: largest L2 distance of two inputs.
+    The sensitivity is the largest L2 distance of two inputs.
     """
     high = 1.0
     while gaussian_delta(epsilon, 1 / high) > delta:
@@ -184,10 +181,10 @@ def analytic_gaussian_std(epsilon: float, delta: float, sensitivity: float) -> f
 
 
 def gaussian_delta(epsilon: float, distance: float) -> float:
-    """Return the smallest delta for inputs `distance` standard deviations apart.
+    """Return the smallest delta for inputs u = `distance` standard deviations apart.
 
-    Phi(u/2 - epsilon/u) - e^epsilon Phi(-u/2 - epsilon/u), the second term by its logarithm,
-    because its factors overflow and vanish where epsilon is in the hundreds.
+    The second term of Phi(u/2 - epsilon/u) - e^epsilon Phi(-u/2 - epsilon/u) is computed from its
+    logarithm, because its factors overflow and underflow for epsilon in the hundreds.
     """
     near = epsilon / distance - distance / 2
     far = epsilon / distance + distance / 2
@@ -198,6 +195,6 @@ def _log_tail(t: float) -> float:
     """Return log P(N(0, 1) > t) for t > 0."""
     if t < 30:
         return math.log(math.erfc(t / math.sqrt(2)) / 2)
-    # Asymptotic series: its next term is below 2e-10 here, where erfc is close to underflow.
+    # Here erfc is close to underflow; the next term of this asymptotic series is below 2e-10.
     series = 1 - 1 / t**2 + 3 / t**4 - 15 / t**6
     return -(t**2) / 2 - math.log(t * math.sqrt(2 * math.pi)) + math.log(series)

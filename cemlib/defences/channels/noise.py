@@ -1,11 +1,10 @@
 """Gaussian noise alone: z~ = z + N(0, noise_std^2 I).
 
-Source: Xia et al., CVPR 2025 (the noise of the conditional-entropy bound). `noise_std` is a
-standard deviation.
+Source: Xia et al., CVPR 2025 (the noise of the conditional-entropy bound).
 
-What it costs and how it fails: noise protects as far as the spread of the features is small next to
-it, so on its own it costs as much accuracy as privacy it gives; an encoder trained freely spreads
-its features until the noise is harmless. Averaging n releases divides it by sqrt(n).
+Costs, and how it fails: noise protects if the spread of the features is small compared with it, so
+alone it costs as much accuracy as it gives privacy. An encoder trained without a surrogate spreads
+its features until the noise is harmless. The mean of n releases has sqrt(n) times less noise.
 """
 
 from dataclasses import dataclass

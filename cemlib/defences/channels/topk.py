@@ -1,15 +1,15 @@
-"""Top-k pruning: of each sample only the features of largest magnitude are released.
+"""Top-k pruning: only the features of largest magnitude of each sample are released.
 
     z~ = z * 1[ |z_d| among the k largest of the sample ] + N(0, noise_std^2 I),   k = ceil(keep D)
 
-Source: known from the compression of split learning, for instance Zheng, Chen, Lyu and Yao,
-"Reducing communication for split learning by randomized top-k sparsification", IJCAI 2023; here it
-is a defence. Of equal magnitudes at the border only as many stay as are needed for exactly k.
+Source: known from compression in split learning, for instance Zheng, Chen, Lyu and Yao, "Reducing
+communication for split learning by randomized top-k sparsification", IJCAI 2023; here it is a
+defence. Exactly k features are kept, also if magnitudes are equal.
 
-What it costs and how it fails: small features are lost to the server, and only kept ones carry a
-gradient in training. It is deterministic: which features are kept is itself a message about the
-image, of up to log(D choose k) nats, and asking again averages the noise and nothing else.
-Training can move what matters into the kept features, so it need not hide much.
+Costs, and how it fails: the server loses small features, and only kept features have a gradient in
+training. It is deterministic: the set of kept features itself has up to log(D choose k) nats about
+the image, and several releases average only the noise. Training can move important information into
+the kept features, so it need not hide much.
 """
 
 import math
@@ -37,13 +37,13 @@ class TopK(Channel):
         return features * kept.view_as(features)
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:  # noqa: ARG002
-        """Return squared errors where the release was kept, squared excess elsewhere.
+        """Return squared errors of kept features, and squared excesses of the others.
 
-        The attacker takes the k largest magnitudes of the release for the kept set. On the others
-        all that the release says is that `|z_d|` lies below the smallest kept magnitude t: the true
-        likelihood is 0 beyond that and flat before it, and neither leads anywhere. Its relaxation
-        `relu(|z_d| - t)^2` is as flat where the constraint holds, and pulls back where it does not.
-        Where the noise reaches t, the kept set is partly mistaken. Arguments as for `Channel`.
+        The attacker takes the k largest magnitudes of the release for the kept set. Of another
+        feature it knows only that `|z_d|` is below the smallest kept magnitude t. This likelihood
+        is constant below t and 0 above, which gives no gradient; its relaxation `relu(|z_d| - t)^2`
+        has one above t. If the noise reaches t, the kept set is partly wrong. Arguments as for
+        `Channel.misfit`.
         """
         z, seen = features.flatten(1), released.flatten(1)
         magnitudes, kept = self._largest(seen)
@@ -51,8 +51,8 @@ class TopK(Channel):
         return torch.where(kept, seen - z, excess).square().sum(1)
 
     def _largest(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the k largest magnitudes of each row (N, D), falling, and where they are."""
-        # A product such as 0.07 * 100 exceeds the whole number that it stands for.
+        """Return the k largest magnitudes of each row (N, D), descending, and a mask of them."""
+        # Without rounding, ceil(0.07 * 100) would be 8.
         count = max(1, math.ceil(round(self.keep * flat.shape[1], 9)))
         magnitudes, places = flat.abs().topk(count)
         kept = torch.zeros_like(flat, dtype=torch.bool).scatter(1, places, True)

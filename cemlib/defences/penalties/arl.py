@@ -1,19 +1,19 @@
-"""Adversarial representation learning: the encoder trains against a decoder that attacks it.
+"""Adversarial representation learning: the encoder is trained against a decoder.
 
 Source: the defence "ARL" (also "gan_adv") that Xia et al., CVPR 2025, combine with conditional
-entropy; the idea is of Edwards and Storkey, "Censoring representations with an adversary", ICLR
-2016. With the decoder's reconstructions r = D(z~) of the images x from what is released, and
-S = mean over the batch of SSIM(r, x) with zero padding:
+entropy; the idea is from Edwards and Storkey, "Censoring representations with an adversary", ICLR
+2016. With the decoder's reconstructions r = D(z~) of the images x, and S the mean over the batch of
+SSIM(r, x) with zero padding,
 
     D minimises -S,    the encoder's loss gets + scale relu(S - threshold)
 
-Both gradients come from one forward and one backward pass of D: backward runs through D with the
-factor -1 that D's own parameters need, and where it leaves D towards the encoder it is multiplied
-by -scale, or by 0 where S is at most the threshold.
+Both gradients come from one forward and one backward pass of D: the parameters of D get the
+gradient of -S, and the gradient at the input of D is multiplied by -scale, or by 0 if S is at most
+the threshold.
 
-How it fails: the encoder is protected against the decoder that it met, in the state that it had in
-training. A deeper one, or one trained on the finished encoder, reads what this one could not; a
-decoder that learns too slowly for the encoder makes S small and the defence idle.
+How it fails: the encoder is protected against this decoder, as it was during training. A deeper
+decoder, or one trained on the finished encoder, can reconstruct more. A decoder that learns too
+slowly keeps S small and the defence idle.
 """
 
 import math
@@ -28,19 +28,14 @@ from cemlib.metrics import ssim
 from cemlib.models.decoder import Decoder
 from cemlib.numerics.optim import Adam, scaled_gradient
 
-WEIGHT_DECAY = 1e-4  # of the attack that the decoder stands for
+WEIGHT_DECAY = 1e-4  # as in the published attack
 
 
 class AdversarialDecoder(Penalty):
-    """A decoder of released features trained on SSIM, and the encoder's penalty through it.
-
-    Args:
-        settings: its section of the configuration.
-        image_shape: (C, H, W) of the images.
-        feature_shape: (c, h, w) of the features.
+    """A decoder of releases trained on SSIM, and the encoder's penalty for what it reconstructs.
 
     Raises:
-        ValueError: the features' sides do not double to the images'.
+        ValueError: if doubling the sides of the features does not give those of the images.
     """
 
     settings: config.Arl
@@ -59,26 +54,26 @@ class AdversarialDecoder(Penalty):
         self.optimiser = Adam(self.decoder.parameters(), weight_decay=WEIGHT_DECAY)
 
     def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
-        """Return `scale` relu(S - threshold), whose backward pass trains the decoder to raise S."""
+        """Return `scale` relu(S - threshold); its backward pass also gives D the gradient of -S."""
         scale, threshold = self.settings.scale, self.settings.threshold
-        pull = released.new_zeros(())  # filled once S is known
+        pull = released.new_zeros(())  # set once S is known
         answers = self.decoder(
             scaled_gradient(released, pull).contiguous(memory_format=torch.channels_last)
         )
         similarity = ssim(answers, images).mean()
         reached = similarity.detach()
         pull.copy_(reached > threshold).mul_(-scale)
-        # The bracket is exactly 0 and hands the decoder the gradient of -S.
+        # The second term is exactly 0, with the gradient of -S.
         return scale * F.relu(reached - threshold) + (reached - similarity)
 
     def step(self) -> None:
-        """Update the decoder and forget its gradients."""
+        """Update the decoder."""
         self.optimiser.step(self.settings.lr)
         self.optimiser.zero_grad()
 
 
 def _doublings(image_shape: Shape, feature_shape: Shape) -> int:
-    """Return how often the features' sides must double to reach the images'."""
+    """Return the number of doublings from the features' sides to those of the images."""
     doublings = round(math.log2(image_shape[-1] / feature_shape[-1]))
     if doublings < 0 or any(
         side * 2**doublings != target

@@ -1,4 +1,4 @@
-"""What every training penalty has in common."""
+"""The base class of training penalties."""
 
 import torch
 from torch import Tensor, nn
@@ -10,18 +10,17 @@ Shape = tuple[int, int, int]
 
 
 class Penalty(nn.Module):
-    """A term of the training loss that makes the released features tell less about the image.
+    """A term of the training loss that reduces the information about images in releases.
 
     Args:
-        settings: its section of the configuration, which says what each option means.
+        settings: its section of the configuration, which describes each option.
         image_shape: (C, H, W) of the images.
         feature_shape: (c, h, w) of the features.
     """
 
     settings: Named
     optimiser: Optimiser | None = None
-    """Updates the penalty's own parameters, which belong to no other optimiser; kept in checkpoints
-    with them. None where it has none."""
+    """The optimiser of the penalty's own parameters; None for a penalty without any."""
 
     def __init__(self, settings: Named, *, image_shape: Shape, feature_shape: Shape) -> None:
         super().__init__()
@@ -29,41 +28,23 @@ class Penalty(nn.Module):
         self.feature_shape = feature_shape
 
     def forward(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:
-        """Return the scalar to add to the training loss, its weight included.
+        """Return the weighted scalar to add to the training loss.
+
+        Half precision is computed in float32, autocast or not.
 
         Args:
             images: (B, C, H, W), floating point in [0, 1].
-            features: clean features z, (B, c, h, w), attached to the encoder's graph.
-            released: what the channel made of them, of the same shape and attached. Half precision
-                is computed in float32, autocast or not.
-
-        Raises:
-            ValueError: the shapes do not fit.
+            features: clean features, (B, c, h, w), attached to the encoder's graph.
+            released: their release, of the same shape and attached.
         """
-        self._check(images, features, released)
+        half = (torch.float16, torch.bfloat16)
+        full = (x.float() if x.dtype in half else x for x in (images, features, released))
         with torch.autocast(images.device.type, enabled=False):
-            return self.penalty(_full(images), _full(features), _full(released))
+            return self.penalty(*full)
 
     def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:
-        """Return the same in full precision; each penalty defines it."""
+        """Return the penalty in full precision; every penalty implements it."""
         raise NotImplementedError
 
     def step(self) -> None:
-        """Update the penalty's own parameters, after the backward pass of the whole loss."""
-
-    def _check(self, images: Tensor, features: Tensor, released: Tensor) -> None:
-        if images.shape[1:] != self.image_shape or len(images) == 0:
-            raise ValueError(
-                f"{type(self).__name__}: images have shape {tuple(images.shape)}, "
-                f"expected (B, {', '.join(map(str, self.image_shape))}) with at least one image"
-            )
-        expected = (len(images), *self.feature_shape)
-        if features.shape != expected or released.shape != expected:
-            raise ValueError(
-                f"{type(self).__name__}: features have shape {tuple(features.shape)} and are "
-                f"released as {tuple(released.shape)}, expected {expected} twice"
-            )
-
-
-def _full(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        """Update the penalty's own parameters, after the backward pass of the loss."""

@@ -1,4 +1,4 @@
-"""NoPeek: make features statistically independent of images, by their distance correlation.
+"""NoPeek: reduce the distance correlation of features and images.
 
 Sources: Vepakomma, Singh, Gupta and Raskar, "NoPeek: information leakage reduction to share
 activations in distributed deep learning", ICDM Workshops 2020; distance correlation by Szekely,
@@ -13,10 +13,10 @@ batch, and A, B the same matrices less their row and column means plus their gra
     penalty      = scale dCor(x, z)
 
 How it fails: this is the biased V-statistic. Independent samples of a finite batch have a positive
-dCor, near 1 where the batch is small against the dimensions (exactly 1 in a batch of two), so
-values of different batch sizes or cuts cannot be compared, and much of a small one is bias. It
-compares distances between images and not images: a low dCor does not stop a trained decoder, which
-needs features that differ, however little they differ.
+dCor, near 1 if the batch is small compared with the dimensions (exactly 1 for two samples). So
+values for different batch sizes or cuts cannot be compared, and small values are mostly bias. It
+compares distances between images, not images: a low dCor does not stop a trained decoder, for which
+small differences of features are enough.
 """
 
 import torch
@@ -33,14 +33,14 @@ class NoPeek(Penalty):
     settings: config.NoPeek
 
     def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
-        """Return `scale` dCor(images, features); what is released plays no part."""
+        """Return `scale` dCor(images, features)."""
         return self.settings.scale * distance_correlation(images.flatten(1), features.flatten(1))
 
 
 def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
-    """Return the distance correlation, not squared, of paired samples; in [0, 1].
+    """Return the distance correlation (not its square), in [0, 1], of paired samples.
 
-    Where it is 0 or a variance is, the gradient is 0; distances of 0 have no gradient.
+    If it or a variance is 0, the gradient is 0; distances of 0 have no gradient.
 
     Args:
         x: (N, D), float32 or float64.
@@ -64,16 +64,13 @@ def _centred_distances(x: Tensor) -> Tensor:
 
 
 def _distances(x: Tensor) -> Tensor:
-    """Return Euclidean distances (N, N), each pair from its own differences.
-
-    Products of samples would be no faster here and lose the digits of small distances.
-    """
+    """Return Euclidean distances (N, N); products would lose the digits of small distances."""
     rows, columns = torch.triu_indices(len(x), len(x), 1, device=x.device)
     upper = x.new_zeros(len(x), len(x)).index_put((rows, columns), F.pdist(x))
     return upper + upper.T
 
 
 def _root(x: Tensor) -> Tensor:
-    """Return the square root, with gradient 0 where x is 0, or below by rounding."""
+    """Return the square root, or 0 with gradient 0 where x <= 0."""
     zero = x <= 0
     return torch.where(zero, 0, torch.where(zero, 1, x).sqrt())
