@@ -223,3 +223,40 @@ def test_one_class_per_point_is_exact_where_the_points_are_told_apart() -> None:
     exact = information(*two_gaussians(1.0, (0.0, 0.0), 0.5, 0.1), 0.1)
     assert leakage_bound(z, y, 0.1) == pytest.approx(exact, abs=EXACT)
     assert exact == pytest.approx(math.log(2), abs=EXACT)
+
+
+def features() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    y = torch.randint(0, 3, (90,), generator=generator)
+    return torch.randn(90, 8, generator=generator, dtype=torch.float64) + y[:, None], y
+
+
+def test_leakage_falls_with_noise_and_with_shrinking_spread() -> None:
+    """The sign that every surrogate relies on: less spread about the class mean leaks less."""
+    z, y = features()
+    means = torch.stack([z[y == label].mean(0) for label in range(3)])[y]
+    bounds = [leakage_bound(means + scale * (z - means), y, 0.1) for scale in (1.0, 0.5, 0.1, 0.0)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert leakage_bound(z, y, 1.0) < leakage_bound(z, y, 0.1) < leakage_bound(z, y, 0.0)
+
+
+def test_leakage_without_noise_is_unbounded() -> None:
+    z, y = features()
+    assert leakage_bound(z, y, 0.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("z", "y", "noise_std", "message"),
+    [
+        (torch.zeros(3, 2, 2), torch.zeros(3).long(), 0.1, r"\(3, 2, 2\)"),
+        (torch.zeros(3, 2), torch.zeros(4).long(), 0.1, r"\(3, 2\) and \(4,\)"),
+        (torch.zeros(0, 2), torch.zeros(0).long(), 0.1, "not empty"),
+        (torch.zeros(3, 2), torch.zeros(3), 0.1, "y integers"),
+        (torch.zeros(3, 2), torch.zeros(3).long(), -0.1, "at least 0, got -0.1"),
+        (torch.zeros(3, 2), torch.zeros(3).long(), math.nan, "got nan"),
+        (torch.full((3, 2), math.nan), torch.zeros(3).long(), 0.1, "diverged"),
+    ],
+)
+def test_leakage_refuses_bad_input(z: Tensor, y: Tensor, noise_std: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        leakage_bound(z, y, noise_std)

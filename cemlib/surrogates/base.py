@@ -96,6 +96,8 @@ class Surrogate(nn.Module):
 
     def reseed(self, seed: int) -> None:
         """Restart the surrogate's own random stream, at the start of an epoch."""
+        for part in self._parts():
+            part.reseed(seed)
 
     def statistics(self) -> dict[str, Tensor]:
         """Return the fitted statistics by name; empty for a surrogate without any."""
@@ -121,14 +123,20 @@ class Surrogate(nn.Module):
     @property
     def replayable(self) -> bool:
         """Return whether the next call runs the same kernels as the last one."""
-        return True
+        return all(part.replayable for part in self._parts())
 
     def replayed(self) -> None:
         """Count a call that was replayed as a CUDA graph, without its Python code."""
+        for part in self._parts():
+            part.replayed()
 
     def generators(self) -> list[torch.Generator]:
         """Return the random generators that the penalty draws from."""
-        return []
+        return [generator for part in self._parts() for generator in part.generators()]
+
+    def _parts(self) -> list["Surrogate"]:
+        """Return the surrogates that this one contains."""
+        return [module for module in self.children() if isinstance(module, Surrogate)]
 
     def _check(self, z: Tensor, y: Tensor) -> None:
         if z.ndim != 2 or z.shape[1] != self.dim:

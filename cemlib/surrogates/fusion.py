@@ -56,15 +56,6 @@ class Fusion(Surrogate):
             shared = settings.model_dump(include=set(config.Slots.model_fields))
             self.slot = SlotAttention(config.Slot(**shared, scale=slot_scale), **sizes)
 
-    def reseed(self, seed: int) -> None:
-        """Restart the noise of the slots."""
-        if self.slot is not None:
-            self.slot.reseed(seed)
-
-    def generators(self) -> list[torch.Generator]:
-        """Return the generator of the slots' noise."""
-        return [] if self.slot is None else self.slot.generators()
-
 
 class ParallelFusion(Fusion):
     """Both penalties, mixed by learned weights; the module's docstring has the formula."""

@@ -55,16 +55,3 @@ class LogDetGated(Surrogate):
             "logdet_value": bound.detach(),
             "gated_value": spread.detach(),
         }
-
-    def reseed(self, seed: int) -> None:
-        """Restart `logdet`."""
-        self.logdet.reseed(seed)
-
-    @property
-    def replayable(self) -> bool:
-        """Return whether a call of `logdet` can be replayed."""
-        return self.logdet.replayable
-
-    def replayed(self) -> None:
-        """Count the step in `logdet`."""
-        self.logdet.replayed()

@@ -6,7 +6,7 @@ Sums over a group are products with a membership matrix. Unlike atomic scatter a
 they give the same bits in every run, in the forward and the backward pass.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from torch import Tensor
 VARIANCE_FLOOR = 1e-6
 
 
-class Groups(NamedTuple):
+@dataclass(frozen=True)
+class Groups:
     """The labels with at least `smallest` samples in a batch, one row each.
 
     The number of rows follows from the shapes alone: min(labels, B // smallest). Unused rows have

@@ -22,7 +22,8 @@ not moved: watch `gate` and `class_gate`. R is noisy, because the slots start at
 """
 
 import math
-from typing import ClassVar, NamedTuple, Unpack
+from dataclasses import dataclass
+from typing import ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -68,7 +69,8 @@ class DispersionGate(nn.Module):
         return gate, F.softplus(b_s * excess) / (b_s + EPS), excess
 
 
-class SlotSpread(NamedTuple):
+@dataclass(frozen=True)
+class SlotSpread:
     """The spread of the samples of each row around its slots."""
 
     weights: Tensor  # (R, S) w_k, 0 in unused rows

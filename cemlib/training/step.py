@@ -13,7 +13,7 @@ place, so that on a GPU it can be replayed as one CUDA graph.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +73,8 @@ class Defended:
         return {"model": self.deployed.model, **present}
 
 
-class Pace(NamedTuple):
+@dataclass(frozen=True)
+class Pace:
     """The learning rate of a step and the weight of the surrogate; tensors in a CUDA graph."""
 
     lr: Rate
@@ -166,7 +167,7 @@ class Step:
     def __call__(self, size: int, pace: Pace) -> None:
         """Train on a batch of the given size."""
         acting = self.defended.surrogate if pace.lambda_eff > 0 else None
-        rates = (self._replay.shared(name, rate) for name, rate in pace._asdict().items())
+        rates = (self._replay.shared(name, rate) for name, rate in vars(pace).items())
         update = partial(self._update, size, Pace(*rates), acting)
         # A CUDA graph holds neither a smaller last batch nor a surrogate's irregular steps.
         if size != self.batches.sizes[0] or (acting and not acting.replayable):

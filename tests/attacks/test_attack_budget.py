@@ -4,11 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from easy_tasks import OPTIONS, Dying, changed, easy_task, same
-from torch.nn import functional as F
 
-from cemlib.attacks.budget import budgeted, load_decoder, strengthened
+from cemlib.attacks.budget import budgeted, strengthened
 from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan, Residual
@@ -87,25 +85,6 @@ def test_finished_trials_are_not_repeated(tmp_path: Path) -> None:
     assert strengthened(task, last).options["lr"] == 0.3
     assert len(last.tasks) == 1
     assert strengthened(task, Trials({})).options["lr"] == 0.3
-
-
-def test_a_strong_attack_is_not_weaker(tmp_path: Path) -> None:
-    small = OPTIONS | {"epochs": 4, "lr": 0.003, "width": 8}
-    standard, targets = easy_task(tmp_path / "standard", Residual, std=0.05, **small)
-    strong = strong_task(tmp_path / "strong", std=0.05, **small)
-    weak, found = residual(standard), residual(strong)
-    assert len(found.history) == 12
-    assert found.history[-1]["val_mse"] < weak.history[-1]["val_mse"]
-    errors = [F.mse_loss(each.reconstructions, targets).item() for each in (found, weak)]
-    assert errors[0] < errors[1]
-
-
-def test_the_decoder_of_a_strong_attack_is_wider(tmp_path: Path) -> None:
-    task = strong_task(tmp_path, epochs=1, width=9)
-    found = residual(task)
-    model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16))
-    assert model.layers[0].body[2].out_channels == 14
-    assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
 
 
 def test_an_interrupted_strong_attack_ends_with_the_same_bits(

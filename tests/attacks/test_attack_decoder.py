@@ -147,15 +147,6 @@ def test_the_steps_are_adams_at_the_rates_of_one_cycle(tmp_path: Path) -> None:
     assert row["val_mse"] == pytest.approx(error, rel=1e-2)
 
 
-def test_rates_rise_for_a_quarter_and_fall_to_almost_nothing(tmp_path: Path) -> None:
-    task, _ = curved_task(tmp_path, own=64, epochs=8, lr=0.01)
-    rates = [row["lr"] for row in decoder(task).history]  # of an epoch's second, last step
-    assert rates[:2] == pytest.approx([0.01 * 1.5 / 4, 0.01 * 3.5 / 4])
-    assert rates[2:] == sorted(rates[2:], reverse=True)
-    assert rates[2] > 0.009
-    assert 0 < rates[-1] < 1e-4
-
-
 @pytest.mark.parametrize(
     ("options", "writes"),
     [({"epochs": 4}, 2), (UNSTEADY, 4), (HARMFUL, 2)],

@@ -203,5 +203,5 @@ def test_a_gan_that_diverges_says_where(tmp_path: Path, start: nn.Module) -> Non
 
 def test_a_gan_needs_a_start(tmp_path: Path) -> None:
     task, _ = gan_task(tmp_path, None)
-    with pytest.raises(ValueError, match="start: gan trains a decoder on, found none of 'decoder'"):
+    with pytest.raises(ValueError, match="gan needs a trained decoder, found none of 'decoder'"):
         gan(task)

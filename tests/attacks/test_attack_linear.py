@@ -8,7 +8,6 @@ import torch
 from linear_victims import Constant, Mixer, make_task
 from sklearn.linear_model import Ridge
 
-from cemlib.attacks import ATTACKS
 from cemlib.attacks.linear import linear
 from cemlib.attacks.mean_image import mean_image
 from cemlib.numerics.ridge import ridge_regression
@@ -77,13 +76,3 @@ def test_the_mean_image_by_numpy(tmp_path: Path) -> None:
     for answer in found.reconstructions:
         np.testing.assert_allclose(answer.numpy(), expected, atol=1e-7)
     np.testing.assert_allclose(found.state["mean"].numpy(), expected, atol=1e-7)
-
-
-def test_closed_form_attacks_have_no_curve(tmp_path: Path) -> None:
-    task, _ = make_task(tmp_path, Mixer(), ridge=1e-3)
-    assert ATTACKS["linear"](task).history == ATTACKS["mean_image"](task).history == []
-
-
-def test_a_linear_attack_repeats_itself(tmp_path: Path) -> None:
-    task, _ = make_task(tmp_path, Mixer(), std=0.1, ridge=1e-3)
-    assert torch.equal(linear(task).reconstructions, linear(task).reconstructions)

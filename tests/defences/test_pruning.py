@@ -160,12 +160,6 @@ def test_the_cost_of_vgg11s_client_before_and_after_pruning() -> None:
     assert client_cost(model, (3, 32, 32)) == {"parameters": parameters, "flops": half}
 
 
-def test_the_cost_counts_sparse_coding() -> None:
-    plain, coded = (client_cost(trained(sparse_coding=c), (3, 32, 32)) for c in (False, True))
-    assert coded["parameters"] - plain["parameters"] == 512 * 512
-    assert coded["flops"] - plain["flops"] == 2 * 2 * 512 * 512
-
-
 def test_counting_leaves_the_model_as_it_was() -> None:
     model = trained("small").train()
     layers(model, nn.BatchNorm2d)[0].eval()

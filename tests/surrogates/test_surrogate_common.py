@@ -6,11 +6,10 @@ import re
 import pytest
 import torch
 from surrogate_batches import batch, built, centres_of, normalised, of_seed, outward
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cemlib.config import ConfigError
-from cemlib.surrogates import SURROGATES, Surrogate, build
+from cemlib.surrogates import SURROGATES, build
 
 # Operators that wait for the device, because their result or its size is read on the host.
 WAITING = {
@@ -280,16 +279,3 @@ def test_an_unknown_name_or_option_gets_the_nearest():
         build("slot", slot=3, **sizes)
     with pytest.raises(ConfigError, match="zzz: unknown key"):
         build("clustering", zzz=3, **sizes)
-
-
-def test_adding_one_takes_a_penalty():
-    class Spread(Surrogate):
-        """Mean square of the features."""
-
-        def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            classes = (y.bincount() > 0).sum()
-            return z.square().mean(), {"classes": classes, "active": torch.tensor(1.0)}
-
-    surrogate = Spread(dim=2, num_classes=2, noise_std=0.1)
-    assert surrogate(torch.full((3, 2), 2.0), torch.zeros(3, dtype=torch.long)) == 4
-    assert surrogate.log() == {"value": 4, "classes": 1, "active": 1}

@@ -95,23 +95,6 @@ def test_checkpoints_hold_the_moments_only():
     assert shapes == {"means": (3, 4), "covariances": (3, 4, 4), "samples": (3,)}
 
 
-def on_axes(variances):
-    """Two samples per axis whose covariance is exactly diagonal with these variances."""
-    reach = (len(variances) * torch.as_tensor(variances, dtype=torch.float64)).sqrt()
-    return 0.5 + torch.cat([reach.diag(), -reach.diag()])
-
-
-@pytest.mark.parametrize("variances", [[0.01] * 4, [0.04, 0.0, 0.0, 0.0], [0.03, 0.005, 0.005, 0]])
-@pytest.mark.parametrize("shrinkage", [0.0, 0.25])
-@pytest.mark.parametrize("noise_std", [0.025, 0.05])
-def test_penalty_of_a_diagonal_covariance(variances, shrinkage, noise_std):
-    z = on_axes(variances)
-    value = fresh(1, 4, noise_std, shrinkage=shrinkage)(z, torch.zeros(8, dtype=torch.long))
-    spread = [(1 - shrinkage) * v + shrinkage * sum(variances) / 4 for v in variances]
-    expected = 0.5 * np.mean(np.log1p(np.array(spread) / noise_std**2))
-    assert float(value) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize(
     ("labels", "num_classes"),
     [

@@ -8,7 +8,6 @@ from scipy.linalg import sqrtm
 from surrogate_batches import (
     NOISE_STD,
     assert_near,
-    batch,
     built,
     value_and_gradient,
 )
@@ -149,20 +148,6 @@ def test_a_new_metric_acts_from_the_next_factorisation_on(name):
         reference.see(z, y)
         assert_near(value, reference.value(y), 1e-9)
         assert_near(gradient, reference.gradient(z, y), 1e-9)
-
-
-@either
-def test_the_order_of_the_samples_does_not_matter(name):
-    z, y, num_classes = batch("unequal")
-    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(1))
-    results = []
-    for rows in (torch.arange(len(y)), order):
-        surrogate = built(name, num_classes, 12)
-        surrogate.learn(metric(dim=12))
-        value, gradient = answer(surrogate, z[rows].double(), y[rows])
-        results.append((value, torch.empty_like(gradient).index_copy_(0, rows, gradient)))
-    assert_near(results[1][0], results[0][0], 1e-12)
-    assert_near(results[1][1], results[0][1], 1e-9)
 
 
 def along_axes() -> tuple[Tensor, Tensor]:

@@ -143,7 +143,7 @@ def test_a_pretrained_network_would_be_trained_on() -> None:
         (
             "noise",
             lambda: SplitModel(nn.Flatten(), nn.Linear(256, 2)),
-            r"gives \(1, 2\) for one image; the data have 3 classes",
+            r"returns \(1, 2\) for one image; the data have 3 classes",
         ),
     ],
 )

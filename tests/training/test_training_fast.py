@@ -66,19 +66,6 @@ def test_a_fit_takes_the_features_of_the_training_pass(tmp_path: Path) -> None:
         torch.testing.assert_close(parts @ means, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_both_passes_see_the_same_where_nothing_moves(tmp_path: Path) -> None:
-    """At a rate of almost 0, once the running statistics are those of the batches."""
-    fits = {}
-    for kind in ("extra_pass", "training_pass"):
-        subject = trainer(tmp_path, "clustering", fit_features=kind, lr=1e-9, batch_size=60)
-        for number in range(1, 8):
-            subject.epoch(number)
-        fits[kind] = torch.einsum(
-            "ck,ckd->cd", subject.fits[-1]["weights"], subject.fits[-1]["means"]
-        )
-    assert 0 < (fits["extra_pass"] - fits["training_pass"]).abs().max() < 0.05
-
-
 def test_features_keep_the_labels_of_their_images(tmp_path: Path) -> None:
     subject = trainer(tmp_path, "clustering", fit_features="training_pass")
     subject.pass_over(1)

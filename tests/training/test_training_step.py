@@ -6,23 +6,16 @@ from typing import Any
 import pytest
 import torch
 from tiny_study import CPU, LAMBDA, bare_trainer
-from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.config.study import TrainConfig
-from cemlib.models import SplitModel, build
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 from cemlib.numerics.sums import Monitor
-from cemlib.surrogates import Surrogate
-from cemlib.surrogates import build as build_surrogate
 from cemlib.training.step import fork, learning_rate, strength
 from cemlib.training.trainer import Trainer
 
-LAMBDA_EFF = 0.32
-NOISE = 0.025 * torch.randn(24, 8, 4, 4, generator=torch.Generator().manual_seed(6)).double()
 RATES = {0.05: (1, 60), 0.01: (61, 120), 0.002: (121, 180), 0.0004: (181, 210), 0.00008: (211, 240)}
-Gradients = list[Tensor | None]
 
 
 @pytest.mark.parametrize("done", [0.0, 0.5, 0.99])
@@ -72,54 +65,6 @@ def test_fork_adds_the_branches_gradients_and_measures_them() -> None:
     assert x.grad is not None
     assert torch.allclose(x.grad, of_task + of_penalty, atol=1e-13)
     assert norms.tolist() == pytest.approx([float(of_task.norm()), float(of_penalty.norm())])
-
-
-def network(name: str) -> tuple[SplitModel, Surrogate, Tensor, Tensor]:
-    torch.manual_seed(0)
-    model = build("small", num_classes=3, image_size=16, cut=4, mean=(0.5,), std=(0.3,))
-    surrogate = build_surrogate(name, dim=128, num_classes=3, noise_std=0.025)
-    surrogate.reseed(3)
-    images = torch.rand(24, 1, 16, 16, generator=torch.Generator().manual_seed(1)).double()
-    torch.manual_seed(5)  # of the dropout
-    return model.double().train(), surrogate.double(), images, torch.arange(24) % 3
-
-
-def one_pass(name: str, strength: float = LAMBDA_EFF, task: bool = True) -> list[Gradients]:
-    model, surrogate, images, labels = network(name)
-    clean, branch, _ = fork(model.encoder(images), strength)
-    loss = surrogate(branch, labels)
-    if task:
-        loss = loss + F.cross_entropy(model.head(clean + NOISE), labels)
-    loss.backward()
-    return [gradients(each) for each in (model.encoder, model.head, surrogate)]
-
-
-def two_passes(name: str) -> list[Gradients]:
-    """Published order: penalty, cache the encoder's gradients, zero them, task, add."""
-    model, surrogate, images, labels = network(name)
-    features = model.encoder(images)
-    logits = model.head(features + NOISE)
-    inside = list(model.encoder.parameters())
-    surrogate(features.flatten(1), labels).backward(retain_graph=True)
-    cached = [LAMBDA_EFF * weights.grad for weights in inside if weights.grad is not None]
-    model.zero_grad(set_to_none=True)
-    F.cross_entropy(logits, labels).backward()
-    for weights, extra in zip(inside, cached, strict=True):
-        assert weights.grad is not None
-        weights.grad += extra
-    return [gradients(each) for each in (model.encoder, model.head, surrogate)]
-
-
-def gradients(module: nn.Module) -> Gradients:
-    return [None if w.grad is None else w.grad.clone() for w in module.parameters()]
-
-
-@pytest.mark.parametrize("name", ["gated", "slot"])
-def test_one_backward_equals_the_published_two_pass_order(name: str) -> None:
-    """So the surrogate's own parameters get factor 1."""
-    found, expected = one_pass(name), two_passes(name)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-13)
-    assert any(g is not None and g.abs().max() > 0 for g in found[2])
 
 
 def by_hand(other: Trainer, number: int, sgd: torch.optim.SGD, rates: list[float]) -> float:
@@ -178,17 +123,6 @@ def test_epochs_equal_the_published_updates_by_hand(
     found = [w for module in subject.defended.modules.values() for w in module.parameters()]
     for one, weights in zip(found, parts, strict=True):
         torch.testing.assert_close(one, weights, rtol=1e-3, atol=2e-5)
-
-
-def test_a_cycles_first_step_moves_nothing() -> None:
-    """It begins at a rate of 0; its second step does not."""
-    subject = bare_trainer(**CYCLE | {"epochs": 4, "batch_size": 96})
-    before = [weights.clone() for weights in subject.deployed.model.parameters()]
-    rates = [subject.epoch(1)["lr"]]
-    assert all(map(torch.equal, before, subject.deployed.model.parameters()))
-    rates.append(subject.epoch(2)["lr"])
-    assert not any(map(torch.equal, before, subject.deployed.model.parameters()))
-    assert rates == pytest.approx([0.0, 0.025])
 
 
 NAMES = ("features", "loss", "top1")
