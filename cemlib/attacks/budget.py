@@ -46,9 +46,7 @@ def budgeted(options: Mapping[str, Any]) -> dict[str, Any]:
 def strengthened(task: Task, trial: Callable[[Task], float]) -> Task:
     """Return the task with the options of its budget, and the learning rate of the best trial.
 
-    Args:
-        task: The task.
-        trial: Trains on a task and returns the held-out MSE; raises DivergedError.
+    `trial` trains on a task and returns the held-out MSE.
 
     Raises:
         DivergedError: if every trial of a strong budget diverged.
@@ -65,7 +63,10 @@ def _best_rate(task: Task, trial: Callable[[Task], float]) -> float:
     results: list[float | str] = [] if found is None else found[1]["results"]
     rates: list[float] = [factor * task.options["lr"] for factor in RATES]
     for rate in rates[len(results) :]:
-        results.append(_attempt(_trial_task(task, rate), trial))
+        try:
+            results.append(trial(_trial_task(task, rate)))
+        except DivergedError as error:
+            results.append(f"lr {rate:.3g}, {error}")
         kept.save({}, {"results": results})
     tried = zip(results, rates, strict=True)
     scored = [(result, rate) for result, rate in tried if isinstance(result, float)]
@@ -85,14 +86,6 @@ def _trial_task(task: Task, rate: float) -> Task:
             task.checkpoint.folder / f"trial_{rate:.3g}", task.checkpoint.interval
         ),
     )
-
-
-def _attempt(task: Task, trial: Callable[[Task], float]) -> float | str:
-    """Return the held-out MSE of a trial, or why it failed."""
-    try:
-        return trial(task)
-    except DivergedError as error:
-        return f"lr {task.options['lr']:.3g}, {error}"
 
 
 def untrained(
@@ -124,13 +117,9 @@ def load_decoder(
     feature_shape: Sequence[int],
     image_shape: tuple[int, int, int],
 ) -> nn.Module:
-    """Return the trained decoder of an attack, in eval mode and frozen, on the CPU.
+    """Return the trained decoder of an attack with these options, in eval mode and frozen.
 
-    Args:
-        state: Tensors of the attack's `Outcome`.
-        options: Options of that attack.
-        feature_shape: (c, h, w) of the features.
-        image_shape: (C, H, W) of the images.
+    `state` are the tensors of the attack's `Outcome`. The decoder is on the CPU.
 
     Raises:
         RuntimeError: if the tensors do not fit such a decoder.

@@ -127,18 +127,15 @@ class _Gan(Training):
             scores = self.critic(torch.cat([real, fake]))
         of_real, of_fake = scores.float().chunk(2)
         distance = of_real.mean() - of_fake.mean()
+        draws = self.generators["attack_mixtures"]
+        share = torch.rand((len(real), 1, 1, 1), generator=draws, device=self.device)
         # Half precision would round the second derivative.
-        penalty = gradient_penalty(self.critic, real, fake, self._shares(len(real)))
+        penalty = gradient_penalty(self.critic, real, fake, share)
         loss = self.options["gradient_penalty"] * penalty - distance
         self.critic_optimiser.zero_grad()
         loss.backward()
         self.critic_optimiser.step(self.options["critic_lr"])
         return {"critic_loss": loss.detach(), "wasserstein": distance.detach()}
-
-    def _shares(self, size: int) -> Tensor:
-        """Draw the shares of the real images in a batch's mixtures."""
-        draws = self.generators["attack_mixtures"]
-        return torch.rand((size, 1, 1, 1), generator=draws, device=self.device)
 
     def _teach_generator(self, answers: Tensor, mse: Tensor, lr: Rate) -> None:
         self.critic.requires_grad_(False)  # only its input needs a gradient

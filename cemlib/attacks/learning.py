@@ -56,11 +56,6 @@ class Batch:
 class Training:
     """A decoder in training; subclasses implement `step`.
 
-    Args:
-        task: The attacker's task, with the options of the attack.
-        model: The decoder, on the device of the task.
-        optimiser: The optimiser of the decoder's weights.
-
     Attributes:
         parts: The trained modules and their optimisers, by their names in the checkpoint.
         generators: The generators that a step draws from, by the names of their random streams.
@@ -230,9 +225,7 @@ class Regression(Training):
 def learn(task: Task, begin: Callable[[Task], Training]) -> Outcome:
     """Carry out a learned attack with the budget of its options.
 
-    Args:
-        task: The attacker's task.
-        begin: Returns the training of a task; called again for every trial of a strong budget.
+    `begin` returns the training of a task, also for every trial of a strong budget.
 
     Raises:
         DivergedError: if a loss is not finite, or that of every trial.

@@ -48,15 +48,10 @@ class Part(nn.Module):
 
 
 def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
-    """Divide a network behind one of its submodules.
+    """Divide a network behind the submodule of a dotted name.
 
-    Args:
-        module: Maps one batch to a tensor.
-        cut: Dotted name of the submodule, as in `module.named_modules()`.
-
-    Returns:
-        The part up to and with the submodule, and the rest. Submodules that the forward pass never
-        calls are in neither.
+    The first half includes the submodule. Submodules that the forward pass never calls are in
+    neither half.
 
     Raises:
         cemlib.models.graphs.CutError: if the network has no such submodule, or cannot be traced or

@@ -1,5 +1,6 @@
 """A classifier cut in two: the client's encoder with its bottleneck, and the server's head."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -163,14 +164,17 @@ def client_encoder(body: nn.Module, width: int, shape: Shape, halvings: int) -> 
     `body` maps images (B, C, H, W) to (B, width, H / 2**halvings, W / 2**halvings). The weights are
     Xavier-uniform.
     """
-    bottleneck = nn.Conv2d(width, BOTTLENECK, 3, padding=1)
-    layers: list[nn.Module] = [Normalise(shape.mean, shape.std), body, bottleneck]
-    if shape.sparse_coding:
-        channels, height, breadth = feature_shape(shape, halvings)
-        layers.append(SparseCoding(channels * height * breadth))
-    encoder = nn.Sequential(*layers, nn.Sigmoid())
+    added = _bottleneck(width, feature_shape(shape, halvings), shape.sparse_coding)
+    encoder = nn.Sequential(Normalise(shape.mean, shape.std), body, *added)
     xavier(encoder)
     return encoder
+
+
+def _bottleneck(width: int, features: Dimensions, sparse_coding: bool) -> list[nn.Module]:
+    """Return the layers from `width` channels to the released features (c, h, w)."""
+    convolution = nn.Conv2d(width, features[0], 3, padding=1)
+    coding = [SparseCoding(math.prod(features))] if sparse_coding else []
+    return [convolution, *coding, nn.Sigmoid()]
 
 
 def back_convolution(width: int, channels: int = BOTTLENECK) -> nn.Conv2d:
@@ -180,15 +184,13 @@ def back_convolution(width: int, channels: int = BOTTLENECK) -> nn.Conv2d:
 
 def _narrowed_to(channels: int, model: SplitModel, sparse_coding: bool) -> SplitModel:
     """Add the published bottleneck, with Xavier-uniform weights, to a measured model."""
-    width, height, breadth = model.feature_shape
-    layers: list[nn.Module] = [nn.Conv2d(width, channels, 3, padding=1)]
-    if sparse_coding:
-        layers.append(SparseCoding(channels * height * breadth))
-    added = nn.Sequential(*layers, nn.Sigmoid())
+    width, *sides = model.feature_shape
+    features = (channels, sides[0], sides[1])
+    added = nn.Sequential(*_bottleneck(width, features, sparse_coding))
     xavier(added)
     encoder = nn.Sequential(model.encoder, *added)
     head = nn.Sequential(back_convolution(width, channels), model.head)
-    return SplitModel(encoder, head, (channels, height, breadth))
+    return SplitModel(encoder, head, features)
 
 
 def _check_options(

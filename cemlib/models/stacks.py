@@ -76,8 +76,7 @@ def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -
     body = ConvStack(kept, len(shape.mean))
     encoder = client_encoder(body, _widths(kept)[-1], shape, client.count("M"))
     width = _widths(client)[-1]
-    back = back_convolution(width)
-    head = nn.Sequential(back, ConvStack(server, width), classifier)
+    head = nn.Sequential(back_convolution(width), ConvStack(server, width), classifier)
     return SplitModel(encoder, head, feature_shape(shape, client.count("M")))
 
 

@@ -120,13 +120,7 @@ class Optimiser:
 
 
 class SGD(Optimiser):
-    """Stochastic gradient descent with momentum (Sutskever et al., ICML 2013, torch's form).
-
-    Args:
-        parameters, weight_decay: as for `Optimiser`.
-        momentum: momentum factor.
-        nesterov: whether to use Nesterov momentum.
-    """
+    """Stochastic gradient descent with momentum (Sutskever et al., ICML 2013, torch's form)."""
 
     slots = ("momentum",)
 
@@ -157,12 +151,7 @@ class SGD(Optimiser):
 
 
 class Adam(Optimiser):
-    """Adam with an L2 term and torch's defaults (Kingma and Ba, ICLR 2015, algorithm 1).
-
-    Args:
-        parameters, weight_decay: as for `Optimiser`.
-        betas: decay rates of the running means of the gradients and of their squares.
-    """
+    """Adam with an L2 term and torch's defaults (Kingma and Ba, ICLR 2015, algorithm 1)."""
 
     slots = ("mean", "square")
 

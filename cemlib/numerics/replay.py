@@ -17,11 +17,9 @@ Step = Callable[[], None]
 
 
 class Replay:
-    """Calls a step repeatedly, on a GPU as a captured graph.
+    """Calls a step repeatedly, on a GPU as a captured graph, and on a CPU as it is.
 
-    Args:
-        device: device of the step; on a CPU the step is simply called.
-        generators: returns the random generators of the step, besides the device's own.
+    `generators` returns the random generators of the step, besides the device's own.
     """
 
     def __init__(
@@ -38,9 +36,7 @@ class Replay:
     def __call__(self, step: Step, key: Hashable) -> bool:
         """Do the step once, and return whether its Python code ran.
 
-        Args:
-            step: the step; it runs the same kernels in every call with the same key.
-            key: everything that decides which kernels these are.
+        With the same key, a step runs the same kernels in every call.
         """
         if not self.captures:
             step()

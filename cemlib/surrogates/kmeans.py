@@ -42,19 +42,11 @@ def fit_clusters(
     max_steps: int = MAX_STEPS,
     block: int = BLOCK,
 ) -> Clusters:
-    """Cluster every class, starting from its previous centroids if it has any.
+    """Cluster the features (N, D) of every class, with labels (N,) in [0, C).
 
-    Args:
-        z: features, (N, D).
-        y: labels in [0, C), (N,).
-        means: centroids of the last fit, (C, K, D).
-        weights: weights of the last fit, (C, K); a class with all 0 starts from k-means++.
-        generator: random generator of the k-means++ draws, on the CPU.
-        max_steps: largest number of Lloyd steps.
-        block: largest number of padded values per block; the result does not depend on it.
-
-    Returns:
-        The new clusters. Empty ones keep their centroid, with weight and variance 0.
+    A class starts from the last fit's means (C, K, D), or from k-means++ if its weights (C, K) are
+    all 0. Empty clusters keep their centroid, with weight and variance 0. The CPU generator is for
+    the draws of k-means++. The result does not depend on `block`.
     """
     index, sizes = padded_index(y, len(means))
     draws = _draws(len(y), means.shape[1], generator).to(z.device)
@@ -80,14 +72,10 @@ def largest(sizes: Tensor) -> int:
 
 
 def class_blocks(values: Tensor, block: int) -> list[Tensor]:
-    """Divide the classes into blocks, the largest classes first.
+    """Return the indices of the classes of each block, the largest classes first.
 
-    Args:
-        values: number of values of each class, (C,).
-        block: largest number of values of a block, in which all classes are padded to the largest.
-
-    Returns:
-        The indices of the classes of each block.
+    `values`, (C,), are the sizes of the classes; padded to the largest one, the classes of a block
+    have at most `block` values.
     """
     ordered, ids = values.sort(descending=True, stable=True)
     widths = ordered.tolist()
@@ -164,15 +152,9 @@ def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
 
 
 def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Return the indices of the samples of each class, as a rectangle.
+    """Return the ascending indices of the samples of each class, and the sizes of the classes.
 
-    Args:
-        y: labels in [0, num_classes), (N,).
-        num_classes: number of classes C.
-
-    Returns:
-        Ascending indices into `y`, (C, M), padded with 0 to the size M of the largest class; and
-        the sizes of the classes, (C,).
+    The indices are (C, M), padded with 0 to the size M of the largest class, and the sizes (C,).
     """
     order = y.argsort(stable=True)
     sizes = torch.bincount(y, minlength=num_classes)

@@ -75,19 +75,12 @@ def fit_mixtures(
     max_steps: int = MAX_STEPS,
     block: int = BLOCK,
 ) -> Mixtures:
-    """Fit a mixture to every class, starting from its previous one if it has any.
+    """Fit a mixture to the features (N, D) of every class, with labels (N,) in [0, C).
 
-    Args:
-        z: features, (N, D).
-        y: labels in [0, C), (N,).
-        previous: the last fit, in float64, with positive definite covariances; their shape decides
-            whether full or diagonal covariances are fitted.
-        generator: random generator of K-means, on the CPU.
-        max_steps: largest number of EM steps.
-        block: largest number of padded values per block; the result does not depend on it.
-
-    Returns:
-        The new mixtures. A class without samples gets weight 0 and keeps means and covariances.
+    A class starts from its previous mixture, or from K-means with the CPU generator if it has none.
+    The shape of the previous covariances, which are float64 and positive definite, decides whether
+    full or diagonal ones are fitted. A class without samples gets weight 0 and keeps means and
+    covariances. The result does not depend on `block`.
     """
     index, sizes = padded_index(y, len(previous.means))
     fresh = previous.weights.sum(1) == 0

@@ -67,14 +67,7 @@ def count(y: Tensor, num_labels: int) -> Tensor:
 
 
 def group(y: Tensor, num_labels: int, *, smallest: int, dtype: torch.dtype) -> Groups:
-    """Group a batch by label.
-
-    Args:
-        y: labels in [0, num_labels), (B,).
-        num_labels: number of possible labels.
-        smallest: smallest number of samples for which a label gets a row.
-        dtype: floating type of the sizes and of the membership matrix.
-    """
+    """Group a batch by its labels y in [0, num_labels), (B,); sizes and `member` have the dtype."""
     rows = min(num_labels, max(1, len(y) // smallest))
     sizes, labels = count(y, num_labels).sort(descending=True, stable=True)
     sizes, labels = sizes[:rows], labels[:rows]

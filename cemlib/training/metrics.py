@@ -43,11 +43,8 @@ def squared_jacobian(answer: Callable[[Tensor], Tensor], features: Tensor) -> Te
     """Return the sum over the samples of J^T J (D, D), J centred over the classes, in float64.
 
     In eval mode the logits of a sample depend on its features alone. One backward pass for each of
-    the C logits, summed over the batch, therefore gives all rows of every J.
-
-    Args:
-        answer: maps features to logits (B, C).
-        features: (B, ...) with D numbers per sample.
+    the C logits, summed over the batch, therefore gives all rows of every J. `answer` maps features
+    (B, ...) of D elements per sample to logits (B, C).
     """
     z = features.detach().requires_grad_()
     logits = answer(z)

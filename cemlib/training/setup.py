@@ -59,11 +59,8 @@ class Setup:
     def begin(self, data: Prepared, network: Network, own: OwnSurrogate | None = None) -> Trainer:
         """Return a new trainer, on the device of the data.
 
-        Args:
-            data: The prepared images.
-            network: Returns a new split network, with weights from torch's global random state,
-                which is set from the run's seed.
-            own: A surrogate that no configuration names, instead of the defence's.
+        `network` returns a new split network, with weights from torch's global random state, which
+        is set from the seed; `own` replaces the defence's surrogate.
 
         Raises:
             ConfigError: if the network or its defence cannot be built as configured.

@@ -51,15 +51,10 @@ class Channel:
         return features
 
     def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
-        """Return the expected release of each sample, and the variance about it.
+        """Return the expected mean of `queries` releases, and the variance about it.
 
-        Args:
-            features: clean features, (N, D).
-            queries: number of releases that are averaged.
-
-        Returns:
-            The expected release (N, D), and the variance of each feature about it, averaged over
-            the samples (D,).
+        The expectation is (N, D), for clean features (N, D); the variance of each feature is
+        averaged over the samples, (D,).
         """
         mean = self.shape(features)
         return mean, mean.new_full((mean.shape[1],), self.std**2 / queries)

@@ -36,22 +36,16 @@ class Dropout(Channel):
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of releases, each with a new mask; see `Channel`."""
-        kept = self._kept(features.shape, generator, queries)
-        kept = kept.to(features.device, features.dtype)
+        count = torch.zeros(features.shape, device=generator.device)
+        for _ in range(queries):
+            count += torch.rand(count.shape, generator=generator, device=count.device) >= self.rate
+        kept = (count / queries).to(features.device, features.dtype)
         return super().__call__(features * kept, generator, queries)
 
     def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
         """Return the mean (N, D) and the variance (D,) of releases, with that of the mask."""
         by_mask = self.rate * (1 - self.rate) * features.square().mean(0)
         return (1 - self.rate) * features, (by_mask + self.std**2) / queries
-
-    def _kept(self, size: torch.Size, generator: torch.Generator, queries: int) -> Tensor:
-        """Draw the share of the releases that have each feature."""
-        count = torch.zeros(size, device=generator.device)
-        for _ in range(queries):
-            drawn = torch.rand(size, generator=generator, device=generator.device)
-            count += drawn >= self.rate
-        return count / queries
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:
         """Return -2 s^2 times the log-likelihood of the mean of n releases with unknown masks.
@@ -63,9 +57,8 @@ class Dropout(Channel):
         with a noise_std of at least `FLOOR`. Arguments as for `Channel.misfit`.
         """
         variance = max(self.noise_std, FLOOR) ** 2 / queries
-        count = torch.arange(queries + 1, device=features.device, dtype=features.dtype)[
-            :, None, None
-        ]
+        count = torch.arange(queries + 1, device=features.device, dtype=features.dtype)
+        count = count[:, None, None]
         errors = (released.flatten(1) - count / queries * features.flatten(1)).square()
         terms = _log_binomial(count, queries, 1 - self.rate) - errors / (2 * variance)
         return -2 * variance * terms.logsumexp(0).sum(1)
