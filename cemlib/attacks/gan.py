@@ -115,13 +115,13 @@ class _Gan(Training):
         with torch.set_grad_enabled(turn), self.precision():
             answers = self.model(batch.released)
         answers = answers.float()
-        numbers = self._teach_critic(answers.detach(), batch)
+        numbers = self._train_critic(answers.detach(), batch)
         mse = F.mse_loss(answers, batch.targets)
         if turn:
-            self._teach_generator(answers, mse, batch.lr)
+            self._train_generator(answers, mse, batch.lr)
         return {"train_mse": mse.detach(), **numbers}
 
-    def _teach_critic(self, fake: Tensor, batch: Batch) -> Numbers:
+    def _train_critic(self, fake: Tensor, batch: Batch) -> Numbers:
         real = batch.targets
         with self.precision():
             scores = self.critic(torch.cat([real, fake]))
@@ -137,7 +137,7 @@ class _Gan(Training):
         self.critic_optimiser.step(self.options["critic_lr"])
         return {"critic_loss": loss.detach(), "wasserstein": distance.detach()}
 
-    def _teach_generator(self, answers: Tensor, mse: Tensor, lr: Rate) -> None:
+    def _train_generator(self, answers: Tensor, mse: Tensor, lr: Rate) -> None:
         self.critic.requires_grad_(False)  # only its input needs a gradient
         with self.precision():
             scores = self.critic(answers)

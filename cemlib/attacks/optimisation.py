@@ -147,14 +147,14 @@ class _Search:
 
     def choose(self) -> Settings:
         """Return the settings with the lowest error on held-out images."""
-        options, (truth, released) = self.options, _rehearsal(self.task)
+        options, (truth, released) = self.options, _held_out(self.task)
         tried = Settings(options["iterations"], options["lr"], options["tv_weight"])
         if options["budget"] == "strong":
             best = self._best_of(_variants(tried), truth[:TRIED], released[:TRIED])
             tried = replace(best, steps=EPOCHS * options["iterations"])
         marks = checkpoints(tried.steps)
         with progress(f"{self.task.title}, held-out images", len(marks)) as report:
-            for number, row in enumerate(_course(self.task, tried, truth, released), 1):
+            for number, row in enumerate(_descend(self.task, tried, truth, released), 1):
                 self.history.append(row)
                 report(number, {"misfit": row["misfit"], "val_mse": row["val_mse"]})
         best_row = min(self.history, key=_val_mse)
@@ -166,7 +166,7 @@ class _Search:
         errors = []
         with progress(f"{self.task.title}, settings", len(trials)) as report:
             for number, trial in enumerate(trials, 1):
-                errors.append(min(map(_val_mse, _course(self.task, trial, truth, released))))
+                errors.append(min(map(_val_mse, _descend(self.task, trial, truth, released))))
                 numbers = {"lr": trial.lr, "tv_weight": trial.tv_weight, "val_mse": errors[-1]}
                 report(number, numbers)
         return trials[errors.index(min(errors))]
@@ -200,7 +200,7 @@ class _Search:
             self._answers = [answers[str(i)].to(device) for i in range(len(answers))]
 
 
-def _rehearsal(task: Task) -> tuple[Tensor, Tensor]:
+def _held_out(task: Task) -> tuple[Tensor, Tensor]:
     """Return some held-out images and their releases."""
     count = len(task.held_out.images)
     order = torch.randperm(count, generator=generator(task.seed, "attack_order"))
@@ -216,7 +216,7 @@ def _variants(settings: Settings) -> list[Settings]:
     return list(dict.fromkeys(tried))  # a configured weight of 0 has no multiples
 
 
-def _course(task: Task, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:
+def _descend(task: Task, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:
     """Yield a row at each of the `checkpoints` of a descent on known images."""
     chunks = torch.split(released, task.options["batch_size"])
     descents = [Descent(task, part, settings) for part in chunks]

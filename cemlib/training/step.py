@@ -74,7 +74,7 @@ class Defended:
 
 
 @dataclass(frozen=True)
-class Pace:
+class Rates:
     """The learning rate of a step and the weight of the surrogate; tensors in a CUDA graph."""
 
     lr: Rate
@@ -136,10 +136,10 @@ class Step:
         self.shuffle(number)
         self.monitor.begin()
         self.defended.deployed.model.train()
-        for size, pace in zip(self.batches.sizes, self.paces(number), strict=True):
-            self(size, pace)
+        for size, rates in zip(self.batches.sizes, self.rates(number), strict=True):
+            self(size, rates)
         means = self.monitor.means(number)
-        row: Row = {"epoch": number, "lr": pace.lr, "lambda_eff": pace.lambda_eff}
+        row: Row = {"epoch": number, "lr": rates.lr, "lambda_eff": rates.lambda_eff}
         row |= {name: means[name] for name in ("train_ce", "surrogate", "train_top1")}
         row["train_loss"] = means["train_ce"] + means["weighted surrogate"]
         if self.defended.penalty is not None:
@@ -151,31 +151,31 @@ class Step:
             row |= {f"surrogate/{name}": value for name, value in surrogate.drain().items()}
         return row
 
-    def paces(self, number: int) -> list[Pace]:
+    def rates(self, number: int) -> list[Rates]:
         """Return the learning rate and lambda_eff of every step of a 1-based epoch."""
         steps, defended = len(self.batches.sizes), self.defended
-        rates = [learning_rate(self.settings, number, step / steps) for step in range(steps)]
+        lrs = [learning_rate(self.settings, number, step / steps) for step in range(steps)]
         if defended.surrogate is None or number < defended.surrogate.start_epoch:
-            return [Pace(lr, 0.0) for lr in rates]
-        return [Pace(lr, strength(defended.weight, lr, defended.lr_scaling)) for lr in rates]
+            return [Rates(lr, 0.0) for lr in lrs]
+        return [Rates(lr, strength(defended.weight, lr, defended.lr_scaling)) for lr in lrs]
 
     def shuffle(self, number: int) -> None:
         """Start the augmented batches of an epoch, the same ones at every call."""
         order, draws = (generator(self.seed, name, number) for name in ("order", "augment"))
         self.batches.begin(order, draws)
 
-    def __call__(self, size: int, pace: Pace) -> None:
+    def __call__(self, size: int, rates: Rates) -> None:
         """Train on a batch of the given size."""
-        acting = self.defended.surrogate if pace.lambda_eff > 0 else None
-        rates = (self._replay.shared(name, rate) for name, rate in vars(pace).items())
-        update = partial(self._update, size, Pace(*rates), acting)
+        acting = self.defended.surrogate if rates.lambda_eff > 0 else None
+        shared = (self._replay.shared(name, rate) for name, rate in vars(rates).items())
+        update = partial(self._update, size, Rates(*shared), acting)
         # A CUDA graph holds neither a smaller last batch nor a surrogate's irregular steps.
         if size != self.batches.sizes[0] or (acting and not acting.replayable):
             update()
         elif not self._replay(update, acting is not None) and acting:
             acting.replayed()
 
-    def _update(self, size: int, pace: Pace, acting: Surrogate | None) -> None:
+    def _update(self, size: int, rates: Rates, acting: Surrogate | None) -> None:
         """Compute the loss of the next batch, and update the weights."""
         model, channel = self.defended.deployed.model, self.defended.deployed.channel
         penalty = self.defended.penalty
@@ -190,7 +190,7 @@ class Step:
 
         clean, spread, adversary, norms = z, z.new_zeros(()), z.new_zeros(()), z.new_zeros(2)
         if acting is not None:
-            clean, branch, norms = fork(z, pace.lambda_eff)
+            clean, branch, norms = fork(z, rates.lambda_eff)
             # The spread of the shaped features is measured against the noise.
             spread = acting(channel.shape(branch), labels)
         released = channel(clean, self.noise)
@@ -202,12 +202,12 @@ class Step:
 
         self.optimiser.zero_grad()
         (ce + spread + adversary).backward()
-        self.optimiser.step(pace.lr)
+        self.optimiser.step(rates.lr)
         if penalty is not None:
             penalty.step()
 
         top1 = (logits.argmax(1) == labels).float().mean()
-        weighted = pace.lambda_eff * spread.detach().double()
+        weighted = rates.lambda_eff * spread.detach().double()
         values = (z.abs().amax(), ce, spread, weighted, adversary, top1, *norms.unbind())
         self.monitor.add(dict(zip(WATCHED, values, strict=True)), size)
 

@@ -89,8 +89,8 @@ class Trainer:
     def pass_over(self, number: int) -> Row:
         """Do the training steps of an epoch, without validation, fit and selection."""
         self.prune_before(number)
-        if self.surrogate is not None and self.step.paces(number)[0].lambda_eff > 0:
-            self._teach(self.surrogate, number)
+        if self.surrogate is not None and self.step.rates(number)[0].lambda_eff > 0:
+            self._learn_metric(self.surrogate, number)
         return self.step.pass_over(number)
 
     def prune_before(self, number: int) -> None:
@@ -130,7 +130,7 @@ class Trainer:
         acts = self.surrogate is None or number >= self.surrogate.start_epoch
         return acts and (pruning is None or number > pruning.epoch)
 
-    def _teach(self, surrogate: Surrogate, number: int) -> None:
+    def _learn_metric(self, surrogate: Surrogate, number: int) -> None:
         """Compute the metric of a surrogate at training images, which are drawn for every epoch.
 
         Raises:
