@@ -2,8 +2,12 @@
 
 To add one, write a file with its formula, its source and how it fails, and a class derived from
 `Surrogate`; add a line to `SURROGATES` and its options to `cemlib.config.surrogates`.
+
+Each name is also a function: `cemlib.surrogates.gated(dim=..., num_classes=..., noise_std=...)` is
+`build("gated", ...)`.
 """
 
+from functools import partial
 from typing import Any
 
 from cemlib.config.defences import DefenceConfig
@@ -62,3 +66,7 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
     defence = validated(DefenceConfig, {"surrogate": section, "noise_std": noise_std})
     sizes: Sizes = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
     return SURROGATES[name](defence.surrogate, **sizes)
+
+
+# These hide the modules of the same names, which `from cemlib.surrogates.gated import ...` finds.
+globals().update({name: partial(build, name) for name in SURROGATES})
