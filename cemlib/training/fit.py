@@ -37,7 +37,7 @@ class Trained:
         deployed: The split model of the deployed epoch, and its release channel.
         history: One row for every epoch, as in a run's `history.jsonl`.
         epoch: The deployed epoch.
-        scores: The scores of `cemlib.training.trainer.Trainer.scores`.
+        scores: The scores of `cemlib.training.trainer.Trainer.final_scores`.
     """
 
     defence: str
@@ -138,7 +138,7 @@ def fit(
         for row in trainer.remaining():
             report(row["epoch"], {name: row[name] for name in SHOWN})
     epoch = trainer.deploy()
-    return Trained(defence, seed, trainer.deployed, trainer.history, epoch, trainer.scores())
+    return Trained(defence, seed, trainer.deployed, trainer.history, epoch, trainer.final_scores())
 
 
 def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> None:

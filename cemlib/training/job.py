@@ -57,7 +57,7 @@ def _metrics(trainer: Trainer, reason: str | None) -> dict[str, Any]:
     """Deploy the selected epoch and score it; a failed run deploys no epoch."""
     model = trainer.deployed.model
     selected = trainer.deploy() if reason is None else None
-    found = trainer.scores() if reason is None else dict.fromkeys(SCORES)
+    found = trainer.final_scores() if reason is None else dict.fromkeys(SCORES)
     return {
         **found,
         "epochs": trainer.settings.epochs,

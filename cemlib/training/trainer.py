@@ -48,7 +48,7 @@ class Trainer:
     Args:
         settings: Schedule, augmentation and selection.
         defended: The split model and its defence.
-        data: Prepared images; only `scores` and `select: best_test` use the test images.
+        data: Prepared images; only `final_scores` and `select: best_test` use the test images.
         seed: Seed of the run, from which every random stream is derived.
     """
 
@@ -197,7 +197,7 @@ class Trainer:
             return self.best.epoch
         return len(self.history)
 
-    def scores(self) -> dict[str, float]:
+    def final_scores(self) -> dict[str, float]:
         """Return the scores of the deployed epoch, by the names of `SCORES`.
 
         Accuracies are fractions: on test and validation images, and `chance_top1` for always

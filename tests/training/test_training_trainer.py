@@ -149,7 +149,7 @@ def test_the_leakage_is_estimated_from_training_images_too_where_test_images_are
     subject = bare_trainer()
     train, test = subject.data.train, subject.data.test
     count = min(max(len(test), 3 * min(most, 128)), len(test) + len(train))
-    found = subject.scores()
+    found = subject.final_scores()
     assert found["leakage_images"] == count
     assert found["chance_top1"] == max(map(test.labels.tolist().count, range(3))) / len(test)
     images = torch.cat([test.images, train.images])[:count]
