@@ -1,5 +1,6 @@
 """The steps of the learned attacks and of the search are fit to be replayed."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,8 +9,6 @@ import torch
 from easy_tasks import OPTIONS, easy_task, rows
 from tape import TapeReplay
 
-import cemlib.attacks.learning
-import cemlib.attacks.optimisation
 from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.decoder import decoder
 from cemlib.attacks.gan import gan
@@ -50,8 +49,8 @@ def test_replayed_steps_attack_as_called_ones(
 ) -> None:
     """Up to the rounding of the learning rate, which a replay reads in float32."""
     called = attacked(tmp_path / "a", *CASES[name])
-    for module in (cemlib.attacks.learning, cemlib.attacks.optimisation):
-        monkeypatch.setattr(module, "Replay", TapeReplay)
+    for module in ("learning", "optimisation"):  # a function hides the module of its name
+        monkeypatch.setattr(sys.modules[f"cemlib.attacks.{module}"], "Replay", TapeReplay)
     before = TapeReplay.count
     replayed = attacked(tmp_path / "b", *CASES[name])
     assert TapeReplay.count > before + 10
