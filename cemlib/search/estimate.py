@@ -27,8 +27,7 @@ import torch
 from torch import nn
 
 from cemlib.attacks import ATTACKS
-from cemlib.attacks.budget import budgeted
-from cemlib.attacks.start import untrained
+from cemlib.attacks.budget import budgeted, untrained
 from cemlib.attacks.task import Outcome, Task
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.data.prepared import Prepared, load
@@ -45,9 +44,8 @@ from cemlib.study.finished import finished, run_job
 from cemlib.study.plan import Plan
 from cemlib.study.schedule import StudyError
 from cemlib.study.split import PARTS, SplitJob, jobs
-from cemlib.training.scores import scores
 from cemlib.training.setup import Setup
-from cemlib.training.step import Pace, Step
+from cemlib.training.step import Rates, Step
 from cemlib.training.trainer import Trainer
 
 ENOUGH = 2.0  # seconds of measured work
@@ -125,7 +123,7 @@ def train_seconds(job: SplitJob) -> float:
     with suppress(DivergedError):  # the job would end here too
         for number in sorted({1, epochs}):
             slowest = max(slowest, epoch_seconds(trainer, number))
-        begun += seconds_of(lambda: scores(trainer))
+        begun += seconds_of(trainer.final_scores)
     return begun + epochs * slowest
 
 
@@ -145,11 +143,11 @@ class FewSteps(Step):
         self.first = 1 if self.device.type == "cpu" else WARM_UP + 1  # steps that are slower
         self.seconds: list[float] = []
 
-    def __call__(self, size: int, pace: Pace) -> None:
+    def __call__(self, size: int, rates: Rates) -> None:
         """Train on a batch of that size, or leave it out."""
         timed = self.seconds[self.first :]
         if len(timed) < STEPS and sum(timed) < ENOUGH:
-            self.seconds.append(seconds_of(partial(super().__call__, size, pace)))
+            self.seconds.append(seconds_of(partial(super().__call__, size, rates)))
 
     def left_out(self) -> float:
         """Return the seconds of the steps left out."""
