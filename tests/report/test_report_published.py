@@ -1,4 +1,4 @@
-"""What README and documents say of the published study `surrogates`, from its single runs."""
+"""The published comparisons of the study `surrogates`, computed again from its single runs."""
 
 from pathlib import Path
 
@@ -42,9 +42,3 @@ def test_of_16_comparisons_no_gain_is_shown_and_no_attack_had_converged(
     told = [line for line in claims(table).splitlines() if line.startswith("- ")]
     assert len(told) == 16
     assert all("no verdict, because the attack on " in line for line in told)
-
-
-def test_the_example_of_a_correction(table: pd.DataFrame) -> None:
-    rows = table.set_index(["defence", "knowledge", "metric"])
-    found = rows.loc[("clustering", "train_data", "mse"), ["p", "p_holm"]]
-    assert found.tolist() == pytest.approx([0.0054, 0.066], rel=0.02)

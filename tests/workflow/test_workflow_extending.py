@@ -1,4 +1,4 @@
-"""A surrogate added as docs/extending.md shows runs through training, attacks and tables."""
+"""A surrogate added as docs/tutorial.md shows runs through training, attacks and tables."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ def replaced(checkout: Checkout, source: str, old: str, new: str) -> None:
 
 def add_spread(checkout: Checkout) -> None:
     """The page's own steps: a file, a line (and its import), and a section of options."""
-    page = (REPOSITORY / "docs/extending.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs/tutorial.md").read_text(encoding="utf-8")
     surrogate, options = (textwrap.dedent(block) for block in BLOCK.findall(page)[:2])
     (checkout.root / "cemlib/surrogates/mine.py").write_text(surrogate, encoding="utf-8")
     table = "SURROGATES: dict[str, type[Surrogate]] = {\n"
