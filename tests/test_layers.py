@@ -1,4 +1,4 @@
-"""No arrow back up: docs/structure.md says which room stands on which floor."""
+"""A module imports only from lower layers, as docs/structure.md lists them."""
 
 import ast
 import re
