@@ -137,7 +137,7 @@ FIGURES = (
         "error and recognition while a decoder trains",
         TRAINING,
         "Above, MSE of held-out reconstructions over the epochs of a decoder's training; below, the"
-        " share of at most 1,000 of them that an undefended classifier, trained apart, puts in the"
+        " share of at most 500 of them that an undefended classifier, trained apart, puts in the"
         " right class. Means over the seeds, above on a band from the lowest to the highest. An"
         " error that still falls at its end means that a longer attack may be stronger.",
     ),
