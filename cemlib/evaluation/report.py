@@ -16,11 +16,9 @@ def run(job: Job[Study]) -> Iterator[Path]:
     layout, scope = job.plan.layout, _scope(job)
     if job.kind == "page":
         data, *figures = job.inputs["shown"]
-        (out,) = job.outputs
-        metrics = job.inputs["runs"], job.inputs["attacks"]
-        yield write_page(
-            *metrics, out, data=data, figures=figures, settings=job.settings, stale=_stale(job)
-        )
+        metrics, (out,) = [*job.inputs["runs"], *job.inputs["attacks"]], job.outputs
+        shown = {"data": data, "figures": figures, "settings": job.settings}
+        yield write_page(_results(job), metrics, out, **shown, stale=_stale(job))
     elif job.kind == "tables":
         out = layout.tables / scope
         yield from write_tables(_results(job), layout.root, out, stale=_stale(job))

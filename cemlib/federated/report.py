@@ -7,7 +7,7 @@ from cemlib.config.federated import Federated
 from cemlib.federated import figures
 from cemlib.federated.tables import TABLES, Results, collect
 from cemlib.records.scores import ATTACK_SCORES, SCORES
-from cemlib.report.cells import DIFFERENCES, count, finished, mean, number, share
+from cemlib.report.cells import DIFFERENCES, finished, mean, number
 from cemlib.report.style import save, settings
 from cemlib.report.writer import Column, Layout, write_table
 from cemlib.study.federated import FIGURES, PSEUDO_FIGURES, FederatedJob
@@ -33,9 +33,9 @@ LAYOUTS: dict[str, Layout] = {
             ("seeds", finished("n_seeds")),
             _TOP1,
             ("ε", number("epsilon")),
-            ("asked", count("asked")),
-            ("dropped out", count("dropped")),
-            ("excluded", count("excluded")),
+            ("asked", number("asked", ",.0f")),
+            ("dropped out", number("dropped", ",.0f")),
+            ("excluded", number("excluded", ",.0f")),
         ),
     ),
     "differences": (
@@ -49,7 +49,7 @@ LAYOUTS: dict[str, Layout] = {
             ("attack", number("attack")),
             ("mask", number("mask")),
             *_SCORES,
-            ("labels found [%]", share("label_right")),
+            ("labels found [%]", number("label_right", ".0f", 100)),
             ("images", number("n_images")),
         ),
     ),
@@ -63,8 +63,8 @@ LAYOUTS: dict[str, Layout] = {
             _VARIANT,
             ("seconds", mean("seconds", 4)),
             ("times the reference's", number("times_reference")),
-            ("bytes up", count("bytes_up_per_round")),
-            ("bytes down", count("bytes_down_per_round")),
+            ("bytes up", number("bytes_up_per_round", ",.0f")),
+            ("bytes down", number("bytes_down_per_round", ",.0f")),
             ("GANs of all clients [s]", number("gan_seconds")),
         ),
     ),

@@ -37,7 +37,7 @@ _EXACT: tuple[Column, ...] = (
 )
 _STATED: tuple[Column, ...] = (
     ("ε by the formula", number("epsilon_query")),
-    ("σ", number("sigma", 4)),
+    ("σ", number("sigma", ".4g")),
     ("all, as published", number("epsilon_total_published")),
 )
 _IMAGES: Column = ("images", number("images"))
@@ -69,7 +69,7 @@ LAYOUTS: dict[str, Layout] = {
             ("observer", number("observer")),
             ("neighbours", number("neighbours")),
             ("sensitivity", number("sensitivity")),
-            ("σ unknown to it", number("sigma", 4)),
+            ("σ unknown to it", number("sigma", ".4g")),
             *_EXACT,
         ),
     ),
@@ -77,13 +77,13 @@ LAYOUTS: dict[str, Layout] = {
         "Cost of one image, all participants together",
         (
             ("way", _way),
-            ("key bits", number("key_bits", 4)),
+            ("key bits", number("key_bits", ".4g")),
             ("encryption [s]", number("encrypt_seconds")),
             ("before the votes [s]", number("offline_seconds")),
             ("decryption [s]", number("decrypt_seconds")),
             ("exponent, encryption", number("encrypt_exponent")),
             ("exponent, decryption", number("decrypt_exponent")),
-            ("bytes", number("bytes", 6)),
+            ("bytes", number("bytes", ".6g")),
             ("ciphertexts of one", number("ciphertexts")),
         ),
     ),

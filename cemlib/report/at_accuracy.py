@@ -1,20 +1,18 @@
-"""Privacy of the families of a study at the same accuracies, in a table.
+"""Tabulate the privacy of a study's families at the same accuracies.
 
-A family's mean curve is read at an accuracy, and a jackknife over the seeds says how far to trust
-the number. With n seeds, t read off the curve of all and t(s) off that without seed s,
+The mean curve of a family is read at an accuracy, and a jackknife over the seeds says how far to
+trust the number. With n seeds, t read off the curve of all and t(s) off that without seed s,
 
     pseudo-value of s = n t - (n - 1) t(s)
 
 Mean, Student-t interval and paired tests are those of the n pseudo-values. So every seed counts at
-every accuracy, also one that is more accurate than it at all strengths.
+every accuracy, even one that is more accurate at all strengths.
 
 Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathematical Statistics
 29, 1958.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,14 +20,8 @@ import pandas as pd
 from scipy.stats import t
 
 from cemlib.report.comparisons import verdicts
-from cemlib.report.frontier import SCORES_OF_POINTS, Sweeps, along, mean_curve, pairs, targets
-from cemlib.report.statistics import (
-    difference_columns,
-    holm,
-    mean_columns,
-    mean_interval,
-    paired_difference,
-)
+from cemlib.report.frontier import SCORES_OF_POINTS, Sweeps, along, mean_curve, targets
+from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
 
 POWER = 0.8
 _COMPARED = ("n_pairs", "difference", "ci_low", "ci_high", "p")
@@ -41,8 +33,8 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     """Return the privacy of every family at the same accuracies.
 
     Args:
-        points: as `cemlib.report.frontier.sweep_points` returns them.
-        sweeps: of the study.
+        points: points as `cemlib.report.frontier.sweep_points` returns them.
+        sweeps: sweeps of the study.
 
     Returns:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
@@ -57,7 +49,7 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     for knowledge, curves in points.groupby("knowledge", sort=False):
         for accuracy in targets(curves, sweeps):
             at = {"knowledge": knowledge, "accuracy": accuracy}
-            rows += [at | row for row in _at(accuracy, curves, sweeps)]
+            rows += [at | row for row in _families_at(accuracy, curves, sweeps)]
     table = pd.DataFrame(rows, columns=_columns(sweeps)).astype({"n_pairs": "Int64"})
     table["p_holm"] = holm(table["p"].tolist())
     found = verdicts(table["difference"], table["p_holm"], table["unconverged"] != "")
@@ -65,28 +57,38 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     return table
 
 
-def jackknifed(points: pd.DataFrame, number: Callable[[pd.DataFrame], float]) -> dict[int, float]:
-    """Return the pseudo-value of each seed, for a number of a family's mean curve.
+def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.DataFrame:
+    """Return the pseudo-value of each seed for each column, read off a family's curve.
 
-    All are NaN where one of them is not finite; of a single seed it is the number itself.
+    Args:
+        points: rows of one family and knowledge, as `cemlib.report.frontier.sweep_points` returns
+            them.
+        columns: the columns to read.
+        accuracy: the accuracy in %.
+
+    Returns:
+        A row per seed; that of a single seed is the value itself. A column is NaN where one of its
+        pseudo-values is not finite.
     """
-    seeds, whole = sorted(points["seed"].unique()), number(mean_curve(points))
-    n = len(seeds)
-    left = [number(mean_curve(points[points["seed"] != seed])) for seed in seeds if n > 1]
-    found = [n * whole - (n - 1) * without for without in left] or [whole] * n
-    return dict(
-        zip(seeds, found if all(map(math.isfinite, found)) else [math.nan] * n, strict=True)
-    )
+    seeds = sorted(points["seed"].unique())
+    n, whole = len(seeds), _read(points, columns, accuracy)
+    left = [_read(points[points["seed"] != seed], columns, accuracy) for seed in seeds if n > 1]
+    values = [n * whole - (n - 1) * without for without in left] or [whole] * n
+    found = pd.DataFrame(values, index=seeds, columns=columns, dtype=float)
+    return found.where(found.abs().lt(np.inf).all(), axis=1)
 
 
 def detectable(half_width: float, pairs: int) -> float:
     """Return the mean difference that a paired t test at 5 % finds with 80 % probability.
 
-    By the t distribution in place of the noncentral one; NaN where there is no interval.
+    The t distribution stands in for the noncentral one.
 
     Args:
-        half_width: of the 95 % interval of the differences.
-        pairs: differences there are.
+        half_width: half the width of the 95 % interval of the differences.
+        pairs: number of differences.
+
+    Returns:
+        The difference; NaN where there is no interval.
 
     Example:
         >>> round(detectable(1.0, 5), 3)
@@ -108,15 +110,14 @@ def _columns(sweeps: Sweeps) -> list[str]:
     return [*first, *_COMPARED, "detectable", "unconverged"]
 
 
-def _at(accuracy: float, curves: pd.DataFrame, sweeps: Sweeps) -> list[Row]:
-    """Return the rows of one knowledge and accuracy."""
+def _families_at(accuracy: float, curves: pd.DataFrame, sweeps: Sweeps) -> list[Row]:
+    """Return the rows of one knowledge and accuracy; `tradeoff_table` selects their columns."""
     families = {name: curves[curves["family"] == name] for name in sweeps.families}
+    columns = [*SCORES_OF_POINTS, *sweeps.strengths()]
+    values = {name: jackknifed(points, columns, accuracy) for name, points in families.items()}
     late = {name: _late_seeds(points, accuracy) for name, points in families.items()}
-    errors = {name: _read(points, "mse", accuracy) for name, points in families.items()}
     reference, rows = next(iter(families)), []
     for name, points in families.items():
-        scores = {s: _read(points, s, accuracy).values() for s in SCORES_OF_POINTS}
-        strengths = {s: _read(points, s, accuracy).values() for s in sweeps.strengths()}
         row: Row = {
             "family": name,
             "n_seeds": points["seed"].nunique(),
@@ -124,23 +125,19 @@ def _at(accuracy: float, curves: pd.DataFrame, sweeps: Sweeps) -> list[Row]:
             "n_unconverged": late[name],
             "reference": reference,
             "unconverged": "",
-            **{f"{key}_mean": mean_interval([*values]).mean for key, values in strengths.items()},
         }
-        for score, values in scores.items():
-            row |= mean_columns(score, values)
+        for column in columns:
+            row |= mean_columns(column, values[name][column])
         if name != reference:
-            row |= _difference(errors[name], errors[reference])
+            row |= _difference(values[name]["mse"], values[reference]["mse"])
             row["unconverged"] = ", ".join(side for side in (name, reference) if late[side])
         rows.append(row)
     return rows
 
 
-def _read(points: pd.DataFrame, score: str, accuracy: float) -> dict[int, float]:
-    return jackknifed(points, partial(_read_off, score=score, accuracy=accuracy))
-
-
-def _read_off(curve: pd.DataFrame, score: str, accuracy: float) -> float:
-    return along(pairs(curve), curve[score].tolist(), accuracy)
+def _read(points: pd.DataFrame, columns: list[str], accuracy: float) -> "pd.Series[float]":
+    curve = mean_curve(points)
+    return pd.Series({name: along(curve, curve[name].tolist(), accuracy) for name in columns})
 
 
 def _late_seeds(points: pd.DataFrame, accuracy: float) -> int:
@@ -148,12 +145,12 @@ def _late_seeds(points: pd.DataFrame, accuracy: float) -> int:
     curve = mean_curve(points)
     late = points[points["unconverged"] > 0].groupby("seed")["defence"]
     flagged = (curve.index.isin(names).astype(float).tolist() for _, names in late)
-    return sum(along(pairs(curve), flags, accuracy) > 0 for flags in flagged)
+    return sum(along(curve, flags, accuracy) > 0 for flags in flagged)
 
 
-def _difference(ours: dict[int, float], theirs: dict[int, float]) -> Row:
+def _difference(ours: "pd.Series[float]", theirs: "pd.Series[float]") -> Row:
     """Return the paired difference over the seeds of both, as columns."""
-    seeds = [seed for seed in ours if seed in theirs and math.isfinite(ours[seed] + theirs[seed])]
-    found = paired_difference([ours[s] for s in seeds], [theirs[s] for s in seeds])
+    both = pd.concat([ours, theirs], axis=1, join="inner").dropna()
+    found = paired_difference(*(both.iloc[:, side].tolist() for side in (0, 1)))
     row: Row = {k: v for k, v in difference_columns(found).items() if k in _COMPARED}
     return row | {"detectable": detectable(found.high - found.mean, found.n)}

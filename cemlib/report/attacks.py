@@ -1,4 +1,4 @@
-"""How attacks fare: over the epochs of their training, and with several releases of an image."""
+"""Draw attacks over the epochs of their training, and with several releases of an image."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ _COURSES = {
 def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw error and recognition of held-out reconstructions while a decoder is trained.
 
-    Of the attack `decoder`, or else of the first that recorded either; a column for each knowledge.
+    The attack is `decoder`, or else the first that recorded the error. A column is a knowledge.
     """
     style, knowledges = looks(present(attacks, defences)), list(attacks["knowledge"].unique())
     keys = ("attack", "knowledge", "defence", "converged")
@@ -67,8 +67,8 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
 def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw worst-case MSE against the number of releases, both logarithmic.
 
-    A point is the mean over the seeds of the strongest attack on at most so many releases, its
-    whisker spans the seeds. One line per defence, one panel per attacker knowledge.
+    A point is the mean over the seeds of the strongest attack on at most so many releases, and its
+    whisker spans the seeds. A line is a defence, a panel a knowledge.
     """
     style = looks(present(attacks, defences))
     strongest = worst_cases(attacks)
@@ -79,8 +79,7 @@ def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
         _count_releases(panel, release_counts(attacks))
         panel.set_title(f"attacker has {readable(knowledge)}")
     panels[0].set_ylabel(SCORES["mse"].axis)
-    late = strongest.loc[unconverged(strongest, "mse"), "defence"].tolist()
-    legend(figure, style, late)
+    legend(figure, style, strongest.loc[unconverged(strongest, "mse"), "defence"].tolist())
     return figure
 
 
@@ -108,7 +107,7 @@ def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
 
 
 def _count_releases(panel: Axes, counts: Sequence[int]) -> None:
-    """Mark the numbers of releases that were tried, and no others, on a logarithmic axis."""
+    """Make the axis logarithmic, with ticks at the numbers of releases that were tried."""
     panel.set_xscale("log")
     panel.xaxis.set_minor_locator(NullLocator())
     panel.set_xticks(counts, [str(count) for count in counts])
@@ -116,7 +115,7 @@ def _count_releases(panel: Axes, counts: Sequence[int]) -> None:
 
 
 def _mark_end(panel: Axes, rows: pd.DataFrame, column: str, colour: str) -> None:
-    """Put the mark at the end of a line of attacks that had not converged on every seed."""
+    """Put the mark at the end of a line if an attack of it had not converged."""
     mean = over_seeds(rows, column)["mean"]
     if unconverged(rows, "mse").any() and not mean.empty:
         end = (mean.index[-1], mean.iloc[-1])

@@ -1,4 +1,4 @@
-"""A row per defence: accuracy and worst-case error, and their differences to the reference."""
+"""Draw a row per defence: accuracy and worst-case error, and their differences to the reference."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ Values = Mapping[str, Sequence[float]]  # one per seed of each defence, NaN for 
 def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw test accuracy, and for each attacker knowledge the worst-case MSE, as bars from zero.
 
-    Above them stands what an attacker reaches who looks at nothing.
+    A dashed line is the MSE of the mean image.
     """
     names, knowledges = present(runs, defences), list(attacks["knowledge"].unique())
     strongest, ceilings = worst_case(attacks), attacks[attacks["attack"] == CEILING]
@@ -53,7 +53,11 @@ def forest(compared: pd.DataFrame, defences: Sequence[str], knowledge: str) -> F
     for panel, rows in zip(panels, (errors, accuracies), strict=True):
         _differences(panel, rows, styles)
     panels[1].tick_params(labelleft=False)
-    figure.suptitle(_title(compared, knowledge), fontsize=9)
+    title = f"attacker has {readable(knowledge)}"
+    if len(errors):
+        reference = readable(errors["reference"].iloc[0])
+        title = f"difference to {reference}, {title}; filled: shown after Holm's correction"
+    figure.suptitle(title, fontsize=9)
     return figure
 
 
@@ -66,15 +70,14 @@ def _by_defence(
 def _bars(panel: Axes, values: Values, written: Any, late: Sequence[str] = ()) -> None:
     """Draw horizontal bars from zero, first defence on top, the number beside each.
 
-    Those of the defences in `late`, whose attack had not converged, are hollow and marked.
+    The bars of `late` defences, whose attack had not converged, are hollow and marked.
     """
     for place, (name, look) in enumerate(looks(list(values)).items()):
         found = mean_interval(values[name])
         width = found.mean if math.isfinite(found.mean) else 0.0
         colour, hatch = ("white", "") if name in late else (look.colour, look.hatch)
         panel.barh(place, width, height=0.62, color=colour, alpha=0.45, hatch=hatch, ec="black")
-        ends = [[found.mean - found.low], [found.high - found.mean]]
-        panel.errorbar(found.mean, place, xerr=ends, color="black", capsize=3, linewidth=1.2)
+        panel.errorbar(found.mean, place, xerr=found.arms, color="black", capsize=3, linewidth=1.2)
         number = marked(written(found.mean), name in late)
         _write(panel, place, found, number, wanted=len(values[name]))
     _name_rows(panel, list(map(readable, values)))
@@ -95,23 +98,10 @@ def _write(panel: Axes, place: int, found: Interval, number: str, wanted: int) -
 
 
 def _add_ceiling(panel: Axes, value: float) -> None:
-    """Tell the error of an attacker who looks at nothing, where it is known, with a dashed line.
-
-    The line may lie beyond the bars, which alone decide the scale.
-    """
+    """Draw the error of the mean image, if known; the line may lie beyond the bars."""
     if math.isfinite(value):
         panel.axvline(value, color="black", linestyle=(0, (4, 3)), linewidth=1)
         panel.set_title(f"{readable(CEILING)}: {significant(value)}", fontsize=7)
-
-
-def _title(table: pd.DataFrame, knowledge: str) -> str:
-    if table.empty:
-        return f"attacker has {readable(knowledge)}"
-    named = readable(table["reference"].iloc[0])
-    return (
-        f"difference to {named}, attacker has {readable(knowledge)};"
-        " filled: shown after Holm's correction"
-    )
 
 
 def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> None:

@@ -1,4 +1,4 @@
-"""Intervals that hold for other seeds and other images: a bootstrap of both.
+"""Bootstrap over seeds and images, for intervals that hold for other seeds and other images.
 
 Sources: Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1, 2007 (rows and columns of
 a matrix drawn by themselves); Rao and Wu, "Resampling inference with complex survey data", Journal
@@ -25,23 +25,22 @@ _NONE: Ends = (math.nan, math.nan)
 
 
 def two_level_intervals(differences: Sequence[Array], resamples: int = RESAMPLES) -> list[Ends]:
-    """Return intervals of mean differences, over seeds and images drawn again.
+    """Return intervals of mean differences by resampling seeds and images.
 
     Each resample draws the N images with replacement, the same for all seeds, since all were scored
-    on the same test images, and S - 1 of the S seeds with replacement. Its standard deviation over
-    the resamples has a part of the seeds, which is known exactly, and a part of the images; the
-    interval is the mean plus and minus Student's quantile times it, with Satterthwaite's degrees of
-    freedom between S - 1 and N - 1. Quantiles of the resamples themselves would be far too narrow
-    for three or five seeds.
+    on the same test images, and S - 1 of the S seeds with replacement. The variance over the
+    resamples has a part of the seeds, which is known exactly, and a part of the images; the
+    interval is the mean plus and minus Student's quantile times its root, with Satterthwaite's
+    degrees of freedom between S - 1 and N - 1. Quantiles of the resamples themselves would be far
+    too narrow for three or five seeds.
 
     Args:
-        differences: (S, N) each: of one score, defence minus reference, by seed and image. N is the
-            same in all.
+        differences: (S, N) each: differences in one score by seed and image; the same N in all.
         resamples: number of resamples.
 
     Returns:
         Both ends for each; NaN for fewer than two seeds or images, or where a value is not finite.
-        The same for the same differences, whatever the others are.
+        They do not depend on the other differences.
     """
     usable = [min(each.shape) > 1 and bool(np.isfinite(each).all()) for each in differences]
     kept = [each for each, good in zip(differences, usable, strict=True) if good]

@@ -1,4 +1,4 @@
-"""Reading the metrics files of a study into two tables: one row per run, one row per attack."""
+"""Read the metrics files of a study into two tables: one row per run, one row per attack."""
 
 import math
 from collections.abc import Sequence
@@ -8,17 +8,15 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cemlib.records.files import FileError, read_json
+from cemlib.records.files import FileError
 from cemlib.records.scores import UNBOUNDED, impossible
-from cemlib.records.seal import FILES, check_files, check_record
+from cemlib.records.seal import FILES, check_files, read_sealed
 
-Row = dict[str, Any]
-WEIGHTS = "weights_sha256"  # in a row, but no column: of the weights that were left or attacked
 Text = Annotated[str, Field(min_length=1)]
 
 
 class _Record(BaseModel):
-    """Check what tables show of every ``metrics.json``; a number may be null."""
+    """The values of every ``metrics.json`` that tables show; a number may be null."""
 
     model_config = ConfigDict(strict=True)
 
@@ -64,15 +62,18 @@ class _Attack(_Record):
     n_images: float | None
 
 
+_RUN_KEY = ["defence", "seed"]
+_ATTACK_KEY = [*_RUN_KEY, "attack", "knowledge"]
 _NEEDED = ("top1", "mse", "ssim")  # there unless the job failed
-_MEASURED = ("recon_top1", "recon_top1_victim", "judge_top1")
+_SCORES = {*_NEEDED, "recon_top1", "recon_top1_victim", "judge_top1", *UNBOUNDED}
 RUN_COLUMNS = (
     *(name for name in _Run.model_fields if name != "provenance"),
     *_Provenance.model_fields,
     "folder",
 )
 ATTACK_COLUMNS = (*_Attack.model_fields, "folder")
-# Of a result's other files, those that tables and figures are made from.
+_WEIGHTS = "weights_sha256"  # of the model that a run left or an attack attacked; for checks only
+# The other files of a result that tables and figures are made from.
 _READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
 
 
@@ -91,44 +92,35 @@ def collect(
         PSNR is ``inf``. A failed run that left no attack files appears as failed attacks.
 
     Raises:
-        FileError: naming the file that is missing, broken, lacks a key, holds a wrong value, stands
-            twice in the lists, belongs to another experiment, attacks a run that is not listed, or
-            saw other numbers of releases than the same attack elsewhere; or if a list is empty.
+        FileError: naming the file that is missing, broken, lacks a key, holds a wrong value, is
+            given twice, belongs to another experiment, attacks a run that is not listed, or saw
+            another number of releases than the same attack elsewhere; or if a list is empty.
     """
-    if not attack_metrics:
-        raise FileError("no metrics file of an attack was given: nothing to report")
-    runs = _runs(run_metrics)
-    attacks = [_row(path, "attack", _Attack) for path in attack_metrics]
-    _check_unique(attacks, ("defence", "seed", "attack", "knowledge"))
-    _check_experiment([*runs, *attacks])
-    _check_queries(attacks)
-    _check_attacked_runs(runs, attacks)
-    attacks += _attacks_without_a_victim(runs, attacks)
-    return (
-        pd.DataFrame(runs, columns=list(RUN_COLUMNS)),
-        pd.DataFrame(attacks, columns=list(ATTACK_COLUMNS)),
-    )
+    runs = _frame(run_metrics, "run", _Run)
+    attacks = _frame(attack_metrics, "attack", _Attack)
+    _check_together(runs, attacks)
+    attacks = pd.concat([attacks, _attacks_on_failed_runs(runs, attacks)], ignore_index=True)
+    return runs[list(RUN_COLUMNS)], attacks[list(ATTACK_COLUMNS)]
 
 
 def collect_runs(run_metrics: Sequence[Path]) -> pd.DataFrame:
     """Read the ``metrics.json`` of every run (see `collect`)."""
-    return pd.DataFrame(_runs(run_metrics), columns=list(RUN_COLUMNS))
+    return _frame(run_metrics, "run", _Run)[list(RUN_COLUMNS)]
 
 
-def _runs(run_metrics: Sequence[Path]) -> list[Row]:
-    if not run_metrics:
-        raise FileError("no metrics file of a run was given: nothing to report")
-    rows = [_row(path, "run", _Run) for path in run_metrics]
-    _check_unique(rows, ("defence", "seed"))
-    _check_experiment(rows)
-    return rows
+def _frame(paths: Sequence[Path], kind: str, record: type[_Record]) -> pd.DataFrame:
+    if not paths:
+        raise FileError(f"no metrics file of a result of kind {kind!r} was given")
+    frame = pd.DataFrame([_row(path, kind, record) for path in paths])
+    key = _RUN_KEY if kind == "run" else _ATTACK_KEY
+    _refuse(frame[frame.duplicated(key)], f"another result of the same {kind} is given as well")
+    return frame
 
 
-def _row(path: Path, kind: str, record: type[_Record]) -> Row:
-    found = read_json(path)
-    if not isinstance(found, dict) or found.get("kind") != kind:
+def _row(path: Path, kind: str, record: type[_Record]) -> dict[str, Any]:
+    found = read_sealed(path, ["kind"])
+    if found["kind"] != kind:
         raise _bad(path, f"this is not the metrics file of a result of kind {kind!r}")
-    check_record(path, found)
     check_files(path, found, map(path.with_name, _READ_BESIDE))
     for fault in impossible(found):
         raise _bad(path, fault)
@@ -137,16 +129,15 @@ def _row(path: Path, kind: str, record: type[_Record]) -> Row:
     except ValidationError as error:
         raise _bad(path, _fault(error)) from error
     row |= row.pop("provenance", {})
-    for key in (name for name in (*_NEEDED, *_MEASURED, *UNBOUNDED) if name in row):
-        if row["status"] == "failed":
-            row[key] = math.nan
-        elif row[key] is None and key in UNBOUNDED:
-            row[key] = math.inf  # JSON has no such number
-        elif row[key] is None and key in _NEEDED:
+    if row["status"] == "failed":
+        row |= dict.fromkeys(row.keys() & _SCORES, math.nan)
+    for key in (key for key, value in row.items() if value is None and key != "converged"):
+        if key in _NEEDED:
             raise _bad(path, f"{key} is missing although the status is 'ok'")
-    unknown = {key: math.nan for key, value in row.items() if value is None and key != "converged"}
-    reason = {"reason": row["reason"] or ""}
-    return row | unknown | reason | {"folder": str(path.parent), WEIGHTS: _weights(found)}
+        row[key] = math.inf if key in UNBOUNDED else math.nan  # JSON has no infinity
+    weights = found[FILES].get("model.safetensors", found.get("model_sha256"))
+    reason = found["reason"] or ""
+    return row | {"reason": reason, "folder": str(path.parent), _WEIGHTS: weights}
 
 
 def _fault(error: ValidationError) -> str:
@@ -157,77 +148,42 @@ def _fault(error: ValidationError) -> str:
     return f"{key} is {first['input']!r}: {first['msg']}"
 
 
-def _weights(found: Row) -> str | None:
-    """Return the checksum of the weights that a run left or an attack attacked."""
-    weights: str | None = found[FILES].get("model.safetensors", found.get("model_sha256"))
-    return weights
+def _check_together(runs: pd.DataFrame, attacks: pd.DataFrame) -> None:
+    """Refuse results that do not belong together."""
+    both, experiment = pd.concat([runs, attacks]), runs["experiment"].iloc[0]
+    _refuse(
+        both[both["experiment"] != experiment],
+        "result of the experiment {experiment!r}, others are not; report one experiment at a time",
+    )
+    attacks["expected"] = attacks.groupby("attack")["queries"].transform("first")
+    _refuse(
+        attacks[attacks["queries"] != attacks["expected"]],
+        "{attack} saw {queries} release(s), but {expected} elsewhere; rerun the older one",
+    )
+    victims = attacks.merge(runs, on=_RUN_KEY, how="left", suffixes=("", "_run"))
+    scored, lost = victims["status"] == "ok", victims["status_run"]
+    weights = victims[[_WEIGHTS, f"{_WEIGHTS}_run"]].dropna()
+    others = weights.index[weights.nunique(axis=1) > 1]
+    _refuse(victims[lost.isna()], "the metrics of the run that it attacks are absent")
+    _refuse(
+        victims[scored & (lost == "failed")], "scored, but its run failed since; rerun the attack"
+    )
+    _refuse(victims.loc[others], "attacked other weights than its run has; rerun it")
 
 
-def _attacks_without_a_victim(runs: Sequence[Row], attacks: Sequence[Row]) -> list[Row]:
-    """Return failed rows for each attack of the study that a failed run never got."""
-    kinds = dict.fromkeys((row["attack"], row["knowledge"], row["queries"]) for row in attacks)
-    there = {(row["defence"], row["seed"], row["attack"], row["knowledge"]) for row in attacks}
-    return [
-        {
-            **{key: run[key] for key in ("experiment", "defence", "seed", "status", "reason")},
-            "attack": attack,
-            "knowledge": knowledge,
-            "queries": queries,
-            "folder": run["folder"],
-        }
-        for run in runs
-        for attack, knowledge, queries in kinds
-        if run["status"] == "failed"
-        and (run["defence"], run["seed"], attack, knowledge) not in there
-    ]
+def _refuse(rows: pd.DataFrame, problem: str) -> None:
+    """Raise an error for the first of some rows; the problem may name columns in braces."""
+    for row in rows.to_dict("records"):
+        raise FileError(f"{row['folder']}: {problem.format_map(row)}")
 
 
-def _check_unique(rows: Sequence[Row], keys: Sequence[str]) -> None:
-    """Refuse two results of the same job."""
-    seen: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        identity = tuple(row[key] for key in keys)
-        if identity in seen:
-            both = f"{seen[identity]['folder']} and {row['folder']}"
-            raise FileError(f"{both}: both hold {identity}; give each result once")
-        seen[identity] = row
-
-
-def _check_experiment(rows: Sequence[Row]) -> None:
-    """Refuse results of several experiments."""
-    for row in rows:
-        if row["experiment"] != rows[0]["experiment"]:
-            raise FileError(
-                f"{row['folder']}: result of experiment {row['experiment']!r}, the others are of "
-                f"{rows[0]['experiment']!r}; report one experiment at a time"
-            )
-
-
-def _check_queries(attacks: Sequence[Row]) -> None:
-    """Refuse an attack that saw another number of releases elsewhere."""
-    first: dict[str, Row] = {}
-    for row in attacks:
-        other = first.setdefault(row["attack"], row)
-        if row["queries"] != other["queries"]:
-            raise FileError(
-                f"{row['folder']}: {row['attack']} saw {row['queries']} release(s), but "
-                f"{other['queries']} in {other['folder']}; rerun the older one"
-            )
-
-
-def _check_attacked_runs(runs: Sequence[Row], attacks: Sequence[Row]) -> None:
-    """Refuse attacks on a run that is absent, failed, or has other weights by now."""
-    statuses = {(run["defence"], run["seed"]): run["status"] for run in runs}
-    weights = {(run["defence"], run["seed"]): run[WEIGHTS] for run in runs}
-    for row in attacks:
-        victim = (row["defence"], row["seed"])
-        if victim not in statuses:
-            raise FileError(f"{row['folder']}: attacks {victim}, but that run's metrics are absent")
-        if row["status"] == "ok" and statuses[victim] == "failed":
-            raise FileError(f"{row['folder']}: scored, but its run failed since; rerun the attack")
-        attacked, has = row[WEIGHTS], weights[victim]
-        if attacked and has and attacked != has:
-            raise FileError(f"{row['folder']}: attacked other weights than its run has; rerun it")
+def _attacks_on_failed_runs(runs: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:
+    """Return a failed row for each attack of the study that a failed run never got."""
+    kinds = attacks[["attack", "knowledge", "queries"]].drop_duplicates()
+    kept = ["experiment", *_RUN_KEY, "status", "reason", "folder"]
+    every = runs.loc[runs["status"] == "failed", kept].merge(kinds, how="cross")
+    there = every.merge(attacks[_ATTACK_KEY], how="left", indicator=True)["_merge"] == "both"
+    return every[~there]
 
 
 def _bad(path: Path, problem: str) -> FileError:

@@ -1,12 +1,11 @@
-"""Paired comparisons of every defence with a reference, over the seeds that both have.
+"""Compare every defence with a reference, paired over the seeds that both have.
 
-One score is tested, the MSE of the worst case, and corrected over all defences and knowledges.
-Accuracy, SSIM and identification are told with their intervals; PSNR says what MSE says.
+One score is tested, the MSE of the worst case, with a correction over all defences and knowledges.
+Accuracy, SSIM and identification have intervals only. PSNR is left out, since it follows from MSE.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,24 +50,23 @@ def comparisons_table(
 ) -> pd.DataFrame:
     """Return paired differences of every defence to a reference, over the seeds that both have.
 
-    Of top-1, and for each knowledge of the worst case's MSE and SSIM on one release, and of
-    identification where it was measured.
+    The scores are top-1, and for each knowledge the worst case's MSE and SSIM on one release, and
+    its identification where it was measured.
 
     Args:
-        runs: as `collect` returns them.
-        attacks: likewise.
+        runs: runs as `collect` returns them.
+        attacks: attacks as `collect` returns them.
         defences: order of the rows.
         reference: the defence to compare with; by default ``noise`` if it is there, else the first.
 
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds and effect
-        sizes as in `Difference`, over ``n_images`` images (of attacks); ``boot_low`` and
-        ``boot_high`` are left to `with_image_intervals`. Rows of the MSE also have p, ``p_holm``
-        corrected over all of them, and a ``verdict`` as of `verdicts`; that of the others is
-        empty. ``unconverged`` names the sides whose score rests, on a seed of the pairs, on an
-        attack that had not converged. A row without verdict stays among those that Holm's method
-        corrects for: were it left out, an attack that was stopped early would make the others' p
-        smaller.
+        sizes as in `Difference`, over ``n_images`` images (of attacks); `with_image_intervals`
+        fills in ``boot_low`` and ``boot_high``. Rows of the MSE also have p, ``p_holm`` corrected
+        over all of them, and a ``verdict`` (see `verdicts`), which is empty in other rows.
+        ``unconverged`` names the sides whose score rests, on a seed of the pairs, on an attack that
+        had not converged. A row without a verdict still counts in Holm's correction: otherwise an
+        attack that was stopped early would make the others' p smaller.
 
     Raises:
         ValueError: if the reference has no result.
@@ -94,16 +92,16 @@ def comparisons_table(
 def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:
     """Return the table with ``boot_low`` and ``boot_high``: intervals over seeds and images.
 
-    Of MSE and SSIM, each image's under the attack that is strongest on its run; NaN elsewhere. See
-    `two_level_intervals`.
+    They are those of MSE and SSIM, of each image under the attack that is strongest on its run; NaN
+    elsewhere (see `two_level_intervals`).
 
     Args:
-        table: of `comparisons_table`.
-        attacks: those that it was made from.
+        table: the table that `comparisons_table` returned.
+        attacks: the attacks that it was made from.
 
     Raises:
-        FileError: if the scores of an attack's images are missing or damaged, or two attacks are on
-            different images.
+        FileError: if the scores of an attack's images are missing, or two attacks are on different
+            images.
     """
     filled, strongest = table.copy(), worst_case(attacks)
     for knowledge in strongest["knowledge"].unique():
@@ -123,13 +121,12 @@ def verdicts(
     """Return the verdict on each difference.
 
     Args:
-        difference: what was found.
+        difference: the differences.
         p: corrected p values; NaN where nothing was tested.
         barred: whether either side rests on an attack that had not converged.
 
     Returns:
-        `UNCONVERGED` for what is barred, ``higher`` or ``lower`` where p is below .05, else
-        `NOT_SHOWN`.
+        `UNCONVERGED` where barred, ``higher`` or ``lower`` where p is below .05, else `NOT_SHOWN`.
     """
     shown = p < 1 - LEVEL
     cases = [barred, shown & (difference > 0), shown & (difference < 0)]
@@ -164,26 +161,23 @@ def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> di
     flagged = [name for name, side in named if unconverged(side, score).any()]
     images = ours["n_images"].min() if "n_images" in ours else math.nan
     rest = {"d_z": found.d_z, "n_images": images, "unconverged": ", ".join(flagged)}
-    return difference_columns(found) | rest | dict.fromkeys(("boot_low", "boot_high"), math.nan)
+    return difference_columns(found) | rest
 
 
 def _scores_by_run(results: pd.DataFrame) -> Runs:
     """Return the scores of the images by defence and seed of the finished results."""
-    read = {}
+    read: dict[tuple[str, int], pd.DataFrame] = {}
     for row in results[results["status"] == "ok"].to_dict("records"):
         path = Path(row["folder"]) / "per_image.parquet"
         try:
             scores = pd.read_parquet(path)[["index", *_WITH_IMAGES]].astype(np.float64)
-        except (OSError, ValueError, KeyError) as error:
+        except OSError as error:
             raise FileError(f"{path}: cannot be read ({error}); rerun the attack") from error
-        read[str(row["defence"]), int(row["seed"])] = path, scores
-    for (first, one), (second, other) in pairwise(read.values()):
-        if not other["index"].equals(one["index"]):
-            raise FileError(
-                f"{second} and {first}: of different images;"
-                " delete the older result and run the study again"
-            )
-    return {key: scores for key, (_, scores) in read.items()}
+        first = next(iter(read.values()), scores)
+        if not scores["index"].equals(first["index"]):
+            raise FileError(f"{path}: of other images than the attacks before; run the study again")
+        read[row["defence"], row["seed"]] = scores
+    return read
 
 
 def _image_differences(

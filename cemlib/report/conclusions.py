@@ -1,42 +1,39 @@
-"""The conclusions of published studies in a Markdown page.
+"""Write the conclusions of published studies into Markdown pages.
 
     python -m cemlib.report.conclusions README.md docs/findings.md
 
-writes anew what stands between `<!-- results/published/<study> -->` and `<!-- end -->`: the worst
-case of every defence under the first knowledge, what the comparisons show, and where it came from.
-With `at 93.5 %` behind the name it is the privacy of the study's sweeps at that accuracy, read off
-the published runs.
+replaces everything between `<!-- results/published/<study> -->` and `<!-- end -->` by the worst
+case of every defence under the first knowledge, the claims, and the origin of the numbers. After
+`<!-- results/published/<study> at 93.5 % -->` it writes the privacy of the study's sweeps at that
+accuracy, computed from the published runs.
 """
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from cemlib.config import load
 from cemlib.records.files import read_json, write_text
-from cemlib.records.scores import marked
+from cemlib.records.scores import SCORES, marked
 from cemlib.report.at_accuracy import tradeoff_table
-from cemlib.report.cells import interval, mean, number, signed
+from cemlib.report.cells import interval, mean, number
 from cemlib.report.claims import sentences, warnings
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.publish import published_study
-from cemlib.report.texts import paper_document
-from cemlib.report.writer import Column, Table, laid_out, markdown_table
+from cemlib.report.texts import STRONGEST, paper_document
+from cemlib.report.writer import Column, laid_out, markdown_table
 
 _BLOCK = re.compile(
     r"(<!-- (results/published/\w+)(?: at ([\d.]+) %)? -->\n).*?(<!-- end -->)", re.DOTALL
 )
-_LEFT_OUT = "leakage"
+_LEFT_OUT = (SCORES["leakage_nats"].heading, SCORES["psnr"].heading, STRONGEST)
 
 
 def with_conclusions(text: str, root: Path) -> str:
-    """Return a page with every block made anew from the published files below a folder.
-
-    Raises:
-        FileError: if a study has no provenance.
-    """
+    """Return a page with every block made again from the published files below a folder."""
 
     def made(block: re.Match[str]) -> str:
         start, folder, accuracy, end = block.groups()
@@ -48,20 +45,17 @@ def with_conclusions(text: str, root: Path) -> str:
 
 
 def conclusions(folder: Path) -> str:
-    """Return the Markdown of one published study.
-
-    Args:
-        folder: Has `summary.csv`, `comparisons.csv` and `provenance.json`.
-    """
+    """Return the worst case and the claims of one published study in Markdown."""
     summary = pd.read_csv(folder / "summary.csv")
     words = {"unconverged": "", "verdict": ""}  # empty where there is nothing to say
     compared = pd.read_csv(folder / "comparisons.csv", dtype=dict.fromkeys(words, str))
+    table = paper_document(summary, _LEFT_OUT).tables[0]
     knowledge, told = next(iter(sentences(compared.fillna(words)).items()))
     made = read_json(folder / "provenance.json")
     seeds, commits = len(made["seeds"]), " and ".join(commit[:7] for commit in made["commits"])
     return "\n".join(
         [
-            f"\n{markdown_table(_narrow(paper_document(summary).tables[0]))}\n",
+            f"\n{markdown_table(replace(table, caption=''))}\n",
             f"Attacker with {knowledge}; mean over {seeds} seeds ± half width of the 95 % interval."
             f" Commit {commits}, `{made['command']}`.\n",
             *(f"* {sentence}" for sentence in [*told, *warnings(summary)]),
@@ -72,13 +66,7 @@ def conclusions(folder: Path) -> str:
 
 
 def at_accuracy(root: Path, folder: str, accuracy: float) -> str:
-    """Return a Markdown table of the privacy of a published study's sweeps at an accuracy.
-
-    Args:
-        root: Folder of the repository.
-        folder: Of the study there, with `runs.csv`, and `provenance.json` that names its file.
-        accuracy: In %.
-    """
+    """Return a Markdown table of the privacy of a published study's sweeps at an accuracy in %."""
     file, changes = published_study(root / folder)
     study = load(root / file, changes)
     sweeps = Sweeps(study.families(), [accuracy])
@@ -95,18 +83,12 @@ _COLUMNS: tuple[Column, ...] = (
     ("SSIM ↓", mean("ssim", 3)),
     ("identified [%] ↓", mean("recon_top1", 1, 100)),
     ("nats ↓", mean("leakage_nats", 1)),
-    ("MSE minus that of the first", signed("difference")),
+    ("MSE minus that of the first", number("difference", "+.3g")),
     ("95 % interval", interval()),
-    ("p (Holm)", number("p_holm", 2)),
-    ("detectable", number("detectable", 2)),
+    ("p (Holm)", number("p_holm", ".2g")),
+    ("detectable", number("detectable", ".2g")),
     ("seeds", number("n_seeds")),
 )
-
-
-def _narrow(table: Table) -> Table:
-    kept = [n for n, title in enumerate(table.titles) if not title.startswith(_LEFT_OUT)]
-    rows = [[row[n] for n in kept] for row in table.rows]
-    return Table("", [table.titles[n] for n in kept], rows)
 
 
 if __name__ == "__main__":

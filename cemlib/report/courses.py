@@ -1,7 +1,7 @@
-"""How trainings and their surrogates went, epoch by epoch.
+"""Draw the course of trainings and their surrogates over the epochs.
 
-Lines are means over the seeds and bands span from the lowest to the highest seed: with few seeds a
-t interval would reach below zero, where no logarithmic scale goes.
+Lines are means over the seeds, and bands span from the lowest to the highest seed: with few seeds a
+t interval would reach below zero, which a logarithmic scale cannot show.
 """
 
 import textwrap
@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from cemlib.records.files import FileError, read_jsonl
+from cemlib.records.files import read_jsonl
 from cemlib.report.style import log_scale, new_figure, readable, remark, saying
-from cemlib.report.tables import present
+from cemlib.report.tables import present, records
 
 _COLUMNS = 4  # panels of the training curves in one row
 _PENALTY, _RATIO = "surrogate", "surrogate/gradient_ratio"
@@ -29,7 +29,7 @@ _SURROGATE = {
     _BOUND: "leakage bound,\nvalidation [nats]",
     _ACTIVE: "share of\nactive hinges",
 }
-# What single surrogates say of themselves, the most telling first.
+# Statistics of single surrogates; the first one that a surrogate records is drawn.
 _OWN = {
     "surrogate/slot_share": "share of the slots",
     "surrogate/strength": "strength of the slots",
@@ -46,7 +46,8 @@ _OWN = {
     "surrogate/classes": "classes per batch",
 }
 _ABSENT = {_PENALTY: "never active", _BOUND: "no finite bound"}
-_LINE, _OTHER = "#000000", "#0072B2"
+LINE, _OTHER = "#000000", "#0072B2"
+BAND = Patch(color=LINE, alpha=0.18, linewidth=0, label="range of seeds")
 _START: Any = {"color": "#BBBBBB", "linewidth": 0.9, "zorder": 1}
 _REFERENCE: Any = {"color": "#777777", "linewidth": 0.9, "linestyle": (0, (4, 2))}
 _DASHED: Any = {"linestyle": (0, (4, 2))}
@@ -55,11 +56,11 @@ _DASHED: Any = {"linestyle": (0, (4, 2))}
 def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw training and validation loss of each defence in a panel of its own, on one scale.
 
-    The losses are cross-entropies, without penalty. In the panel stands the validation accuracy of
-    the epochs that were deployed, mean over the seeds.
+    The losses are cross-entropies, without penalty. Each panel also has the validation accuracy of
+    the deployed epochs, mean over the seeds.
 
     Raises:
-        FileError: if a history is missing or wrong.
+        FileError: if a history is missing.
     """
     names = present(runs, defences)
     history = histories(runs, ("defence",), ("train_ce", "val_loss", "lambda_eff"))
@@ -78,7 +79,7 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
         panel.set_xlabel("epoch")
     for panel in panels[::columns]:
         panel.set_ylabel("loss")
-    training = Line2D([], [], color=_LINE, label="training")
+    training = Line2D([], [], color=LINE, label="training")
     validation = Line2D([], [], color=_OTHER, label="validation", **_DASHED)
     handles = [training, validation, *_explained(history)]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
@@ -88,10 +89,10 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
 def surrogate_course(
     runs: pd.DataFrame, surrogates: Sequence[str], reference: str | None
 ) -> Figure:
-    """Draw penalty, gradient, leakage bound, active hinges and a statistic of its own.
+    """Draw a row for each surrogate: penalty, gradient, leakage bound, hinges, own statistic.
 
-    A row for each surrogate. What concerns the penalty is shown from the epoch on at which it
-    starts, the leakage bound from the first one: so its course before and after can be compared.
+    The leakage bound is drawn from the first epoch on, everything else from the epoch at which the
+    surrogate starts.
 
     Raises:
         FileError: if a history is missing or wrong.
@@ -116,7 +117,7 @@ def surrogate_course(
         panel.tick_params(labelbottom=True)
         panel.set_xlabel("epoch")
     compared = [Line2D([], [], label=readable(str(reference)), **_REFERENCE)] * (not bound.empty)
-    handles = [Line2D([], [], color=_LINE, label="mean"), *_explained(history), *compared]
+    handles = [Line2D([], [], color=LINE, label="mean"), *_explained(history), *compared]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure
 
@@ -125,15 +126,13 @@ def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -
     """Return every finished job's history in one table, with the job's ``keys`` beside each epoch.
 
     Raises:
-        FileError: if a history is missing or wrong.
+        FileError: if a history is missing.
     """
-    lines = []
-    for row in frame[frame["status"] == "ok"].to_dict("records"):
-        path = Path(row["folder"]) / "history.jsonl"
-        for line in read_jsonl(path):
-            if "epoch" not in line:
-                raise FileError(f"{path}: a line has no 'epoch'; delete it and rerun the job")
-            lines.append(line | {key: row[key] for key in keys})
+    lines = [
+        line | {key: row[key] for key in keys}
+        for row in records(frame[frame["status"] == "ok"])
+        for line in read_jsonl(Path(row["folder"]) / "history.jsonl")
+    ]
     return pd.DataFrame(lines, columns=[*keys, "epoch", *values])
 
 
@@ -151,7 +150,7 @@ def mean_and_range(
     epochs, (mean, low, high) = over.index.to_numpy(), over.to_numpy().T
     panel.plot(epochs, mean, color=colour, **line)
     if band:
-        panel.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)
+        panel.fill_between(epochs, low, high, color=colour, alpha=BAND.get_alpha(), linewidth=0)
 
 
 def _loss(panel: Axes, history: pd.DataFrame) -> None:
@@ -159,7 +158,7 @@ def _loss(panel: Axes, history: pd.DataFrame) -> None:
         remark(panel, "all runs failed")
         return
     _add_start(panel, history)
-    mean_and_range(panel, history, "train_ce", _LINE)
+    mean_and_range(panel, history, "train_ce", LINE)
     mean_and_range(panel, history, "val_loss", _OTHER, **_DASHED)
     log_scale(panel)
 
@@ -180,7 +179,7 @@ def _surrogate_row(panels: Sequence[Axes], history: pd.DataFrame) -> None:
             remark(panel, _ABSENT.get(str(column), "none recorded"))
             continue
         _add_start(panel, history)
-        mean_and_range(panel, rows, column, _LINE, marker="o" if len(over) == 1 else "")
+        mean_and_range(panel, rows, column, LINE, marker="o" if len(over) == 1 else "")
         panel.ticklabel_format(axis="y", useOffset=False)
         if column == _RATIO and (over["max"] > 0).any():
             log_scale(panel)
@@ -196,7 +195,6 @@ def _add_start(panel: Axes, history: pd.DataFrame) -> None:
 
 
 def _explained(history: pd.DataFrame) -> list[Artist]:
-    """Return what the legend says of bands, and of the start of a surrogate where one acts."""
-    band = Patch(color=_LINE, alpha=0.18, linewidth=0, label="range of seeds")
+    """Return the legend's handles for bands, and for the start of a surrogate if one acts."""
     starts = (history["lambda_eff"].astype(float) > 0).any()
-    return [band, *([Line2D([], [], label="start of the surrogate", **_START)] if starts else [])]
+    return [BAND, *([Line2D([], [], label="start of the surrogate", **_START)] if starts else [])]

@@ -1,20 +1,17 @@
-"""Every figure of the report, once: plan, workflow, page and publishing read this table.
+"""The table of all figures, which plan, workflow, page and publishing read.
 
-To add one: a function in a file here that draws it, and an entry in `FIGURES`. The function takes
-what its parameters name: ``runs``, ``attacks``, ``defences``, ``reference``, ``sweeps``,
-``points``, ``compared``, ``clusters`` and ``surrogates`` of `cemlib.report.build.Results`, where
-these are described, and what is filled in in the figure's name. Nothing here imports matplotlib: a
+To add a figure, write a function in this folder that draws it, and an entry in `FIGURES`. The
+function is given the attributes of `cemlib.report.build.Results` that its parameters name, and the
+value that replaces the braces in the figure's name. Nothing here imports matplotlib, since a
 workflow asks for the names.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from string import Formatter
 from typing import NamedTuple
 
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.scores import SCORES
 from cemlib.report import OF_RUNS, WHOLE
 
@@ -24,16 +21,17 @@ PICTURES, UTILITY, TRAINING = CATEGORIES
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, or one for each score or knowledge.
+    """One figure, or in `FIGURES` one for each score or knowledge.
 
     Attributes:
-        name: of its files, without their ending; what stands in braces is filled in.
-        function: that draws it, as module and name below `cemlib.report`.
+        name: name of its files without ending, perhaps with ``{score}`` or ``{knowledge}``.
+        function: the function that draws it, as module and name below `cemlib.report`.
         title: may have the same braces.
-        category: where it stands, one of `CATEGORIES`.
-        caption: how it is read.
+        category: one of `CATEGORIES`.
+        caption: how to read it.
         part: the job of the report that draws it.
-        needs: what only some studies have, ``releases`` or ``sweeps``.
+        needs: ``releases`` or ``sweeps``, if only studies with these have the figure.
+        chosen: the value that replaced the braces, by ``score`` or ``knowledge``.
     """
 
     name: str
@@ -43,29 +41,7 @@ class Figure:
     caption: str
     part: str = WHOLE
     needs: str = ""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """One figure as it is drawn.
-
-    Attributes:
-        name: of its files, without their ending.
-        figure: its entry in the table.
-        chosen: what is filled in.
-    """
-
-    name: str
-    figure: Figure
-    chosen: Mapping[str, str]
-
-    @property
-    def title(self) -> str:
-        """Return the title with what is filled in, as words."""
-        words = {key: value.replace("_", " ") for key, value in self.chosen.items()}
-        if "score" in words:
-            words["score"] = SCORES[words["score"]].title
-        return self.figure.title.format(**words)
+    chosen: Mapping[str, str] = field(default_factory=dict)
 
 
 FIGURES = (
@@ -74,10 +50,10 @@ FIGURES = (
         "grid.reconstructions",
         "reconstructions by the strongest attack, {knowledge}",
         PICTURES,
-        "The first test image of each class, at most ten of those that no attacker owns, then what"
-        " the strongest attack reconstructs from each defence's release, and maps of the error on"
-        " the defence with the highest MSE. Accuracy and MSE are of the run shown, the lowest seed"
-        " that did not fail, over all images attacked. Of more than six defences the first, the"
+        "The first test image of each class, at most ten of those that no attacker owns, their"
+        " reconstructions by the strongest attack on each defence, and maps of the error on the"
+        " defence with the highest MSE. Accuracy and MSE are of the run shown, the lowest seed that"
+        " did not fail, over all images attacked. Of more than six defences the first, the"
         " reference and those with the highest worst-case MSE are shown.",
     ),
     Figure(
@@ -95,9 +71,9 @@ FIGURES = (
         "curves of the sweeps, {knowledge}",
         UTILITY,
         "Accuracy against worst-case MSE along each sweep: faint marks are seeds, strong ones their"
-        " means with 95 % intervals, and a line joins the means that no other one of that sweep"
-        " beats in both. At equal accuracy the higher line is more private; dotted are the"
-        " accuracies at which tradeoff.csv compares.",
+        " means with 95 % intervals, and a line joins the means that no other mean of that sweep"
+        " beats in both. At equal accuracy the higher line is more private. Dotted lines are the"
+        " accuracies of tradeoff.csv.",
         needs="sweeps",
     ),
     Figure(
@@ -105,20 +81,20 @@ FIGURES = (
         "bars.overview",
         "accuracy and worst-case error",
         UTILITY,
-        "Left, accuracy on the test images of the classifiers as deployed, with their noise; beside"
-        " it, for each knowledge of the attacker, the MSE of the strongest attack on each run."
-        " Longer bars are better; whiskers are 95 % intervals over the seeds. The mean image is an"
-        " attacker that looks at nothing.",
+        "Left, test accuracy of the classifiers as deployed, with their noise; beside it, for each"
+        " knowledge of the attacker, the MSE of the strongest attack on each run. Longer bars are"
+        " better; whiskers are 95 % intervals over the seeds. The mean image is an attacker who"
+        " does not use the release.",
     ),
     Figure(
         "comparisons-{knowledge}",
         "bars.forest",
         "differences to the reference, {knowledge}",
         UTILITY,
-        "Each defence minus the reference on the same seeds, with 95 % intervals over the seeds for"
-        " each by itself. Left, the worst-case MSE, which is tested: a filled mark is a difference"
-        " that is shown after Holm's correction over all defences and knowledges, an open one is"
-        " not, whatever its interval. Right, the accuracy, which is not tested. † marks a defence"
+        "Each defence minus the reference on the same seeds, with uncorrected 95 % intervals over"
+        " the seeds. Left, the worst-case MSE, which is tested: a filled mark is a difference that"
+        " is shown after Holm's correction over all defences and knowledges, an open one is not,"
+        " whatever its interval. Right, the accuracy, which is not tested. † marks a defence"
         " without a verdict: an attack on it or on the reference had not converged.",
     ),
     Figure(
@@ -126,9 +102,9 @@ FIGURES = (
         "attacks.releases",
         "error against the number of releases",
         UTILITY,
-        "Worst-case MSE against how many releases of the same image the attacker may see and"
-        " average, both axes logarithmic; whiskers span the seeds. A line that falls shows a"
-        " protection that is noise alone.",
+        "Worst-case MSE against the number of releases of the same image that the attacker may see"
+        " and average, both axes logarithmic; whiskers span the seeds. Where a line falls, the"
+        " protection is noise alone.",
         needs="releases",
     ),
     Figure(
@@ -156,9 +132,8 @@ FIGURES = (
         "how the surrogates worked",
         TRAINING,
         "A row for each surrogate: its penalty, its gradient beside the task's, the leakage bound"
-        " (dashed: the reference's), the share of active hinges and a statistic of its own. A"
-        " surrogate that does something lowers the bound below the reference's once it has"
-        " started.",
+        " (dashed: the reference's), the share of active hinges and a statistic of its own. An"
+        " effective surrogate lowers the bound below the reference's once it has started.",
         part=OF_RUNS,
     ),
     Figure(
@@ -166,42 +141,40 @@ FIGURES = (
         "clusters.cluster_course",
         "how fitted clusters moved",
         TRAINING,
-        "How the clusters of a surrogate that fits any moved from epoch to epoch: thin lines are"
-        " classes, the thick one is their mean. An effective number near one means that one cluster"
-        " holds all of a class.",
+        "How fitted clusters moved from epoch to epoch: thin lines are classes, the thick line is"
+        " their mean. An effective number near one means that one cluster holds all of a class.",
         part=OF_RUNS,
     ),
 )
 
 
-def drawings(part: str, knowledges: Sequence[str], has: Sequence[str] = ()) -> Iterator[Drawing]:
-    """Yield what a job of the report draws of a study.
+def drawings(part: str, knowledges: Sequence[str], has: Sequence[str] = ()) -> Iterator[Figure]:
+    """Yield the figures that a job of the report draws, with their braces replaced.
 
     Args:
         part: the job.
-        knowledges: of the study's attackers.
-        has: what it has of `Figure.needs`.
+        knowledges: the knowledges of the study's attackers.
+        has: the `Figure.needs` that the study meets.
     """
     choices = {"score": ("mse", "ssim"), "knowledge": knowledges}
     for figure in FIGURES:
         if figure.part == part and (not figure.needs or figure.needs in has):
-            fields = [field for _, field, _, _ in Formatter().parse(figure.name) if field]
-            for values in product(*(choices[field] for field in fields)):
-                chosen = dict(zip(fields, values, strict=True))
-                yield Drawing(figure.name.format(**chosen), figure, chosen)
+            key = next((key for key in choices if f"{{{key}}}" in figure.name), None)
+            yield from [_filled(figure, key, value) for value in choices[key]] if key else [figure]
 
 
-def drawing(name: str) -> Drawing:
-    """Return the drawing of a file by its name without the ending.
+def _filled(figure: Figure, key: str, value: str) -> Figure:
+    words = SCORES[value].title if key == "score" else value.replace("_", " ")
+    name, title = figure.name.format(**{key: value}), figure.title.format(**{key: words})
+    return replace(figure, name=name, title=title, chosen={key: value})
 
-    Raises:
-        KeyError: if the table has no such figure.
-    """
-    for figure in FIGURES:
-        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(figure.name))
-        if found := re.fullmatch(pattern, name):
-            return Drawing(name, figure, found.groupdict())
-    raise KeyError(name)
+
+DRAWINGS = {
+    drawing.name: drawing
+    for part in (WHOLE, OF_RUNS)
+    for drawing in drawings(part, KNOWLEDGES, ("releases", "sweeps"))
+}
+"""Every figure that there can be, by the name of its files without ending."""
 
 
 def modules() -> tuple[str, ...]:
@@ -210,27 +183,26 @@ def modules() -> tuple[str, ...]:
     return tuple(f"cemlib.report.{name}" for name in dict.fromkeys(names))
 
 
-# Of the page that `snakemake --report` makes.
+# The rest is for the page that `snakemake --report` makes.
 EVERY = "all defences"
 _TABLES = {
-    "summary": "Means over the seeds ± half the width of the 95 % Student-t interval; the arrow at"
-    " a score points to the better side for the defender. The first table is the worst case, the"
-    " strongest attack on each run, and the one to quote; tables for each attack follow. failed"
-    " counts diverged runs.",
+    "summary": "Means over the seeds ± half the width of the 95 % Student-t interval. Arrows point"
+    " to the better side for the defender. Quote the first table, the worst case: the strongest"
+    " attack on each run. Tables of each attack follow. Failed results are counted.",
     "comparisons": "Each defence minus the reference on the same seeds, with a paired 95 %"
-    " interval. The worst-case MSE is tested: judge by its last column, at 5 % after Holm's"
-    " correction over all defences and knowledges. The other scores have intervals and no verdict."
-    " No difference shown is no evidence of equality. Unconverged: no verdict is drawn, for an"
-    " attack on either side had not converged.",
+    " interval. Only the worst-case MSE is tested: its last column holds the verdict, at 5 % after"
+    " Holm's correction over all defences and knowledges. No difference shown is no evidence of"
+    " equality. Unconverged means that an attack on either side had not converged, so no verdict is"
+    " drawn.",
 }
 _STRIP = (
-    "Originals above, reconstructions below: this attack on this defence's run of the first seed."
-    " Grey throughout: the run or the attack failed."
+    "Above the originals, below their reconstructions by this attack on this defence's run of the"
+    " first seed. They are grey if the run or the attack failed."
 )
 
 
 class Entry(NamedTuple):
-    """Say where a file stands in the page of Snakemake, and how it is read."""
+    """The place of a file in Snakemake's report, and how to read the file."""
 
     caption: str
     category: str
@@ -239,14 +211,14 @@ class Entry(NamedTuple):
 
 
 def table_entry(table: Path) -> Entry:
-    """Return the place of a table by its file."""
+    """Return the place of a table."""
     return Entry(_TABLES[table.stem], "Tables", EVERY, table.stem)
 
 
 def figure_entry(path: Path) -> Entry:
-    """Return the place of a figure by its file."""
-    found = drawing(path.stem)
-    return Entry(found.figure.caption, found.figure.category, EVERY, found.title)
+    """Return the place of a figure."""
+    figure = DRAWINGS[path.stem]
+    return Entry(figure.caption, figure.category, EVERY, figure.title)
 
 
 def strip_entry(strip: Path, defence: str) -> Entry:

@@ -1,11 +1,9 @@
-"""Curves of accuracy against privacy, and where to read them.
+"""Curves of accuracy against privacy, and their value at an accuracy.
 
-A sweep is a family of defences that differ in strength. Their means over the seeds are a curve:
-points of an accuracy and a privacy, both better when higher. Its front are the points that no other
-one beats in both.
+A sweep is a family of defences that differ in strength. Its curve joins the means of the defences
+over the seeds: those that are Pareto-efficient in accuracy and worst-case MSE.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +12,6 @@ import pandas as pd
 
 from cemlib.report.worst_case import unconverged, worst_case
 
-Point = tuple[float, float]  # accuracy, privacy
 Settings = Mapping[str, bool | int | float | str]
 SCORES_OF_POINTS = ("mse", "ssim", "recon_top1", "leakage_nats")
 _OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "recon_top1", "unconverged")
@@ -22,11 +19,12 @@ _OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "recon_top1", "unco
 
 @dataclass(frozen=True)
 class Sweeps:
-    """The sweeps of a study, and how they are to be compared (see the configuration's `report`).
+    """The sweeps of a study, and the accuracies at which they are compared.
 
     Attributes:
         families: by name, the settings of each defence by its name.
-        match_accuracy: accuracies in % at which privacy is compared; none: one, by `targets`.
+        match_accuracy: accuracies in % of the configuration's `report`; if empty, `targets`
+            chooses one.
     """
 
     families: Mapping[str, Mapping[str, Settings]]
@@ -39,12 +37,12 @@ class Sweeps:
 
 
 def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
-    """Return one row per family, knowledge, member and seed: the point that it gives to the curve.
+    """Return one row per family, knowledge, defence and seed, a point of the plane.
 
     Args:
-        runs: as `collect` returns them.
-        attacks: likewise.
-        sweeps: of the study.
+        runs: runs as `collect` returns them.
+        attacks: attacks as `collect` returns them.
+        sweeps: sweeps of the study.
 
     Returns:
         ``accuracy`` in %, the ``leakage_nats`` of the run, the other `SCORES_OF_POINTS` of the
@@ -71,80 +69,73 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
 
 
 def mean_curve(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the means of a family's defences over the seeds that have a result, by their names."""
-    there = points.dropna(subset=["accuracy", "mse"])
-    return there.groupby("defence", sort=False).mean(numeric_only=True)
-
-
-def front(points: Sequence[Point]) -> list[int]:
-    """Return the places of the Pareto-efficient points, from the least accurate to the most.
-
-    A point is efficient if no other one is at least as good in both and better in one. Of equal
-    points the first counts. Points that are not finite (failed runs) are never efficient.
-
-    Example:
-        >>> front([(90.0, 0.3), (95.0, 0.1), (92.0, 0.05), (90.0, 0.2)])
-        [0, 1]
-    """
-    finite = [i for i, point in enumerate(points) if all(map(math.isfinite, point))]
-    kept: list[int] = []
-    for i in sorted(finite, key=lambda i: (-points[i][0], -points[i][1])):
-        if not kept or points[i][1] > points[kept[-1]][1]:
-            kept.append(i)
-    return kept[::-1]
-
-
-def span(points: Sequence[Point]) -> Point | None:
-    """Return the lowest and highest accuracy of the front; None where no point is finite."""
-    efficient = front(points)
-    return (points[efficient[0]][0], points[efficient[-1]][0]) if efficient else None
-
-
-def along(points: Sequence[Point], values: Sequence[float], accuracy: float) -> float:
-    """Return a quantity of the points at an accuracy, linear between neighbours on the front.
+    """Return the curve of a family: the efficient means of its defences over the seeds.
 
     Args:
-        points: of one curve.
-        values: one for each point: its privacy, its strength, or another score of the same run.
-        accuracy: where to read.
+        points: rows of one family and knowledge, as `sweep_points` returns them.
 
     Returns:
-        NaN outside the front's accuracies, for nothing is extrapolated.
+        A row per defence, by its name, from the least accurate to the most.
+    """
+    there = points.dropna(subset=["accuracy", "mse"])
+    return front(there.groupby("defence", sort=False).mean(numeric_only=True))
+
+
+def front(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the Pareto-efficient rows by ``accuracy`` and ``mse``, from the least accurate on.
+
+    A row is efficient if no other one is at least as good in both and better in one. Of equal rows
+    the first counts. Rows that are not finite (failed runs) are never efficient.
 
     Example:
-        >>> points = [(90.0, 0.3), (94.0, 0.1)]
-        >>> along(points, [0.3, 0.1], 93.0), along(points, [0.3, 0.1], 95.0)
+        >>> accuracy, mse = [90.0, 95.0, 92.0, 90.0], [0.3, 0.1, 0.05, 0.2]
+        >>> front(pd.DataFrame({"accuracy": accuracy, "mse": mse})).index.tolist()
+        [0, 1]
+    """
+    finite = points[points[["accuracy", "mse"]].abs().lt(np.inf).all(axis=1)]
+    ranked = finite.sort_values(["accuracy", "mse"], ascending=False)
+    best = ranked["mse"].cummax().shift(fill_value=-np.inf)  # of all that are more accurate
+    return ranked[ranked["mse"] > best][::-1]
+
+
+def along(curve: pd.DataFrame, values: Sequence[float], accuracy: float) -> float:
+    """Return a quantity of a curve at an accuracy, linear between neighbours.
+
+    Args:
+        curve: a curve as `mean_curve` returns it.
+        values: one for each row: its privacy, its strength, or another number.
+        accuracy: the accuracy in %.
+
+    Returns:
+        The value; NaN outside the curve's accuracies, since nothing is extrapolated.
+
+    Example:
+        >>> curve = pd.DataFrame({"accuracy": [90.0, 94.0]})
+        >>> along(curve, [0.3, 0.1], 93.0), along(curve, [0.3, 0.1], 95.0)
         (0.15, nan)
     """
-    efficient = front(points)
-    places = [points[i][0] for i in efficient]
-    if not places or not places[0] <= accuracy <= places[-1]:
-        return math.nan
-    return float(np.interp(accuracy, places, [values[i] for i in efficient]))
+    if curve.empty:
+        return np.nan
+    return float(np.interp(accuracy, curve["accuracy"], values, left=np.nan, right=np.nan))
 
 
 def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
     """Return the accuracies in % at which privacy is compared: those configured, or one.
 
     Args:
-        points: of one knowledge, as `sweep_points` returns them.
-        sweeps: of the study.
+        points: rows of one knowledge, as `sweep_points` returns them.
+        sweeps: sweeps of the study.
 
     Returns:
-        By default the middle of the accuracies that all mean curves cover; nothing where they
-        share none.
+        By default the middle of the accuracies that all curves cover; nothing where they share
+        none.
     """
     if sweeps.match_accuracy:
         return list(sweeps.match_accuracy)
-    found = (span(pairs(mean_curve(family))) for _, family in points.groupby("family"))
-    ends = [list(pair) for pair in found if pair is not None]
-    low, high = max((e[0] for e in ends), default=1.0), min((e[1] for e in ends), default=0.0)
+    curves = [mean_curve(family)["accuracy"] for _, family in points.groupby("family")]
+    ends = [(curve.iloc[0], curve.iloc[-1]) for curve in curves if len(curve)]
+    low, high = max((a for a, _ in ends), default=1.0), min((b for _, b in ends), default=0.0)
     return [(low + high) / 2] if low <= high else []
-
-
-def pairs(curve: pd.DataFrame) -> list[Point]:
-    """Return accuracy and MSE of the rows of `sweep_points`."""
-    return list(zip(curve["accuracy"].tolist(), curve["mse"].tolist(), strict=True))
 
 
 def _is_number(value: object) -> bool:

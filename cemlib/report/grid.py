@@ -1,4 +1,4 @@
-"""The same test images under several defences: what the strongest attacker gets to see."""
+"""Draw the same test images as the strongest attack on each defence reconstructs them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,23 +30,22 @@ def reconstructions(
     reference: str | None,
     knowledge: str,
 ) -> Figure:
-    """Draw originals, then what the strongest attack on each defence reconstructs of them.
+    """Draw originals, then their reconstructions by the strongest attack on each defence.
 
     Below are maps of the error on the defence with the highest MSE. Accuracy and MSE beside a row
-    are of the run shown, the lowest seed that did not fail, over all its images. Of more than
-    `MOST` defences those are shown that `shown` picks.
+    are of the run shown, the lowest seed that did not fail, over all its images. Of many defences
+    `shown` picks some.
 
     Raises:
-        FileError: naming a strip that is missing, is no picture, or shows other originals than the
-            one before it.
+        FileError: naming a strip that is missing, or that shows other originals than another one.
     """
     strongest = worst_case(attacks[attacks["knowledge"] == knowledge])
     names = shown(strongest, present(strongest, defences), reference)
     rows = {name: lowest_seed(strongest, name) for name in names}
     finished = [row for row in rows.values() if row is not None]
-    originals, strips = _strips(finished)
-    if not originals:
+    if not finished:
         return saying("no defence has a finished result")
+    originals, strips = _strips(finished)
     most = max(finished, key=lambda row: float(row["mse"]))["defence"]
     maps = _errors(originals, strips[most])
     highest = max(float(np.max(each)) for each in maps)
@@ -63,13 +62,7 @@ def reconstructions(
 
 
 def shown(strongest: pd.DataFrame, names: Sequence[str], reference: str | None) -> list[str]:
-    """Return at most `MOST` defences: first, reference, and the others with the highest MSE.
-
-    Args:
-        strongest: worst cases with one knowledge.
-        names: the defences in the order of the study.
-        reference: that of the study.
-    """
+    """Return at most `MOST` defences: the first, the reference, and those with the highest MSE."""
     mse = strongest.groupby("defence")["mse"].mean()
     others = sorted(names, key=lambda name: -mse.fillna(-1)[name])
     kept = list(dict.fromkeys([names[0], *(name for name in names if name == reference), *others]))
@@ -94,15 +87,13 @@ def _label(runs: pd.DataFrame, name: str, row: dict[str, Any] | None) -> str:
 
 def _strips(rows: Sequence[dict[str, Any]]) -> tuple[list[Picture], dict[str, list[Picture]]]:
     """Return the originals, which must be the same everywhere, and each one's reconstructions."""
-    originals: list[Picture] = []
-    strips = {}
+    originals, strips = list[Picture](), {}
     for row in rows:
         path = Path(row["folder"]) / "reconstructions.png"
-        above, below = read_strip(path)
+        above, strips[row["defence"]] = read_strip(path)
         if originals and not np.array_equal(originals, above):
             raise FileError(f"{path}: shows other originals than the attacks before; rerun it")
         originals = above
-        strips[row["defence"]] = below
     return originals, strips
 
 
@@ -120,19 +111,15 @@ def read_strip(path: Path) -> tuple[list[Picture], list[Picture]]:
     """Split a picture of two rows of square images into the images of each row (H, W, 3).
 
     Raises:
-        FileError: if it is missing, no picture, or of another size.
+        FileError: if it is missing or no picture.
     """
     try:
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))
     except OSError as error:
         raise FileError(f"{path}: cannot be read as a picture ({error}); rerun it") from error
-    height, width = pixels.shape[:2]
-    side = height // 2
-    if height % 2 or side == 0 or width % side:
-        raise FileError(f"{path}: {width}x{height} pixels are not two rows of square images")
-    above, below = pixels[:side], pixels[side:]
-    count = width // side
+    above, below = np.split(pixels, 2)
+    count = pixels.shape[1] // len(above)
     return np.split(above, count, axis=1), np.split(below, count, axis=1)
 
 

@@ -1,4 +1,4 @@
-"""Means, intervals and comparisons over seeds.
+"""Compute means, intervals and comparisons over seeds.
 
 Sources: Student, "The probable error of a mean", Biometrika 6, 1908 (interval and paired test);
 Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
@@ -12,14 +12,14 @@ involved", Biometrika 34, 1947 (differences of values that are no pairs).
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t as student_t
 
 LEVEL = 0.95  # coverage of every interval
-_ROUNDING = 1e-6  # of a score: most are float32, and shares of images differ by that where equal
-MOST_PAIRS = 20  # whose signs are permuted: a million choices
+_ROUNDING = 1e-6  # relative: scores are float32, and equal shares of images differ by that much
+MOST_PAIRS = 20  # of the permutation test: a million choices of signs
 
 
 @dataclass(frozen=True)
@@ -31,26 +31,23 @@ class Interval:
     high: float
     n: int
 
+    @property
+    def arms(self) -> list[list[float]]:
+        """Return the lengths of both arms of the interval, as matplotlib takes them."""
+        return [[self.mean - self.low], [self.high - self.mean]]
+
 
 @dataclass(frozen=True)
-class Difference:
-    """Mean paired difference with its interval and the two-sided p of no difference.
+class Difference(Interval):
+    """Mean difference of ``n`` pairs with its interval, and tests of no difference.
 
     Attributes:
-        mean: over the pairs.
-        low: lower end of its interval.
-        high: upper end.
-        n: number of pairs.
-        p: of Student's paired test.
-        p_permutation: of the permutation of signs; never below 2 / 2**n.
+        p: two-sided, of Student's paired test.
+        p_permutation: two-sided, of the permutation of signs; never below 2 / 2**n.
         d_z: the mean in standard deviations of the differences.
         g_z: `d_z` with Hedges' correction for few pairs.
     """
 
-    mean: float
-    low: float
-    high: float
-    n: int
     p: float = math.nan
     p_permutation: float = math.nan
     d_z: float = math.nan
@@ -82,8 +79,8 @@ def mean_interval(values: Sequence[float]) -> Interval:
 def mean_columns(name: str, values: Iterable[float | None]) -> dict[str, float]:
     """Return mean and interval of a score as the columns of a table; None counts as missing."""
     found = mean_interval([math.nan if value is None else float(value) for value in values])
-    columns = (f"{name}_mean", f"{name}_ci_low", f"{name}_ci_high")
-    return dict(zip(columns, (found.mean, found.low, found.high), strict=True))
+    ends = {"mean": found.mean, "ci_low": found.low, "ci_high": found.high}
+    return {f"{name}_{end}": value for end, value in ends.items()}
 
 
 def difference_columns(found: Difference) -> dict[str, float]:
@@ -108,9 +105,9 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
 
     Returns:
         The mean difference; all else is NaN for fewer than two pairs or where a value is not
-        finite. Differences that are all equal say nothing of how far they spread, and so have no p
-        and no effect size, but p = 1 if they are all zero: a share of few images takes few values,
-        and some seeds agree by chance. ``g_z`` needs three pairs.
+        finite. Differences that are all equal have no p and no effect size, since they do not tell
+        how far they spread; but p = 1 if they are all zero, since a share of few images takes few
+        values and some seeds agree by chance. ``g_z`` needs three pairs.
 
     Raises:
         ValueError: if the two are not equally long.
@@ -125,33 +122,26 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if not all(math.isfinite(d) for d in differences):
         return Difference(math.nan, math.nan, math.nan, len(differences))
-    found = mean_interval(differences)
+    found = Difference(**vars(mean_interval(differences)))
     if found.n < 2:
-        return Difference(found.mean, found.low, found.high, found.n)
+        return found
     size = max(map(abs, (*first, *second)))
     rounded = [0.0 if abs(d) <= _ROUNDING * size else d for d in differences]
+    found = replace(found, p_permutation=sign_permutation(rounded))
     spread = float(np.std(differences, ddof=1))
-    varied = spread > _ROUNDING * size
-    effect = found.mean / spread if varied else math.nan
-    p = _p_of_zero(differences) if varied else math.nan if any(rounded) else 1.0
-    return Difference(
-        found.mean,
-        found.low,
-        found.high,
-        found.n,
-        p,
-        sign_permutation(rounded),
-        effect,
-        effect * _hedges(found.n - 1),
-    )
+    if spread <= _ROUNDING * size:
+        return replace(found, p=math.nan if any(rounded) else 1.0)
+    effect = found.mean / spread
+    p = _p_of_zero(differences)
+    return replace(found, p=p, d_z=effect, g_z=effect * _hedges(found.n - 1))
 
 
 def sign_permutation(differences: Sequence[float]) -> float:
     """Return the two-sided p of the permutation test that gives each paired difference either sign.
 
-    Were the two defences alike, a seed's difference could as well be its negative. p is the share
-    of all 2**n choices of signs whose mean is at least as far from zero as the one found; that one
-    and its mirror image are among them, so with n pairs p is never below 2 / 2**n.
+    If the two defences were alike, a seed's difference could as well be its negative. p is the
+    share of all 2**n choices of signs whose mean is at least as far from zero as the one found;
+    that one and its mirror image are among them, so p is never below 2 / 2**n.
 
     Args:
         differences: one per seed, finite; at least one.

@@ -1,8 +1,8 @@
-"""One look for every figure: colour-blind safe, readable in grey, the same bytes every time.
+"""Style and save figures: colour-blind safe, readable in grey, the same bytes every time.
 
-Colours by Okabe and Ito, "Color universal design", 2008. A defence also has its own marker, hatch
-and line, so that nothing rests on colour alone. Figures are `matplotlib.figure.Figure` objects;
-pyplot and its global state are not touched.
+Colours by Okabe and Ito, "Color universal design", 2008. A defence also has its own marker and
+hatch, so that nothing rests on colour alone. Figures are `matplotlib.figure.Figure` objects; pyplot
+and its global state are not touched.
 """
 
 import math
@@ -23,7 +23,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from cemlib.records.files import write_bytes
 from cemlib.records.scores import MARK, NOTE, marked
 
-# What would make the same picture another file: left out, by kind.
+# Metadata that would make the same picture another file is left out.
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -72,7 +72,7 @@ _LEGEND_COLUMNS = 5
 
 @dataclass(frozen=True)
 class Look:
-    """Say how one defence is drawn in every figure."""
+    """The look of one defence in every figure."""
 
     colour: str
     marker: str
@@ -94,7 +94,7 @@ def looks(defences: Sequence[str]) -> dict[str, Look]:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Apply the style to figures made inside; matplotlib's own settings are put back afterwards."""
+    """Apply the style to figures made inside the context."""
     with mpl.rc_context(_SETTINGS):
         yield
 
@@ -117,9 +117,8 @@ def new_figure(
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write ``name``.png (300 dpi) and ``name``.pdf, atomically and without dates or versions.
 
-    A figure with the mark of unconverged attacks in any of its texts gets the note that explains it
-    above its own area, for the file is as large as everything drawn. Below, it would push a legend
-    outside the panels down, which keeps to the lower edge of the file.
+    A figure with the mark of unconverged attacks in any of its texts gets a note that explains it.
+    The note stands above the figure's own area; below, it would push the legend down.
 
     Raises:
         FileError: if the disk is full, or may not be written.
@@ -138,7 +137,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def legend(figure: Figure, styles: Mapping[str, Look], unconverged: Container[str] = ()) -> None:
-    """Explain below all panels what stands for each defence; some are marked as unconverged."""
+    """Add a legend of the defences below all panels; those in `unconverged` are marked."""
     labels = {name: marked(readable(name), name in unconverged) for name in styles}
     handles = [
         Line2D([], [], color=look.colour, marker=look.marker, label=labels[name])
@@ -148,21 +147,21 @@ def legend(figure: Figure, styles: Mapping[str, Look], unconverged: Container[st
 
 
 def legend_height(styles: Sized) -> float:
-    """Return the inches that `legend` takes."""
+    """Return the height of `legend` in inches."""
     return 0.19 * math.ceil(len(styles) / _LEGEND_COLUMNS)
 
 
 def saying(text: str) -> Figure:
-    """Return a figure that says why there is nothing in it."""
+    """Return a figure that only says why it is empty."""
     figure, (panel,) = new_figure(1.0)
     remark(panel, text)
     return figure
 
 
 def log_scale(panel: Axes) -> None:
-    """Make the vertical axis logarithmic, with plain numbers at 1, 2 and 5 of up to three decades.
+    """Make the vertical axis logarithmic, with plain numbers.
 
-    Of more decades, each has one number.
+    They are at 1, 2 and 5 of each decade, or at 1 if there are more than three decades.
     """
     panel.set_yscale("log")
     low, high = panel.yaxis.get_view_interval()
@@ -177,7 +176,7 @@ def readable(name: str) -> str:
 
 
 def remark(panel: Axes, text: str) -> None:
-    """Say in an empty panel why there is nothing in it."""
+    """Write into an empty panel why it is empty."""
     panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, color="#555555")
     panel.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
     panel.grid(False)

@@ -1,4 +1,4 @@
-"""The study's tables of results: every one, and means over seeds with intervals."""
+"""Make the tables of a study: every result, and means over the seeds with intervals."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,13 @@ _RUNS_COLUMNS = (
     "commit",
     "folder",
 )
-AT_CHANCE = 1.1  # times the share of the most frequent class
+AT_CHANCE = 1.1  # at most this multiple of the share of the most frequent class
+_COSTS = {
+    "wall_seconds_run": "train_seconds",
+    "wall_seconds": "attack_seconds",
+    "peak_memory_mb_run": "train_peak_memory_mb",
+    "peak_memory_mb": "attack_peak_memory_mb",
+}
 _COUNTS = ("queries", "n_images", "leakage_images", "selected_epoch", "epochs")
 
 
@@ -66,10 +72,7 @@ def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
 
 
 def at_chance(runs: pd.DataFrame) -> "pd.Series[bool]":
-    """Say of each run whether its accuracy is that of a classifier at chance.
-
-    Such a classifier is hardly better than always naming the most frequent class.
-    """
+    """Return for each run whether it is hardly better than naming the most frequent class."""
     return runs["top1"] <= AT_CHANCE * runs["chance_top1"]
 
 
@@ -78,29 +81,21 @@ def runs_table(
 ) -> pd.DataFrame:
     """Return a row per run, attack and knowledge, failed ones with their reason.
 
+    A run that was not attacked has a row without an attack.
+
     Args:
-        runs: as `collect` returns them.
-        attacks: likewise.
+        runs: runs as `collect` returns them.
+        attacks: attacks as `collect` returns them.
         defences: order of the rows.
         root: folder of the experiment; ``folder`` is given relative to it.
-
-    Returns:
-        A row for every attack, and one without attack for a run that was not attacked.
     """
-    costs = ("wall_seconds", "peak_memory_mb")
-    left = runs.rename(columns={cost: f"train_{cost}" for cost in costs})
-    right = attacks.rename(columns={cost: f"attack_{cost}" for cost in costs})
-    table = left.merge(
-        right, on=["experiment", "defence", "seed"], how="left", suffixes=("_run", "")
-    )
+    key = ["experiment", "defence", "seed"]
+    table = runs.merge(attacks, on=key, how="left", suffixes=("_run", ""))
     for column in ("status", "reason", "folder"):
         table[column] = table[column].fillna(table[f"{column}_run"])
     table[["attack", "knowledge"]] = table[["attack", "knowledge"]].fillna("")
-    table["folder"] = [_relative(folder, root) for folder in table["folder"]]
-    table = table.rename(
-        columns={f"{job}_wall_seconds": f"{job}_seconds" for job in ("train", "attack")}
-    )
-    table = table.astype(dict.fromkeys(_COUNTS, "Int64"))
+    table["folder"] = [Path(folder).relative_to(root).as_posix() for folder in table["folder"]]
+    table = table.rename(columns=_COSTS).astype(dict.fromkeys(_COUNTS, "Int64"))
     return _ordered(table, defences)[list(_RUNS_COLUMNS)]
 
 
@@ -109,24 +104,23 @@ def summary_table(
 ) -> pd.DataFrame:
     """Return a row per defence, attack and knowledge, and ``worst_case`` rows per knowledge.
 
-    ``worst_case`` is over the attacks that see one release; where a study has attacks that see
-    more, a row ``worst_case_<n>`` is over those that see at most n (see `worst_cases`).
+    ``worst_case`` is over the attacks that see one release. In a study with attacks that see more,
+    ``worst_case_<n>`` is over those that see at most n (see `worst_cases`).
 
     Args:
-        runs: as `collect` returns them.
-        attacks: likewise.
+        runs: runs as `collect` returns them.
+        attacks: attacks as `collect` returns them.
         defences: order of the rows.
 
     Returns:
-        ``queries`` releases at most were seen. ``n_seeds`` results were wanted, ``n_failed`` of
-        them have none (``n_failed_runs`` because the training failed), ``n_at_chance`` are of a
-        classifier at chance (see `at_chance`), ``n_unconverged`` quote an attack that had not
-        converged, ``n_unconverged_recon`` one for recon_top1; ``n_images`` is
-        how many images the attack's scores are of, ``leakage_images`` how many leakage_nats is
-        estimated from, the fewest of any run. The means and 95 % t intervals ``<score>_mean``,
-        ``<score>_ci_low``, ``<score>_ci_high`` are over those that have one. top1 and leakage_nats
-        are those of the runs, the same in each row of a defence. ``strongest`` says which attacks
-        the worst case is made of.
+        ``queries`` is the largest number of releases seen. Of ``n_seeds`` results, ``n_failed``
+        failed (``n_failed_runs`` because the training did), ``n_at_chance`` are of a classifier at
+        chance (see `at_chance`), ``n_unconverged`` rest on an attack that had not converged, and
+        ``n_unconverged_recon`` do so for recon_top1. ``n_images`` is the number of images that the
+        attack's scores are of, ``leakage_images`` that of leakage_nats, the smallest of any run.
+        The means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``, ``<score>_ci_high`` are
+        over the results that did not fail. top1 and leakage_nats are those of the runs, the same in
+        each row of a defence. ``strongest`` names the attacks that the worst case is made of.
     """
     scored = _ordered(pd.concat([attacks, worst_cases(attacks)]), defences)
     keys = ["defence", "attack", "knowledge"]
@@ -137,13 +131,6 @@ def summary_table(
     return table.astype(dict.fromkeys(("n_images", "leakage_images"), "Int64"))
 
 
-def _relative(folder: str, root: Path) -> str:
-    path = Path(folder)
-    if not path.is_relative_to(root):
-        raise ValueError(f"{folder} does not lie in the experiment's folder {root}")
-    return path.relative_to(root).as_posix()
-
-
 def _ordered(frame: pd.DataFrame, defences: Sequence[str]) -> pd.DataFrame:
     """Return rows by defence, then knowledge and attack as they first appear, then seed."""
     orders = {
@@ -151,11 +138,9 @@ def _ordered(frame: pd.DataFrame, defences: Sequence[str]) -> pd.DataFrame:
         "knowledge": list(frame["knowledge"].unique()),
         "attack": list(frame["attack"].unique()),
     }
-    ranks = pd.DataFrame({"seed": frame["seed"].to_numpy()})
-    for column, order in orders.items():
-        ranks[column] = [order.index(value) for value in frame[column]]
-    rows = ranks.sort_values([*orders, "seed"]).index
-    return frame.iloc[rows].reset_index(drop=True)
+    ranked = frame.assign(**{c: pd.Categorical(frame[c], order) for c, order in orders.items()})
+    places = ranked.reset_index(drop=True).sort_values([*orders, "seed"]).index
+    return frame.iloc[places].reset_index(drop=True)
 
 
 def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
@@ -185,7 +170,7 @@ def records(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def is_marked(row: Mapping[str, Any], score: str) -> bool:
-    """Return whether the mean of a score in a row of `summary_table` rests on such an attack."""
+    """Return whether a mean in a row of `summary_table` rests on an unconverged attack."""
     suffix = "_recon" if score == IDENTIFICATION else ""
     return score not in RUN_SCORES and row[f"n_unconverged{suffix}"] > 0
 

@@ -1,4 +1,4 @@
-"""Summary and comparisons as tables for people: one for each attack, score and knowledge."""
+"""Lay out summary and comparisons as tables for people, by attack, score and knowledge."""
 
 import math
 from collections.abc import Sequence
@@ -7,26 +7,27 @@ import pandas as pd
 
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, marked
-from cemlib.report.cells import NONE, interval, number, signed, spread, with_failures
+from cemlib.report.cells import NONE, formatted, interval, number, spread, with_failures
 from cemlib.report.claims import is_unconverged, warnings
 from cemlib.report.tables import is_marked, records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
 from cemlib.report.writer import Column, Document, Row, Table, laid_out
 
-_STRONGEST = "strongest attack"
+STRONGEST = "strongest attack"
 _WORST = (
-    "The strongest attack on a run is the one with the lowest MSE; SSIM and PSNR are of that same"
-    " attack, identified is the most that any attack reaches."
+    "The strongest attack on a run is the one with the lowest MSE. SSIM and PSNR are of that same"
+    " attack; the identified share is the largest of any attack."
 )
 _COMPARED = (
-    "Paired over the seeds: defence minus reference, on one release of an image. MSE and SSIM are"
-    " of the attack with the lowest MSE, identified is the most that any attack reaches.",
-    "The 95 % interval is Student's, over the seeds: what training again would give. The one over"
-    " seeds and images is a bootstrap: what other test images of the same kind would give. g_z is"
-    " the difference in standard deviations of the paired differences, corrected for few seeds.",
-    "Tested is the MSE alone: p is of the paired t-test; the permutation test of signs beside it"
-    " cannot go below 2 / 2^n with n pairs. The verdict is at 5 % after Holm's correction over all"
-    " defences and knowledges. What is not tested has no verdict, whatever its interval.",
+    "Defence minus reference, paired over the seeds, on one release of an image. MSE and SSIM are"
+    " of the attack with the lowest MSE; the identified share is the largest of any attack.",
+    "The 95 % interval is Student's over the seeds and describes another training. The interval"
+    " over seeds and images is a bootstrap and also describes other test images of the same kind."
+    " g_z is the difference in standard deviations of the paired differences, corrected for few"
+    " seeds.",
+    "Only the MSE is tested: p is of the paired t-test; p of the permutation test of signs cannot"
+    " go below 2 / 2^n with n pairs. The verdict is at 5 % after Holm's correction over all"
+    " defences and knowledges. Other scores have no verdict, whatever their intervals.",
 )
 
 
@@ -42,9 +43,10 @@ def summary_document(summary: pd.DataFrame) -> Document:
     return Document("Accuracy and privacy", _notes(summary), tables)
 
 
-def paper_document(summary: pd.DataFrame) -> Document:
+def paper_document(
+    summary: pd.DataFrame, left_out: Sequence[str] = (SCORES["psnr"].heading, STRONGEST)
+) -> Document:
     """Return the worst case for a paper: a narrow table for each knowledge."""
-    left_out = (SCORES["psnr"].heading, _STRONGEST)
     tables = _tables(summary, WORST_CASE, "The attack with the lowest MSE on each run", left_out)
     return Document("Accuracy and privacy", _notes(summary), tables)
 
@@ -69,8 +71,8 @@ def _notes(summary: pd.DataFrame) -> list[str]:
     tested, bound = (_span(n) for n in (summary.loc[whole, "n_images"], summary["leakage_images"]))
     estimated = f"; the leakage bound is an estimate from {bound} images" if bound else ""
     images = f"Top-1 is over all {f'{tested} ' if tested else ''}test images{estimated}."
-    told = f"{images} Captions say what an attack's scores are of."
-    return [f"{values} {arrows}", _WORST, told, *warnings(summary)]
+    captions = "The captions name the number of images that an attack's scores are of."
+    return [f"{values} {arrows}", _WORST, f"{images} {captions}", *warnings(summary)]
 
 
 def _span(counts: "pd.Series[int]") -> str:
@@ -83,7 +85,8 @@ def _span(counts: "pd.Series[int]") -> str:
 
 
 def _with_images(caption: str, counts: "pd.Series[int]") -> str:
-    return f"{caption} ({_span(counts)} images)" if counts.notna().any() else caption
+    images = _span(counts)
+    return f"{caption} ({images} images)" if images else caption
 
 
 def _worst_cases(summary: pd.DataFrame) -> list[str]:
@@ -95,16 +98,17 @@ def _tables(
     summary: pd.DataFrame, attack: str, title: str, left_out: Sequence[str] = ()
 ) -> list[Table]:
     """Lay out one attack: for each knowledge a row per defence."""
-    rows, order = summary[summary["attack"] == attack], summary["defence"].unique()
+    rows = summary[summary["attack"] == attack]
+    names = rows["defence"].unique()
     identified = [IDENTIFICATION] if rows[f"{IDENTIFICATION}_mean"].notna().any() else []
     tables = []
     for knowledge, part in rows.groupby("knowledge", sort=False):
-        found = part.set_index("defence").reindex([n for n in order if n in set(rows["defence"])])
-        columns = {"defence": [str(name) for name in found.index]}
+        found = part.set_index("defence").reindex(names)
+        columns = {"defence": list(names)}
         for score in (*RUN_SCORES, *ATTACK_SCORES, *identified):
             columns[SCORES[score].heading] = _cells(found, score)
         if attack == WORST_CASE:
-            columns[_STRONGEST] = [name or NONE for name in found["strongest"].fillna("")]
+            columns[STRONGEST] = [formatted(name) or NONE for name in found["strongest"]]
         caption = _with_images(f"{title}, {knowledge}", part["n_images"])
         tables.append(_assembled(caption, {t: c for t, c in columns.items() if t not in left_out}))
     return tables
@@ -114,7 +118,7 @@ def _releases_table(summary: pd.DataFrame) -> Table:
     """Lay out the MSE of the worst case: for each knowledge a column per number of releases."""
     rows = summary[summary["attack"].isin(_worst_cases(summary))]
     names = rows["defence"].unique()
-    columns = {"defence": [str(name) for name in names]}
+    columns = {"defence": list(names)}
     for (knowledge, queries), part in rows.groupby(["knowledge", "queries"], sort=False):
         found = part.set_index("defence").reindex(names)
         columns[f"n = {queries}, {knowledge}"] = _cells(found, TESTED)
@@ -136,20 +140,20 @@ def _cells(rows: pd.DataFrame, name: str) -> list[str]:
 
 
 def _cell(row: Row, name: str, decimals: int) -> str:
-    score, wanted = SCORES[name], row["n_seeds"]
-    if math.isnan(wanted):
+    score = SCORES[name]
+    if math.isnan(row["n_seeds"]):
         return NONE
-    failed = row["n_failed_runs" if score.of_runs else "n_failed"]
     mean, high, late = row[f"{name}_mean"], row[f"{name}_ci_high"], is_marked(row, name)
-    number = spread(mean, high, decimals, score.scale, unconverged=late)
-    return with_failures(number, failed, wanted)
+    text = spread(mean, high, decimals, score.scale, unconverged=late)
+    failed = row["n_failed_runs" if score.of_runs else "n_failed"]
+    return with_failures(text, failed, row["n_seeds"])
 
 
 def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
     score = SCORES[metric]
     where = f", {knowledge}" if knowledge else ""
     caption = f"{score.difference}{where}: difference to {rows['reference'].iloc[0]}"
-    difference = signed("difference", scale=score.scale)
+    difference = number("difference", "+.3g", score.scale)
 
     def flagged(row: Row) -> str:
         return marked(difference(row), is_unconverged(row))
@@ -159,8 +163,8 @@ def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
         ("difference", flagged),
         ("95 % interval", interval("ci", scale=score.scale)),
         ("over seeds and images", interval("boot", scale=score.scale)),
-        ("g_z", signed("g_z")),
-        ("pairs of seeds", number("n_pairs", 6)),
+        ("g_z", number("g_z", "+.3g")),
+        ("pairs of seeds", number("n_pairs", ".0f")),
     ]
     tests: list[Column] = [
         ("p", number("p")),

@@ -1,7 +1,4 @@
-"""Accuracy against privacy: a point per defence, and the curves of sweeps.
-
-Means have an interval in both directions.
-"""
+"""Draw accuracy against privacy: a point per defence, and the curves of sweeps."""
 
 import math
 import textwrap
@@ -13,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cemlib.records.scores import SCORES, marked
-from cemlib.report.frontier import Settings, Sweeps, front, targets
+from cemlib.report.frontier import Settings, Sweeps, mean_curve, targets
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import (
     Look,
@@ -37,8 +34,7 @@ def tradeoff(
     """Draw test accuracy against a score of the worst case, one panel per attacker knowledge."""
     style, strongest = looks(present(runs, defences)), worst_case(attacks)
     knowledges = list(attacks["knowledge"].unique())
-    height = 3.4 + legend_height(style)
-    figure, panels = new_figure(height, len(knowledges), share_y=True)
+    figure, panels = new_figure(3.4 + legend_height(style), len(knowledges), share_y=True)
     for panel, knowledge in zip(panels, knowledges, strict=True):
         rows = strongest[strongest["knowledge"] == knowledge]
         _points(panel, style, runs, rows, score)
@@ -46,8 +42,7 @@ def tradeoff(
     panels[0].set_ylabel(SCORES[score].axis)
     lowest = min(panel.dataLim.y0 for panel in panels)
     panels[0].set_ylim(bottom=max(panels[0].get_ylim()[0], min(0, lowest)))
-    late = strongest.loc[unconverged(strongest, score), "defence"].tolist()
-    legend(figure, style, late)
+    legend(figure, style, strongest.loc[unconverged(strongest, score), "defence"].tolist())
     return figure
 
 
@@ -66,8 +61,7 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
     for name, look in style.items():
         names = {n: _label(s) if labelled else "" for n, s in sweeps.families[name].items()}
         _family(panel, rows[rows["family"] == name], look, names)
-    late = rows.loc[rows["unconverged"] > 0, "family"].tolist()
-    legend(figure, style, late)
+    legend(figure, style, rows.loc[rows["unconverged"] > 0, "family"].tolist())
     return figure
 
 
@@ -83,17 +77,16 @@ def _family(panel: Axes, rows: pd.DataFrame, look: Look, labels: Mapping[str, st
             markerfacecolor="none" if late else look.colour,
             markeredgewidth=0.8 if late else 0,
         )
-    means = []
     for name, label in labels.items():
         member = rows[rows["defence"] == name].dropna(subset=["accuracy", "mse"])
         x, y = (mean_interval(member[column].tolist()) for column in ("accuracy", "mse"))
         if x.n:
+            late = bool((member["unconverged"] > 0).any())
             _draw_point(panel, look, x, y, hollow=late)
             place: Any = {"xytext": (8, 6), "textcoords": "offset points", "fontsize": 8}
             panel.annotate(marked(label, late and bool(label)), (x.mean, y.mean), **place)
-            means.append((x.mean, y.mean))
-    efficient = [means[i] for i in front(means)]
-    panel.plot([x for x, _ in efficient], [y for _, y in efficient], color=look.colour)
+    curve = mean_curve(rows)
+    panel.plot(curve["accuracy"], curve["mse"], color=look.colour)
 
 
 def _label(strengths: Settings) -> str:
@@ -101,7 +94,7 @@ def _label(strengths: Settings) -> str:
 
 
 def _title(rows: pd.DataFrame, knowledge: str) -> str:
-    """Return the attacker's knowledge, and how often which attack was the strongest."""
+    """Return the attacker's knowledge, and how often each attack was the strongest."""
     names = readable(counted(rows["strongest"])) or "unknown"
     unbroken = names.replace(" (", "\N{NO-BREAK SPACE}(")
     lines = textwrap.wrap(f"strongest: {unbroken}", 50)
@@ -130,8 +123,8 @@ def _draw_point(panel: Axes, look: Look, x: Interval, y: Interval, *, hollow: bo
     panel.errorbar(
         x.mean,
         y.mean,
-        xerr=[[x.mean - x.low], [x.high - x.mean]],
-        yerr=[[y.mean - y.low], [y.high - y.mean]],
+        xerr=x.arms,
+        yerr=y.arms,
         fmt=look.marker,
         color=look.colour,
         markersize=7,

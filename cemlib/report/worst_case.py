@@ -1,12 +1,11 @@
 """The strongest attack on each run: a defence is only as private as its worst case.
 
-The plain worst case is over the attacks that see one release of each image. An attacker who may
-ask n times sees n releases and can average their noise away; the worst case on n releases is over
-the attacks that see at most n of them, since who may ask often may also ask once.
+The worst case is over the attacks that see one release of each image. An attacker who may query n
+times sees n releases and can average their noise away, so the worst case on n releases is over the
+attacks that see at most n of them.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import pandas as pd
 from cemlib.records.scores import IDENTIFICATION, RUN_SCORES
 
 WORST_CASE = "worst_case"
-CEILING = "mean_image"  # the attack that uses nothing of what is released
+CEILING = "mean_image"  # the attack that does not use the release
 RECOGNISER = "recogniser_converged"  # whether the attack had that ``recon_top1`` is quoted from
 
 Row = dict[str, Any]
@@ -32,15 +31,14 @@ def release_counts(attacks: pd.DataFrame) -> list[int]:
 
 
 def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
-    """Return per defence, seed and knowledge the result of the attack with the lowest MSE.
+    """Return for each defence, seed and knowledge the result of the attack with the lowest MSE.
 
-    SSIM and PSNR are of that same attack, whatever others reach. Only ``recon_top1`` is the highest
-    of all these attacks: one that leaves a larger error may be the one whose pictures are
-    recognised.
+    SSIM and PSNR are of that same attack. Only ``recon_top1`` is the highest that any attack
+    reaches: an attack with a larger error may be the one whose pictures are recognised.
 
-    Every attack takes part, the mean image too: an attacker would use it where it is best. Where an
-    attack failed or is absent, the strongest one is not known, and the worst case counts as failed:
-    otherwise the attack that diverged would make the defence look private.
+    Every attack takes part, the mean image too. Where an attack failed or is absent, the strongest
+    one is not known and the worst case counts as failed: otherwise an attack that diverged would
+    make the defence look private.
 
     Args:
         attacks: attacks as `collect` returns them.
@@ -51,17 +49,17 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
         ``strongest``, the name of the attack (empty where it is not known). ``converged`` is that
         attack's; `RECOGNISER` is of the attack with the highest ``recon_top1``.
     """
-    expected: dict[tuple[str, str], set[str]] = defaultdict(set)
-    groups: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
-    for row in attacks[attacks["queries"] <= queries].to_dict("records"):
-        expected[row["defence"], row["knowledge"]].add(row["attack"])
-        groups[row["defence"], row["seed"], row["knowledge"]].append({str(k): row[k] for k in row})
-    named = {"attack": worst_case_name(queries), "queries": queries}
-    rows = [
-        _strongest(group, expected[defence, knowledge]) | named
-        for (defence, _, knowledge), group in groups.items()
-    ]
-    return pd.DataFrame(rows, columns=[*attacks.columns, "strongest", RECOGNISER])
+    allowed = attacks[attacks["queries"] <= queries]
+    expected = allowed.groupby(["defence", "knowledge"])["attack"].agg(set).to_dict()
+    rows = []
+    for (defence, _, knowledge), group in allowed.groupby(
+        ["defence", "seed", "knowledge"], sort=False
+    ):
+        finished: list[Any] = group[group["status"] == "ok"].to_dict("records")
+        unknown = expected[defence, knowledge] - {row["attack"] for row in finished}
+        rows.append(_unknown(group, unknown) if unknown else strongest(finished))
+    table = pd.DataFrame(rows, columns=[*attacks.columns, "strongest", RECOGNISER])
+    return table.assign(attack=worst_case_name(queries), queries=queries)
 
 
 def worst_cases(attacks: pd.DataFrame) -> pd.DataFrame:
@@ -70,16 +68,14 @@ def worst_cases(attacks: pd.DataFrame) -> pd.DataFrame:
 
 
 def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
-    """Say of each result whether a score of it rests on an attack that had not converged.
+    """Return for each row whether a score rests on an attack that had not converged.
+
+    It is False where nothing is known, as for closed forms and failed results.
 
     Args:
         rows: runs or attacks as `collect` returns them, worst cases, or several of these.
         score: name of a score. The worst case's identification may be of another attack than its
             other scores (see `worst_case`).
-
-    Returns:
-        For each row whether it does; not where nothing is known, as of closed forms and of failed
-        results.
     """
     if score in RUN_SCORES:
         return pd.Series(data=False, index=rows.index)
@@ -89,22 +85,19 @@ def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
     return quoted.eq(False)
 
 
-def _strongest(group: list[Row], expected: set[str]) -> Row:
-    finished = [row for row in group if row["status"] == "ok"]
-    unknown = expected - {row["attack"] for row in finished}
-    if unknown:
-        row = {key: group[0][key] for key in ("experiment", "defence", "seed", "knowledge")}
-        reason = f"no result of {', '.join(sorted(unknown))}"
-        return row | {"status": "failed", "reason": reason, "strongest": ""}
-    return strongest(finished)
+def _unknown(group: pd.DataFrame, attacks: set[str]) -> Row:
+    """Return the failed worst case of a run on which some attacks have no result."""
+    reason = f"no result of {', '.join(sorted(attacks))}"
+    names = {key: group[key].iloc[0] for key in ("experiment", "defence", "seed", "knowledge")}
+    return names | {"status": "failed", "reason": reason, "strongest": ""}
 
 
 def strongest(attacks: Sequence[Row]) -> Row:
-    """Return the worst case over finished attacks on one run: see `worst_case`.
+    """Return the worst case over finished attacks on one run (see `worst_case`).
 
     Args:
         attacks: ``attack``, ``mse``, ``recon_top1`` (NaN where it was not measured), ``converged``
-            and any other score of each.
+            and other scores of each.
     """
     best = min(attacks, key=lambda row: float(row["mse"]))
     measured = [row for row in attacks if not math.isnan(row["recon_top1"])]

@@ -1,7 +1,4 @@
-"""Tables for people: a frame with a format for each column, as Markdown, LaTeX, HTML and CSV.
-
-The tables of all three systems and those of the results page are written here.
-"""
+"""Write tables as Markdown, LaTeX, HTML and CSV, for all three systems and the results page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +91,7 @@ tbody tr:nth-child(even) { background: #f3f3f3; }
 
 @dataclass(frozen=True)
 class Table:
-    """Text of one table."""
+    """The text of one table."""
 
     caption: str
     titles: Sequence[str]
@@ -102,13 +99,13 @@ class Table:
 
     @property
     def footnote(self) -> str:
-        """Return what the mark of unconverged attacks means; empty where no cell has it."""
+        """Return the explanation of the mark of unconverged attacks; empty if no cell has it."""
         return NOTE if any(MARK in cell for row in self.rows for cell in row) else ""
 
 
 @dataclass(frozen=True)
 class Document:
-    """Tables under a title, and what a reader has to know of them."""
+    """Tables under a title, with notes for their reader."""
 
     title: str
     notes: Sequence[str]
@@ -116,7 +113,7 @@ class Document:
 
 
 def laid_out(caption: str, frame: pd.DataFrame, columns: Sequence[Column]) -> Table:
-    """Return the table of a frame: for each column its title, and what makes a cell of a row."""
+    """Return the table of a frame, given each column's title and the function that makes cells."""
     records: list[Any] = frame.to_dict("records")
     rows = [[cell(row) for _, cell in columns] for row in records]
     return Table(caption, [title for title, _ in columns], rows)
@@ -125,7 +122,7 @@ def laid_out(caption: str, frame: pd.DataFrame, columns: Sequence[Column]) -> Ta
 def write_table(
     folder: Path, name: str, frame: pd.DataFrame, layout: Layout, notes: Sequence[str]
 ) -> Iterator[Path]:
-    """Write one table of a further system in every format; yield the files."""
+    """Write one table in every format; yield the files."""
     caption, columns = layout
     document = Document(caption, notes, [laid_out(caption, frame, columns)])
     texts = {"md": markdown(document), "tex": latex(document), "html": html(document)}
@@ -155,18 +152,18 @@ def latex(document: Document) -> str:
 
 
 def html(document: Document) -> str:
-    """Return a document as one page; whatever a name or a reason holds is text and never a tag."""
+    """Return a document as one HTML page, with every name and reason escaped."""
     tables = map(html_table, document.tables)
     return _rendered(_DOCUMENT, title=document.title, notes=document.notes, tables=tables)
 
 
 def html_table(table: Table) -> Markup:
-    """Return one table with its footnote, for a page."""
+    """Return one table with its footnote in HTML."""
     return Markup(_rendered(_TABLE, table=table))
 
 
 def escape(text: str) -> str:
-    """Return a text with everything that LaTeX would read as a command made printable."""
+    """Return a text with LaTeX's special characters escaped."""
     return "".join(_ESCAPES.get(character, character) for character in text)
 
 
@@ -188,7 +185,7 @@ def markdown_table(table: Table) -> str:
 
 
 def _latex_table(table: Table) -> str:
-    """Return a table that is narrow: units stand below the titles, spreads are small."""
+    """Return a narrow table, with units below the titles and spreads in small type."""
     heads = [title.partition(" [") for title in table.titles]
     names, units = [name for name, _, _ in heads], [bar.strip() + unit for _, bar, unit in heads]
     rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in (names, units, *table.rows)]

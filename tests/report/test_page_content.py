@@ -13,11 +13,9 @@ from PIL import Image
 from synthetic_study import Study
 
 from cemlib.records.files import FileError, read_json, write_json
-from cemlib.report.collect import collect
-from cemlib.report.comparisons import comparisons_table
+from cemlib.report.build import read
 from cemlib.report.page import STYLE
 from cemlib.report.page.build import write_page
-from cemlib.report.tables import summary_table
 from cemlib.report.texts import comparisons_document, summary_document
 
 
@@ -70,12 +68,8 @@ def page(study: Study) -> Reader:
 
 
 def test_the_tables_are_those_of_the_report(study: Study, page: Reader) -> None:
-    frames = collect(study.runs, study.attacks)
-    compared = comparisons_table(*frames, DEFENCES, "noise")
-    documents = (
-        summary_document(summary_table(*frames, DEFENCES)),
-        comparisons_document(compared),
-    )
+    results = read(study.runs, study.attacks, DEFENCES, reference="noise")
+    documents = summary_document(results.summary), comparisons_document(results.compared)
     expected = [table for document in documents for table in document.tables]
     assert len(page.tables) == len(expected) + 1  # every result stands in the last one
     for found, table in zip(page.tables, expected, strict=False):
@@ -94,9 +88,7 @@ def test_failed_results_are_told_with_their_reason(page: Reader) -> None:
 
 
 def test_every_picture_and_link_is_within_the_page(page: Reader) -> None:
-    pictures = [
-        found["src"] or "" for tag, found in page.elements if tag == "img" if "src" in found
-    ]
+    pictures = page.values("src")
     assert [Image.open(BytesIO(base64.b64decode(p.split(",")[1]))).size for p in pictures] == [
         (700, 300)
     ] * len(FIGURES)
@@ -141,12 +133,10 @@ def test_a_changed_result_is_refused(tmp_path: Path) -> None:
         build(study, tmp_path / "index.html")
 
 
-def test_a_damaged_figure_is_named(study: Study, tmp_path: Path) -> None:
-    damaged = tmp_path / "overview.png"
-    damaged.write_bytes(b"damaged")
-    data = study.root / "data/data.json"
-    out = tmp_path / "index.html"
-    with pytest.raises(FileError, match=r"overview\.png: cannot be read as a picture"):
+def test_a_missing_figure_is_named(study: Study, tmp_path: Path) -> None:
+    results = read(study.runs, study.attacks, DEFENCES)
+    data, missing = study.root / "data/data.json", tmp_path / "overview.png"
+    with pytest.raises(FileError, match=r"overview\.png: cannot be read"):
         write_page(
-            study.runs, study.attacks, out, data=data, figures=[damaged], settings=settings()
+            results, study.runs, tmp_path / "x", data=data, figures=[missing], settings=settings()
         )

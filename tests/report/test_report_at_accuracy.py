@@ -107,9 +107,8 @@ def test_the_jackknife_of_a_mean_is_the_mean() -> None:
     """Its pseudo-values are the values themselves."""
     values = [0.3, 0.7, 0.1, 0.5]
     frame = pd.DataFrame({"defence": "d", "seed": range(4), "accuracy": 90.0, "mse": values})
-    found = jackknifed(frame, lambda curve: float(curve["mse"].iloc[0]))
-    assert list(found.values()) == pytest.approx(values)
-    assert jackknifed(frame[:1], lambda curve: float(curve["mse"].iloc[0])) == {0: 0.3}
+    assert jackknifed(frame, ["mse"], 90.0)["mse"].tolist() == pytest.approx(values)
+    assert jackknifed(frame[:1], ["mse"], 90.0)["mse"].to_dict() == {0: 0.3}
 
 
 def test_the_detectable_difference_is_found_in_four_of_five_trials() -> None:

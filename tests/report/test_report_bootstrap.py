@@ -113,5 +113,5 @@ def test_a_result_without_scores_of_images_is_refused(study: Study) -> None:
 def test_scores_of_other_images_are_refused(study: Study) -> None:
     scored(study, "noise", 0, 0.01)
     scored(study, "gated", 0, 0.02, index=np.arange(41) + 1)
-    with pytest.raises(FileError, match=r"gated.* and .*noise.*different images"):
+    with pytest.raises(FileError, match=r"gated.*per_image\.parquet: of other images"):
         compared(study)

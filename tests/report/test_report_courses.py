@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from reading_figures import band, lines, texts
 from synthetic_study import DEFENCES, Study
 
-from cemlib.records.files import FileError, read_jsonl, write_jsonl
+from cemlib.records.files import read_jsonl, write_jsonl
 from cemlib.report.attacks import attack_course
 from cemlib.report.collect import collect, collect_runs
 from cemlib.report.courses import surrogate_course, training_curves
@@ -205,9 +205,3 @@ def test_failed_runs_and_studies_without_surrogate_say_so(study: Study) -> None:
     assert "all runs failed" in texts(training_curves(runs, ["mine"]).axes[0])
     (panel,) = surrogate_course(runs, [], None).axes
     assert texts(panel) == ["no defence of this study has a surrogate"]
-
-
-def test_a_history_without_epochs_is_named(study: Study) -> None:
-    add(study, "mine", 0, {"lambda_eff": 1.0})
-    with pytest.raises(FileError, match=r"seed0.history\.jsonl: a line has no 'epoch'"):
-        course(study)

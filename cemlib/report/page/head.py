@@ -1,16 +1,17 @@
-"""What the page says of the study itself: what was studied, by which code, and what failed."""
+"""Describe the study at the head of the page: its settings, its code, and what failed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from cemlib.report.build import Results
 from cemlib.report.cells import number
 from cemlib.report.style import readable
-from cemlib.report.tables import records
-from cemlib.report.writer import Column, Row, Table
+from cemlib.report.tables import records as rows_of
+from cemlib.report.writer import Column, Row, Table, laid_out
 
 _SHORT = 12  # characters of a checksum
 
@@ -18,66 +19,61 @@ Record = Mapping[str, Any]
 
 
 def facts(
-    settings: Record,
-    data: Record,
-    runs: pd.DataFrame,
-    attacks: pd.DataFrame,
-    results: Mapping[Path, Record],
+    settings: Record, data: Record, results: Results, records: Mapping[Path, Record]
 ) -> dict[str, str]:
-    """Return the head's lines: what each is about, and what is the case.
+    """Return the lines at the head of the page, by their labels.
 
     Args:
         settings: the configuration with its defaults.
         data: description of the prepared data.
-        runs: as `collect` returns them.
-        attacks: likewise.
-        results: content of every ``metrics.json``, by its path.
+        results: results of runs and attacks.
+        records: content of every ``metrics.json``, by its path.
     """
-    made = [record["provenance"] for record in results.values()]
+    runs, attacks = results.runs, results.attacks
+    made = [record["provenance"] for record in records.values()]
     return {
         "Data": _data(settings, data),
         "Model": f"{settings['model']['name']}, cut {settings['model']['cut']}",
         "Noise σ": _noise(settings["defences"]),
-        "Seeds": ", ".join(str(seed) for seed in settings["seeds"]),
-        "Attacker has": _listed(readable(name) for name in attacks["knowledge"].unique()),
-        "Attacks": _listed(readable(name) for name in attacks["attack"].unique()),
+        "Seeds": _listed(map(str, settings["seeds"])),
+        "Attacker has": _listed(map(readable, attacks["knowledge"])),
+        "Attacks": _listed(map(readable, attacks["attack"])),
         "Trainings": _counted(runs),
         "Attacks carried out": _counted(attacks),
-        "Commit": _listed(_commit(source) for source in made),
-        "Hardware": _listed(_machine(source) for source in made),
-        "Date": _date(results),
-        "Time of all jobs": _duration(sum(r["wall_seconds"] for r in results.values())),
+        "Commit": _listed(map(_commit, made)),
+        "Hardware": _listed(map(_machine, made)),
+        "Date": _date(records),
+        "Time of all jobs": _duration(sum(record["wall_seconds"] for record in records.values())),
     }
 
 
-def failures(runs: pd.DataFrame, attacks: pd.DataFrame) -> list[str]:
+def failures(results: Results) -> list[str]:
     """Return a sentence for each failed result; attacks that failed with their run have none."""
-    failed_runs = list(records(runs[runs["status"] == "failed"]))
-    lost = {(run["defence"], run["seed"]) for run in failed_runs}
-    lines = [f"{run['defence']}, seed {run['seed']}: {run['reason']}" for run in failed_runs]
-    for row in records(attacks[attacks["status"] == "failed"]):
+    runs, attacks = (each[each["status"] == "failed"] for each in (results.runs, results.attacks))
+    lost = set(zip(runs["defence"], runs["seed"], strict=True))
+    lines = [f"{run['defence']}, seed {run['seed']}: {run['reason']}" for run in rows_of(runs)]
+    for row in rows_of(attacks):
         if (row["defence"], row["seed"]) not in lost:
             where = f"{row['attack']}, {row['knowledge']}, on {row['defence']}, seed {row['seed']}"
             lines.append(f"{where}: {row['reason']}")
     return lines
 
 
-def jobs(records: Iterable[Mapping[str, Any]]) -> Table:
-    """Lay out where the result of each ``metrics.json`` came from."""
+def jobs(records: Sequence[Record]) -> Table:
+    """Lay out the origin of each result, from its ``metrics.json``."""
     columns: list[Column] = [
         ("Defence", lambda row: readable(row["defence"])),
-        ("Seed", number("seed", 12)),
+        ("Seed", lambda row: str(row["seed"])),
         ("Job", _job),
         ("Status", _status),
         ("Seconds", lambda row: f"{row['wall_seconds']:.1f}"),
-        ("Peak memory [MiB]", number("peak_memory_mb", 4)),
+        ("Peak memory [MiB]", number("peak_memory_mb", ".4g")),
         ("Device", lambda row: row["provenance"]["device"]),
-        ("Commit", lambda row: _short_commit(row["provenance"])),
+        ("Commit", lambda row: _commit(row["provenance"], "+")),
         ("Fingerprint", lambda row: row["provenance"]["fingerprint"][:_SHORT]),
         ("Versions", _versions),
     ]
-    rows = [[cell(record) for _, cell in columns] for record in records]
-    return Table("Results", [title for title, _ in columns], rows)
+    return laid_out("Results", pd.DataFrame(records), columns)
 
 
 def _data(settings: Record, data: Record) -> str:
@@ -104,8 +100,8 @@ def _counted(results: pd.DataFrame) -> str:
     return f"{len(results)}, {f'{failed} of them failed' if failed else 'none failed'}"
 
 
-def _commit(source: Record) -> str:
-    return f"{source['commit'][:12]}{' with uncommitted changes' if source['dirty'] else ''}"
+def _commit(source: Record, dirty: str = " with uncommitted changes") -> str:
+    return f"{source['commit'][:_SHORT]}{dirty if source['dirty'] else ''}"
 
 
 def _machine(source: Record) -> str:
@@ -118,7 +114,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _date(results: Iterable[Path]) -> str:
-    """Return the day of the newest result, by its file's time: no result says when it was made."""
+    """Return the day on which the newest file was written."""
     newest = max(path.stat().st_mtime for path in results)
     return f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d} (UTC)"
 
@@ -135,10 +131,6 @@ def _job(row: Row) -> str:
 
 def _status(row: Row) -> str:
     return "ok" if row["status"] == "ok" else f"failed: {row['reason']}"
-
-
-def _short_commit(source: Mapping[str, Any]) -> str:
-    return f"{source['commit'][:_SHORT]}{'+' if source['dirty'] else ''}"
 
 
 def _versions(row: Row) -> str:
