@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cemlib.config.study import Study
-from cemlib.report.build import Results, read, write_figures, write_tables
+from cemlib.report.build import Results, write_figures, write_tables
+from cemlib.report.collect import collect
 from cemlib.report.frontier import Sweeps
 from cemlib.report.page.build import write_page
 from cemlib.study.finished import mismatches
@@ -41,9 +42,8 @@ def _results(job: Job[Study]) -> Results:
     study, scope = job.plan.study, _scope(job)
     defences = [name for name in study.defences if scope in ("", name)]
     report, several = study.report, study.sweeps and not scope
-    return read(
-        job.inputs["runs"],
-        job.inputs.get("attacks", ()),
+    return Results(
+        *collect(job.inputs["runs"], job.inputs.get("attacks", ())),
         defences,
         reference=None if scope else study.reference,
         sweeps=Sweeps(study.families(), report.match_accuracy) if several else None,

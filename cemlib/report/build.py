@@ -6,7 +6,6 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -16,7 +15,6 @@ from cemlib.records.seal import checked
 from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.claims import claims, warnings
-from cemlib.report.collect import ATTACK_COLUMNS, collect, collect_runs
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
 from cemlib.report.figures import Figure as Drawing
 from cemlib.report.figures import drawings
@@ -32,8 +30,8 @@ class Results:
     """The results of a study, from which its figures are drawn.
 
     Attributes:
-        runs: runs as `collect` returns them.
-        attacks: attacks as `collect` returns them; empty where only the runs were read.
+        runs: runs as `cemlib.report.collect.collect` returns them.
+        attacks: attacks as `collect` returns them; may be empty.
         defences: order of the study.
         reference: the defence that others are compared with (see `comparisons_table`).
         sweeps: sweeps of the study; None where it has none.
@@ -81,29 +79,6 @@ class Results:
         several = self.attacks["queries"].nunique() > 1
         has = ["releases"] * several + ["sweeps"] * (self.sweeps is not None)
         return drawings(part, list(self.attacks["knowledge"].unique()), has)
-
-
-def read(
-    run_metrics: Sequence[Path],
-    attack_metrics: Sequence[Path],
-    defences: Sequence[str],
-    **rest: Any,
-) -> Results:
-    """Read the metrics files of a study, or those of its runs alone.
-
-    Args:
-        run_metrics: the files of the runs.
-        attack_metrics: the files of the attacks on them; may be empty.
-        defences: order of the study.
-        rest: the other attributes of `Results`.
-
-    Raises:
-        FileError: if a metrics file is missing or wrong (see `collect`).
-    """
-    if attack_metrics:
-        return Results(*collect(run_metrics, attack_metrics), defences, **rest)
-    no_attacks = pd.DataFrame(columns=list(ATTACK_COLUMNS))
-    return Results(collect_runs(run_metrics), no_attacks, defences, **rest)
 
 
 def write_tables(

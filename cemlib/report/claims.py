@@ -1,4 +1,4 @@
-"""What the comparisons support, in sentences: no more than the corrected test shows."""
+"""Write sentences about the comparisons that claim no more than the corrected test shows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,6 @@ from cemlib.report.worst_case import CEILING, WORST_CASE
 Row = Mapping[str, Any]
 
 _HEAD = """\
-# What the comparisons show
-
 Each defence is compared with {reference} on the same seeds. The worst-case MSE is tested by a
 paired t test, with Holm's correction over all {tests} comparisons. Brackets hold the 95 %
 confidence interval of the difference over the seeds, not corrected. Accuracy is not tested. "No
@@ -35,17 +33,16 @@ def is_unconverged(row: Row) -> bool:
 
 
 def claims(table: pd.DataFrame, warned: Sequence[str] = ()) -> str:
-    """Return what the rows of `comparisons_table` support, and `warnings`, as Markdown."""
+    """Return the claims that `comparisons_table` supports, and `warnings`, as Markdown."""
     tested = table[table["metric"] == TESTED]
+    parts = ["# What the comparisons show\n"]
     if tested.empty:
-        nothing = (
-            "# What the comparisons show\n\nThere is one defence: nothing to compare it with.\n"
-        )
-        return "\n".join([nothing, *_part("Warnings", warned)])
-    reference, tests = readable(tested["reference"].iloc[0]), tested["p_holm"].notna().sum()
-    parts = [_HEAD.format(reference=reference, tests=tests)]
-    for knowledge, told in sentences(table).items():
-        parts += _part(f"Attacker with {knowledge}", told)
+        parts.append("There is one defence: nothing to compare it with.\n")
+    else:
+        reference, tests = readable(tested["reference"].iloc[0]), tested["p_holm"].notna().sum()
+        parts.append(_HEAD.format(reference=reference, tests=tests))
+    for knowledge, claimed in sentences(table).items():
+        parts += _part(f"Attacker with {knowledge}", claimed)
     return "\n".join([*parts, *_part("Warnings", warned)])
 
 
@@ -55,7 +52,7 @@ def _part(title: str, told: Sequence[str]) -> list[str]:
 
 
 def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
-    """Return for each knowledge a sentence for every defence of `comparisons_table`."""
+    """Return for each knowledge the claims about every defence of `comparisons_table`."""
     accuracy = {row["defence"]: row for row in records(table) if row["metric"] == "top1"}
     found: dict[str, list[str]] = {}
     for row in records(table[table["metric"] == TESTED]):
@@ -65,9 +62,9 @@ def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def warnings(summary: pd.DataFrame) -> list[str]:
-    """Return a sentence for each number of `summary_table` that says nothing about a defence.
+    """Return a sentence for each worst case of `summary_table` that says nothing about a defence.
 
-    Such are the results of a classifier at chance, and a worst case that is the mean image.
+    Its classifier is at chance, or its strongest attack is the mean image.
     """
     worst = summary[summary["attack"] == WORST_CASE]
     chance = worst[worst["n_at_chance"] > 0].drop_duplicates("defence")
@@ -85,11 +82,11 @@ def warnings(summary: pd.DataFrame) -> list[str]:
 
 
 def claim(row: Row, accuracy: Row | None = None) -> str:
-    """Return the sentence for one tested difference, and what it costs in accuracy.
+    """Return the sentence for one tested difference.
 
     Args:
-        row: The row of the MSE in `comparisons_table`.
-        accuracy: The row of the top-1 accuracy of the same defence; None leaves it out.
+        row: the row of the MSE in `comparisons_table`.
+        accuracy: the row of the top-1 accuracy of the same defence; None leaves it out.
     """
     is_tested = _is_tested(row) and row["verdict"] != UNCONVERGED
     numbers = f"MSE {_amount(row)}" + (f", {_test(row)}" if is_tested else "")

@@ -78,13 +78,13 @@ _READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
 
 
 def collect(
-    run_metrics: Sequence[Path], attack_metrics: Sequence[Path]
+    run_metrics: Sequence[Path], attack_metrics: Sequence[Path] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read the ``metrics.json`` of every run and of every attack on them.
 
     Args:
         run_metrics: the files of the runs.
-        attack_metrics: the files of the attacks.
+        attack_metrics: the files of the attacks; may be empty.
 
     Returns:
         ``runs`` with `RUN_COLUMNS` and ``attacks`` with `ATTACK_COLUMNS`, in the order given;
@@ -94,25 +94,23 @@ def collect(
     Raises:
         FileError: naming the file that is missing, broken, lacks a key, holds a wrong value, is
             given twice, belongs to another experiment, attacks a run that is not listed, or saw
-            another number of releases than the same attack elsewhere; or if a list is empty.
+            another number of releases than the same attack elsewhere; or if there is no run.
     """
-    runs = _frame(run_metrics, "run", _Run)
-    attacks = _frame(attack_metrics, "attack", _Attack)
-    _check_together(runs, attacks)
-    attacks = pd.concat([attacks, _attacks_on_failed_runs(runs, attacks)], ignore_index=True)
+    if not run_metrics:
+        raise FileError("no metrics file of a run was given: nothing to report")
+    runs, attacks = _frame(run_metrics, "run", _Run), pd.DataFrame(columns=list(ATTACK_COLUMNS))
+    if attack_metrics:
+        attacks = _frame(attack_metrics, "attack", _Attack)
+        _check_attacks(attacks, runs)
+        attacks = pd.concat([attacks, _attacks_on_failed_runs(runs, attacks)], ignore_index=True)
     return runs[list(RUN_COLUMNS)], attacks[list(ATTACK_COLUMNS)]
 
 
-def collect_runs(run_metrics: Sequence[Path]) -> pd.DataFrame:
-    """Read the ``metrics.json`` of every run (see `collect`)."""
-    return _frame(run_metrics, "run", _Run)[list(RUN_COLUMNS)]
-
-
 def _frame(paths: Sequence[Path], kind: str, record: type[_Record]) -> pd.DataFrame:
-    if not paths:
-        raise FileError(f"no metrics file of a result of kind {kind!r} was given")
     frame = pd.DataFrame([_row(path, kind, record) for path in paths])
     key = _RUN_KEY if kind == "run" else _ATTACK_KEY
+    others = frame["experiment"] != frame["experiment"].iloc[0]
+    _refuse(frame[others], "result of another experiment; report one experiment at a time")
     _refuse(frame[frame.duplicated(key)], f"another result of the same {kind} is given as well")
     return frame
 
@@ -148,19 +146,15 @@ def _fault(error: ValidationError) -> str:
     return f"{key} is {first['input']!r}: {first['msg']}"
 
 
-def _check_together(runs: pd.DataFrame, attacks: pd.DataFrame) -> None:
-    """Refuse results that do not belong together."""
-    both, experiment = pd.concat([runs, attacks]), runs["experiment"].iloc[0]
-    _refuse(
-        both[both["experiment"] != experiment],
-        "result of the experiment {experiment!r}, others are not; report one experiment at a time",
-    )
+def _check_attacks(attacks: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """Refuse attacks that do not belong together, or not to the runs."""
     attacks["expected"] = attacks.groupby("attack")["queries"].transform("first")
     _refuse(
         attacks[attacks["queries"] != attacks["expected"]],
         "{attack} saw {queries} release(s), but {expected} elsewhere; rerun the older one",
     )
-    victims = attacks.merge(runs, on=_RUN_KEY, how="left", suffixes=("", "_run"))
+    key = ["experiment", *_RUN_KEY]
+    victims = attacks.merge(runs, on=key, how="left", suffixes=("", "_run"))
     scored, lost = victims["status"] == "ok", victims["status_run"]
     weights = victims[[_WEIGHTS, f"{_WEIGHTS}_run"]].dropna()
     others = weights.index[weights.nunique(axis=1) > 1]

@@ -1,17 +1,20 @@
-"""Putting a study's small tables and figures under version control, and comparing new ones."""
+"""Put a study's small tables and figures under version control, and compare new ones."""
 
 import platform
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from pandas.api.types import is_float_dtype, is_numeric_dtype
+from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
 from cemlib.records.files import FileError, read_json, write_bytes, write_json
 from cemlib.records.seal import read_sealed
+from cemlib.report.cells import formatted
 
 _NEEDED = ("seed", "status", "wall_seconds", "provenance")
 
@@ -19,17 +22,17 @@ _NEEDED = ("seed", "status", "wall_seconds", "provenance")
 def publish(
     metrics: Sequence[Path], sources: Sequence[Path], out: Path, command: str
 ) -> list[Path]:
-    """Copy the tables and the main figures of a finished study, and say where they came from.
+    """Copy the tables and figures of a finished study, with a file that says where they come from.
 
     Args:
         metrics: `metrics.json` of every run and attack.
-        sources: Tables and figures of the study that are copied.
-        out: Folder to write to.
-        command: What a reader types to produce the study again.
+        sources: tables and figures to copy.
+        out: folder to write to.
+        command: the command that produces the study again.
 
     Raises:
-        FileError: if a result is missing, or came from a checkout with uncommitted changes: a
-            number nobody can produce again is not published.
+        FileError: if a file is missing, or a result was made by uncommitted code, so that nobody
+            could produce it again.
     """
     results = [read_sealed(path, _NEEDED) for path in metrics]
     for path, result in zip(metrics, results, strict=True):
@@ -40,21 +43,18 @@ def publish(
             raise FileError(
                 f"{source}: no such file; run the study to its end before publishing it"
             )
-    written = [out / source.name for source in sources]
-    for source, copy in zip(sources, written, strict=True):
-        write_bytes(copy, source.read_bytes())
+    copies = {out / source.name: source.read_bytes() for source in sources}
+    for copy, content in copies.items():
+        write_bytes(copy, content)
     write_json(out / "provenance.json", _provenance(results, command))
-    return [*written, out / "provenance.json"]
+    return [*copies, out / "provenance.json"]
 
 
 def published_study(folder: Path) -> tuple[Path, list[str]]:
-    """Return the file of a published study, and what its command changes of the settings there.
-
-    Args:
-        folder: Has `provenance.json`.
+    """Return the file of a published study, and the settings that its command changes.
 
     Raises:
-        FileError: if that is missing or names no file.
+        FileError: if the folder's `provenance.json` is missing or names no file.
     """
     place = folder / "provenance.json"
     words = shlex.split(read_json(place)["command"])
@@ -89,29 +89,30 @@ def _processor() -> str:
     return f"{len(names)} x {names[0]}" if names else platform.processor()
 
 
-ALIKE = 5e-4  # relative: three digits, which every table prints
-# What tells of a machine and a day is never the same.
+ALIKE = 5e-4  # relative: tables print three digits
+# Columns that depend on the machine or the day.
 PASSING = "seconds|memory|exponent|peer_ratio|commit"
 
 
 def differences(published: Path, made: Path) -> Iterator[str]:
-    """Yield a line for each published table (CSV, which has the numbers of all its forms).
+    """Compare published tables (CSV) with those that were made again.
 
     Args:
-        published: Folder of the published tables.
-        made: Folder of those that were made again.
+        published: folder of the published tables.
+        made: folder of those that were made again.
 
     Yields:
-        `<table>: equal`, or what differs by more than tables print: rows and columns that only one
-        of the two has, and for each column how many values differ, and the one that does the most.
+        For each published table `<table>: equal`, or what differs by more than tables print: rows
+        and columns that only one of the two has, and for each column how many values differ, and
+        the first of them.
     """
     for table in sorted(published.glob("*.csv")):
         other = made / table.name
-        if not other.is_file():
+        if other.is_file():
+            found = list(_differing(_read(table), _read(other)))
+            yield f"{table.name}: {'; '.join(found) or 'equal'}"
+        else:
             yield f"{table.name}: not made any more"
-            continue
-        told = list(_differing(_read(table), _read(other)))
-        yield f"{table.name}: {'; '.join(told) or 'equal'}"
 
 
 def _read(table: Path) -> pd.DataFrame:
@@ -120,38 +121,26 @@ def _read(table: Path) -> pd.DataFrame:
 
 
 def _differing(before: pd.DataFrame, now: pd.DataFrame) -> Iterator[str]:
-    gone, new = (
-        [name for name in one.columns if name not in other.columns]
-        for one, other in ((before, now), (now, before))
-    )
-    yield from [f"no more {', '.join(gone)}"] if gone else []
-    yield from [f"new {', '.join(new)}"] if new else []
+    for word, names in (
+        ("no more", before.columns.difference(now.columns, sort=False)),
+        ("new", now.columns.difference(before.columns, sort=False)),
+    ):
+        if len(names):
+            yield f"{word} {', '.join(names)}"
     first = before.columns[0]
-    if first in gone or before[first].tolist() != now[first].tolist():
+    if first not in now or before[first].tolist() != now[first].tolist():
         yield f"other rows: {len(before)} before, {len(now)} now"
         return
-    for name in (name for name in before.columns if name not in gone):
-        yield from _column(before, now, name)
+    for name in before.columns.intersection(now.columns, sort=False):
+        differ = _differ(before[name], now[name])
+        if differ.any():
+            row = differ.argmax()
+            pair = " -> ".join(formatted(each[name].iloc[row], ".4g") for each in (before, now))
+            yield f"{name}: {differ.sum()} of {len(before)} differ, first in line {row + 2}: {pair}"
 
 
-def _column(before: pd.DataFrame, now: pd.DataFrame, name: str) -> Iterator[str]:
-    one, other = before[name], now[name]
-    if is_numeric_dtype(one) and is_numeric_dtype(other):
-        apart = (one - other).abs() / one.abs().combine(other.abs(), max)
-        apart = apart.where((one != other) & ~(one.isna() & other.isna()), 0.0).fillna(float("inf"))
-        differ = apart > ALIKE
-    else:
-        apart = (one.fillna("").astype(str) != other.fillna("").astype(str)).astype(float)
-        differ = apart > 0
-    if differ.any():
-        row = int(apart.to_numpy().argmax())
-        leading = takewhile(lambda n: not is_float_dtype(before[n]), before.columns)
-        labels = [str(before[n].iloc[row]) for n in leading if not is_numeric_dtype(before[n])]
-        yield (
-            f"{name}: {differ.sum()} of {len(one)} differ, the most {' '.join(labels)}:"
-            f" {_shown(one.iloc[row])} -> {_shown(other.iloc[row])}"
-        )
-
-
-def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _differ(before: pd.Series, now: pd.Series) -> NDArray[np.bool]:
+    """Return for each row whether the values differ."""
+    if is_numeric_dtype(before) and is_numeric_dtype(now):
+        return ~np.isclose(before, now, rtol=ALIKE, atol=0, equal_nan=True)
+    return (before.fillna("").astype(str) != now.fillna("").astype(str)).to_numpy()

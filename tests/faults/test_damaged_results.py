@@ -26,8 +26,7 @@ from cemlib.evaluation.stage import Stage, load_judge
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.report import OF_RUNS
-from cemlib.report.build import figures
-from cemlib.report.build import read as read_study
+from cemlib.report.build import Results, figures
 from cemlib.report.collect import collect
 from cemlib.report.style import save
 from cemlib.study.finished import finished
@@ -117,7 +116,7 @@ class Readers:
         return [frame.to_csv() for frame in frames]
 
     def clusters(self) -> Any:
-        found = read_study(self._metrics()[0], (), ["clustering"])
+        found = Results(*collect(self._metrics()[0]), ["clustering"])
         figure = figures(found, OF_RUNS)["cluster_course"]()
         return [path.read_bytes() for path in save(figure, self.folder / "drawn", "clusters")]
 

@@ -9,7 +9,7 @@ from synthetic_study import Study, fill
 from cemlib.config import parse
 from cemlib.records.files import read_json, write_jsonl
 from cemlib.records.seal import write_sealed
-from cemlib.report.build import read
+from cemlib.report.build import Results
 from cemlib.report.page.build import write_page
 
 DEFENCES = ("none", "noise", "clustering")
@@ -80,7 +80,7 @@ def figures(study: Study) -> list[Path]:
 def build(study: Study, out: Path, config: dict[str, Any] | None = None) -> Path:
     """Write the page of a study."""
     return write_page(
-        read(study.runs, study.attacks, DEFENCES, reference="noise"),
+        Results(*study.frames(), DEFENCES, reference="noise"),
         [*study.runs, *study.attacks],
         out,
         data=study.root / "data/data.json",

@@ -14,6 +14,7 @@ from PIL import Image
 from cemlib.records.files import save_tensors, write_jsonl
 from cemlib.records.layout import AttackFolder, Layout, RunFolder
 from cemlib.records.seal import write_sealed
+from cemlib.report.collect import collect
 
 PROVENANCE = {"fingerprint": "abc123", "commit": "0" * 40, "dirty": False, "versions": {}}
 
@@ -25,6 +26,10 @@ class Study:
     root: Path
     runs: list[Path] = field(default_factory=list)
     attacks: list[Path] = field(default_factory=list)
+
+    def frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Runs and attacks as the report reads them."""
+        return collect(self.runs, self.attacks)
 
     def add_run(self, defence: str, seed: int, **changes: Any) -> RunFolder:
         folder = Layout(self.root).run(defence, seed)

@@ -13,7 +13,7 @@ from PIL import Image
 from synthetic_study import Study
 
 from cemlib.records.files import FileError, read_json, write_json
-from cemlib.report.build import read
+from cemlib.report.build import Results
 from cemlib.report.page import STYLE
 from cemlib.report.page.build import write_page
 from cemlib.report.texts import comparisons_document, summary_document
@@ -68,7 +68,7 @@ def page(study: Study) -> Reader:
 
 
 def test_the_tables_are_those_of_the_report(study: Study, page: Reader) -> None:
-    results = read(study.runs, study.attacks, DEFENCES, reference="noise")
+    results = Results(*study.frames(), DEFENCES, reference="noise")
     documents = summary_document(results.summary), comparisons_document(results.compared)
     expected = [table for document in documents for table in document.tables]
     assert len(page.tables) == len(expected) + 1  # every result stands in the last one
@@ -134,7 +134,7 @@ def test_a_changed_result_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_figure_is_named(study: Study, tmp_path: Path) -> None:
-    results = read(study.runs, study.attacks, DEFENCES)
+    results = Results(*study.frames(), DEFENCES)
     data, missing = study.root / "data/data.json", tmp_path / "overview.png"
     with pytest.raises(FileError, match=r"overview\.png: cannot be read"):
         write_page(

@@ -15,7 +15,6 @@ from synthetic_study import Study
 from cemlib.config import parse
 from cemlib.report.at_accuracy import detectable, jackknifed, tradeoff_table
 from cemlib.report.build import Results, figures
-from cemlib.report.collect import collect
 from cemlib.report.figures import figure_entry
 from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
 from cemlib.report.tradeoff import frontier
@@ -53,7 +52,7 @@ def fill(study: Study, failed: tuple[tuple[str, int], ...] = ()) -> Study:
 
 
 def points(study: Study, sweeps: Sweeps = SWEEPS) -> pd.DataFrame:
-    return sweep_points(*collect(study.runs, study.attacks), sweeps)
+    return sweep_points(*study.frames(), sweeps)
 
 
 def test_a_point_is_the_worst_case_at_its_strength(study: Study) -> None:
@@ -236,8 +235,7 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
     assert {"lambda_mean", "noise_std_mean"} <= set(table.columns)
     curves = [path for path in found["figures"].outputs if path.stem.startswith("frontier-")]
     sweeps = Sweeps(plan.study.families())
-    runs, attacks = study.runs, study.attacks
-    drawn = figures(Results(*collect(runs, attacks), list(plan.study.defences), None, sweeps))
+    drawn = figures(Results(*study.frames(), list(plan.study.defences), None, sweeps))
     assert set(drawn) >= {path.stem for path in curves}
     assert [figure_entry(path).title for path in curves[::2]] == [
         "curves of the sweeps, train data",

@@ -11,7 +11,6 @@ from synthetic_study import DEFENCES, Study, image_scores
 
 from cemlib.records.files import FileError
 from cemlib.report.bootstrap import two_level_intervals, two_level_means
-from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
 from cemlib.report.statistics import paired_difference
 
@@ -73,7 +72,7 @@ def test_what_has_no_interval_leaves_the_others_alone() -> None:
 
 
 def compared(study: Study) -> pd.DataFrame:
-    runs, attacks = collect(study.runs, study.attacks)
+    runs, attacks = study.frames()
     table = comparisons_table(runs, attacks, DEFENCES, "noise")
     return with_image_intervals(table, attacks).set_index(["defence", "metric"])
 

@@ -7,7 +7,6 @@ import pandas as pd
 from synthetic_study import DEFENCES, Study
 
 from cemlib.report.claims import claim, claims
-from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import readable
 
@@ -52,7 +51,7 @@ def test_the_cost_is_told_in_percentage_points() -> None:
 
 
 def test_every_tested_comparison_has_one_sentence(full_study: Study) -> None:
-    table = comparisons_table(*collect(full_study.runs, full_study.attacks), DEFENCES, None)
+    table = comparisons_table(*full_study.frames(), DEFENCES, None)
     text = claims(table)
     tested = table[table["metric"] == "mse"]
     supported = tested["p_holm"] < 0.05

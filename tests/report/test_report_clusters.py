@@ -11,7 +11,7 @@ from synthetic_study import DEFENCES, Study, cluster_course
 
 from cemlib.records.files import save_tensors
 from cemlib.report import clusters as clusters_module
-from cemlib.report.build import read, write_figures
+from cemlib.report.build import Results, write_figures
 from cemlib.report.clusters import read_course
 from cemlib.report.courses import LINE
 
@@ -37,7 +37,7 @@ def test_course_of_the_clusters_equals_a_loop(tmp_path: Path) -> None:
 def test_cluster_course_uses_the_finished_runs_that_left_clusters(
     full_study: Study, tmp_path: Path
 ) -> None:
-    results = read(full_study.runs, (), DEFENCES)
+    results = Results(*full_study.frames(), DEFENCES)
     paths = write_figures(results, tmp_path, "training_figures")
     assert {"cluster_course.png", "cluster_course.pdf"} < {path.name for path in paths}
     files = [

@@ -9,7 +9,6 @@ from synthetic_study import DEFENCES, Study
 
 from cemlib.records.files import write_json
 from cemlib.report.build import Results, write_tables
-from cemlib.report.collect import collect
 from cemlib.report.conclusions import conclusions, with_conclusions
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +23,7 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
 
 def test_a_block_has_the_worst_case_and_the_claims(full_study: Study, tmp_path: Path) -> None:
     folder = tmp_path / "results/published/some"
-    results = Results(*collect(full_study.runs, full_study.attacks), DEFENCES)
+    results = Results(*full_study.frames(), DEFENCES)
     write_tables(results, full_study.root, folder)
     made = {"seeds": [0, 1], "commits": ["0123456789"], "command": "snakemake --cores 2"}
     write_json(folder / "provenance.json", made)

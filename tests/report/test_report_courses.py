@@ -12,7 +12,6 @@ from synthetic_study import DEFENCES, Study
 
 from cemlib.records.files import read_jsonl, write_jsonl
 from cemlib.report.attacks import attack_course
-from cemlib.report.collect import collect, collect_runs
 from cemlib.report.courses import surrogate_course, training_curves
 from cemlib.report.style import looks
 
@@ -32,7 +31,7 @@ def explained(figure: Figure) -> list[str]:
 def test_the_attacks_course_is_the_mean_over_the_seeds(
     full_study: Study, row: int, key: str, scale: float
 ) -> None:
-    _, attacks = collect(full_study.runs, full_study.attacks)
+    _, attacks = full_study.frames()
     panels = attack_course(attacks, DEFENCES).axes
     assert [panel.get_title() for panel in panels[:2]] == [
         "decoder, attacker has train data",
@@ -50,18 +49,18 @@ def test_the_attacks_course_is_the_mean_over_the_seeds(
 def test_the_course_is_of_the_first_attack_that_learned_if_any(study: Study) -> None:
     study.add_run("none", 0)
     write_jsonl(study.add_attack("none", 0, "linear", "train_data").history, [])
-    (panel,) = attack_course(collect(study.runs, study.attacks)[1], DEFENCES).axes
+    (panel,) = attack_course(study.frames()[1], DEFENCES).axes
     assert texts(panel) == ["no attack of this study learns in epochs"]
     rows = [{"epoch": e, "train_mse": None, "val_mse": 0.1 / e} for e in (1, 2, 3)]
     write_jsonl(study.add_attack("none", 0, "optimisation", "train_data").history, rows)
-    error, recognised = attack_course(collect(study.runs, study.attacks)[1], DEFENCES).axes
+    error, recognised = attack_course(study.frames()[1], DEFENCES).axes
     assert error.get_title() == "optimisation, attacker has train data"
     np.testing.assert_allclose(lines(error, LINE), [[0.1, 0.05, 0.1 / 3]])
     assert texts(recognised) == ["not recorded"]
 
 
 def test_each_defence_has_a_panel_of_its_losses(full_study: Study) -> None:
-    figure = training_curves(collect_runs(full_study.runs), DEFENCES)
+    figure = training_curves(full_study.frames()[0], DEFENCES)
     for panel, name in zip(figure.axes, DEFENCES, strict=False):
         files = [full_study.root / f"runs/{name}/seed{seed}/history.jsonl" for seed in range(3)]
         histories = [read_jsonl(file) for file in files]
@@ -70,7 +69,7 @@ def test_each_defence_has_a_panel_of_its_losses(full_study: Study) -> None:
         assert panel.get_title() == name
         starts = [line for line in panel.lines if line.get_color() == START]
         assert len(starts) == (name in ("clustering", "gated", "slot"))
-    top1 = collect_runs(full_study.runs).query("defence == 'none'")["val_top1"].mean()
+    top1 = full_study.frames()[0].query("defence == 'none'")["val_top1"].mean()
     assert texts(figure.axes[0]) == [f"{100 * top1:.1f} %"]
     assert explained(figure)[-1] == "start of the surrogate"
     assert len({panel.get_ylim() for panel in figure.axes[:5]}) == 1
@@ -110,7 +109,7 @@ def small(study: Study) -> Study:
 
 
 def course(study: Study, reference: str | None = None) -> Figure:
-    return surrogate_course(collect_runs(study.runs), ["mine"], reference)
+    return surrogate_course(study.frames()[0], ["mine"], reference)
 
 
 def test_lines_are_means_and_bands_the_range_of_the_finished_runs(study: Study) -> None:
@@ -150,7 +149,7 @@ def test_the_ratio_has_a_logarithmic_axis_unless_it_is_always_zero(study: Study)
     add(study, "mine", 1, acting(1, 2.0), acting(2, 4.0), acting(3, 0.0))
     np.testing.assert_allclose(lines(course(study).axes[1], LINE), [[0.3, 0.4, 0.0]])
     add(study, "none", 0, acting(1, 0.0), acting(2, 0.0))
-    ratio = surrogate_course(collect_runs(study.runs), ["none"], None).axes[1]
+    ratio = surrogate_course(study.frames()[0], ["none"], None).axes[1]
     assert ratio.get_yscale() == "linear"
 
 
@@ -193,14 +192,14 @@ def test_panels_without_anything_say_so(study: Study) -> None:
     assert [texts(panel) for panel in others] == [[text] for text in said]
     assert [mark for mark in penalty.lines if mark.get_marker() == "o"]  # one epoch is a point
     add(study, "late", 0, line(1), line(2))
-    penalty, _, bound, *_ = surrogate_course(collect_runs(study.runs), ["late"], None).axes
+    penalty, _, bound, *_ = surrogate_course(study.frames()[0], ["late"], None).axes
     assert texts(penalty) == ["never active"]
     np.testing.assert_allclose(lines(bound, LINE), [[10.0, 20.0]])
 
 
 def test_failed_runs_and_studies_without_surrogate_say_so(study: Study) -> None:
     study.add_run("mine", 0, status="failed", reason="diverged")
-    runs = collect_runs(study.runs)
+    runs = study.frames()[0]
     assert [texts(panel) for panel in course(study).axes] == [["all runs failed"]] * 5
     assert "all runs failed" in texts(training_curves(runs, ["mine"]).axes[0])
     (panel,) = surrogate_course(runs, [], None).axes

@@ -16,7 +16,7 @@ from cemlib.cli import main
 from cemlib.report import OF_RUNS, WHOLE
 from cemlib.report import figures as table
 from cemlib.report.bars import forest, overview
-from cemlib.report.build import Results, figures, read, write_figures
+from cemlib.report.build import Results, figures, write_figures
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks, save, significant
@@ -32,7 +32,7 @@ DRAWN = {
 
 
 def results(study: Study) -> Results:
-    return Results(*collect(study.runs, study.attacks), DEFENCES, surrogates=DEFENCES[2:])
+    return Results(*study.frames(), DEFENCES, surrogates=DEFENCES[2:])
 
 
 def test_every_drawing_has_a_name_and_a_title_of_its_own() -> None:
@@ -68,7 +68,7 @@ def test_a_damaged_study_still_has_its_figures(brief_study: Study, tmp_path: Pat
     names = {"reference": "none", "surrogates": ("gated",)}
     for part in (WHOLE, OF_RUNS):
         attacks = brief_study.attacks if part == WHOLE else ()
-        found = read(brief_study.runs, attacks, DEFENCES, **names)
+        found = Results(*collect(brief_study.runs, attacks), DEFENCES, **names)
         paths = write_figures(found, tmp_path, part)
         assert len(paths) == len({*tmp_path.iterdir()} & {*paths})
 
@@ -83,7 +83,7 @@ def test_the_same_figure_is_the_same_file(tmp_path: Path, full_study: Study) -> 
 
 
 def test_bars_are_the_means_from_zero(full_study: Study) -> None:
-    runs, attacks = collect(full_study.runs, full_study.attacks)
+    runs, attacks = full_study.frames()
     accuracy, *others = overview(runs, attacks, DEFENCES).axes
     expected = [100 * runs.loc[runs["defence"] == name, "top1"].mean() for name in DEFENCES]
     assert [bar.get_width() for bar in accuracy.patches] == pytest.approx(expected)
@@ -104,7 +104,7 @@ def test_bars_of_what_failed_say_so(study: Study) -> None:
         study.add_attack(defence, 0, "decoder", "train_data", mse=mse)
     for defence, seed in (("noise", 1), ("gated", 0)):
         study.add_run(defence, seed, status="failed", reason="diverged")
-    accuracy, error = overview(*collect(study.runs, study.attacks), DEFENCES).axes
+    accuracy, error = overview(*study.frames(), DEFENCES).axes
     part, whole = "failed (1 of 2)", "failed (1 of 1)"
     assert texts(accuracy) == ["90.0", f"80.0, {part}", whole]
     assert texts(error) == ["0.0100", f"0.0200, {part}", whole]
@@ -112,7 +112,7 @@ def test_bars_of_what_failed_say_so(study: Study) -> None:
 
 @pytest.mark.parametrize("score", ["mse", "ssim"])
 def test_the_tradeoff_has_a_point_with_intervals_per_defence(full_study: Study, score: str) -> None:
-    runs, attacks = collect(full_study.runs, full_study.attacks)
+    runs, attacks = full_study.frames()
     figure = tradeoff(runs, attacks, DEFENCES, score)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == list(DEFENCES)
@@ -143,7 +143,7 @@ def rows(table: pd.DataFrame, metric: str, knowledge: str) -> pd.DataFrame:
 def test_the_forest_is_the_table_filled_where_a_difference_is_shown(
     full_study: Study, knowledge: str
 ) -> None:
-    compared = comparisons_table(*collect(full_study.runs, full_study.attacks), DEFENCES, "gated")
+    compared = comparisons_table(*full_study.frames(), DEFENCES, "gated")
     errors, accuracy = forest(compared, DEFENCES, knowledge).axes
     for panel, part, scale in (
         (errors, rows(compared, "mse", knowledge), 1),
@@ -164,11 +164,11 @@ def test_a_defence_that_failed_and_a_lone_one_are_told(study: Study) -> None:
     study.add_run("noise", 0)
     study.add_attack("noise", 0, "decoder", "train_data")
     alone, pair = ("noise",), ("noise", "wild")
-    found = comparisons_table(*collect(study.runs, study.attacks), alone, None)
+    found = comparisons_table(*study.frames(), alone, None)
     panel, _ = forest(found, alone, "train_data").axes
     assert texts(panel) == ["one defence: nothing to compare it with"]
     study.add_run("wild", 0, status="failed", reason="diverged")
-    found = comparisons_table(*collect(study.runs, study.attacks), pair, None)
+    found = comparisons_table(*study.frames(), pair, None)
     panel, _ = forest(found, pair, "train_data").axes
     assert texts(panel) == ["not compared"]
 

@@ -9,14 +9,13 @@ from reading_figures import texts
 from synthetic_study import DEFENCES, Study, strip
 
 from cemlib.records.files import FileError
-from cemlib.report.collect import collect
 from cemlib.report.grid import MOST, reconstructions, shown
 from cemlib.report.style import significant
 from cemlib.report.worst_case import worst_case
 
 
 def grid(study: Study, knowledge: str = "train_data", reference: str | None = None) -> Figure:
-    return reconstructions(*collect(study.runs, study.attacks), DEFENCES, reference, knowledge)
+    return reconstructions(*study.frames(), DEFENCES, reference, knowledge)
 
 
 def rows(figure: Figure) -> list[np.ndarray]:
@@ -28,7 +27,7 @@ def without_gaps(row: np.ndarray, count: int = 12, side: int = 32, gap: int = 2)
 
 
 def test_the_grid_shows_the_strongest_attack_with_accuracy_and_error(full_study: Study) -> None:
-    runs, attacks = collect(full_study.runs, full_study.attacks)
+    runs, attacks = full_study.frames()
     figure = grid(full_study, "public_data")
     original, *below, errors = rows(figure)
     labels = [panel.get_ylabel() for panel in figure.axes]
@@ -52,7 +51,7 @@ def test_of_many_defences_first_reference_and_highest_errors_are_shown(study: St
     for i, name in enumerate(names):
         study.add_run(name, 0)
         study.add_attack(name, 0, "decoder", "train_data", mse=0.01 + 0.001 * ((i * 4) % 9))
-    strongest = worst_case(collect(study.runs, study.attacks)[1])
+    strongest = worst_case(study.frames()[1])
     assert shown(strongest, names, "d7") == ["d0", "d2", "d4", "d6", "d7", "d8"]  # 8 6 7 5 of 9
     assert shown(strongest, names[:MOST], "d3") == names[:MOST]
 

@@ -8,7 +8,6 @@ from synthetic_study import DEFENCES, Study
 
 from cemlib.report.attacks import releases
 from cemlib.report.build import Results, figures
-from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks
 from cemlib.report.tables import summary_table
@@ -37,11 +36,11 @@ def several_releases(study: Study) -> Study:
 
 
 def summary(study: Study) -> pd.DataFrame:
-    return summary_table(*collect(study.runs, study.attacks), ORDER)
+    return summary_table(*study.frames(), ORDER)
 
 
 def worst(study: Study, queries: int) -> pd.DataFrame:
-    found = worst_case(collect(study.runs, study.attacks)[1], queries)
+    found = worst_case(study.frames()[1], queries)
     return found[found["defence"] == "noise"].set_index("seed")
 
 
@@ -57,7 +56,7 @@ def test_the_worst_case_is_over_the_attacks_with_at_most_so_many_releases(study:
         assert found["strongest"].tolist() == strongest
         assert found["mse"].tolist() == mse
         assert set(found["queries"]) == {queries}
-    assert release_counts(collect(study.runs, study.attacks)[1]) == [1, 4, 16]
+    assert release_counts(study.frames()[1]) == [1, 4, 16]
 
 
 def test_a_failed_attack_on_many_releases_leaves_the_worst_case_on_few_known(study: Study) -> None:
@@ -86,7 +85,7 @@ def test_the_summary_has_a_worst_case_for_each_number_of_releases(study: Study) 
 
 def test_the_summary_of_one_release_has_one_worst_case_per_knowledge(full_study: Study) -> None:
     table = summary_table(
-        *collect(full_study.runs, full_study.attacks),
+        *full_study.frames(),
         DEFENCES,
     )
     cases = table[table["attack"].str.startswith("worst_case")]
@@ -125,14 +124,14 @@ def test_comparisons_are_of_one_release_and_of_identification_where_measured(
     study: Study,
 ) -> None:
     several_releases(study)
-    table = comparisons_table(*collect(study.runs, study.attacks), ORDER, "noise")
+    table = comparisons_table(*study.frames(), ORDER, "noise")
     assert table["metric"].tolist() == ["top1", "mse", "ssim"]
     assert table.loc[1, "difference"] == pytest.approx((0.010 - 0.020 + 0.011 - 0.030) / 2)
     for defence, shares in (("none", (0.9, 0.8)), ("noise", (0.5, 0.6))):
         for seed, share in enumerate(shares):
             changes = {"mse": 0.001, "recon_top1": share}
             study.add_attack(defence, seed, "perceptual", "train_data", **changes)
-    table = comparisons_table(*collect(study.runs, study.attacks), ORDER, "noise")
+    table = comparisons_table(*study.frames(), ORDER, "noise")
     row = table[table["metric"] == "recon_top1"].iloc[0]
     low, high = stats.ttest_rel((0.9, 0.8), (0.5, 0.6)).confidence_interval()
     assert [row[key] for key in ("difference", "ci_low", "ci_high")] == pytest.approx(
@@ -155,7 +154,7 @@ def test_the_report_tabulates_the_worst_case_against_the_releases(study: Study) 
 
 
 def test_the_figure_has_the_mean_of_every_worst_case(study: Study) -> None:
-    _, attacks = collect(several_releases(study).runs, study.attacks)
+    _, attacks = several_releases(study).frames()
     figure = releases(attacks, ORDER)
     (panel,) = figure.axes
     expected = {"none": [0.0105, 0.0105, 0.010], "noise": [0.025, 0.0225, 0.0105]}
@@ -170,8 +169,8 @@ def test_the_figure_has_the_mean_of_every_worst_case(study: Study) -> None:
 def test_the_figure_of_releases_needs_more_than_one_number_of_them(
     full_study: Study, study: Study
 ) -> None:
-    one = figures(Results(*collect(full_study.runs, full_study.attacks), ORDER))
-    many = figures(Results(*collect(several_releases(study).runs, study.attacks), ORDER))
+    one = figures(Results(*full_study.frames(), ORDER))
+    many = figures(Results(*several_releases(study).frames(), ORDER))
     assert "releases" not in one
     assert "releases" in many
 
@@ -180,5 +179,5 @@ def test_the_figure_of_failed_attacks_says_so(study: Study) -> None:
     study.add_run("noise", 0)
     study.add_attack("noise", 0, "decoder", "train_data", status="failed")
     study.add_attack("noise", 0, "decoder_4", "train_data", status="failed", queries=4)
-    (panel,) = releases(collect(study.runs, study.attacks)[1], ORDER).axes
+    (panel,) = releases(study.frames()[1], ORDER).axes
     assert texts(panel) == ["no defence has a finished result"]

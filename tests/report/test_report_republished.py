@@ -22,9 +22,9 @@ TABLE: dict[str, list[Any]] = {
     [
         ({}, "equal"),
         ({"mse": [0.0012341, 0.002], "wall_seconds": [9.0, 9.0]}, "equal"),
-        ({"mse": [0.0013, 0.0021]}, "mse: 2 of 2 differ, the most none: 0.001234 -> 0.0013"),
-        ({"bound": [5.0, 3.0]}, "bound: 1 of 2 differ, the most none: inf -> 5"),
-        ({"verdict": ["", "lower"]}, "verdict: 1 of 2 differ, the most noise: higher -> lower"),
+        ({"mse": [0.0013, 0.0021]}, "mse: 2 of 2 differ, first in line 2: 0.001234 -> 0.0013"),
+        ({"bound": [5.0, 3.0]}, "bound: 1 of 2 differ, first in line 2: ∞ -> 5"),
+        ({"verdict": ["", "lower"]}, "verdict: 1 of 2 differ, first in line 3: higher -> lower"),
         ({"ssim": [0.5, 0.6]}, "new ssim"),
         ({"mse": None}, "no more mse"),
         ({"defence": ["none", "gated"]}, "other rows: 2 before, 2 now"),

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from synthetic_study import DEFENCES, KNOWLEDGES, Study
 
-from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.tables import summary_table
 from cemlib.report.texts import comparisons_document, paper_document, summary_document
@@ -19,7 +18,7 @@ from cemlib.report.writer import Document, Table, escape, html, latex, markdown
 
 
 def summary(study: Study, order: tuple[str, ...] = DEFENCES) -> pd.DataFrame:
-    return summary_table(*collect(study.runs, study.attacks), order)
+    return summary_table(*study.frames(), order)
 
 
 def rendered(study: Study, order: tuple[str, ...] = DEFENCES) -> tuple[str, str]:
@@ -177,7 +176,7 @@ def test_the_cells_are_those_of_the_markdown_and_a_page_needs_nothing_else(
 
 
 def test_comparisons_are_those_of_the_csv(full_study: Study) -> None:
-    frame = comparisons_table(*collect(full_study.runs, full_study.attacks), DEFENCES, None)
+    frame = comparisons_table(*full_study.frames(), DEFENCES, None)
     found = tables(html(comparisons_document(frame)))
     families = frame.groupby(["metric", "knowledge"], sort=False)
     assert len(found) == len(families)
@@ -201,7 +200,7 @@ def test_what_was_not_compared_has_no_numbers(study: Study) -> None:
     study.add_attack("noise", 0, "decoder", "train_data")
     study.add_run("wild", 0, status="failed", reason="diverged")
     order = ("noise", "wild")
-    frame = comparisons_table(*collect(study.runs, study.attacks), order, None)
+    frame = comparisons_table(*study.frames(), order, None)
     page = html(comparisons_document(frame))
     nothing = ["wild", *"----", "0"]
     assert [rows(table)[0][:6] for table in tables(page)] == [nothing] * 3

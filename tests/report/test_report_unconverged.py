@@ -17,7 +17,6 @@ from cemlib.records.scores import MARK, NOTE
 from cemlib.records.seal import write_sealed
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.build import Results, figures, write_tables
-from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.style import save
@@ -49,7 +48,7 @@ def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 def results(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return collect(study.runs, study.attacks)
+    return study.frames()
 
 
 def test_a_difference_that_would_be_higher_is_not_claimed(

@@ -9,9 +9,8 @@ from synthetic_study import Study
 
 from cemlib.records.files import read_json
 from cemlib.records.seal import write_sealed
-from cemlib.report.build import read, write_tables
+from cemlib.report.build import Results, write_tables
 from cemlib.report.claims import warnings
-from cemlib.report.collect import collect
 from cemlib.report.grid import reconstructions
 from cemlib.report.tables import summary_table
 
@@ -40,7 +39,7 @@ def nonsense(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 def test_chance_and_the_mean_image_are_told_everywhere(nonsense: Study, tmp_path: Path) -> None:
-    results = read(nonsense.runs, nonsense.attacks, DEFENCES)
+    results = Results(*nonsense.frames(), DEFENCES)
     assert warnings(summary_table(results.runs, results.attacks, DEFENCES)) == [CHANCE, BLIND]
     written = {path.name: path for path in write_tables(results, nonsense.root, tmp_path)}
     page = build(nonsense, tmp_path / "index.html")
@@ -52,7 +51,7 @@ def test_chance_and_the_mean_image_are_told_everywhere(nonsense: Study, tmp_path
 
 
 def test_a_tenth_above_the_most_frequent_class_is_no_chance(full_study: Study) -> None:
-    runs, attacks = collect(full_study.runs, full_study.attacks)
+    runs, attacks = full_study.frames()
     names = [*runs["defence"].unique()]
     for top1, expected in ((0.1099, 3), (0.1101, 0)):
         table = summary_table(runs.assign(top1=top1), attacks, names)
@@ -60,4 +59,4 @@ def test_a_tenth_above_the_most_frequent_class_is_no_chance(full_study: Study) -
 
 
 def _grid(study: Study) -> Figure:
-    return reconstructions(*collect(study.runs, study.attacks), DEFENCES, None, "train_data")
+    return reconstructions(*study.frames(), DEFENCES, None, "train_data")

@@ -17,7 +17,8 @@ from cemlib.evaluation.job import run
 from cemlib.models import SplitModel, build
 from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.records.layout import KNOWLEDGES
-from cemlib.report.build import read, write_tables
+from cemlib.report.build import Results, write_tables
+from cemlib.report.collect import collect
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, jobs
 from cemlib.training.fit import fit
@@ -82,7 +83,7 @@ def check_table(plan: Plan, summary: pd.DataFrame) -> None:
     """The table in memory against the study's own, written from its files."""
     runs, attacks = (jobs(plan)[-1].inputs[part] for part in ("runs", "attacks"))
     out = plan.layout.tables
-    write_tables(read(runs, attacks, ["noise"]), plan.layout.root, out)
+    write_tables(Results(*collect(runs, attacks), ["noise"]), plan.layout.root, out)
     summary.to_csv(out / "ours.csv", index=False)
     ours, expected = (pd.read_csv(out / f"{name}.csv") for name in ("ours", "summary"))
     pd.testing.assert_frame_equal(ours, expected, check_exact=True)
