@@ -1,7 +1,7 @@
 """Draw the figures of a federated study: curves, bars, and pictures."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from cemlib.federated.inversion.scoring import WORST_CASE
 from cemlib.federated.tables import Results, cost_table, tradeoff_table
 from cemlib.records.files import load_arrays
 from cemlib.records.seal import checked
-from cemlib.report.grid import Picture, read_strip, show, spaced
+from cemlib.report.grid import Pictures, read_strip, show
 from cemlib.report.statistics import mean_interval
 from cemlib.report.style import (
     WIDTH,
@@ -143,21 +143,20 @@ def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
 
     The seed is the first; the strongest is the attack with the lowest mean MSE over the seeds.
     """
-    rows: dict[str, Sequence[Picture]] = {}
-    blank: list[Picture] = []
+    rows, originals = dict[str, Pictures | None](), None
     for variant in plan.study.variants:
         attack, error = strongest(results.attacks, variant)
         if attack is None:
-            rows[f"{readable(variant)}\nfailed"] = []
+            rows[f"{readable(variant)}\nfailed"] = None
             continue
         file = attack_folder(plan, variant, plan.study.seeds[0], attack).reconstructions
         originals, below = read_strip(checked(file))
-        rows = {"original": originals} | rows
+        rows = {"original": originals, **rows}
         rows[f"{readable(variant)}\n{readable(attack)}, {significant(error, 2)}"] = below
-        blank = [np.full_like(picture, 255) for picture in originals]
-    if not blank:
+    if originals is None:
         return saying("every attack failed")
-    return _picture_rows({name: pictures or blank for name, pictures in rows.items()})
+    blank = np.full_like(originals, 255)
+    return _picture_rows({name: blank if row is None else row for name, row in rows.items()})
 
 
 def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
@@ -177,14 +176,13 @@ def pseudo(plan: Plan[Federated], results: Results) -> Figure:  # noqa: ARG001 -
     pixels = pixels.repeat(4, 2).repeat(4, 3)
     pixels = pixels.repeat(3, 4) if pixels.shape[4] == 1 else pixels
     rows = zip(epochs, pixels, strict=True)
-    return _picture_rows({f"epoch {epoch}": list(row) for epoch, row in rows})
+    return _picture_rows({f"epoch {epoch}": row for epoch, row in rows})
 
 
-def _picture_rows(rows: Mapping[str, Sequence[Picture]]) -> Figure:
+def _picture_rows(rows: Mapping[str, Pictures]) -> Figure:
     """Draw rows of pictures, with the name of each on its left."""
     count = len(next(iter(rows.values())))
     figure, panels = new_figure((WIDTH - _MARGIN) / count * 1.12 * len(rows), rows=len(rows))
     for panel, (name, pictures) in zip(panels, rows.items(), strict=True):
-        show(panel, spaced(pictures))
-        panel.set_ylabel(name, rotation=0, ha="right", va="center")
+        show(panel, pictures, name)
     return figure

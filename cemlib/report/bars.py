@@ -1,7 +1,7 @@
 """Draw a row per defence: accuracy and worst-case error, and their differences to the reference."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -18,8 +18,6 @@ from cemlib.report.worst_case import CEILING, unconverged, worst_case
 
 _CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.4}
 
-Values = Mapping[str, Sequence[float]]  # one per seed of each defence, NaN for a failed one
-
 
 def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw test accuracy, and for each attacker knowledge the worst-case MSE, as bars from zero.
@@ -29,12 +27,11 @@ def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str])
     names, knowledges = present(runs, defences), list(attacks["knowledge"].unique())
     strongest, ceilings = worst_case(attacks), attacks[attacks["attack"] == CEILING]
     figure, (first, *others) = new_figure(1.1 + 0.3 * len(names), 1 + len(knowledges), share_y=True)
-    _bars(first, _by_defence(names, runs, "top1", 100), "{:.1f}".format)
+    _bars(first, names, runs, "top1", "{:.1f}".format)
     first.set(xlabel="test accuracy [%]", xlim=(0, 135), xticks=range(0, 101, 25))
     for panel, knowledge in zip(others, knowledges, strict=True):
         rows = strongest[strongest["knowledge"] == knowledge]
-        late = rows.loc[unconverged(rows, "mse"), "defence"].tolist()
-        _bars(panel, _by_defence(names, rows, "mse"), significant, late)
+        _bars(panel, names, rows, "mse", significant)
         panel.set_xlabel(f"{SCORES['mse'].subject},\nattacker has {readable(knowledge)}")
     reach = max(panel.dataLim.x1 for panel in others)
     for panel, knowledge in zip(others, knowledges, strict=True):
@@ -61,26 +58,28 @@ def forest(compared: pd.DataFrame, defences: Sequence[str], knowledge: str) -> F
     return figure
 
 
-def _by_defence(
-    names: Sequence[str], rows: pd.DataFrame, score: str, scale: float = 1
-) -> dict[str, list[float]]:
-    return {name: (scale * rows.loc[rows["defence"] == name, score]).tolist() for name in names}
-
-
-def _bars(panel: Axes, values: Values, written: Any, late: Sequence[str] = ()) -> None:
+def _bars(
+    panel: Axes,
+    names: Sequence[str],
+    rows: pd.DataFrame,
+    score: str,
+    written: Callable[[float], str],
+) -> None:
     """Draw horizontal bars from zero, first defence on top, the number beside each.
 
-    The bars of `late` defences, whose attack had not converged, are hollow and marked.
+    The bars of defences with an attack that had not converged are hollow and marked.
     """
-    for place, (name, look) in enumerate(looks(list(values)).items()):
-        found = mean_interval(values[name])
+    late = set(rows.loc[unconverged(rows, score), "defence"])
+    for place, (name, look) in enumerate(looks(names).items()):
+        values = SCORES[score].scale * rows.loc[rows["defence"] == name, score]
+        found = mean_interval(values.tolist())
         width = found.mean if math.isfinite(found.mean) else 0.0
         colour, hatch = ("white", "") if name in late else (look.colour, look.hatch)
         panel.barh(place, width, height=0.62, color=colour, alpha=0.45, hatch=hatch, ec="black")
         panel.errorbar(found.mean, place, xerr=found.arms, color="black", capsize=3, linewidth=1.2)
         number = marked(written(found.mean), name in late)
-        _write(panel, place, found, number, wanted=len(values[name]))
-    _name_rows(panel, list(map(readable, values)))
+        _write(panel, place, found, number, wanted=len(values))
+    _name_rows(panel, list(map(readable, names)))
 
 
 def _write(panel: Axes, place: int, found: Interval, number: str, wanted: int) -> None:

@@ -18,7 +18,8 @@ from cemlib.report.style import WIDTH, new_figure, readable, saying, significant
 from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import worst_case
 
-Picture = NDArray[np.uint8]
+Pictures = NDArray[np.uint8]
+PICTURES = "reconstructions.png"
 MOST = 6  # defences
 _MARGIN = 1.5  # inches left of the pictures, for names and numbers
 
@@ -47,17 +48,18 @@ def reconstructions(
         return saying("no defence has a finished result")
     originals, strips = _strips(finished)
     most = max(finished, key=lambda row: float(row["mse"]))["defence"]
-    maps = _errors(originals, strips[most])
-    highest = max(float(np.max(each)) for each in maps)
+    errors = np.abs(originals / 255.0 - strips[most] / 255.0).mean(axis=3)
+    highest = errors.max()
+    maps = mpl.colormaps["inferno"](errors / max(highest, 1e-9), bytes=True)[..., :3]
     count = 2 + len(rows)
     figure, panels = new_figure((WIDTH - _MARGIN) / len(originals) * 1.08 * count, rows=count)
     figure.suptitle(f"attacker has {readable(knowledge)}", fontsize=9)
-    blank = [np.full_like(picture, 255) for picture in originals]
-    _show(panels[0], originals, "original")
+    blank = np.full_like(originals, 255)
+    show(panels[0], originals, "original")
     for panel, (name, row) in zip(panels[1:-1], rows.items(), strict=True):
-        _show(panel, strips.get(name, blank), _label(runs, name, row))
+        show(panel, strips.get(name, blank), _label(runs, name, row))
     label = f"error on {readable(most)},\nblack 0, yellow {highest:.2f}"
-    _show(panels[-1], [_coloured(each / max(highest, 1e-9)) for each in maps], label)
+    show(panels[-1], maps, label)
     return figure
 
 
@@ -85,30 +87,18 @@ def _label(runs: pd.DataFrame, name: str, row: dict[str, Any] | None) -> str:
     return f"{readable(name)}\n{accuracy}\n{readable(row['strongest'])}: {mse}"
 
 
-def _strips(rows: Sequence[dict[str, Any]]) -> tuple[list[Picture], dict[str, list[Picture]]]:
+def _strips(rows: Sequence[dict[str, Any]]) -> tuple[Pictures, dict[str, Pictures]]:
     """Return the originals, which must be the same everywhere, and each one's reconstructions."""
-    originals, strips = list[Picture](), {}
+    read = {row["defence"]: read_strip(Path(row["folder"]) / PICTURES) for row in rows}
+    originals, _ = read[rows[0]["defence"]]
     for row in rows:
-        path = Path(row["folder"]) / "reconstructions.png"
-        above, strips[row["defence"]] = read_strip(path)
-        if originals and not np.array_equal(originals, above):
-            raise FileError(f"{path}: shows other originals than the attacks before; rerun it")
-        originals = above
-    return originals, strips
+        if not np.array_equal(originals, read[row["defence"]][0]):
+            raise FileError(f"{row['folder']}/{PICTURES}: shows other originals; rerun the attack")
+    return originals, {name: below for name, (_, below) in read.items()}
 
 
-def _errors(originals: Sequence[Picture], strip: Sequence[Picture]) -> list[NDArray[np.float64]]:
-    """Return maps (H, W) of the absolute error, of values in [0, 1], mean over the channels."""
-    pairs = zip(originals, strip, strict=True)
-    return [np.abs(one / 255.0 - other / 255.0).mean(axis=2) for one, other in pairs]
-
-
-def _coloured(values: NDArray[np.float64]) -> Picture:
-    return mpl.colormaps["inferno"](values, bytes=True)[..., :3]
-
-
-def read_strip(path: Path) -> tuple[list[Picture], list[Picture]]:
-    """Split a picture of two rows of square images into the images of each row (H, W, 3).
+def read_strip(path: Path) -> tuple[Pictures, Pictures]:
+    """Split a picture of two rows of square images into the images of each row, (N, H, W, 3).
 
     Raises:
         FileError: if it is missing or no picture.
@@ -118,27 +108,18 @@ def read_strip(path: Path) -> tuple[list[Picture], list[Picture]]:
             pixels = np.asarray(image.convert("RGB"))
     except OSError as error:
         raise FileError(f"{path}: cannot be read as a picture ({error}); rerun it") from error
-    above, below = np.split(pixels, 2)
-    count = pixels.shape[1] // len(above)
-    return np.split(above, count, axis=1), np.split(below, count, axis=1)
+    side = len(pixels) // 2
+    above, below = pixels.reshape(2, side, -1, side, 3).swapaxes(1, 2)
+    return above, below
 
 
-def _show(panel: Axes, pictures: Sequence[Picture], label: str) -> None:
-    """Show a row of pictures with a white gap between them, the label on their left."""
-    show(panel, spaced(pictures))
-    panel.set_ylabel(label, rotation=0, ha="right", va="center")
-
-
-def spaced(pictures: Sequence[Picture]) -> Picture:
-    """Return pictures beside each other with white gaps between them."""
-    side = pictures[0].shape[0]
+def show(panel: Axes, pictures: Pictures, label: str) -> None:
+    """Show pictures (N, H, W, 3) beside each other, with white gaps, and the label on the left."""
+    side = pictures.shape[1]
     gap = np.full((side, max(1, side // 16), 3), 255, np.uint8)
-    return np.hstack([part for picture in pictures for part in (picture, gap)][:-1])
-
-
-def show(panel: Axes, pixels: Picture) -> None:
-    """Show pixels as they are, without axes."""
+    pixels = np.hstack([part for picture in pictures for part in (picture, gap)][:-1])
     panel.imshow(pixels, interpolation="nearest")
     panel.set(xticks=[], yticks=[])
     panel.grid(False)
     panel.spines[:].set_visible(False)
+    panel.set_ylabel(label, rotation=0, ha="right", va="center")

@@ -6,9 +6,9 @@ and its global state are not touched.
 """
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
+from collections.abc import Container, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -92,11 +92,8 @@ def looks(defences: Sequence[str]) -> dict[str, Look]:
     }
 
 
-@contextmanager
-def settings() -> Iterator[None]:
-    """Apply the style to figures made inside the context."""
-    with mpl.rc_context(_SETTINGS):
-        yield
+settings = partial(mpl.rc_context, _SETTINGS)
+"""Apply the style to figures made inside this context."""
 
 
 def new_figure(
@@ -108,7 +105,7 @@ def new_figure(
     share_x: bool = False,
     share_y: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure of ``rows`` x ``columns`` panels, and these row by row; in inches."""
+    """Return an empty figure of a size in inches, and its panels row by row."""
     figure = Figure(figsize=(width, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=share_x, sharey=share_y)
     return figure, list(panels.flat)

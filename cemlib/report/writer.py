@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
-from jinja2 import Environment
+from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from cemlib.records.files import write_text
@@ -154,12 +154,12 @@ def latex(document: Document) -> str:
 def html(document: Document) -> str:
     """Return a document as one HTML page, with every name and reason escaped."""
     tables = map(html_table, document.tables)
-    return _rendered(_DOCUMENT, title=document.title, notes=document.notes, tables=tables)
+    return rendered(_DOCUMENT, title=document.title, notes=document.notes, tables=tables)
 
 
 def html_table(table: Table) -> Markup:
     """Return one table with its footnote in HTML."""
-    return Markup(_rendered(_TABLE, table=table))
+    return Markup(rendered(_TABLE, table=table))
 
 
 def escape(text: str) -> str:
@@ -167,8 +167,11 @@ def escape(text: str) -> str:
     return "".join(_ESCAPES.get(character, character) for character in text)
 
 
-def _rendered(template: str, **content: Any) -> str:
-    environment = Environment(autoescape=True, trim_blocks=True)
+def rendered(template: str, **content: Any) -> str:
+    """Return an HTML template with its content filled in, every value escaped."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     return environment.from_string(template).render(content)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from jinja2 import Environment, StrictUndefined
 
 from cemlib.records.files import FileError, write_text
 from cemlib.records.seal import read_sealed
@@ -17,7 +16,7 @@ from cemlib.report.figures import CATEGORIES, DRAWINGS, Figure
 from cemlib.report.page import STYLE, TEMPLATE
 from cemlib.report.page.head import facts, failures, jobs
 from cemlib.report.texts import comparisons_document, summary_document
-from cemlib.report.writer import html_table
+from cemlib.report.writer import html_table, rendered
 
 _DATA = ("classes", "counts", "image_shape")
 _RESULT = ("kind", "defence", "seed", "status", "reason", "provenance", "wall_seconds")
@@ -60,7 +59,7 @@ def write_page(
     """
     described = read_sealed(data, _DATA)
     records = {path: read_sealed(path, _RESULT) for path in metrics}
-    text = _rendered(
+    text = _page(
         experiment=settings["experiment"],
         facts=facts(settings, described, results, records),
         stale=stale,
@@ -77,8 +76,8 @@ def write_page(
     return out
 
 
-def _rendered(**content: Any) -> str:
-    """Return the page, with every value escaped.
+def _page(**content: Any) -> str:
+    """Return the page.
 
     The policy in the head lets a browser apply the one style whose checksum it names, show pictures
     that are in the page, run no script and fetch nothing.
@@ -89,11 +88,7 @@ def _rendered(**content: Any) -> str:
         f"default-src 'none'; img-src data:; style-src 'sha256-{digest}';"
         " base-uri 'none'; form-action 'none'"
     )
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    page = environment.from_string(template)
-    return page.render(**content, style=style, policy=policy, html_table=html_table)
+    return rendered(template, **content, style=style, policy=policy, html_table=html_table)
 
 
 def _sections(files: Mapping[str, Path]) -> dict[str, list[Picture]]:
