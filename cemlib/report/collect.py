@@ -3,76 +3,31 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cemlib.records.files import FileError
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import FILES, check_files, read_sealed
 
-Text = Annotated[str, Field(min_length=1)]
-
-
-class _Record(BaseModel):
-    """The values of every ``metrics.json`` that tables show; a number may be null."""
-
-    model_config = ConfigDict(strict=True)
-
-    experiment: Text
-    defence: Text
-    seed: int
-    status: Literal["ok", "failed"]
-    reason: str | None
-    wall_seconds: float | None
-    peak_memory_mb: float | None
-
-
-class _Provenance(BaseModel):
-    fingerprint: str
-    commit: str
-
-
-class _Run(_Record):
-    top1: float | None
-    val_top1: float | None
-    leakage_nats: float | None
-    leakage_images: float | None
-    chance_top1: float | None
-    selected_epoch: float | None
-    epochs: float | None
-    provenance: _Provenance
-
-
-class _Attack(_Record):
-    attack: Text
-    knowledge: Text
-    mse: float | None
-    psnr: float | None
-    psnr_of_mean_mse: float | None
-    ssim: float | None
-    ssim_valid: float | None
-    recon_top1: float | None
-    recon_top1_victim: float | None
-    judge_top1: float | None
-    queries: Annotated[int, Field(ge=1)]
-    late_improvement: float | None
-    converged: bool | None
-    n_images: float | None
-
-
+# Columns of the records, in groups.
+JOB = ("experiment", "defence", "seed", "status", "reason", "wall_seconds", "peak_memory_mb")
+LEAKAGE = ("leakage_nats", "leakage_images")
+EPOCHS = ("selected_epoch", "epochs")
+CODE = ("fingerprint", "commit")
+ERRORS = ("mse", "psnr", "psnr_of_mean_mse", "ssim", "ssim_valid")
+RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
+ATTACK = ("queries", "late_improvement", "converged", "n_images")
+_OF_RUNS = (*JOB, "top1", "val_top1", "chance_top1", *LEAKAGE, *EPOCHS)
+_OF_ATTACKS = (*JOB, "attack", "knowledge", *ERRORS, *RECOGNITION, *ATTACK)
+RUN_COLUMNS = (*_OF_RUNS, *CODE, "folder")
+ATTACK_COLUMNS = (*_OF_ATTACKS, "folder")
 _RUN_KEY = ["defence", "seed"]
 _ATTACK_KEY = [*_RUN_KEY, "attack", "knowledge"]
 _NEEDED = ("top1", "mse", "ssim")  # there unless the job failed
-_SCORES = {*_NEEDED, "recon_top1", "recon_top1_victim", "judge_top1", *UNBOUNDED}
-RUN_COLUMNS = (
-    *(name for name in _Run.model_fields if name != "provenance"),
-    *_Provenance.model_fields,
-    "folder",
-)
-ATTACK_COLUMNS = (*_Attack.model_fields, "folder")
-_WEIGHTS = "weights_sha256"  # of the model that a run left or an attack attacked; for checks only
+_SCORES = {*_NEEDED, *RECOGNITION, *UNBOUNDED}
+_WEIGHTS = "weights_sha256"  # of the model that a run left or an attack attacked
 # The other files of a result that tables and figures are made from.
 _READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
 
@@ -92,22 +47,22 @@ def collect(
         PSNR is ``inf``. A failed run that left no attack files appears as failed attacks.
 
     Raises:
-        FileError: naming the file that is missing, broken, lacks a key, holds a wrong value, is
-            given twice, belongs to another experiment, attacks a run that is not listed, or saw
-            another number of releases than the same attack elsewhere; or if there is no run.
+        FileError: naming the file that is missing or damaged, lacks a key or a score, is given
+            twice, belongs to another experiment, attacks a run that is not listed, or saw another
+            number of releases than the same attack elsewhere; or if there is no run.
     """
     if not run_metrics:
         raise FileError("no metrics file of a run was given: nothing to report")
-    runs, attacks = _frame(run_metrics, "run", _Run), pd.DataFrame(columns=list(ATTACK_COLUMNS))
+    runs, attacks = _frame(run_metrics, "run", _OF_RUNS), pd.DataFrame(columns=list(ATTACK_COLUMNS))
     if attack_metrics:
-        attacks = _frame(attack_metrics, "attack", _Attack)
+        attacks = _frame(attack_metrics, "attack", _OF_ATTACKS)
         _check_attacks(attacks, runs)
         attacks = pd.concat([attacks, _attacks_on_failed_runs(runs, attacks)], ignore_index=True)
     return runs[list(RUN_COLUMNS)], attacks[list(ATTACK_COLUMNS)]
 
 
-def _frame(paths: Sequence[Path], kind: str, record: type[_Record]) -> pd.DataFrame:
-    frame = pd.DataFrame([_row(path, kind, record) for path in paths])
+def _frame(paths: Sequence[Path], kind: str, keys: Sequence[str]) -> pd.DataFrame:
+    frame = pd.DataFrame([_row(path, kind, keys) for path in paths])
     key = _RUN_KEY if kind == "run" else _ATTACK_KEY
     others = frame["experiment"] != frame["experiment"].iloc[0]
     _refuse(frame[others], "result of another experiment; report one experiment at a time")
@@ -115,35 +70,23 @@ def _frame(paths: Sequence[Path], kind: str, record: type[_Record]) -> pd.DataFr
     return frame
 
 
-def _row(path: Path, kind: str, record: type[_Record]) -> dict[str, Any]:
-    found = read_sealed(path, ["kind"])
+def _row(path: Path, kind: str, keys: Sequence[str]) -> dict[str, Any]:
+    found = read_sealed(path, ("kind", *keys, "provenance"))
     if found["kind"] != kind:
         raise _bad(path, f"this is not the metrics file of a result of kind {kind!r}")
     check_files(path, found, map(path.with_name, _READ_BESIDE))
     for fault in impossible(found):
         raise _bad(path, fault)
-    try:
-        row = record.model_validate(found).model_dump()
-    except ValidationError as error:
-        raise _bad(path, _fault(error)) from error
-    row |= row.pop("provenance", {})
+    row = {key: found[key] for key in keys}
     if row["status"] == "failed":
         row |= dict.fromkeys(row.keys() & _SCORES, math.nan)
     for key in (key for key, value in row.items() if value is None and key != "converged"):
         if key in _NEEDED:
             raise _bad(path, f"{key} is missing although the status is 'ok'")
         row[key] = math.inf if key in UNBOUNDED else math.nan  # JSON has no infinity
+    row |= {key: found["provenance"][key] for key in CODE} | {"reason": found["reason"] or ""}
     weights = found[FILES].get("model.safetensors", found.get("model_sha256"))
-    reason = found["reason"] or ""
-    return row | {"reason": reason, "folder": str(path.parent), _WEIGHTS: weights}
-
-
-def _fault(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"no key {key!r}"
-    return f"{key} is {first['input']!r}: {first['msg']}"
+    return row | {"folder": str(path.parent), _WEIGHTS: weights}
 
 
 def _check_attacks(attacks: pd.DataFrame, runs: pd.DataFrame) -> None:

@@ -8,42 +8,15 @@ from typing import Any
 import pandas as pd
 
 from cemlib.records.scores import IDENTIFICATION, RUN_SCORES, SCORES
+from cemlib.report.collect import ATTACK, CODE, EPOCHS, ERRORS, LEAKAGE, RECOGNITION
 from cemlib.report.statistics import mean_columns
 from cemlib.report.worst_case import unconverged, worst_cases
 
 _RUNS_COLUMNS = (
-    "experiment",
-    "defence",
-    "seed",
-    "attack",
-    "knowledge",
-    "status",
-    "reason",
-    "top1",
-    "val_top1",
-    "leakage_nats",
-    "leakage_images",
-    "mse",
-    "psnr",
-    "psnr_of_mean_mse",
-    "ssim",
-    "ssim_valid",
-    "recon_top1",
-    "recon_top1_victim",
-    "judge_top1",
-    "queries",
-    "late_improvement",
-    "converged",
-    "n_images",
-    "selected_epoch",
-    "epochs",
-    "train_seconds",
-    "attack_seconds",
-    "train_peak_memory_mb",
-    "attack_peak_memory_mb",
-    "fingerprint",
-    "commit",
-    "folder",
+    *("experiment", "defence", "seed", "attack", "knowledge", "status", "reason"),
+    *("top1", "val_top1", *LEAKAGE, *ERRORS, *RECOGNITION, *ATTACK, *EPOCHS),
+    *("train_seconds", "attack_seconds", "train_peak_memory_mb", "attack_peak_memory_mb"),
+    *(*CODE, "folder"),
 )
 AT_CHANCE = 1.1  # at most this multiple of the share of the most frequent class
 _COSTS = {

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from reading_figures import labelled, lines, texts
 from scipy import stats
-from synthetic_study import DEFENCES, Study
+from synthetic_study import Study
 
 from cemlib.report.attacks import releases
 from cemlib.report.build import Results, figures
@@ -81,17 +81,6 @@ def test_the_summary_has_a_worst_case_for_each_number_of_releases(study: Study) 
         "decoder_4 (1), decoder (1)",
         "decoder_4 (1), decoder_16 (1)",
     ]
-
-
-def test_the_summary_of_one_release_has_one_worst_case_per_knowledge(full_study: Study) -> None:
-    table = summary_table(
-        *full_study.frames(),
-        DEFENCES,
-    )
-    cases = table[table["attack"].str.startswith("worst_case")]
-    assert set(cases["attack"]) == {"worst_case"}
-    assert not cases.duplicated(["defence", "knowledge"]).any()
-    assert len(cases) == 10
 
 
 def test_the_summary_counts_what_had_not_converged_and_averages_identification(
