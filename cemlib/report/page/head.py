@@ -1,7 +1,7 @@
 """Describe the study at the head of the page: its settings, its code, and what failed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,10 @@ def facts(
     """
     runs, attacks = results.runs, results.attacks
     made = [record["provenance"] for record in records.values()]
+    seconds = sum(record["wall_seconds"] for record in records.values())
     return {
         "Data": _data(settings, data),
         "Model": f"{settings['model']['name']}, cut {settings['model']['cut']}",
-        "Noise σ": _noise(settings["defences"]),
         "Seeds": _listed(map(str, settings["seeds"])),
         "Attacker has": _listed(map(readable, attacks["knowledge"])),
         "Attacks": _listed(map(readable, attacks["attack"])),
@@ -43,7 +43,7 @@ def facts(
         "Commit": _listed(map(_commit, made)),
         "Hardware": _listed(map(_machine, made)),
         "Date": _date(records),
-        "Time of all jobs": _duration(sum(record["wall_seconds"] for record in records.values())),
+        "Time of all jobs": f"{timedelta(seconds=round(seconds))} hours",
     }
 
 
@@ -65,7 +65,7 @@ def jobs(records: Sequence[Record]) -> Table:
         ("Defence", lambda row: readable(row["defence"])),
         ("Seed", lambda row: str(row["seed"])),
         ("Job", _job),
-        ("Status", _status),
+        ("Status", lambda row: "ok" if row["status"] == "ok" else f"failed: {row['reason']}"),
         ("Seconds", lambda row: f"{row['wall_seconds']:.1f}"),
         ("Peak memory [MiB]", number("peak_memory_mb", ".4g")),
         ("Device", lambda row: row["provenance"]["device"]),
@@ -86,18 +86,9 @@ def _data(settings: Record, data: Record) -> str:
     )
 
 
-def _noise(defences: Mapping[str, Record]) -> str:
-    by_noise: dict[float, list[str]] = {}
-    for name, defence in defences.items():
-        by_noise.setdefault(defence["noise_std"], []).append(readable(name))
-    if len(by_noise) == 1:
-        return f"{next(iter(by_noise)):g}"
-    return "; ".join(f"{noise:g} ({', '.join(names)})" for noise, names in by_noise.items())
-
-
 def _counted(results: pd.DataFrame) -> str:
     failed = int((results["status"] == "failed").sum())
-    return f"{len(results)}, {f'{failed} of them failed' if failed else 'none failed'}"
+    return f"{len(results)}, {failed or 'none'} of them failed"
 
 
 def _commit(source: Record, dirty: str = " with uncommitted changes") -> str:
@@ -119,18 +110,8 @@ def _date(results: Iterable[Path]) -> str:
     return f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d} (UTC)"
 
 
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    hours, rest = divmod(minutes, 60)
-    return f"{hours} h {rest} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
-
-
 def _job(row: Row) -> str:
     return "training" if row["kind"] == "run" else readable(f"{row['attack']}, {row['knowledge']}")
-
-
-def _status(row: Row) -> str:
-    return "ok" if row["status"] == "ok" else f"failed: {row['reason']}"
 
 
 def _versions(row: Row) -> str:
