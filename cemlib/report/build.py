@@ -1,6 +1,6 @@
 """Write the tables and figures of a study's results."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -74,12 +74,6 @@ class Results:
                     found.setdefault(defence, []).append(checked(path))
         return found
 
-    def drawings(self, part: str) -> Iterator[Drawing]:
-        """Return the figures of a part of the report that these results have."""
-        several = self.attacks["queries"].nunique() > 1
-        has = ["releases"] * several + ["sweeps"] * (self.sweeps is not None)
-        return drawings(part, list(self.attacks["knowledge"].unique()), has)
-
 
 def write_tables(
     results: Results, root: Path, out: Path, *, stale: Sequence[str] = ()
@@ -139,7 +133,10 @@ def write_figures(results: Results, out: Path, part: str = WHOLE) -> list[Path]:
 
 def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figure]]:
     """Return the figures of a part by name; each is drawn when it is called."""
-    return {each.name: partial(_draw, each, results) for each in results.drawings(part)}
+    several = results.attacks["queries"].nunique() > 1
+    has = ["releases"] * several + ["sweeps"] * (results.sweeps is not None)
+    found = drawings(part, list(results.attacks["knowledge"].unique()), has)
+    return {drawing.name: partial(_draw, drawing, results) for drawing in found}
 
 
 def _draw(drawing: Drawing, results: Results) -> Figure:

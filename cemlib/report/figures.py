@@ -185,16 +185,10 @@ def modules() -> tuple[str, ...]:
 
 # The rest is for the page that `snakemake --report` makes.
 EVERY = "all defences"
-_TABLES = {
-    "summary": "Means over the seeds ± half the width of the 95 % Student-t interval. Arrows point"
-    " to the better side for the defender. Quote the first table, the worst case: the strongest"
-    " attack on each run. Tables of each attack follow. Failed results are counted.",
-    "comparisons": "Each defence minus the reference on the same seeds, with a paired 95 %"
-    " interval. Only the worst-case MSE is tested: its last column holds the verdict, at 5 % after"
-    " Holm's correction over all defences and knowledges. No difference shown is no evidence of"
-    " equality. Unconverged means that an attack on either side had not converged, so no verdict is"
-    " drawn.",
-}
+_TABLE = (
+    "Means over the seeds, or differences to the reference on the same seeds. The notes above the"
+    " tables explain how to read them."
+)
 _STRIP = (
     "Above the originals, below their reconstructions by this attack on this defence's run of the"
     " first seed. They are grey if the run or the attack failed."
@@ -212,7 +206,7 @@ class Entry(NamedTuple):
 
 def table_entry(table: Path) -> Entry:
     """Return the place of a table."""
-    return Entry(_TABLES[table.stem], "Tables", EVERY, table.stem)
+    return Entry(_TABLE, "Tables", EVERY, table.stem)
 
 
 def figure_entry(path: Path) -> Entry:

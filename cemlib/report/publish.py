@@ -31,23 +31,18 @@ def publish(
         command: the command that produces the study again.
 
     Raises:
-        FileError: if a file is missing, or a result was made by uncommitted code, so that nobody
-            could produce it again.
+        FileError: if a result is missing, or was made by uncommitted code, so that nobody could
+            produce it again.
     """
     results = [read_sealed(path, _NEEDED) for path in metrics]
     for path, result in zip(metrics, results, strict=True):
         if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
             raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
-    for source in sources:
-        if not source.is_file():
-            raise FileError(
-                f"{source}: no such file; run the study to its end before publishing it"
-            )
-    copies = {out / source.name: source.read_bytes() for source in sources}
-    for copy, content in copies.items():
-        write_bytes(copy, content)
+    written = [out / source.name for source in sources]
+    for source, copy in zip(sources, written, strict=True):
+        write_bytes(copy, source.read_bytes())
     write_json(out / "provenance.json", _provenance(results, command))
-    return [*copies, out / "provenance.json"]
+    return [*written, out / "provenance.json"]
 
 
 def published_study(folder: Path) -> tuple[Path, list[str]]:

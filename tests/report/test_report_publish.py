@@ -49,17 +49,6 @@ def test_results_of_uncommitted_code_are_refused(tmp_path: Path, changes: dict[s
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "missing", ["tables/summary.tex", "figures/privacy.png", "figures/surrogate_gated.png"]
-)
-def test_an_unfinished_study_is_refused(tmp_path: Path, missing: str) -> None:
-    jobs, sources = finished(tmp_path / "study")
-    (tmp_path / "study" / missing).unlink()
-    with pytest.raises(FileError, match="no such file; run the study to its end"):
-        publish(jobs, sources, tmp_path / "out", "do it")
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_result_without_its_origin_is_named(tmp_path: Path) -> None:
     jobs, sources = finished(tmp_path / "study")
     write_sealed(jobs[1], {"seed": 1, "status": "ok", "wall_seconds": 1.0})
