@@ -82,12 +82,7 @@ def warnings(summary: pd.DataFrame) -> list[str]:
 
 
 def claim(row: Row, accuracy: Row | None = None) -> str:
-    """Return the sentence for one tested difference.
-
-    Args:
-        row: the row of the MSE in `comparisons_table`.
-        accuracy: the row of the top-1 accuracy of the same defence; None leaves it out.
-    """
+    """Return the sentence for one row of the MSE, and the row of the same defence's accuracy."""
     is_tested = _is_tested(row) and row["verdict"] != UNCONVERGED
     numbers = f"MSE {_amount(row)}" + (f", {_test(row)}" if is_tested else "")
     cost = f"; accuracy {_amount(accuracy)} percentage points" if accuracy else ""

@@ -23,19 +23,13 @@ _CLASS = "#999999"
 
 
 def read_course(path: Path) -> pd.DataFrame:
-    """Reduce a run's fitted clusters to three numbers per epoch and class.
-
-    Args:
-        path: a file with epochs (E,), means (E, C, K, D), weights and variances (E, C, K).
+    """Reduce a run's means (E, C, K, D), weights and variances (E, C, K) to a few numbers.
 
     Returns:
         A row per epoch and class. ``variance``: of the members about their centroid, averaged with
         the clusters' weights. ``movement``: Euclidean distance of each centroid from the fit
         before, averaged with the new weights; NaN for the first fit. ``effective``: exp of the
         entropy of the weights, from 1 (one cluster holds all) to K (all have the same weight).
-
-    Raises:
-        FileError: if the file is missing or damaged.
     """
     found = {name: values.astype(float) for name, values in load_arrays(path).items()}
     weights = found["weights"]
@@ -54,12 +48,7 @@ def read_course(path: Path) -> pd.DataFrame:
 def cluster_course(clusters: Mapping[str, Sequence[Path]]) -> Figure:
     """Draw one row of panels per defence: thin lines are classes, the thick one is their mean.
 
-    Args:
-        clusters: for each defence the ``clusters.safetensors`` of its seeds; values are means over
-            the seeds, the band spans the seeds' class means.
-
-    Raises:
-        FileError: if a file is missing or damaged.
+    Values are means over the seeds, and the band spans the seeds' class means.
     """
     if not clusters:
         return saying("no surrogate of this study fits clusters")

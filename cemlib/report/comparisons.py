@@ -92,12 +92,8 @@ def comparisons_table(
 def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:
     """Return the table with ``boot_low`` and ``boot_high``: intervals over seeds and images.
 
-    They are those of MSE and SSIM, of each image under the attack that is strongest on its run; NaN
-    elsewhere (see `two_level_intervals`).
-
-    Args:
-        table: the table that `comparisons_table` returned.
-        attacks: the attacks that it was made from.
+    Rows of MSE and SSIM have them, from the scores of each image under the strongest attack on its
+    run (see `two_level_intervals`); others have NaN.
 
     Raises:
         FileError: if the scores of an attack's images are missing, or two attacks are on different
@@ -118,15 +114,10 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
 def verdicts(
     difference: "pd.Series[float]", p: "pd.Series[float]", barred: "pd.Series[bool]"
 ) -> list[str]:
-    """Return the verdict on each difference.
+    """Return the verdict on each difference, given corrected p values (NaN where not tested).
 
-    Args:
-        difference: the differences.
-        p: corrected p values; NaN where nothing was tested.
-        barred: whether either side rests on an attack that had not converged.
-
-    Returns:
-        `UNCONVERGED` where barred, ``higher`` or ``lower`` where p is below .05, else `NOT_SHOWN`.
+    It is `UNCONVERGED` where barred, ``higher`` or ``lower`` where p is below .05, else
+    `NOT_SHOWN`.
     """
     shown = p < 1 - LEVEL
     cases = [barred, shown & (difference > 0), shown & (difference < 0)]

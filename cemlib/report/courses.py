@@ -58,9 +58,6 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
 
     The losses are cross-entropies, without penalty. Each panel also has the validation accuracy of
     the deployed epochs, mean over the seeds.
-
-    Raises:
-        FileError: if a history is missing.
     """
     names = present(runs, defences)
     history = histories(runs, ("defence",), ("train_ce", "val_loss", "lambda_eff"))
@@ -93,9 +90,6 @@ def surrogate_course(
 
     The leakage bound is drawn from the first epoch on, everything else from the epoch at which the
     surrogate starts.
-
-    Raises:
-        FileError: if a history is missing or wrong.
     """
     columns = ("lambda_eff", *_SURROGATE, *_OWN)
     if not surrogates:

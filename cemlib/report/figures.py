@@ -151,10 +151,7 @@ FIGURES = (
 def drawings(part: str, knowledges: Sequence[str], has: Sequence[str] = ()) -> Iterator[Figure]:
     """Yield the figures that a job of the report draws, with their braces replaced.
 
-    Args:
-        part: the job.
-        knowledges: the knowledges of the study's attackers.
-        has: the `Figure.needs` that the study meets.
+    Only studies that have its `Figure.needs` have a figure.
     """
     choices = {"score": ("mse", "ssim"), "knowledge": knowledges}
     for figure in FIGURES:

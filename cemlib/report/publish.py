@@ -90,11 +90,7 @@ PASSING = "seconds|memory|exponent|peer_ratio|commit"
 
 
 def differences(published: Path, made: Path) -> Iterator[str]:
-    """Compare published tables (CSV) with those that were made again.
-
-    Args:
-        published: folder of the published tables.
-        made: folder of those that were made again.
+    """Compare a folder of published tables (CSV) with one of those that were made again.
 
     Yields:
         For each published table `<table>: equal`, or what differs by more than tables print: rows

@@ -99,18 +99,17 @@ def _tables(
 ) -> list[Table]:
     """Lay out one attack: for each knowledge a row per defence."""
     rows = summary[summary["attack"] == attack]
-    names = rows["defence"].unique()
     identified = [IDENTIFICATION] if rows[f"{IDENTIFICATION}_mean"].notna().any() else []
     tables = []
     for knowledge, part in rows.groupby("knowledge", sort=False):
-        found = part.set_index("defence").reindex(names)
-        columns = {"defence": list(names)}
-        for score in (*RUN_SCORES, *ATTACK_SCORES, *identified):
-            columns[SCORES[score].heading] = _cells(found, score)
+        scores = (*RUN_SCORES, *ATTACK_SCORES, *identified)
+        columns = [("defence", number("defence")), *(_score(part, name) for name in scores)]
         if attack == WORST_CASE:
-            columns[STRONGEST] = [formatted(name) or NONE for name in found["strongest"]]
+            columns.append((STRONGEST, lambda row: formatted(row["strongest"]) or NONE))
+        found = part.set_index("defence").reindex(rows["defence"].unique()).reset_index()
         caption = _with_images(f"{title}, {knowledge}", part["n_images"])
-        tables.append(_assembled(caption, {t: c for t, c in columns.items() if t not in left_out}))
+        kept = [column for column in columns if column[0] not in left_out]
+        tables.append(laid_out(caption, found, kept))
     return tables
 
 
@@ -120,33 +119,30 @@ def _releases_table(summary: pd.DataFrame) -> Table:
     names = rows["defence"].unique()
     columns = {"defence": list(names)}
     for (knowledge, queries), part in rows.groupby(["knowledge", "queries"], sort=False):
-        found = part.set_index("defence").reindex(names)
-        columns[f"n = {queries}, {knowledge}"] = _cells(found, TESTED)
+        _, cell = _score(part, TESTED)
+        found = records(part.set_index("defence").reindex(names))
+        columns[f"n = {queries}, {knowledge}"] = [cell(row) for row in found]
     caption = (
         "Worst case against the number of releases: "
         "MSE ↑ of the strongest attack on at most n releases of an image"
     )
-    return _assembled(caption, columns)
-
-
-def _assembled(caption: str, columns: dict[str, list[str]]) -> Table:
     return Table(caption, list(columns), list(zip(*columns.values(), strict=True)))
 
 
-def _cells(rows: pd.DataFrame, name: str) -> list[str]:
+def _score(rows: pd.DataFrame, name: str) -> Column:
+    """Return the column of a score, with the decimals that its smallest mean needs."""
     score = SCORES[name]
     decimals = score.places(score.scale * rows[f"{name}_mean"])
-    return [_cell(row, name, decimals) for row in records(rows)]
 
+    def cell(row: Row) -> str:
+        if math.isnan(row["n_seeds"]):
+            return NONE
+        mean, high, late = row[f"{name}_mean"], row[f"{name}_ci_high"], is_marked(row, name)
+        text = spread(mean, high, decimals, score.scale, unconverged=late)
+        failed = row["n_failed_runs" if score.of_runs else "n_failed"]
+        return with_failures(text, failed, row["n_seeds"])
 
-def _cell(row: Row, name: str, decimals: int) -> str:
-    score = SCORES[name]
-    if math.isnan(row["n_seeds"]):
-        return NONE
-    mean, high, late = row[f"{name}_mean"], row[f"{name}_ci_high"], is_marked(row, name)
-    text = spread(mean, high, decimals, score.scale, unconverged=late)
-    failed = row["n_failed_runs" if score.of_runs else "n_failed"]
-    return with_failures(text, failed, row["n_seeds"])
+    return score.heading, cell
 
 
 def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:

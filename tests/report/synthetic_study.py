@@ -59,9 +59,18 @@ class Study:
         return folder
 
     def add_attack(
-        self, defence: str, seed: int, attack: str, knowledge: str, **changes: Any
+        self,
+        defence: str,
+        seed: int,
+        attack: str = "decoder",
+        knowledge: str = "train_data",
+        **changes: Any,
     ) -> AttackFolder:
-        folder = Layout(self.root).run(defence, seed).attack(attack, knowledge)
+        """An attack, on a run that is added unless it is there."""
+        run = Layout(self.root).run(defence, seed)
+        if run.metrics not in self.runs:
+            self.add_run(defence, seed)
+        folder = run.attack(attack, knowledge)
         scores = {"mse": 0.01, "psnr": 20.0, "psnr_of_mean_mse": 19.5, "ssim": 0.5}
         if changes.get("status") == "failed":
             scores = dict.fromkeys(scores)

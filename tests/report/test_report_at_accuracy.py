@@ -56,8 +56,7 @@ def points(study: Study, sweeps: Sweeps = SWEEPS) -> pd.DataFrame:
 
 
 def test_a_point_is_the_worst_case_at_its_strength(study: Study) -> None:
-    study.add_run("alone", 0)
-    study.add_attack("alone", 0, "decoder", "train_data")
+    study.add_attack("alone", 0)
     found = points(fill(study))
     assert len(found) == 12  # what is of no sweep is no point
     row = found[(found["defence"] == "g8") & (found["seed"] == 1)].iloc[0]
@@ -157,7 +156,7 @@ def test_a_failed_run_is_counted_and_is_no_point(study: Study) -> None:
 
 def test_a_failed_attack_is_counted_though_the_run_is_there(study: Study) -> None:
     study.add_run("n3", 0, top1=0.8)
-    study.add_attack("n3", 0, "decoder", "train_data", status="failed")
+    study.add_attack("n3", 0, status="failed")
     study.add_attack("n3", 0, "linear", "train_data", mse=0.9)  # not known to be the worst case
     families = FAMILIES | {"noise": FAMILIES["noise"] | {"n3": {"noise_std": 0.4}}}
     found = tradeoff_table(points(fill(study), Sweeps(families)), Sweeps(families, [94.0]))
@@ -176,8 +175,7 @@ def test_a_family_that_failed_altogether_has_no_numbers(study: Study) -> None:
 
 def test_a_study_without_a_result_has_a_table_and_a_figure_that_say_so(study: Study) -> None:
     every = tuple((d, s) for d in RESULTS for s in range(3))
-    study.add_run("alone", 0)
-    study.add_attack("alone", 0, "decoder", "train_data")
+    study.add_attack("alone", 0)
     found = points(fill(study, failed=every))
     assert tradeoff_table(found, SWEEPS).empty
     (panel,) = frontier(found, SWEEPS, "train_data").axes
@@ -186,7 +184,7 @@ def test_a_study_without_a_result_has_a_table_and_a_figure_that_say_so(study: St
 
 def test_the_figure_shows_every_seed_the_means_and_the_front(study: Study) -> None:
     study.add_run("g4", 0, top1=0.85)  # beaten by g8 in both: a mark, but no part of the line
-    study.add_attack("g4", 0, "decoder", "train_data", mse=0.05)
+    study.add_attack("g4", 0, mse=0.05)
     study.add_attack("g4", 0, "linear", "train_data", mse=0.06)
     families = FAMILIES | {"gated": FAMILIES["gated"] | {"g4": {"lambda": 4, "gate": "log"}}}
     sweeps = Sweeps(families, match_accuracy=[94.0])

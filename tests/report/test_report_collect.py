@@ -35,15 +35,14 @@ def test_every_file_becomes_a_row(study: Study) -> None:
 
 def test_null_means_unbounded_where_a_job_succeeded(study: Study) -> None:
     study.add_run("none", 0, leakage_nats=None)
-    study.add_attack("none", 0, "decoder", "train_data", psnr=None, psnr_of_mean_mse=None, mse=0)
+    study.add_attack("none", 0, psnr=None, psnr_of_mean_mse=None, mse=0)
     runs, attacks = collect(study.runs, study.attacks)
     assert runs["leakage_nats"][0] == math.inf
     assert attacks[["psnr", "psnr_of_mean_mse"]].iloc[0].tolist() == [math.inf, math.inf]
 
 
 def test_a_failed_job_has_no_scores_but_a_reason(study: Study) -> None:
-    study.add_run("noise", 0)
-    study.add_attack("noise", 0, "decoder", "train_data", status="failed", reason="loss is nan")
+    study.add_attack("noise", 0, status="failed", reason="loss is nan")
     _, attacks = collect(study.runs, study.attacks)
     assert attacks["reason"][0] == "loss is nan"
     assert attacks[["mse", "psnr", "ssim"]].isna().all(axis=None)
@@ -69,7 +68,6 @@ NEW = ("recon_top1", "recon_top1_victim", "judge_top1", "late_improvement", "con
 
 
 def test_results_from_before_identification_and_convergence_are_read(study: Study) -> None:
-    study.add_run("noise", 0)
     study.add_attack("noise", 0, "linear", "train_data")
     found = dict(zip(NEW, (0.7, 0.8, 0.9, 0.02, False), strict=True))
     study.add_attack("noise", 0, "decoder_4", "train_data", queries=4, **found)
@@ -83,14 +81,12 @@ def test_results_from_before_identification_and_convergence_are_read(study: Stud
 
 
 def test_attacks_that_a_failed_run_never_got_have_their_number_of_releases(study: Study) -> None:
-    study.add_run("noise", 0)
     study.add_attack("noise", 0, "decoder_4", "train_data", queries=4)
     study.add_run("none", 0, status="failed", reason="diverged")
     assert collect(study.runs, study.attacks)[1]["queries"].tolist() == [4, 4]
 
 
 def test_identification_of_a_failed_attack_is_not_shown(study: Study) -> None:
-    study.add_run("noise", 0)
     study.add_attack("noise", 0, "linear", "train_data", status="failed", recon_top1=0.1)
     assert collect(study.runs, study.attacks)[1]["recon_top1"].isna().all()
 

@@ -47,7 +47,6 @@ def test_the_attacks_course_is_the_mean_over_the_seeds(
 
 
 def test_the_course_is_of_the_first_attack_that_learned_if_any(study: Study) -> None:
-    study.add_run("none", 0)
     write_jsonl(study.add_attack("none", 0, "linear", "train_data").history, [])
     (panel,) = attack_course(study.frames()[1], DEFENCES).axes
     assert texts(panel) == ["no attack of this study learns in epochs"]

@@ -101,7 +101,7 @@ def test_bars_are_the_means_from_zero(full_study: Study) -> None:
 def test_bars_of_what_failed_say_so(study: Study) -> None:
     for defence, top1, mse in (("none", 0.9, 0.01), ("noise", 0.8, 0.02)):
         study.add_run(defence, 0, top1=top1)
-        study.add_attack(defence, 0, "decoder", "train_data", mse=mse)
+        study.add_attack(defence, 0, mse=mse)
     for defence, seed in (("noise", 1), ("gated", 0)):
         study.add_run(defence, seed, status="failed", reason="diverged")
     accuracy, error = overview(*study.frames(), DEFENCES).axes
@@ -161,8 +161,7 @@ def test_the_forest_is_the_table_filled_where_a_difference_is_shown(
 
 
 def test_a_defence_that_failed_and_a_lone_one_are_told(study: Study) -> None:
-    study.add_run("noise", 0)
-    study.add_attack("noise", 0, "decoder", "train_data")
+    study.add_attack("noise", 0)
     alone, pair = ("noise",), ("noise", "wild")
     found = comparisons_table(*study.frames(), alone, None)
     panel, _ = forest(found, alone, "train_data").axes

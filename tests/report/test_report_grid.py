@@ -49,20 +49,16 @@ def test_the_grid_shows_the_strongest_attack_with_accuracy_and_error(full_study:
 def test_of_many_defences_first_reference_and_highest_errors_are_shown(study: Study) -> None:
     names = [f"d{i}" for i in range(9)]
     for i, name in enumerate(names):
-        study.add_run(name, 0)
-        study.add_attack(name, 0, "decoder", "train_data", mse=0.01 + 0.001 * ((i * 4) % 9))
+        study.add_attack(name, 0, mse=0.01 + 0.001 * ((i * 4) % 9))
     strongest = worst_case(study.frames()[1])
     assert shown(strongest, names, "d7") == ["d0", "d2", "d4", "d6", "d7", "d8"]  # 8 6 7 5 of 9
     assert shown(strongest, names[:MOST], "d3") == names[:MOST]
 
 
 def test_the_grid_takes_the_lowest_seed_that_finished(study: Study) -> None:
-    study.add_run("none", 0)
-    study.add_attack("none", 0, "decoder", "train_data", status="failed")
-    study.add_run("none", 1)
-    strip(0.3).save(study.add_attack("none", 1, "decoder", "train_data", mse=0.3).reconstructions)
-    study.add_run("gated", 0)
-    study.add_attack("gated", 0, "decoder", "train_data", status="failed")
+    study.add_attack("none", 0, status="failed")
+    strip(0.3).save(study.add_attack("none", 1, mse=0.3).reconstructions)
+    study.add_attack("gated", 0, status="failed")
     figure = grid(study)
     assert figure.axes[1].get_ylabel() == "none\n90.0 % accurate\ndecoder: MSE 0.300"
     assert figure.axes[2].get_ylabel() == "gated\nfailed"
@@ -70,8 +66,7 @@ def test_the_grid_takes_the_lowest_seed_that_finished(study: Study) -> None:
 
 
 def test_a_grid_without_a_result_says_so(study: Study) -> None:
-    study.add_run("none", 0)
-    study.add_attack("none", 0, "decoder", "train_data", status="failed")
+    study.add_attack("none", 0, status="failed")
     (panel,) = grid(study).axes
     assert texts(panel) == ["no defence has a finished result"]
 

@@ -60,8 +60,7 @@ def test_the_worst_case_is_over_the_attacks_with_at_most_so_many_releases(study:
 
 
 def test_a_failed_attack_on_many_releases_leaves_the_worst_case_on_few_known(study: Study) -> None:
-    study.add_run("noise", 0)
-    study.add_attack("noise", 0, "decoder", "train_data", mse=0.02)
+    study.add_attack("noise", 0, mse=0.02)
     study.add_attack("noise", 0, "decoder_4", "train_data", status="failed", queries=4)
     assert worst(study, 1).loc[0, ["status", "mse"]].tolist() == ["ok", 0.02]
     many = worst(study, 4).loc[0]
@@ -90,7 +89,7 @@ def test_the_summary_counts_what_had_not_converged_and_averages_identification(
     for seed, converged in enumerate((False, True, False)):
         study.add_run("noise", seed)
         changes = {"converged": converged, "recon_top1": shares[seed]}
-        study.add_attack("noise", seed, "decoder", "train_data", mse=0.01, **changes)
+        study.add_attack("noise", seed, mse=0.01, **changes)
         study.add_attack("noise", seed, "linear", "train_data", mse=0.009 if seed == 0 else 0.02)
     rows = summary(study).set_index("attack")
     assert rows["n_unconverged"].to_dict() == {"decoder": 2, "linear": 0, "worst_case": 1}
@@ -101,7 +100,6 @@ def test_the_summary_counts_what_had_not_converged_and_averages_identification(
 
 
 def test_the_worst_case_identifies_by_whichever_attack_does_most(study: Study) -> None:
-    study.add_run("noise", 0)
     study.add_attack("noise", 0, "linear", "train_data", mse=0.01, ssim=0.6, recon_top1=0.5)
     study.add_attack("noise", 0, "gan", "train_data", mse=0.02, ssim=0.7, recon_top1=0.8)
     row = summary(study).set_index("attack").loc["worst_case"]
@@ -165,8 +163,7 @@ def test_the_figure_of_releases_needs_more_than_one_number_of_them(
 
 
 def test_the_figure_of_failed_attacks_says_so(study: Study) -> None:
-    study.add_run("noise", 0)
-    study.add_attack("noise", 0, "decoder", "train_data", status="failed")
+    study.add_attack("noise", 0, status="failed")
     study.add_attack("noise", 0, "decoder_4", "train_data", status="failed", queries=4)
     (panel,) = releases(study.frames()[1], ORDER).axes
     assert texts(panel) == ["no defence has a finished result"]

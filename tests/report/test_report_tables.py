@@ -22,7 +22,7 @@ def two_attacks(study: Study, defence: str = "noise") -> Study:
     errors = {0: (0.010, 0.030), 1: (0.020, 0.040), 2: (0.045, 0.044)}
     for seed, (decoder, mean_image) in errors.items():
         study.add_run(defence, seed, top1=0.90 + seed / 100, leakage_nats=10.0 + seed)
-        study.add_attack(defence, seed, "decoder", "train_data", mse=decoder, ssim=0.6, psnr=17.0)
+        study.add_attack(defence, seed, mse=decoder, ssim=0.6, psnr=17.0)
         study.add_attack(
             defence, seed, "mean_image", "train_data", mse=mean_image, ssim=0.1, psnr=12.0
         )
@@ -46,8 +46,7 @@ def test_worst_case_takes_the_lowest_mse_of_each_seed(study: Study) -> None:
 
 
 def test_worst_case_is_per_knowledge(study: Study) -> None:
-    study.add_run("noise", 0)
-    study.add_attack("noise", 0, "decoder", "train_data", mse=0.01)
+    study.add_attack("noise", 0, mse=0.01)
     study.add_attack("noise", 0, "decoder", "public_data", mse=0.02)
     study.add_attack("noise", 0, "linear", "public_data", mse=0.015)
     found = worst_case(study.frames()[1]).set_index("knowledge")
@@ -57,10 +56,9 @@ def test_worst_case_is_per_knowledge(study: Study) -> None:
 
 def test_worst_case_is_unknown_where_an_attack_failed_or_is_absent(study: Study) -> None:
     for seed in range(3):
-        study.add_run("noise", seed)
         study.add_attack("noise", seed, "mean_image", "train_data", mse=0.05)
-    study.add_attack("noise", 0, "decoder", "train_data", mse=0.01)
-    study.add_attack("noise", 1, "decoder", "train_data", status="failed", reason="nan")
+    study.add_attack("noise", 0, mse=0.01)
+    study.add_attack("noise", 1, status="failed", reason="nan")
     found = worst_case(study.frames()[1]).set_index("seed")
     assert found["status"].to_dict() == {0: "ok", 1: "failed", 2: "failed"}
     assert found.loc[1, "reason"] == "no result of decoder"
@@ -82,7 +80,7 @@ def test_failed_jobs_are_counted_and_leave_the_means(study: Study) -> None:
     two_attacks(study)
     study.add_run("noise", 3, status="failed", reason="diverged")
     study.add_run("noise", 4, top1=0.5)
-    study.add_attack("noise", 4, "decoder", "train_data", status="failed")
+    study.add_attack("noise", 4, status="failed")
     study.add_attack("noise", 4, "mean_image", "train_data", mse=0.05)
     decoder, ceiling = summary_row(study, "decoder"), summary_row(study, "mean_image")
     assert (decoder["n_seeds"], decoder["n_failed"], decoder["n_failed_runs"]) == (5, 2, 1)
@@ -142,7 +140,7 @@ def three_defences(study: Study) -> Study:
     for defence, values in (("none", none), ("noise", noise), ("gated", gated)):
         for seed, error in enumerate(values):
             study.add_run(defence, seed, top1=0.9 - error)
-            study.add_attack(defence, seed, "decoder", "train_data", mse=error)
+            study.add_attack(defence, seed, mse=error)
     return study
 
 
@@ -184,8 +182,7 @@ def test_only_the_error_is_tested_corrected_over_defences_and_knowledges(
 def test_every_row_says_on_how_many_images_it_rests(study: Study) -> None:
     for defence in ("none", "noise"):
         for seed, images in enumerate((200, 180)):
-            study.add_run(defence, seed)
-            study.add_attack(defence, seed, "decoder", "train_data", n_images=images)
+            study.add_attack(defence, seed, n_images=images)
     runs, attacks = study.frames()
     assert summary_table(runs, attacks, ["none", "noise"])["n_images"].tolist() == [180] * 4
     images = comparisons_table(runs, attacks, ["none", "noise"], None).set_index("metric")
@@ -201,8 +198,7 @@ def test_comparisons_with_another_reference(study: Study) -> None:
 
 def test_without_noise_the_first_defence_is_the_reference(study: Study) -> None:
     for defence in ("none", "gated"):
-        study.add_run(defence, 0)
-        study.add_attack(defence, 0, "decoder", "train_data")
+        study.add_attack(defence, 0)
     table = compared(study)
     assert set(table["reference"]) == {"none"}
     assert table.loc[("gated", "train_data", "mse"), "verdict"] == "no difference shown"  # one pair

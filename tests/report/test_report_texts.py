@@ -37,7 +37,7 @@ def three_seeds(study: Study, defence: str) -> None:
     """MSE .0010 .0012 .0014: mean .0012, half width 4.302653 * .0002 / sqrt(3) = .000497."""
     for seed, error in enumerate((0.0010, 0.0012, 0.0014)):
         study.add_run(defence, seed, top1=0.98 + seed / 100, leakage_nats=None)
-        study.add_attack(defence, seed, "decoder", "train_data", mse=error, psnr=29.0, ssim=0.5)
+        study.add_attack(defence, seed, mse=error, psnr=29.0, ssim=0.5)
 
 
 def test_a_row_holds_means_with_half_widths(study: Study) -> None:
@@ -81,9 +81,9 @@ def test_what_failed_is_said_and_never_a_number(study: Study) -> None:
     for seed in range(3):
         study.add_run("gated", seed, status="failed", reason="diverged")
     study.add_run("noise", 0, top1=0.9)
-    study.add_attack("noise", 0, "decoder", "train_data", mse=0.002)
+    study.add_attack("noise", 0, mse=0.002)
     study.add_run("noise", 1, top1=0.9)
-    study.add_attack("noise", 1, "decoder", "train_data", status="failed")
+    study.add_attack("noise", 1, status="failed")
     text, tex = rendered(study)
     assert cells(text, "gated", "|")[1:] == ["failed (3 of 3)"] * 5 + ["-"]
     assert cells(tex, "gated", "&")[1:] == ["failed (3 of 3)"] * 4
@@ -95,7 +95,7 @@ def test_what_failed_is_said_and_never_a_number(study: Study) -> None:
 def test_one_seed_has_no_interval_and_an_absent_attack_a_dash(study: Study) -> None:
     for defence in ("none", "noise"):
         study.add_run(defence, 0, top1=0.95)
-        study.add_attack(defence, 0, "decoder", "train_data", mse=0.02)
+        study.add_attack(defence, 0, mse=0.02)
     study.add_attack("none", 0, "decoder", "public_data", mse=0.03, n_images=20)
     text, _ = rendered(study)
     assert "One seed, therefore no intervals." in text
@@ -196,8 +196,7 @@ def test_comparisons_are_those_of_the_csv(full_study: Study) -> None:
 
 
 def test_what_was_not_compared_has_no_numbers(study: Study) -> None:
-    study.add_run("noise", 0)
-    study.add_attack("noise", 0, "decoder", "train_data")
+    study.add_attack("noise", 0)
     study.add_run("wild", 0, status="failed", reason="diverged")
     order = ("noise", "wild")
     frame = comparisons_table(*study.frames(), order, None)
@@ -209,8 +208,7 @@ def test_what_was_not_compared_has_no_numbers(study: Study) -> None:
 
 def test_a_name_is_text_and_no_tag(study: Study) -> None:
     name = "<script>alert('&')</script>"
-    study.add_run(name, 0)
-    study.add_attack(name, 0, "decoder", "train_data")
+    study.add_attack(name, 0)
     page = html(summary_document(summary(study, (name,))))
     assert "<script" not in page
     assert rows(tables(page)[0])[0][0] == name

@@ -40,7 +40,7 @@ def write_page(
     settings: Mapping[str, Any],
     stale: Sequence[str] = (),
 ) -> Path:
-    """Write a study's page.
+    """Write a study's page and return its file.
 
     Args:
         results: results of runs and attacks.
@@ -50,9 +50,6 @@ def write_page(
         figures: PNGs of the report.
         settings: the configuration with its defaults.
         stale: lines that say which results are of other settings than these.
-
-    Returns:
-        The file.
 
     Raises:
         FileError: if a file is missing, damaged or not as its job wrote it.

@@ -21,14 +21,7 @@ Record = Mapping[str, Any]
 def facts(
     settings: Record, data: Record, results: Results, records: Mapping[Path, Record]
 ) -> dict[str, str]:
-    """Return the lines at the head of the page, by their labels.
-
-    Args:
-        settings: the configuration with its defaults.
-        data: description of the prepared data.
-        results: results of runs and attacks.
-        records: content of every ``metrics.json``, by its path.
-    """
+    """Return the lines at the head of the page, by their labels."""
     runs, attacks = results.runs, results.attacks
     made = [record["provenance"] for record in records.values()]
     seconds = sum(record["wall_seconds"] for record in records.values())
