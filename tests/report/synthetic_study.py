@@ -48,8 +48,6 @@ class Study:
             "chance_top1": None if failed else 0.1,
             "selected_epoch": 3,
             "epochs": 3,
-            "parameters": {"client": 10, "server": 20},
-            "config": {},
             "provenance": PROVENANCE,
             "wall_seconds": 1.5,
             "peak_memory_mb": 300.0,
@@ -89,7 +87,6 @@ class Study:
             **dict.fromkeys(("recon_top1", "recon_top1_victim", "judge_top1")),
             **dict.fromkeys(("late_improvement", "converged")),
             "n_images": 200,
-            "config": {},
             "provenance": PROVENANCE,
             "wall_seconds": 2.5,
             "peak_memory_mb": 320.0,
@@ -123,7 +120,7 @@ def fill(
             folder = study.add_run(defence, seed, top1=top1, val_top1=top1, leakage_nats=bound)
             write_jsonl(folder.history, training_history(defence, rng))
             if defence == "clustering":
-                save_tensors(folder.clusters, cluster_course(seed))
+                save_tensors(folder.clusters, fitted_clusters(seed))
             for knowledge in knowledges:
                 _add_attacks(study, defence, seed, knowledge, rng)
     return study
@@ -218,7 +215,7 @@ def attack_history(error: float, rng: np.random.Generator) -> list[dict[str, Any
     ]
 
 
-def cluster_course(seed: int, epochs: int = EPOCHS) -> Mapping[str, torch.Tensor]:
+def fitted_clusters(seed: int, epochs: int = EPOCHS) -> Mapping[str, torch.Tensor]:
     """Centroids that settle, variances that shrink, weights that grow uneven."""
     generator = torch.Generator().manual_seed(seed)
     classes, clusters, dim = 10, 5, 16

@@ -12,11 +12,10 @@ from PIL import Image
 from reading_figures import labelled, texts
 from synthetic_study import DEFENCES, KNOWLEDGES, Study
 
-from cemlib.cli import main
 from cemlib.report import OF_RUNS, WHOLE
 from cemlib.report import figures as table
 from cemlib.report.bars import forest, overview
-from cemlib.report.build import Results, figures, write_figures
+from cemlib.report.build import Results, figures
 from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks, save, significant
@@ -62,15 +61,14 @@ def test_every_figure_is_labelled_and_written_in_every_format(
     assert dict(mpl.rcParams) == before
 
 
-def test_a_damaged_study_still_has_its_figures(brief_study: Study, tmp_path: Path) -> None:
+def test_a_damaged_study_still_has_its_figures(brief_study: Study) -> None:
     """One defence failed, one seed, one knowledge, from the files."""
     brief_study.add_run("gated", 0, status="failed", reason="diverged")
     names = {"reference": "none", "surrogates": ("gated",)}
     for part in (WHOLE, OF_RUNS):
         attacks = brief_study.attacks if part == WHOLE else ()
         found = Results(*collect(brief_study.runs, attacks), DEFENCES, **names)
-        paths = write_figures(found, tmp_path, part)
-        assert len(paths) == len({*tmp_path.iterdir()} & {*paths})
+        assert all(draw().axes for draw in figures(found, part).values())
 
 
 def test_the_same_figure_is_the_same_file(tmp_path: Path, full_study: Study) -> None:
@@ -170,23 +168,6 @@ def test_a_defence_that_failed_and_a_lone_one_are_told(study: Study) -> None:
     found = comparisons_table(*study.frames(), pair, None)
     panel, _ = forest(found, pair, "train_data").axes
     assert texts(panel) == ["not compared"]
-
-
-def test_the_command_draws_what_the_plan_names(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], full_study: Study
-) -> None:
-    config = tmp_path / "study.yaml"
-    config.write_text(
-        f"{{experiment: synthetic, results: {full_study.root.parent}, seeds: [0, 1, 2],"
-        " data: {source: digits}, attacks: {decoder: {}, linear: {}, mean_image: {}},"
-        " defences: {none: {}, noise: {}, clustering: {surrogate: clustering},"
-        " gated: {surrogate: gated}, slot: {surrogate: slot}}}"
-    )
-    command = ["report", "--config", str(config), "--only", "training_figures", "--stale"]
-    assert main(command) == 0  # made up, they are of no study
-    printed = [Path(text) for text in capsys.readouterr().out.splitlines()]
-    assert {path.stem for path in printed} == DRAWN[OF_RUNS]
-    assert all(path.is_file() for path in printed)
 
 
 def test_a_defence_keeps_its_look_and_differs_without_colour() -> None:
