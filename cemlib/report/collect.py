@@ -98,13 +98,12 @@ def _check_attacks(attacks: pd.DataFrame, runs: pd.DataFrame) -> None:
     )
     key = ["experiment", *_RUN_KEY]
     victims = attacks.merge(runs, on=key, how="left", suffixes=("", "_run"))
-    scored, lost = victims["status"] == "ok", victims["status_run"]
+    scored, of_run = victims["status"] == "ok", victims["status_run"]
     weights = victims[[_WEIGHTS, f"{_WEIGHTS}_run"]].dropna()
     others = weights.index[weights.nunique(axis=1) > 1]
-    _refuse(victims[lost.isna()], "the metrics of the run that it attacks are absent")
-    _refuse(
-        victims[scored & (lost == "failed")], "scored, but its run failed since; rerun the attack"
-    )
+    _refuse(victims[of_run.isna()], "the metrics of the run that it attacks are absent")
+    lost = scored & (of_run == "failed")
+    _refuse(victims[lost], "scored, but its run failed since; rerun the attack")
     _refuse(victims.loc[others], "attacked other weights than its run has; rerun it")
 
 
