@@ -1,4 +1,4 @@
-"""Measure what this package costs: `python -m benchmarks --help`."""
+"""Measure the cost of this package's computations: `python -m benchmarks --help`."""
 
 import argparse
 import json
@@ -16,6 +16,7 @@ from benchmarks.surrogates import fits, surrogates
 from benchmarks.training import training
 from cemlib.cli.options import positive
 from cemlib.records.provenance import device_name, git_state
+from cemlib.report.writer import Table, markdown_table
 
 PARTS: dict[str, tuple[Callable[[Scale], Iterator[Row]], str]] = {
     "training": (training, "the field's plain float32 loop with a DataLoader"),
@@ -39,7 +40,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    """Measure the parts asked for; print tables, or one JSON object."""
+    """Measure the chosen parts; print tables, or one JSON object."""
     options = _parser().parse_args()
     scale = Scale(device=options.device, threads=options.threads, steps=options.steps)
     found = machine(scale)
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def machine(scale: Scale) -> dict[str, Any]:
-    """Return what the figures rest on, with the FLOP/s of large matrix products."""
+    """Describe machine, code and scale, with the FLOP/s of large matrix products."""
     return {
         "device": device_name(scale.device),
         "processor": torch.cpu.get_capabilities().get("cpu_name", platform.machine()),
@@ -70,9 +71,8 @@ def table(rows: Iterable[Row]) -> str:
     """Return rows in Markdown, without columns that are empty."""
     rows = list(rows)
     shown = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
-    lines = [["", *(COLUMNS[name] for name in shown)], ["---", *["---:"] * len(shown)]]
-    lines += [[row["name"], *(_cell(row, name) for name in shown)] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    cells = [[row["name"], *(_cell(row, name) for name in shown)] for row in rows]
+    return markdown_table(Table("", ["", *(COLUMNS[name] for name in shown)], cells))
 
 
 def _cell(row: Row, name: str) -> str:
@@ -87,7 +87,7 @@ def _cell(row: Row, name: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Return a number with three digits, or without decimals if it is larger."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be repeated")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     for name in ("threads", "steps"):
-        text = {"threads": "on the CPU", "steps": "of a timed pass; a GPU wants hundreds"}[name]
+        text = {"threads": "on the CPU", "steps": "of a timed pass; a GPU needs hundreds"}[name]
         default = getattr(Scale, name)
         parser.add_argument(f"--{name}", type=positive, default=default, help=text)
     return parser

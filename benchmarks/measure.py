@@ -1,8 +1,8 @@
 """Time calls with `torch.utils.benchmark`, and compare them.
 
-The floor of a computation is its floating-point operations over the rate at which this machine
-multiplies large matrices. No arrangement of the same products is much faster; what is done per
-element, memory and Python come on top.
+The floor of a computation is its number of floating-point operations over the rate at which this
+machine multiplies large matrices. The same products cannot be computed much faster; element-wise
+operations, memory and Python come on top.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from cemlib.numerics.precision import resolve
 
 Call = Callable[[], object]
 Row = dict[str, Any]
-SIDES = {"cpu": 2_048, "cuda": 8_192}  # large enough that a product is nothing but arithmetic
+SIDES = {"cpu": 2_048, "cuda": 8_192}  # large enough that arithmetic decides the time
 
 
 def measured(calls: Sequence[Call], scale: Scale) -> list[Measurement]:
@@ -49,13 +49,13 @@ def compare(
     """Time one of our calls beside its reference.
 
     Args:
-        name: what is timed.
+        name: name of the row.
         ours: the call.
         scale: threads, rounds and device.
-        reference: the call that it stands beside; None where there is none to be had.
-        operations: floating-point operations of one unit of work, where they decide its cost.
-        precision: of the products among them.
-        images: images of one unit of work, where their number a second is of interest.
+        reference: the call to compare with; None if there is none.
+        operations: floating-point operations of one unit of work; None leaves out the floor.
+        precision: precision of the matrix products.
+        images: images of one unit of work; None leaves out images per second.
         count: units of work in a call, such as the steps of an epoch.
     """
     found = measured([ours, *([] if reference is None else [reference])], scale)
@@ -72,7 +72,7 @@ def row(
     images: int | None = None,
     count: float = 1,
 ) -> Row:
-    """Return the figures of a unit of work: times in ms, and None for what is not known."""
+    """Return the figures of a unit of work: times in ms, and None for what is unknown."""
     found: Row = {"name": name, **_spread("ours", ours, count)}
     found |= _spread("reference", reference, count)
     own, other = found["ours_ms"], found["reference_ms"]
@@ -98,7 +98,7 @@ def rate(scale: Scale, precision: str = "float32") -> float:
 
 
 def best_precision(scale: Scale) -> str:
-    """Return what `precision: auto` stands for here."""
+    """Return the precision that `precision: auto` chooses on this machine."""
     return resolve("auto", torch.device(scale.device))
 
 
@@ -111,7 +111,7 @@ def _rate(device: str, threads: int, precision: str) -> float:
 
 
 def _spread(side: str, found: Measurement | None, count: float) -> Row:
-    """Median, fastest and slowest of the times, in milliseconds."""
+    """Return median, fastest and slowest time in milliseconds."""
     names = (f"{side}_ms", f"{side}_fastest_ms", f"{side}_slowest_ms")
     if found is None:
         return dict.fromkeys(names)

@@ -163,7 +163,7 @@ def new_decoder(kind: str, scale: Scale) -> nn.Module:
 def _training_job(scale: Scale, root: str) -> list[str]:
     """Prepare images for one short epoch; return the job that trains it."""
     plan = Plan(study(scale, results=root, train={"epochs": 1, "batch_size": 2}))
-    origin = {"preparation": prepare_job(plan).made_by()}  # else the training would refuse them
+    origin = {"preparation": prepare_job(plan).made_by()}  # without it the training refuses them
     save(replace(prepared(4, 2 * CLASSES, scale), provenance=origin), plan.layout.data)
     config = Path(root, "study.json")
     write_text(config, plan.study.model_dump_json(by_alias=True))

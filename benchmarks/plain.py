@@ -1,10 +1,10 @@
-"""Train as the field does, in plain float32: the reference of the costs.
+"""Train the published clustering surrogate as the field does, as the reference for costs.
 
-Pictures go one by one through torchvision's transforms in the loader processes of a DataLoader;
-networks are contiguous and eager; the surrogate's hinge is a Python loop over classes and clusters,
-with a backward pass of its own before the task's; loss and accuracy are read in every step; and at
-an epoch's end the training images pass the encoder once more, for scikit-learn's K-means of every
-class. It computes the published clustering surrogate.
+Images go one by one through torchvision's transforms in the processes of a DataLoader. Networks are
+contiguous, eager and in float32. The surrogate's hinge is a Python loop over classes and clusters,
+with a backward pass of its own before the task's. Loss and accuracy are read in every step. At the
+end of an epoch the training images pass through the encoder once more, for scikit-learn's K-means
+of every class.
 """
 
 import math
@@ -58,7 +58,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 def loader(pictures: Pictures, batch: int, workers: int) -> "DataLoader[tuple[Tensor, int]]":
-    """Return shuffled batches, whose processes stay: a short pass would pay for their start."""
+    """Return shuffled batches from processes that persist, since starting them is expensive."""
     options: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
     return DataLoader(pictures, batch_size=batch, shuffle=True, **options)
 
@@ -86,11 +86,11 @@ def step(
 
     Args:
         model: the split model, in training mode.
-        found: clusters of the last epoch; None = no surrogate.
+        found: clusters of the last epoch; None leaves out the surrogate.
         images: (B, C, H, W) in [0, 1].
         labels: (B,).
-        noise: what is added to the features, (B, c, h, w).
-        optimiser: of the whole model.
+        noise: noise to add to the features, (B, c, h, w).
+        optimiser: optimiser of the whole model.
 
     Returns:
         Loss and accuracy, read from the device.

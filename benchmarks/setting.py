@@ -1,6 +1,6 @@
-"""What is measured: the published study in few images, with made-up pixels and features.
+"""Set up what is measured: the published study with few images, random pixels and features.
 
-Pixels are random: no cost here depends on what is in an image.
+No cost here depends on what is in an image.
 """
 
 import math
@@ -29,12 +29,12 @@ class Scale:
         image_size: side of the square colour images.
         batch: images of a training step.
         attack_batch: images of an attacker's step.
-        samples: training images of the study: rows of a fit, images of an epoch.
-        steps: steps of a timed pass; a graphics card wants hundreds.
+        samples: training images of the study, as many as a fit has rows.
+        steps: steps of a timed pass; a GPU needs hundreds.
         rounds: turns of each side.
-        seconds: least time of a turn.
-        images: images that SSIM is computed of, and files that are read.
-        threads: threads on the CPU, of ours and of the references.
+        seconds: shortest time of a turn.
+        images: number of images for SSIM, and of files to read.
+        threads: threads on the CPU, for our code and the references.
         workers: loader processes of the references.
         device: `cpu` or `cuda`.
     """
@@ -55,16 +55,14 @@ class Scale:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of the images."""
+        """Return the shape (C, H, W) of the images."""
         return 3, self.image_size, self.image_size
 
 
 def study(scale: Scale, **changes: Any) -> Study:
     """Return the published protocol, in bfloat16 where the hardware multiplies it.
 
-    Args:
-        scale: network, images and batches.
-        changes: top-level keys of the configuration to replace.
+    `changes` replace top-level keys of the configuration.
     """
     augment = {"crop_padding": 4, "flip": True, "rotation": 15.0}
     train = {"batch_size": scale.batch, "precision": "auto", "augment": augment}
@@ -83,14 +81,14 @@ def study(scale: Scale, **changes: Any) -> Study:
 
 
 def images(count: int, scale: Scale, seed: int = 0) -> Split:
-    """Return random uint8 images, classes in turn."""
+    """Return random uint8 images, with the classes in turn."""
     generator = torch.Generator().manual_seed(seed)
     pixels = torch.randint(256, (count, *scale.image_shape), dtype=torch.uint8, generator=generator)
     return Split(pixels, torch.arange(count) % CLASSES)
 
 
 def prepared(train: int, rest: int, scale: Scale) -> Prepared:
-    """Return a data set of so many training images, and so many in `val` and in `test`."""
+    """Return a data set of `train` training images, and `rest` images each in `val` and `test`."""
     return Prepared(
         train=images(train, scale, seed=0),
         val=images(rest, scale, seed=1),

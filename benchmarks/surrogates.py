@@ -19,7 +19,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in SURROGATES},
     "gmm, full covariance": ("gmm", {"covariance": "full"}),
 }
-FITTED_ON = 2_000  # features that the penalties' statistics are of
+FITTED_ON = 2_000  # features to which surrogates are fitted before their penalty is timed
 ONCE: dict[str, Any] = {"n_init": 1, "random_state": 0}
 MODELS = {
     "clustering": KMeans(CLUSTERS, max_iter=50, **ONCE),
@@ -36,7 +36,7 @@ def surrogates(scale: Scale) -> Iterator[Row]:
         if surrogate.fits:
             surrogate.fit(*features(FITTED_ON, z.shape[1], scale.device, seed=2))
         reference = _loop(surrogate, z, y) if label == "clustering" else None
-        count: int = getattr(surrogate, "refresh", 1)  # what is done every so many steps counts
+        count: int = getattr(surrogate, "refresh", 1)  # steps until everything was done once
         ours = _steps(surrogate, z, y, count)
         operations = flops(ours) / count
         sides: dict[str, Any] = {"reference": reference} if count == 1 else {}
@@ -67,7 +67,7 @@ def step_ms(scale: Scale) -> float:
 
 
 def built(name: str, z: Tensor, **options: Any) -> Surrogate:
-    """Return a new surrogate for features (N, D), where they are."""
+    """Return a new surrogate for features (N, D), on their device."""
     sizes = {"dim": z.shape[1], "num_classes": CLASSES}
     return build(name, noise_std=NOISE_STD, **sizes, **options).to(z.device)
 

@@ -1,7 +1,7 @@
 """Time training steps and an epoch of ours beside the field's loop, and several trainings at once.
 
-Both sides pass over the same few batches of images held in memory, with as many threads; what
-starts or ends a pass belongs to its steps.
+Both sides pass over the same few batches of images in memory, with the same number of threads. The
+start and the end of a pass count towards its steps.
 """
 
 import os
@@ -61,7 +61,7 @@ def epoch(scale: Scale) -> Row:
 def several(scale: Scale, operations: float) -> Row:
     """Time steps of one-thread processes side by side, as a study runs them.
 
-    The reference is one process of the field's loop on all cores: that is how it is run.
+    The reference is one process of the field's loop on all cores, as it is usually run.
     """
     cores = len(os.sched_getaffinity(0))
     context = get_context("spawn")  # a fork would inherit torch's threads half alive
@@ -95,7 +95,7 @@ def trainer(scale: Scale, defence: str) -> Trainer:
 
 
 def plain_loop(scale: Scale, defence: str) -> PlainLoop:
-    """Return the field's training, which knows the clusters of an epoch."""
+    """Return the field's training after an epoch, so that it has clusters."""
     if scale.device == "cuda":  # torch's default, and so the field's; `set_up` turns it off
         torch.backends.cudnn.conv.fp32_precision = "tf32"  # type: ignore[attr-defined]
     loop = PlainLoop(_data(scale), scale, clustered=defence == "clustering")
@@ -112,11 +112,11 @@ def step_flops(scale: Scale) -> float:
 
 
 def _data(scale: Scale) -> Prepared:
-    """Images of one pass, and a tenth of them to score."""
+    """Return the images of one pass, and a tenth as many to score."""
     count = scale.steps * scale.batch
     return prepared(count, max(CLASSES, count // 10), scale)
 
 
 def _train(scale: Scale) -> Measurement:
-    """Time one of several processes."""
+    """Time the steps of one process among several."""
     return measured([warm_pass(scale, "clustering")], scale)[0]
