@@ -183,7 +183,7 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
 
     Raises:
         ConfigError: if there is no such defence, or both are the same.
-        FileError: if one of them has no finished run, neither has an attack, or, without --stale, a
+        FileError: if one of them has no finished run, or, without --stale, a
             result was made with other settings, data or code than the study's.
     """
     from cemlib.config import ConfigError
