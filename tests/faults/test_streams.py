@@ -13,9 +13,8 @@ from killing import TESTS
 from cemlib.config.study import JUDGE_SEED
 from cemlib.numerics.seeds import derive
 
-OF_DATA = {"data/test", "data/val"}  # splits; which images of a part, and in which order
-OF_DATA |= {f"data/{part}_{what}" for part in ("train", "test") for what in ("limit", "order")}
-OF_DATA |= {"data/val_order"}
+OF_DATA = {"data/test", "data/val"}  # splits, and the order of their images
+OF_DATA |= {f"data/{part}_order" for part in ("train", "val", "test")}
 OF_TRAINING = {
     "model": "initial weights of the networks",
     "surrogate_init": "initial weights of the surrogate",

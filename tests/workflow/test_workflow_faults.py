@@ -61,7 +61,7 @@ def test_changed_prepared_data_are_refused(finished: Checkout) -> None:
     outcome = finished.snakemake("results/tiny/runs/noise/seed0/metrics.json")
     log = (finished.results / "logs/train/noise/seed0.log").read_text()
     assert outcome.code != 0
-    assert log.startswith(f"error: {prepared.relative_to(finished.root)}: its checksum is not")
+    assert log.startswith(f"error: {prepared.relative_to(finished.root)}: damaged or changed")
     assert log.strip() in outcome.output.replace("\n    ", "\n")
     assert not (finished.results / "runs/noise/seed0/metrics.json").exists()
     assert (finished.results / "runs/clustering/seed0/metrics.json").exists()
