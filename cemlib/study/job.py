@@ -108,7 +108,7 @@ class Job(Generic[StudyT]):
 
     @property
     def records(self) -> list[Path]:
-        """Return those outputs that are records: they say what made the others."""
+        """Return the outputs that are records, which say how the others were made."""
         return [file for file in self.outputs if file.name in (RECORD, DESCRIPTION)]
 
     @property
