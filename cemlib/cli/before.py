@@ -110,8 +110,8 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
 def match(options: argparse.Namespace) -> Iterator[str]:
     """Find the strength at which a defence reaches an accuracy, by a few trainings.
 
-    Only validation images decide; no test image is used. If it was interrupted, run the same
-    command again to continue. Exit code 3 says that a training diverged.
+    Only validation images decide; the runs have test scores, which are not read. If it was
+    interrupted, run the same command again to continue. Exit code 3 says that a training diverged.
 
     Raises:
         ConfigError: if the defence has no such strength.
