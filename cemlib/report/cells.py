@@ -74,9 +74,7 @@ def finished(wanted: str) -> Cell:
 DIFFERENCES = (
     ("difference", number("difference", "+.2f", 100)),
     ("95 % interval", interval(form="+.2f", scale=100)),
-    ("g_z", number("g_z")),
     ("p", number("p")),
-    ("p, permutation", number("p_permutation")),
     ("p, Holm", number("p_holm")),
     ("pairs", number("n_pairs")),
 )

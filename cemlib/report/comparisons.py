@@ -23,7 +23,6 @@ Runs = Mapping[tuple[str, int], pd.DataFrame]  # scores of the images by defence
 
 NOT_SHOWN, UNCONVERGED = "no difference shown", "unconverged"
 _WITH_IMAGES = (TESTED, "ssim")  # scores that every image has
-_TESTS = ("p", "p_permutation")
 _COLUMNS = (
     "defence",
     "reference",
@@ -36,9 +35,7 @@ _COLUMNS = (
     "ci_high",
     "boot_low",
     "boot_high",
-    "d_z",
-    "g_z",
-    *_TESTS,
+    "p",
     "p_holm",
     "unconverged",
     "verdict",
@@ -60,13 +57,13 @@ def comparisons_table(
         reference: the defence to compare with; by default ``noise`` if it is there, else the first.
 
     Returns:
-        ``difference`` is defence minus reference with its 95 % interval over the seeds and effect
-        sizes as in `Difference`, over ``n_images`` images (of attacks); `with_image_intervals`
-        fills in ``boot_low`` and ``boot_high``. Rows of the MSE also have p, ``p_holm`` corrected
-        over all of them, and a ``verdict`` (see `verdicts`), which is empty in other rows.
-        ``unconverged`` names the sides whose score rests, on a seed of the pairs, on an attack that
-        had not converged. A row without a verdict still counts in Holm's correction: otherwise an
-        attack that was stopped early would make the others' p smaller.
+        ``difference`` is defence minus reference with its 95 % interval over the seeds, over
+        ``n_images`` images (of attacks); `with_image_intervals` fills in ``boot_low`` and
+        ``boot_high``. Rows of the MSE also have p, ``p_holm`` corrected over all of them, and a
+        ``verdict`` (see `verdicts`), which is empty in other rows. ``unconverged`` names the sides
+        whose score rests, on a seed of the pairs, on an attack that had not converged. A row
+        without a verdict still counts in Holm's correction: otherwise an attack that was stopped
+        early would make the others' p smaller.
 
     Raises:
         ValueError: if the reference has no result.
@@ -82,7 +79,7 @@ def comparisons_table(
     ]
     table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"n_images": "Int64"})
     tested = table["metric"] == TESTED
-    table.loc[~tested, list(_TESTS)] = math.nan
+    table.loc[~tested, "p"] = math.nan
     table["p_holm"] = holm(table["p"].tolist())
     found = verdicts(table["difference"], table["p_holm"], table["unconverged"] != "")
     table["verdict"] = np.where(tested, found, "")
@@ -151,7 +148,7 @@ def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> di
     named = zip((defence, reference), (ours, theirs), strict=True)
     flagged = [name for name, side in named if unconverged(side, score).any()]
     images = ours["n_images"].min() if "n_images" in ours else math.nan
-    rest = {"d_z": found.d_z, "n_images": images, "unconverged": ", ".join(flagged)}
+    rest = {"n_images": images, "unconverged": ", ".join(flagged)}
     return difference_columns(found) | rest
 
 

@@ -2,12 +2,7 @@
 
 Sources: Student, "The probable error of a mean", Biometrika 6, 1908 (interval and paired test);
 Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
-6, 1979 (correction for several comparisons); Fisher, "The Design of Experiments", 1935, section 21
-(permutation of signs); Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988,
-section 2.3 (effect size of pairs); Hedges, "Distribution theory for Glass's estimator of effect
-size and related estimators", Journal of Educational Statistics 6, 1981 (its correction); Welch,
-"The generalization of 'Student's' problem when several different population variances are
-involved", Biometrika 34, 1947 (differences of values that are no pairs).
+6, 1979 (correction for several comparisons).
 """
 
 import math
@@ -19,7 +14,6 @@ from scipy.stats import t as student_t
 
 LEVEL = 0.95  # coverage of every interval
 _ROUNDING = 1e-6  # relative: scores are float32, and equal shares of images differ by that much
-MOST_PAIRS = 20  # of the permutation test: a million choices of signs
 
 
 @dataclass(frozen=True)
@@ -39,19 +33,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference(Interval):
-    """Mean difference of ``n`` pairs with its interval, and tests of no difference.
-
-    Attributes:
-        p: two-sided, of Student's paired test.
-        p_permutation: two-sided, of the permutation of signs; never below 2 / 2**n.
-        d_z: the mean in standard deviations of the differences.
-        g_z: `d_z` with Hedges' correction for few pairs.
-    """
+    """Mean difference of ``n`` pairs with its interval, and p of the two-sided paired t-test."""
 
     p: float = math.nan
-    p_permutation: float = math.nan
-    d_z: float = math.nan
-    g_z: float = math.nan
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
@@ -91,13 +75,11 @@ def difference_columns(found: Difference) -> dict[str, float]:
         "ci_low": found.low,
         "ci_high": found.high,
         "p": found.p,
-        "p_permutation": found.p_permutation,
-        "g_z": found.g_z,
     }
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Return paired tests of ``first - second``: the same seeds in the same order.
+    """Return the paired test of ``first - second``: the same seeds in the same order.
 
     Args:
         first: values of one defence, one per seed.
@@ -105,9 +87,9 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
 
     Returns:
         The mean difference; all else is NaN for fewer than two pairs or where a value is not
-        finite. Differences that are all equal have no p and no effect size, since they do not tell
-        how far they spread; but p = 1 if they are all zero, since a share of few images takes few
-        values and some seeds agree by chance. ``g_z`` needs three pairs.
+        finite. Differences that are all equal have no p, since they do not tell how far they
+        spread; but p = 1 if they are all zero, since a share of few images takes few values and
+        some seeds agree by chance.
 
     Raises:
         ValueError: if the two are not equally long.
@@ -126,41 +108,10 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
     if found.n < 2:
         return found
     size = max(map(abs, (*first, *second)))
-    rounded = [0.0 if abs(d) <= _ROUNDING * size else d for d in differences]
-    found = replace(found, p_permutation=sign_permutation(rounded))
-    spread = float(np.std(differences, ddof=1))
-    if spread <= _ROUNDING * size:
-        return replace(found, p=math.nan if any(rounded) else 1.0)
-    effect = found.mean / spread
-    p = _p_of_zero(differences)
-    return replace(found, p=p, d_z=effect, g_z=effect * _hedges(found.n - 1))
-
-
-def sign_permutation(differences: Sequence[float]) -> float:
-    """Return the two-sided p of the permutation test that gives each paired difference either sign.
-
-    If the two defences were alike, a seed's difference could as well be its negative. p is the
-    share of all 2**n choices of signs whose mean is at least as far from zero as the one found;
-    that one and its mirror image are among them, so p is never below 2 / 2**n.
-
-    Args:
-        differences: one per seed, finite; at least one.
-
-    Returns:
-        The p value; 1 for differences that are all zero, NaN for more than `MOST_PAIRS`.
-
-    Example:
-        >>> sign_permutation([0.5, 0.7, 0.6])
-        0.25
-    """
-    ours = np.asarray(differences, dtype=np.float64)
-    if len(ours) > MOST_PAIRS:
-        return math.nan
-    sums = ours[:1]  # the other half of the choices are mirror images
-    for value in ours[1:]:
-        sums = np.concatenate([sums + value, sums - value])
-    rounding = 1e-12 * np.abs(ours).sum()
-    return float(np.mean(np.abs(sums) >= abs(ours.sum()) - rounding))
+    if np.std(differences, ddof=1) <= _ROUNDING * size:
+        are_zero = all(abs(d) <= _ROUNDING * size for d in differences)
+        return replace(found, p=1.0 if are_zero else math.nan)
+    return replace(found, p=_p_of_zero(differences))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -192,14 +143,6 @@ def _half_width(values: np.ndarray) -> float:
     n = len(values)
     quantile = student_t.ppf(0.5 + LEVEL / 2, n - 1)
     return float(quantile * values.std(ddof=1) / math.sqrt(n))
-
-
-def _hedges(freedom: int) -> float:
-    """Return the expected value of the true over the found effect size, by degrees of freedom."""
-    if freedom < 2:
-        return math.nan
-    ratio = math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)
-    return math.exp(ratio) / math.sqrt(freedom / 2)
 
 
 def _p_of_zero(differences: Sequence[float]) -> float:

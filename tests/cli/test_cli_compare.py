@@ -57,7 +57,7 @@ def test_failed_and_absent_seeds_are_no_pairs(
     told = capsys.readouterr().out
     rows = [line.split(" | ") for line in told.splitlines() if line.startswith("| strong")]
     assert len(rows) == 1 + 2 * 3
-    assert {row[5].strip(" |") for row in rows} == {"1"}
+    assert {row[4].strip(" |") for row in rows} == {"1"}
 
 
 def test_results_of_other_data_are_refused(

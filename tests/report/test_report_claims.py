@@ -21,7 +21,6 @@ def row(**changes: Any) -> dict[str, Any]:
         "difference": 0.00551,
         "ci_low": 0.00377,
         "ci_high": 0.00726,
-        "g_z": 4.4321,
         "p_holm": 0.0321,
         "verdict": "higher",
         "unconverged": "",
