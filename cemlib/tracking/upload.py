@@ -32,7 +32,7 @@ LONGEST_PARAM, LONGEST_TAG = 6000, 8000
 
 
 class Outcome(Enum):
-    """What happened to one result."""
+    """Tell how the upload of one result ended."""
 
     UPLOADED = auto()
     UNCHANGED = auto()
