@@ -1,1 +1,1 @@
-"""What this package costs, beside a reference in the same run and the arithmetic floor."""
+"""Measure what this package costs, beside a reference and the arithmetic floor."""

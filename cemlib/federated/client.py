@@ -21,7 +21,7 @@ Step = Callable[..., tuple[Weights, Tensor]]
 """Function of weights, x, y and the draws of a step, to the gradients and the loss."""
 
 Inputs = tuple[Tensor | Weights, ...]
-"""What one step of every client takes besides the weights, with the clients as the first axis.
+"""Inputs of one step of every client besides the weights, with the clients as the first axis.
 
 Images (clients, B, C, H, W), mixed already, and labels (clients, B); then for a mask its columns
 (clients, outputs) of 0 and 1, or for DP-SGD the noise by parameter name (clients, ...).

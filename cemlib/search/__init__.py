@@ -1,4 +1,4 @@
-"""What is found out before a study runs: the strength of a defence, and the cost of the study.
+"""Find out two things before a study runs: the strength of a defence, and the cost of the study.
 
 `match` searches the strength at which a defence reaches an accuracy on validation images, by a few
 trainings; `bracket` chooses the strengths that it tries. `estimate` extrapolates time and memory

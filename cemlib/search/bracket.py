@@ -59,7 +59,7 @@ class Strength:
 
 @dataclass(frozen=True)
 class Found:
-    """How a search ended, and the strength whose accuracy is nearest to the target."""
+    """State how a search ended, and the strength whose accuracy is nearest to the target."""
 
     end: str
     value: Value

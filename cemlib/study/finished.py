@@ -1,4 +1,4 @@
-"""Whether the files of a job are those that it would write now, for every system.
+"""Decide whether the files of a job are those that it would write now, for every system.
 
 The record of a result holds its name, the settings and the code that made it, and checksums of its
 inputs. They are compared before a job runs and before a number is shown: a result made with other

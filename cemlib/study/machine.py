@@ -1,4 +1,4 @@
-"""Whether a machine has what a study needs: programs, libraries, devices and memory."""
+"""Check that a machine has what a study needs: programs, libraries, devices and memory."""
 
 import importlib
 import os

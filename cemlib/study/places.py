@@ -1,4 +1,4 @@
-"""Whether a study can run as configured, and where its images, results and uploads lie."""
+"""Check that a study can run as configured, and where its images, results and uploads lie."""
 
 import os
 import shutil

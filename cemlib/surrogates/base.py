@@ -45,7 +45,7 @@ class Surrogate(nn.Module):
     """First epoch, counted from 1, at which the penalty is active."""
 
     fits: ClassVar[bool] = False
-    """Whether `fit` needs the whole training set's features at the end of every epoch."""
+    """True if `fit` needs the whole training set's features at the end of every epoch."""
 
     metric: ClassVar[str | None] = None
     """Key in `cemlib.training.metrics.METRICS` of what `learn` gets before every epoch, or None."""
