@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from cemlib.records.files import FileError, read_json, write_bytes, write_json
+from cemlib.records.files import FileError, read_record, write_bytes, write_json
 from cemlib.records.seal import read_sealed
 from cemlib.report.cells import formatted
 
@@ -49,10 +49,10 @@ def published_study(folder: Path) -> tuple[Path, list[str]]:
     """Return the file of a published study, and the settings that its command changes.
 
     Raises:
-        FileError: if the folder's `provenance.json` is missing or names no file.
+        FileError: if the folder's `provenance.json` is missing, or has no command with a file.
     """
     place = folder / "provenance.json"
-    words = shlex.split(read_json(place)["command"])
+    words = shlex.split(read_record(place, ("command",))["command"])
     named = [(word, after) for word, after in pairwise(words) if word.startswith("--")]
     files = [after for word, after in named if word in ("--configfile", "--config")]
     if not files:

@@ -111,3 +111,9 @@ def test_what_differs_by_more_than_is_printed(
 def test_a_table_that_is_not_made_any_more_is_named(tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("a\n1\n")
     assert list(differences(tmp_path, tmp_path / "now")) == ["old.csv: not made any more"]
+
+
+def test_a_provenance_without_a_command_is_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "provenance.json", {"seeds": [0]})
+    with pytest.raises(FileError, match="no key 'command'"):
+        published_study(tmp_path)
