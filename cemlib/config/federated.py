@@ -17,7 +17,7 @@ RESERVED = frozenset(
 class FederatedModel(Section):
     """Choose the classifier that the clients train together."""
 
-    name: Literal["lenet", "convnet"] = Field(
+    name: Literal["lenet", "convnet", "resnet18"] = Field(
         "lenet", description="key of cemlib.federated.network.NETWORKS"
     )
     activation: Literal["softplus", "sigmoid", "relu"] = Field(
@@ -71,8 +71,12 @@ class GanConfig(Section):
         0.06,
         ge=0,
         le=0.25,
-        description="target for the variance of generated images over a batch, averaged over"
-        " pixels",
+        description="target for the variance of generated images",
+    )
+    variance: Literal["batch", "image"] = Field(
+        "batch",
+        description="variance of every pixel over the images of a batch, or of every image over its"
+        " pixels; the mean of them is drawn to v_e",
     )
 
 
@@ -83,6 +87,10 @@ class Mixing(Section):
     beta: tuple[float, float] | None = Field(
         None, description="a, b of the Beta distribution from which lam is drawn for every image"
     )
+    pseudo: Literal["fresh", "fixed"] = Field(
+        "fresh",
+        description="noise and lam of an image are drawn anew in every round, or once for all",
+    )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -91,6 +99,10 @@ class Mixing(Section):
         if self.beta is not None and min(self.beta) <= 0:
             raise ValueError(f"beta: both must be above 0, found {list(self.beta)}")
         return self
+
+    def mean_share(self) -> float:
+        """Return the mean share of the real image in a mixture."""
+        return float(self.lam or 0) if self.beta is None else self.beta[0] / sum(self.beta)
 
 
 class MaskConfig(Section):
@@ -160,11 +172,11 @@ class Federated(AnyStudy):
 
     @model_validator(mode="after")
     def _attacked_images_make_batches(self) -> Self:
-        images, size = self.inversion.images, self.inversion.batch_size
+        images, size = self.inversion.images, self.inversion.behind
         if images % size:
             raise ValueError(
                 f"inversion.images: {images} make no whole gradients of {size} each"
-                " (inversion.batch_size)"
+                " (inversion.batch_size times inversion.local_steps)"
             )
         return self
 

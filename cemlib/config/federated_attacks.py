@@ -11,21 +11,43 @@ from cemlib.config.attacks import with_kind
 from cemlib.config.base import Name, Section
 
 
+class Linked(Section):
+    """Let the attacker link gradients of single images of one class and client."""
+
+    images: int = Field(
+        12, ge=2, description="images whose mixtures it sees, the attacked one among them"
+    )
+    rounds: int = Field(
+        1, ge=1, description="rounds in which it sees each; one if pseudo images are fixed"
+    )
+
+
 class Inversion(Section):
-    """Hold the option that every attack has."""
+    """Hold the options that every attack has."""
 
     unmix: bool = Field(
         False,
         description="the attacker knows the ratio of the mixture, and computes from the answer the"
         " best linear guess of the true image",
     )
+    linked: Linked | None = Field(
+        None,
+        description="the attacker averages the linked answers of an image over rounds, solves for"
+        " the mean pseudo image by those of the client's other images, and then guesses linearly",
+    )
+
+    @model_validator(mode="after")
+    def _one_guess(self) -> Self:
+        if self.unmix and self.linked is not None:
+            raise ValueError("give either unmix or linked")
+        return self
 
 
 class _Matching(Inversion):
-    mask: Literal["ignored", "known", "estimated"] = Field(
+    mask: Literal["ignored", "known", "estimated", "layer"] = Field(
         "ignored",
         description="how the attacker treats a pruned gradient: as if it were complete, with the"
-        " known mask, or with the mask read off the zeros",
+        " known mask, with the mask read off the zeros, or without the last layer's weight",
     )
     restarts: int = Field(
         1,
@@ -134,7 +156,13 @@ class InversionStudy(Section):
     """Choose which gradients are attacked, and how."""
 
     images: int = Field(16, ge=2, description="images of the test split that are attacked")
-    batch_size: int = Field(1, ge=1, description="images behind each attacked gradient")
+    batch_size: int = Field(1, ge=1, description="images of a step behind an attacked gradient")
+    local_steps: int = Field(
+        1,
+        ge=1,
+        description="steps behind an attacked update, each on batch_size images of its own, with"
+        " train.lr",
+    )
     weights: Literal["initial", "final"] = Field(
         "initial",
         description="weights at which the gradients are taken: before the first round, where they"
@@ -144,12 +172,25 @@ class InversionStudy(Section):
         default_factory=_standard, min_length=1, description="the attacks by their names"
     )
 
+    @property
+    def behind(self) -> int:
+        """Return the number of images behind each attacked gradient or update."""
+        return self.batch_size * self.local_steps
+
     @model_validator(mode="after")
-    def _features_of_single_images(self) -> Self:
-        named = [name for name, attack in self.attacks.items() if attack.kind == "features"]
-        if named and self.batch_size > 1:
-            raise ValueError(
-                f"attacks.{named[0]}: features are read off gradients of single images, batch_size"
-                f" is {self.batch_size}; set it to 1, or list the attacks without this one"
-            )
+    def _attacks_fit_the_gradients(self) -> Self:
+        several = self.local_steps > 1
+        for name, attack in self.attacks.items():
+            single = attack.kind == "features" or attack.linked is not None
+            if single and self.behind > 1:
+                raise ValueError(
+                    f"attacks.{name}: it needs gradients of single images, found batch_size"
+                    f" {self.batch_size} and local_steps {self.local_steps}; set both to 1, or list"
+                    " the attacks without this one"
+                )
+            if several and getattr(attack, "mask", None) == "known":
+                raise ValueError(
+                    f"attacks.{name}.mask: several local steps have no mask that could be known;"
+                    " use `estimated` or `layer`, or set local_steps to 1"
+                )
         return self

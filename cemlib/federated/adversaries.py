@@ -144,12 +144,12 @@ class Adversaries:
             y = self._real(epoch, step, "second")[1]
             made = self.pseudo.images(self._noise(epoch, step, "second"), y)
             fake, how = self._logits(made, y), (self.settings.mu, self.settings.v_e)
+            spread = torch.stack([variance(m, self.settings.variance) for m in made])
             loss = torch.stack(
-                [generator_loss(f, m, *how) for f, m in zip(fake, made, strict=True)]
+                [generator_loss(f, s, *how) for f, s in zip(fake, spread, strict=True)]
             )
             _update(self.g_optimiser, loss.sum(), self.settings.lr)
-            spread = torch.stack([variance(m) for m in made]).mean()
-            totals.append(torch.stack([loss.mean(), spread]).detach())
+            totals.append(torch.stack([loss.mean(), spread.mean()]).detach())
         means = torch.stack(totals).mean(0).tolist()
         return dict(zip(("g_loss", "variance"), means, strict=True))
 

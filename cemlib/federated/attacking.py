@@ -1,7 +1,7 @@
 """Attack single gradients of one variant with one seed, and write the results."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from cemlib.config.federated_attacks import Linked
 from cemlib.data.errors import DataError
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.evaluation.pictures import COLUMNS, write_strip
-from cemlib.federated.drawing import Draws
+from cemlib.federated.adversaries import Pseudo
+from cemlib.federated.drawing import ATTACKED, Draws
 from cemlib.federated.inversion.evaluate import Finding, run_attacks
-from cemlib.federated.inversion.scene import Scene
+from cemlib.federated.inversion.scene import Repeats, Scene
 from cemlib.federated.inversion.scoring import SCORES, Row, failed_row
 from cemlib.federated.job import read_data, read_pseudo, run_of, variant_of, write_record
 from cemlib.federated.network import FederatedNet
@@ -26,16 +28,16 @@ from cemlib.records.seal import FILES, checked, read_sealed
 from cemlib.study.federated import FederatedJob, attack_files
 
 CURVE = 20  # points of an attack's curve that are kept
-ROUND = 0  # of the random numbers for the attacked images; trainings begin with 1
+LINKED = -2  # for the mixtures with image i, drawings have the number LINKED - i
 
 
 def run(job: FederatedJob) -> Iterator[Path]:
     """Carry out all attacks on one training, yielding each record when it is written.
 
-    The gradients of the first test images are attacked, `inversion.batch_size` images behind each.
-    Image i is that of client i modulo their number: its generator makes the pseudo image. A mask's
-    scores, noise and mixtures are drawn as in training. The attacker's mean images are of the
-    validation images.
+    The gradients of the first test images are attacked, `inversion.batch_size` images behind each,
+    or updates of `inversion.local_steps` such steps. Image i is that of client i modulo their
+    number: its generator makes the pseudo image. A mask's scores, noise and mixtures are drawn as
+    in training. The attacker's mean images are of the validation images.
 
     Raises:
         DataError: if the prepared data are missing, damaged or too few.
@@ -55,7 +57,9 @@ def run(job: FederatedJob) -> Iterator[Path]:
             variant_of(job),
             inversion.attacks,
             seed=job.of["seed"],
-            batch=inversion.batch_size,
+            batch=inversion.behind,
+            steps=inversion.local_steps,
+            lr=job.plan.study.train.lr,
         )
     else:
         nothing = _nothing(job, data, f"the training failed: {run_record['reason']}")
@@ -83,25 +87,70 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     count, clients = study.inversion.images, study.clients.number
     images, labels = to_float(data.test.images[:count]), data.test.labels[:count]
     trained, share = images, torch.ones(count, device=images.device)
+    repeats, prior = None, class_means(data)
     if mixing is not None:
-        owners, places = [i % clients for i in range(count)], range(count)
-        draws = [Draws(job.of["seed"], client, ROUND) for client in range(clients)]
-        share = torch.stack([each.ratios(mixing, count) for each in draws])[owners, places]
-        noise = torch.stack([each.latents(count, study.gan.latent) for each in draws])
-        blended = read_pseudo(job, data).mixed(
-            images[:, None], labels[:, None], owners, noise[owners, places][:, None], share[:, None]
+        pseudo, owners = read_pseudo(job, data), [i % clients for i in range(count)]
+        draws = [Draws(job.of["seed"], owner, ATTACKED) for owner in owners]
+        share = torch.stack([own.ratios(mixing, count)[i] for i, own in enumerate(draws)])
+        noise = torch.stack(
+            [own.latents(count, study.gan.latent)[i] for i, own in enumerate(draws)]
+        )
+        blended = pseudo.mixed(
+            images[:, None], labels[:, None], owners, noise[:, None], share[:, None]
         )
         trained, share = blended[:, 0], share.to(images)
-    return Scene(images, labels, trained, share, class_means(data))
+        linked = [a.linked for a in study.inversion.attacks.values() if a.linked is not None]
+        if linked:
+            mixtures = _mixtures(job, data, pseudo, linked)
+            repeats = Repeats(mixtures, mixing.mean_share(), class_variances(data, prior))
+    return Scene(images, labels, trained, share, prior, repeats)
+
+
+def _mixtures(
+    job: FederatedJob, data: Prepared, pseudo: Pseudo, linked: Sequence[Linked]
+) -> Tensor:
+    """Return the mixtures (N, M, R, C, H, W) that attackers link; see `Repeats`.
+
+    The others of an attacked image's class are further test images, as its client would mix them.
+    """
+    study, mixing, found = job.plan.study, variant_of(job).mixing, []
+    assert mixing is not None
+    images = max(each.images for each in linked)
+    rounds = max(each.rounds for each in linked) if mixing.pseudo == "fresh" else 1
+    for i in range(study.inversion.images):
+        label, owner = data.test.labels[i], i % study.clients.number
+        others = (data.test.labels == label).nonzero().flatten().tolist()
+        rows = [i, *(row for row in others if row != i)][:images]
+        if len(rows) < images:
+            raise DataError(
+                f"inversion.attacks: linked.images: {images} wanted, the test split has {len(rows)}"
+                f" of class {data.classes[int(label)]}; lower it, or raise data.test_limit"
+            )
+        drawn, count = Draws(job.of["seed"], owner, LINKED - i), images * rounds
+        x = to_float(data.test.images[rows]).repeat_interleave(rounds, 0)
+        noise, share = drawn.latents(count, study.gan.latent), drawn.ratios(mixing, count)
+        mixed = pseudo.mixed(x[None], label.expand(1, count), [owner], noise[None], share[None])
+        found.append(mixed[0].view(images, rounds, *data.image_shape))
+    return torch.stack(found)
 
 
 def class_means(data: Prepared) -> Tensor:
     """Return the mean validation image of each class (classes, C, H, W), or of all images."""
-    images, labels = to_float(data.val.images), data.val.labels
-    member = torch.nn.functional.one_hot(labels, len(data.classes)).to(images)
+    return _means_by_class(data, to_float(data.val.images))
+
+
+def class_variances(data: Prepared, means: Tensor) -> Tensor:
+    """Return the variance of validation images of each class (classes,), mean over the pixels."""
+    apart = to_float(data.val.images) - means[data.val.labels]
+    return _means_by_class(data, apart.square()).flatten(1).mean(1)
+
+
+def _means_by_class(data: Prepared, values: Tensor) -> Tensor:
+    """Return the mean by class of values (N, C, H, W), or of all where the class has none."""
+    member = torch.nn.functional.one_hot(data.val.labels, len(data.classes)).to(values)
     counts = member.sum(0)[:, None, None, None]
-    means = torch.einsum("nk,nchw->kchw", member, images) / counts.clamp(min=1)
-    return torch.where(counts > 0, means, images.mean(0))
+    means = torch.einsum("nk,nchw->kchw", member, values) / counts.clamp(min=1)
+    return torch.where(counts > 0, means, values.mean(0))
 
 
 def _network(job: FederatedJob, data: Prepared) -> FederatedNet:

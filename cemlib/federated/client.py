@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from cemlib.config.federated import MaskConfig, Variant
+from cemlib.federated.drawing import Draws
 from cemlib.federated.mask import hadamard, mask, scores
-from cemlib.federated.network import WEIGHT, FederatedNet, Weights, features, loss
-from cemlib.federated.private import private_gradients
+from cemlib.federated.network import WEIGHT, FederatedNet, Weights, features, loss, weights_of
+from cemlib.federated.private import draw_noise, private_gradients
 
 Step = Callable[..., tuple[Weights, Tensor]]
 """Function of weights, x, y and the draws of a step, to the gradients and the loss."""
@@ -32,6 +33,27 @@ def gradients(net: FederatedNet, weights: Weights, x: Tensor, y: Tensor) -> tupl
     """Return the gradient of the mean cross-entropy by parameter name, and the loss."""
     found, value = grad_and_value(lambda w: loss(net, w, x, y))(weights)
     return found, value
+
+
+def step_inputs(
+    net: FederatedNet, variant: Variant, x: Tensor, y: Tensor, draws: Sequence[Draws]
+) -> list[Inputs]:
+    """Return the inputs of every step, for images (clients, steps, B, C, H, W) and their labels.
+
+    Each client draws the columns of its masks, or the noise of DP-SGD, from its own stream.
+    """
+    steps = x.shape[1]
+    parts: list[Sequence[Tensor | Weights]] = [x.unbind(1), y.unbind(1)]
+    if variant.mask is not None:
+        outputs, beta = net.classifier.out_features, variant.mask.beta
+        columns = torch.stack([drawn.columns(beta, outputs, steps) for drawn in draws])
+        parts.append(columns.to(x.device).unbind(1))
+    if variant.dp_sgd is not None:
+        weights, scale = weights_of(net), variant.dp_sgd.noise_multiplier
+        streams = [drawn.stream("noise") for drawn in draws]
+        noise = [[draw_noise(weights, scale, stream) for _ in range(steps)] for stream in streams]
+        parts.append([stack(each) for each in zip(*noise, strict=True)])
+    return list(zip(*parts, strict=True))
 
 
 def step_mask(net: FederatedNet, weights: Weights, x: Tensor, how: MaskConfig) -> Tensor:

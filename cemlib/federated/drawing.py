@@ -25,9 +25,12 @@ def ask(clients: ClientsConfig, seed: int, number: int) -> tuple[list[int], list
     return asked, [client for client in asked if chances[client] >= clients.dropout]
 
 
+ATTACKED, FIXED = 0, -1  # in place of a round's number: for attacked images, and for all rounds
+
+
 @dataclass(frozen=True)
 class Draws:
-    """Draw the random numbers of a client in a round; round 0 is that of the attacked images."""
+    """Draw the random numbers of a client in a round; the first has the number 1."""
 
     seed: int
     client: int
@@ -55,6 +58,23 @@ class Draws:
     def latents(self, count: int, length: int) -> Tensor:
         """Return standard normal noise for the client's generator: (count, length)."""
         return torch.randn(count, length, generator=self.stream("latents"))
+
+    def mixtures(
+        self, mixing: Mixing, latent: int, rows: Tensor, images: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return noise (count, latent) and ratios (count,) for some of the client's images.
+
+        Args:
+            mixing: how they are mixed; if pseudo images are fixed, those of an image are the same
+                in all rounds.
+            latent: length of the noise.
+            rows: numbers (count,) of the images.
+            images: number of all of the client's images.
+        """
+        if mixing.pseudo == "fresh":
+            return self.latents(len(rows), latent), self.ratios(mixing, len(rows))
+        once = Draws(self.seed, self.client, FIXED)
+        return once.latents(images, latent)[rows], once.ratios(mixing, images)[rows]
 
     def ratios(self, mixing: Mixing, count: int) -> Tensor:
         """Return the share of the real image in each of the client's mixtures: (count,)."""

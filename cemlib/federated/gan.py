@@ -88,15 +88,14 @@ def extracted(x: Tensor, kernel: Tensor) -> Tensor:
     return F.relu(F.conv2d(2 * x - 1, kernel, padding=kernel.shape[-1] // 2))
 
 
-def variance(images: Tensor) -> Tensor:
-    """Return the variance over the images of a batch (n - 1), averaged over all pixels.
+def variance(images: Tensor, of: str = "batch") -> Tensor:
+    """Return a variance (n - 1) of images (B, C, H, W), two or more.
 
-    It is zero if all images are equal. Images of all labels are taken together.
-
-    Args:
-        images: (B, C, H, W), two or more.
+    `of` is `batch` for the variance of every pixel over the images, those of all labels together,
+    averaged over the pixels: it is zero if all images are equal. Or it is `image` for the variance
+    of every image over its pixels, averaged over the images.
     """
-    return images.var(0).mean()
+    return images.var(0).mean() if of == "batch" else images.flatten(1).var(1).mean()
 
 
 def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
@@ -104,9 +103,9 @@ def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
     return F.softplus(-real).mean() + F.softplus(fake).mean()
 
 
-def generator_loss(fake: Tensor, images: Tensor, mu: float, v_e: float) -> Tensor:
-    """Return -log D of logits `fake` (B,) on generated images, plus mu (Var(G(e|y)) - v_e)^2."""
-    return F.softplus(-fake).mean() + mu * (variance(images) - v_e).square()
+def generator_loss(fake: Tensor, spread: Tensor, mu: float, v_e: float) -> Tensor:
+    """Return -log D of logits `fake` (B,) on generated images, plus mu (spread - v_e)^2."""
+    return F.softplus(-fake).mean() + mu * (spread - v_e).square()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
+from torchvision.models.resnet import BasicBlock, ResNet
 
 Shape = tuple[int, int, int]
 Weights = dict[str, Tensor]
@@ -72,9 +73,28 @@ def convnet(channels: int, activation: Activation) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-NETWORKS: dict[str, Callable[[int, Activation], nn.Sequential]] = {
+def resnet18(channels: int, activation: Activation) -> nn.Module:
+    """Return torchvision's ResNet-18 for small images, with group norm.
+
+    He, Zhang, Ren and Sun, CVPR 2016. As is usual for images of 32x32, the first convolution is 3x3
+    with stride 1, and no maximum follows it. Batch norm would combine the images of a batch, so
+    every norm is over groups of 16 channels of a single image (Wu and He, ECCV 2018).
+    """
+    net: nn.Module = ResNet(
+        BasicBlock, [2, 2, 2, 2], norm_layer=lambda width: nn.GroupNorm(width // 16, width)
+    )
+    net.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+    net.maxpool, net.fc = nn.Identity(), nn.Identity()
+    for module in list(net.modules()):
+        if hasattr(module, "relu"):
+            module.relu = activation()
+    return net
+
+
+NETWORKS: dict[str, Callable[[int, Activation], nn.Module]] = {
     "lenet": lenet,
     "convnet": convnet,
+    "resnet18": resnet18,
 }
 
 

@@ -19,10 +19,9 @@ from cemlib.config.federated import Federated, Variant
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
 from cemlib.federated.adversaries import Pseudo
-from cemlib.federated.client import Inputs, stack, step_of, train_at_once
+from cemlib.federated.client import Inputs, step_inputs, step_of, train_at_once
 from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
-from cemlib.federated.private import draw_noise
 from cemlib.federated.setting import clients_of, network_of
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import State, copied, pack, unpack
@@ -96,21 +95,15 @@ class Federation:
     def work(self, members: Sequence[int], number: int) -> list[Inputs]:
         """Return what some clients train on in each step of a round."""
         draws = [Draws(self.seed, client, number) for client in members]
-        train, taken = self.study.train, []
+        train, taken, chosen = self.study.train, [], []
         for drawn in draws:
             own = self.clients[drawn.client]
             rows = drawn.batches(len(own), train.local_steps, train.batch_size)
+            chosen.append(rows.flatten())
             rows = rows.to(own.labels.device)
             taken.append((to_float(own.images[rows]), own.labels[rows]))
         x, y = (torch.stack(part) for part in zip(*taken, strict=True))
-        parts: list[Sequence[Tensor | Weights]] = [self._mixed(x, y, draws).unbind(1), y.unbind(1)]
-        if self.variant.mask is not None:
-            outputs, beta = self.net.classifier.out_features, self.variant.mask.beta
-            columns = [drawn.columns(beta, outputs, train.local_steps) for drawn in draws]
-            parts.append(torch.stack(columns).to(x.device).unbind(1))
-        if self.variant.dp_sgd is not None:
-            parts.append(self._noise(draws, self.variant.dp_sgd.noise_multiplier))
-        return list(zip(*parts, strict=True))
+        return step_inputs(self.net, self.variant, self._mixed(x, y, chosen, draws), y, draws)
 
     def _round(self, number: int) -> dict[str, Any]:
         asked, answering = ask(self.study.clients, self.seed, number)
@@ -137,23 +130,23 @@ class Federation:
             "bytes_up": sent * len(answering),
         }
 
-    def _mixed(self, x: Tensor, y: Tensor, draws: Sequence[Draws]) -> Tensor:
-        """Mix pseudo images of the same labels into the images, where the variant does."""
-        mixing = self.variant.mixing
+    def _mixed(
+        self, x: Tensor, y: Tensor, rows: Sequence[Tensor], draws: Sequence[Draws]
+    ) -> Tensor:
+        """Mix pseudo images of the same labels into the images, where the variant does.
+
+        `rows` are the numbers of the images among those of each client.
+        """
+        mixing, latent = self.variant.mixing, self.study.gan.latent
         if mixing is None or self.pseudo is None:
             return x
         images, labels = x.flatten(1, 2), y.flatten(1)
-        count, owners = labels.shape[1], [drawn.client for drawn in draws]
-        noise = torch.stack([drawn.latents(count, self.study.gan.latent) for drawn in draws])
-        shares = torch.stack([drawn.ratios(mixing, count) for drawn in draws])
+        owners, mixtures = [drawn.client for drawn in draws], []
+        for drawn, own in zip(draws, rows, strict=True):
+            count = len(self.clients[drawn.client])
+            mixtures.append(drawn.mixtures(mixing, latent, own, count))
+        noise, shares = (torch.stack(part) for part in zip(*mixtures, strict=True))
         return self.pseudo.mixed(images, labels, owners, noise, shares).view_as(x)
-
-    def _noise(self, draws: Sequence[Draws], scale: float) -> list[Weights]:
-        """Draw the noise of each step for some clients, each from its own stream."""
-        streams = [drawn.stream("noise") for drawn in draws]
-        steps = range(self.study.train.local_steps)
-        drawn = [[draw_noise(self.weights, scale, stream) for _ in steps] for stream in streams]
-        return [stack(each) for each in zip(*drawn, strict=True)]
 
 
 def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dict[str, float]:

@@ -28,11 +28,14 @@ def class_means(dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def network(
-    dtype: torch.dtype = torch.float32, activation: str = "softplus", seed: int = 0
+    dtype: torch.dtype = torch.float32,
+    activation: str = "softplus",
+    seed: int = 0,
+    name: str = "lenet",
 ) -> FederatedNet:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        net = build("lenet", num_classes=10, image_shape=SHAPE, activation=activation)
+        net = build(name, num_classes=10, image_shape=SHAPE, activation=activation)
     return net.to(dtype)
 
 

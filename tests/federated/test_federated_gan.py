@@ -39,7 +39,9 @@ def test_losses_are_those_of_the_text():
     spread = images.numpy().var(axis=0, ddof=1).mean()
     torch.testing.assert_close(variance(images), torch.tensor(spread))
     assert float(variance(images[:1].expand(6, 1, 4, 4))) == pytest.approx(0, abs=1e-12)
-    found = generator_loss(logits, images, mu=3.0, v_e=0.2)
+    within = images.numpy().reshape(5, -1).var(axis=1, ddof=1).mean()
+    torch.testing.assert_close(variance(images, "image"), torch.tensor(within))
+    found = generator_loss(logits, torch.tensor(spread), mu=3.0, v_e=0.2)
     torch.testing.assert_close(found, -chance.log().mean() + 3 * (spread - 0.2) ** 2)
 
 
@@ -66,6 +68,13 @@ def test_each_phase_moves_its_own_networks(data):
     found._second_phase(1)
     assert snapshot(found.g_weights) != g
     assert snapshot(found.d_weights) == d_after
+
+
+@pytest.mark.parametrize("of", ["batch", "image"])
+def test_the_chosen_variance_is_drawn_to_its_target(data, of):
+    """With a weight under which nothing else counts."""
+    rows = list(gans(data, variance=of, mu=1e4, v_e=0.02, epochs=15, lr=0.01).remaining())
+    assert abs(rows[-1]["variance"] - 0.02) < 0.005 < abs(rows[0]["variance"] - 0.02)
 
 
 def snapshot(weights: dict[str, torch.nn.Parameter]) -> list[float]:

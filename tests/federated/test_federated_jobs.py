@@ -173,7 +173,15 @@ def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
         ({"inversion": {"attacks": {"dgl": {}}}}, "dgl"),
         (
             {"inversion": {"images": 4, "batch_size": 2, "attacks": {"features": {}}}},
-            "attacks.features: features are read off gradients of single images",
+            "attacks.features: it needs gradients of single images",
+        ),
+        (
+            {"inversion": {"attacks": {"idlg": {"unmix": True, "linked": {}}}}},
+            "either unmix or linked",
+        ),
+        (
+            {"inversion": {"images": 4, "local_steps": 2, "attacks": {"idlg": {"mask": "known"}}}},
+            "attacks.idlg.mask: several local steps",
         ),
     ],
 )
@@ -185,22 +193,30 @@ def test_a_faulty_configuration_names_the_key(changes, message):
 @pytest.mark.parametrize(
     ("changes", "jobs", "message"),
     [
-        ({"clients": {"number": 90}}, ["train"], "training images for 90 clients"),
+        ({"clients": {"number": 90}}, ["train/none"], "training images for 90 clients"),
         (
             {"variants": {"none": {"mask": {"beta": 11}}}},
-            ["train"],
+            ["train/none"],
             "variants.none.mask.beta: 11 outputs, the data have 10",
         ),
         (
             {"inversion": {"images": 61, "attacks": {"mean_image": {}}}},
-            ["train", "attack"],
+            ["train/none", "attack/none"],
             "inversion.images: 61 wanted, the test split has 60",
+        ),
+        (
+            {
+                "variants": {"none": {"mixing": {"lam": 0.5}}},
+                "inversion": {"attacks": {"mean_image": {"linked": {"images": 40}}}},
+            },
+            ["pseudo", "train/none", "attack/none"],
+            "linked.images: 40 wanted, the test split has",
         ),
     ],
 )
 def test_what_the_data_do_not_allow_is_refused(tmp_path, capsys, changes, jobs, message):
     config = written(tmp_path, **changes)
-    *before, last = ["prepare", *(f"{job}/none" for job in jobs)]
+    *before, last = ["prepare", *jobs]
     assert [run(config, "--only", job) for job in before] == [0] * len(before)
     assert run(config, "--only", last) == 2
     assert message in capsys.readouterr().err

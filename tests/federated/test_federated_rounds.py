@@ -220,6 +220,21 @@ def test_mixtures_are_the_share_of_the_image_and_the_clients_own_pseudo_image(da
         torch.testing.assert_close(x[place], expected.detach(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("pseudo", ["fresh", "fixed"])
+def test_fixed_pseudo_images_give_an_image_the_same_mixture_in_every_round(data, pseudo):
+    mixed = {"mixing": {"beta": [2, 1], "pseudo": pseudo}}
+    found = federation(data, "both", variants={"none": {}, "both": mixed})
+    plain, mixtures = federation(data), {}
+    for number in (1, 2, 3, 4):
+        steps = zip(found.work([1], number), plain.work([1], number), strict=True)
+        for (ours, *_), (clean, *_) in steps:
+            for mixture, image in zip(ours[0], clean[0], strict=True):
+                mixtures.setdefault(image.numpy().tobytes(), []).append(mixture)
+    apart = [(m[0] - m[1]).abs().max().item() for m in mixtures.values() if len(m) > 1]
+    assert len(apart) > 10
+    assert max(apart) < 1e-6 if pseudo == "fixed" else sorted(apart)[len(apart) // 2] > 1e-2
+
+
 def test_drawn_ratios_are_of_the_beta_distribution():
     mixing = study_of().variants["both"].mixing
     assert mixing is not None

@@ -17,15 +17,16 @@ from cemlib.config.federated_attacks import (
     Dlg,
     Features,
     Idlg,
+    Linked,
     PriorImage,
 )
 from cemlib.federated.inversion import ATTACKS, Reconstruction
 from cemlib.federated.inversion.cosine import signed_descent
 from cemlib.federated.inversion.dlg import idlg
-from cemlib.federated.inversion.evaluate import unmixed
 from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.lbfgs import Objective, minimise
-from cemlib.federated.inversion.scene import shared_gradients
+from cemlib.federated.inversion.mixtures import linked_scene, solved, unmixed
+from cemlib.federated.inversion.scene import Repeats, Scene, shared_gradients
 from cemlib.federated.inversion.search import better
 from cemlib.metrics import mse
 
@@ -87,7 +88,7 @@ def test_who_leaves_out_the_pruned_entries_sees_the_image(mask: MaskConfig) -> N
     where = scene(IMAGES)
     shared = shared_gradients(network(), where, Variant(mask=mask), 1, seed=0)
     believing = attacked(Idlg(iterations=60), shared)
-    for known in ("known", "estimated"):
+    for known in ("known", "estimated", "layer"):
         aware = attacked(Idlg(iterations=60, mask=known), shared)  # type: ignore[arg-type]
         assert (aware.loss <= believing.loss).all()
         assert mse(aware.images[:, 0], where.images).max() < 1e-4
@@ -155,6 +156,30 @@ def test_a_gradient_that_is_not_a_number_fails_alone() -> None:
     for settings in (Dlg(iterations=5), Cosine(iterations=5), Features(iterations=5), PriorImage()):
         found = attacked(settings, replace(shared, gradients=broken))
         assert found.loss.isfinite().tolist() == [True, False, True], settings.kind
+
+
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_who_links_mixtures_reaches_the_error_of_the_best_linear_guess(rounds: int) -> None:
+    """A (1 - (1 - 1/M) r^2 A / V), for M exact mixtures with pseudo images of any mean."""
+    draws, none, r, images = torch.Generator().manual_seed(0), torch.zeros(0), 0.5, 30
+    true = 0.5 + 0.06 * torch.randn(8, images, 1, 1, 16, 16, generator=draws)
+    pseudo = 0.3 + 0.08 * torch.randn(8, images, rounds, 1, 16, 16, generator=draws)
+    mixtures = r * true + (1 - r) * pseudo
+    prior, spread = torch.full((10, 1, 16, 16), 0.5), torch.full((10,), 0.06**2)
+    labels = torch.arange(8)
+    where = Scene(true[:, 0, 0], labels, mixtures[:, 0, 0], torch.full((8,), r), prior)
+    repeats, linked = Repeats(mixtures, r, spread), Linked(images=images, rounds=rounds)
+    many = linked_scene(where, repeats, linked)
+    seen = many.trained[:, None]
+    answer = Reconstruction(seen, many.labels[:, None], torch.ones(len(seen)), seen[:, 0, 0, :1, 0])
+    found = solved(answer, where, repeats, linked)
+    error = (found.images[:, 0] - where.images).square().mean().item()
+    power = r**2 * 0.06**2
+    shown = power / (power + (1 - r) ** 2 * 0.08**2 / rounds)
+    assert error == pytest.approx(0.06**2 * (1 - (1 - 1 / images) * shown), rel=0.05)
+    assert torch.equal(found.labels[:, 0], labels)
+    alone = Reconstruction(where.trained[:, None], labels[:, None], none, none)
+    assert error < (unmixed(alone, where.ratio, prior).images[:, 0] - where.images).square().mean()
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 0.8])

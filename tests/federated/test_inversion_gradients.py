@@ -12,12 +12,14 @@ from torch.nn import functional as F
 
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.config.federated_attacks import Combined, Cosine, DpSgd, Features
+from cemlib.federated.inversion.closed_form import estimated_mask
 from cemlib.federated.inversion.cosine import cosine_objective
 from cemlib.federated.inversion.features import combined_objective, feature_objective
 from cemlib.federated.inversion.gradients import (
     Gradients,
     absolute_variation,
     cosine_distance,
+    gradient_function,
     squared_distance,
     true_gradients,
 )
@@ -28,8 +30,9 @@ from cemlib.federated.private import draw_noise, epsilon, private_gradients
 from cemlib.numerics.seeds import generator
 
 
-def test_gradients_are_those_of_each_problem_by_itself() -> None:
-    net, (images, labels) = network(torch.float64), digits(6, torch.float64)
+@pytest.mark.parametrize("name", ["lenet", "convnet", "resnet18"])
+def test_gradients_are_those_of_each_problem_by_itself(name: str) -> None:
+    net, (images, labels) = network(torch.float64, name=name), digits(6, torch.float64)
     found = true_gradients(net, images.view(3, 2, 1, 8, 8), labels.view(3, 2))
     for problem in range(3):
         rows = slice(2 * problem, 2 * problem + 2)
@@ -50,6 +53,36 @@ def test_what_is_attacked_is_what_a_client_sends(mask: MaskConfig | None) -> Non
         sent = observe(net, images, labels, mask, draws)
         for name, value in sent.items():
             torch.testing.assert_close(shared.gradients[name][number], value, rtol=1e-4, atol=1e-7)
+
+
+def test_an_update_is_the_mean_gradient_of_its_local_steps() -> None:
+    """Against torch's optimiser; each step takes the next two images."""
+    net, where, found = network(), scene(12), {}
+    shared = shared_gradients(net, where, Variant(), 6, seed=0, steps=3, lr=0.2)
+    targets = F.one_hot(where.labels, 10).float().view(2, 6, 10)
+    simulated = gradient_function(net, 3, 0.2)(where.images.view(2, 6, 1, 8, 8), targets)
+    for number in range(2):
+        client = network()
+        optimiser = torch.optim.SGD(client.parameters(), lr=0.2)
+        for step in range(3):
+            rows = slice(6 * number + 2 * step, 6 * number + 2 * step + 2)
+            optimiser.zero_grad()
+            F.cross_entropy(client(where.images[rows]), where.labels[rows]).backward()
+            optimiser.step()
+        found = dict(client.named_parameters())
+        for name, before in net.named_parameters():
+            mean = (before - found[name]).detach() / (3 * 0.2)
+            for ours in (shared.gradients, simulated):
+                torch.testing.assert_close(ours[name][number], mean, rtol=1e-3, atol=2e-6)
+
+
+def test_zeros_show_the_mask_of_a_single_step_only() -> None:
+    masked, zeros = Variant(mask=MaskConfig(alpha=0.5)), []
+    for steps in (1, 4):
+        shared = shared_gradients(network(), scene(8), masked, 4, seed=0, steps=steps, lr=0.2)
+        zeros.append((estimated_mask(shared.gradients) == 0).float().mean().item())
+    assert zeros[0] == 0.5
+    assert zeros[1] < 0.4
 
 
 def test_mixing_shares_the_gradient_of_the_mixture() -> None:

@@ -53,11 +53,14 @@ def inferred_labels(shared: Shared) -> Tensor:
 def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
     """Return 1 for entries that an attacker relies on, else 0 (P, outputs, l); None for all.
 
-    `mask` is `ignored`, `known` or `estimated`, as in the configuration.
+    `mask` is `ignored`, `known`, `estimated` or `layer`, as in the configuration. To leave out the
+    layer is the attack of Balunovic et al. (ICLR 2022) on Soteria.
     """
-    if mask == "ignored":
-        return None
-    return shared.mask if mask == "known" else estimated_mask(shared.gradients)
+    if mask == "layer":
+        return torch.zeros_like(shared.gradients[WEIGHT])
+    if mask == "estimated":
+        return estimated_mask(shared.gradients)
+    return shared.mask if mask == "known" else None
 
 
 def estimated_mask(gradients: Gradients) -> Tensor:

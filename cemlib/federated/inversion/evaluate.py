@@ -8,6 +8,8 @@ from torch import Tensor
 from cemlib.config.federated import Variant
 from cemlib.config.federated_attacks import AnyInversion
 from cemlib.federated.inversion import ATTACKS
+from cemlib.federated.inversion.gradients import Shared
+from cemlib.federated.inversion.mixtures import linked_scene, solved, unmixed
 from cemlib.federated.inversion.scene import Scene, shared_gradients
 from cemlib.federated.inversion.scoring import Row, matched, scored
 from cemlib.federated.inversion.search import Reconstruction
@@ -38,6 +40,8 @@ def run_attacks(
     *,
     seed: int,
     batch: int = 1,
+    steps: int = 1,
+    lr: float = 0.0,
 ) -> dict[str, Finding]:
     """Attack what the server sees of each image under a defence; return findings by attack.
 
@@ -49,20 +53,31 @@ def run_attacks(
         variant: the defence.
         attacks: settings by name.
         seed: of all random draws.
-        batch: images behind each gradient.
+        batch: images behind each gradient or update.
+        steps: local steps behind each update, on batch / steps images each.
+        lr: their learning rate.
     """
-    shared = shared_gradients(net, scene, variant, batch, seed)
+
+    def answer_of(seen: Shared, search: AnyInversion) -> Reconstruction:
+        draws = generator(seed, f"inversion_{search.kind}")
+        return ATTACKS[search.kind](net, seen, search, draws)
+
+    shared = shared_gradients(net, scene, variant, batch, seed, steps, lr)
     searched: dict[AnyInversion, Reconstruction] = {}
     found: dict[str, Finding] = {}
     with progress("inversion", len(attacks)) as report:
         for done, (name, settings) in enumerate(attacks.items(), 1):
-            search = search_of(settings, variant)
-            if search not in searched:
-                draws = generator(seed, f"inversion_{search.kind}")
-                searched[search] = ATTACKS[search.kind](net, shared, search, draws)
-            answer = searched[search]
-            if settings.unmix:
-                answer = unmixed(answer, scene.ratio.view(-1, batch).mean(1), scene.prior)
+            search, linked, repeats = search_of(settings, variant), settings.linked, scene.repeats
+            if linked is not None and repeats is not None:
+                many = linked_scene(scene, repeats, linked)
+                all_seen = shared_gradients(net, many, variant, 1, seed)
+                answer = solved(answer_of(all_seen, search), scene, repeats, linked)
+            else:
+                if search not in searched:
+                    searched[search] = answer_of(shared, search)
+                answer = searched[search]
+                if settings.unmix:
+                    answer = unmixed(answer, scene.ratio.view(-1, batch).mean(1), scene.prior)
             report(done, {"loss": float(answer.loss.nanmean())})
             ordered = matched(answer, scene.images)
             pictures = ordered.images.flatten(0, 1)
@@ -75,19 +90,7 @@ def search_of(settings: AnyInversion, variant: Variant) -> AnyInversion:
 
     Without a mask there is nothing to know of it, and a mixture is solved after the search.
     """
-    changes: dict[str, Any] = {"unmix": False}
+    changes: dict[str, Any] = {"unmix": False, "linked": None}
     if variant.mask is None and getattr(settings, "mask", None) == "known":
         changes["mask"] = "ignored"
     return settings.model_copy(update=changes)
-
-
-def unmixed(answer: Reconstruction, ratio: Tensor, prior: Tensor) -> Reconstruction:
-    """Return the best linear guess of the true image x from the mixture x' = r x + (1 - r) G.
-
-    Where pseudo images have the mean m and the covariances of the class's true ones, it is
-    m + r / (r^2 + (1 - r)^2) (x' - m). Dividing by r alone would double what G adds, at r = 1/2.
-    `ratio` (P,) holds r of each gradient, `prior` (classes, C, H, W) m of each class.
-    """
-    ratio, mean = ratio[:, None, None, None, None], prior[answer.labels]
-    factor = ratio / (ratio.square() + (1 - ratio).square())
-    return answer._replace(images=(mean + factor * (answer.images - mean)).clamp(0, 1))

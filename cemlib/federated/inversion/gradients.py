@@ -31,6 +31,8 @@ class Shared:
         batch: Images B behind each gradient.
         mask: (P, outputs, l) of zeros and ones, by which the gradient of the last layer's weight
             was multiplied; None if it was not. Only an attack with `mask: known` may read it.
+        steps: Local steps behind each, on B / steps images each; the gradients are their mean.
+        lr: Learning rate of those steps.
     """
 
     gradients: Gradients
@@ -38,24 +40,37 @@ class Shared:
     prior: Tensor
     batch: int = 1
     mask: Tensor | None = None
+    steps: int = 1
+    lr: float = 0.0
 
     def __len__(self) -> int:
         return len(self.gradients[BIAS])
 
 
-def gradient_function(net: FederatedNet) -> Callable[[Tensor, Tensor], Gradients]:
-    """Make a differentiable function that returns the gradients of the mean loss of batches.
+def gradient_function(
+    net: FederatedNet, steps: int = 1, lr: float = 0.0
+) -> Callable[[Tensor, Tensor], Gradients]:
+    """Make a differentiable function that returns the mean gradients of plain local steps.
 
     Returns:
         A function of images (P, B, C, H, W) and label distributions (P, B, classes) to gradients by
-        parameter name, each (P, *shape). The network's weights are constants of it.
+        parameter name, each (P, *shape). Each of the steps descends the mean loss of B / steps of
+        the images, in their order. The weights of the first step are constants of the function.
     """
     weights = weights_of(net)
 
     def loss(weights: Mapping[str, Tensor], images: Tensor, targets: Tensor) -> Tensor:
         return -(targets * logits(net, weights, images).log_softmax(1)).sum(1).mean()
 
-    each = vmap(grad(loss), in_dims=(None, 0, 0))
+    def update(weights: Gradients, images: Tensor, targets: Tensor) -> Gradients:
+        found: list[Gradients] = []
+        for x, t in zip(images.chunk(steps), targets.chunk(steps), strict=True):
+            if found:
+                weights = {name: w - lr * found[-1][name] for name, w in weights.items()}
+            found.append(grad(loss)(weights, x, t))
+        return {name: torch.stack([each[name] for each in found]).mean(0) for name in weights}
+
+    each = vmap(update, in_dims=(None, 0, 0))
 
     def gradients(images: Tensor, targets: Tensor) -> Gradients:
         found: Gradients = each(weights, images, targets)

@@ -7,12 +7,29 @@ from torch import Tensor
 
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.data.pixels import image_shape
-from cemlib.federated.client import stack, step_mask
+from cemlib.federated.client import stack, step_inputs, step_mask, step_of, train_at_once
+from cemlib.federated.drawing import ATTACKED, Draws
 from cemlib.federated.inversion.gradients import Gradients, Shared, kept, true_gradients
 from cemlib.federated.mask import draw_columns, hadamard
 from cemlib.federated.network import FederatedNet, weights_of
 from cemlib.federated.private import draw_noise, private_gradients
 from cemlib.numerics.seeds import generator
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Hold mixtures that an attacker links: of one class and client, in several rounds.
+
+    Attributes:
+        mixtures: (N, M, R, C, H, W), of each attacked image, which is the first of M, and of others
+            of its class, which its client mixes in R rounds.
+        share: Mean share of the true image in a mixture.
+        spread: (classes,), variance over images of a class that are not attacked, mean over pixels.
+    """
+
+    mixtures: Tensor
+    share: float
+    spread: Tensor
 
 
 @dataclass(frozen=True)
@@ -25,6 +42,7 @@ class Scene:
         trained: (N, C, H, W), what the client trains on: mixtures, or the images themselves.
         ratio: (N,), share of the true image in each of them.
         prior: (classes, C, H, W), mean of each class over images that are not attacked.
+        repeats: What the attacker can link; None without mixing.
     """
 
     images: Tensor
@@ -32,20 +50,50 @@ class Scene:
     trained: Tensor
     ratio: Tensor
     prior: Tensor
+    repeats: Repeats | None = None
 
 
 def shared_gradients(
-    net: FederatedNet, scene: Scene, variant: Variant, batch: int, seed: int
+    net: FederatedNet,
+    scene: Scene,
+    variant: Variant,
+    batch: int,
+    seed: int,
+    steps: int = 1,
+    lr: float = 0.0,
 ) -> Shared:
     """Return what the server sees of a scene, `batch` images behind each gradient.
 
     The variant's mask or DP-SGD is applied here; its mixing is in the scene. Random draws depend on
-    the seed and the number of the gradient, never on the variant.
+    the seed and the number of the gradient, never on the variant. Several `steps` of descent on
+    batch / steps images each give an update, of which the server computes the mean gradient.
     """
     images = scene.trained.reshape(-1, batch, *scene.trained.shape[1:])
-    clean = _gradients(net, images, scene.labels.view(-1, batch), variant, seed)
-    mask = None if variant.mask is None else _masks(net, images, variant.mask, seed)
-    return Shared(kept(clean, mask), image_shape(scene.images), scene.prior, batch, mask)
+    labels, mask = scene.labels.view(-1, batch), None
+    if steps > 1:
+        found = _mean_gradients(net, images, labels, variant, seed, steps, lr)
+    else:
+        found = _gradients(net, images, labels, variant, seed)
+        mask = None if variant.mask is None else _masks(net, images, variant.mask, seed)
+    shape = image_shape(scene.images)
+    return Shared(kept(found, mask), shape, scene.prior, batch, mask, steps, lr)
+
+
+def _mean_gradients(
+    net: FederatedNet,
+    images: Tensor,
+    labels: Tensor,
+    variant: Variant,
+    seed: int,
+    steps: int,
+    lr: float,
+) -> Gradients:
+    """Return the changes of the weights (P, ...) in the steps of clients, over -lr steps."""
+    draws = [Draws(seed, client, ATTACKED) for client in range(len(images))]
+    x = images.view(len(images), steps, -1, *images.shape[2:])
+    work = step_inputs(net, variant, x, labels.view(len(labels), steps, -1), draws)
+    changes, _ = train_at_once(step_of(net, variant), weights_of(net), work, lr)
+    return {name: change / (-lr * steps) for name, change in changes.items()}
 
 
 def _gradients(

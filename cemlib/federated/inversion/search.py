@@ -96,7 +96,8 @@ def gradient_misfit(
 
     The distance is to the shared gradient, of the entries that the attack trusts.
     """
-    gradients, entries = gradient_function(net), trusted_entries(shared, mask)
+    gradients = gradient_function(net, shared.steps, shared.lr)
+    entries = trusted_entries(shared, mask)
     theirs = kept(shared.gradients, entries)
 
     def misfit(images: Tensor, targets: Tensor) -> Tensor:

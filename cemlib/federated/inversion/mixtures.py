@@ -1,0 +1,58 @@
+"""Guess the true image from what an attack found of a mixture x' = r x + (1 - r) G(e|y).
+
+One mixture shows x' alone. The attacker knows m and A, mean and variance of the class's images, and
+r. If pseudo images were spread like true ones, the best linear guess of x would be
+
+    m + r / (r^2 + (1 - r)^2) (x' - m)                                  `unmixed`
+
+But a client's generator has a mean of its own. An attacker who can tell which gradients are of one
+client and class solves for it: the mean of those mixtures is r m + (1 - r) E[G|y], whatever E[G|y]
+is, and their variance is V = r^2 A + (1 - r)^2 Var[G|y]. One who can also tell which are of the
+same image averages them over the rounds first, which takes fresh noise out of x' and of V:
+
+    m + r A / V (mean x' of the image - mean x' of all)                 `solved`
+
+That gradients are of single images and can be linked is assumed.
+"""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from cemlib.config.federated_attacks import Linked
+from cemlib.federated.inversion.scene import Repeats, Scene
+from cemlib.federated.inversion.search import Reconstruction
+
+
+def unmixed(answer: Reconstruction, ratio: Tensor, prior: Tensor) -> Reconstruction:
+    """Return the best linear guess of each image from its mixture alone; see the module.
+
+    `ratio` (P,) holds r of each gradient, `prior` (classes, C, H, W) m of each class. Dividing by r
+    alone would double what G adds, at r = 1/2.
+    """
+    ratio, mean = ratio[:, None, None, None, None], prior[answer.labels]
+    factor = ratio / (ratio.square() + (1 - ratio).square())
+    return answer._replace(images=(mean + factor * (answer.images - mean)).clamp(0, 1))
+
+
+def linked_scene(scene: Scene, repeats: Repeats, linked: Linked) -> Scene:
+    """Return the scene of all mixtures that an attacker links: N images, M with them, R rounds."""
+    mixtures = repeats.mixtures[:, : linked.images, : linked.rounds]
+    labels = scene.labels[:, None, None].expand(mixtures.shape[:3])
+    return replace(scene, trained=mixtures.flatten(0, 2), labels=labels.flatten())
+
+
+def solved(
+    answer: Reconstruction, scene: Scene, repeats: Repeats, linked: Linked
+) -> Reconstruction:
+    """Return the guess of each image (N, 1, C, H, W) from the answers on `linked_scene`."""
+    groups = (len(scene.images), min(linked.images, repeats.mixtures.shape[1]), -1)
+    labels = answer.labels.view(groups)[:, 0, :1]
+    means = answer.images.view(*groups, *scene.images.shape[1:]).mean(2)
+    found = means.var(1).flatten(1).mean(1)
+    factor = (repeats.share * repeats.spread[labels[:, 0]] / found).clamp(max=1 / repeats.share)
+    apart = factor[:, None, None, None] * (means[:, 0] - means.mean(1))
+    images = (scene.prior[labels[:, 0]] + apart).clamp(0, 1)[:, None]
+    loss = answer.loss.view(groups).mean((1, 2))
+    curve = answer.curve.view(*groups, answer.curve.shape[1]).mean((1, 2))
+    return Reconstruction(images, labels, loss, curve)
