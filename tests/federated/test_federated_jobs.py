@@ -169,7 +169,10 @@ def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
         ({"variants": {"none": {"mask": {}, "dp_sgd": {}}}}, "cannot be combined"),
         ({"variants": {"none": {"mask": {"alpha": 1.5}}}}, "variants.none.mask.alpha"),
         ({"data": {"image_size": 10}}, "no multiple of 4"),
-        ({"inversion": {"images": 5, "batch_size": 2}}, "no whole gradients of 2"),
+        (
+            {"inversion": {"images": 5, "batch_size": 2, "attacks": {"idlg": {}}}},
+            "no whole gradients of 2",
+        ),
         ({"inversion": {"attacks": {"dgl": {}}}}, "dgl"),
         (
             {"inversion": {"images": 4, "batch_size": 2, "attacks": {"features": {}}}},
