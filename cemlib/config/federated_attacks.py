@@ -179,18 +179,14 @@ class InversionStudy(Section):
 
     @model_validator(mode="after")
     def _attacks_fit_the_gradients(self) -> Self:
-        several = self.local_steps > 1
         for name, attack in self.attacks.items():
+            known = getattr(attack, "mask", None) == "known" and self.local_steps > 1
             single = attack.kind == "features" or attack.linked is not None
-            if single and self.behind > 1:
+            if known or (single and self.behind > 1):
+                needed = "a single step, whose mask it knows" if known else "single images"
                 raise ValueError(
-                    f"attacks.{name}: it needs gradients of single images, found batch_size"
-                    f" {self.batch_size} and local_steps {self.local_steps}; set both to 1, or list"
+                    f"attacks.{name}: it needs gradients of {needed}, found batch_size"
+                    f" {self.batch_size} and local_steps {self.local_steps}; set them to 1, or list"
                     " the attacks without this one"
-                )
-            if several and getattr(attack, "mask", None) == "known":
-                raise ValueError(
-                    f"attacks.{name}.mask: several local steps have no mask that could be known;"
-                    " use `estimated` or `layer`, or set local_steps to 1"
                 )
         return self

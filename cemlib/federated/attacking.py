@@ -87,7 +87,7 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     count, clients = study.inversion.images, study.clients.number
     images, labels = to_float(data.test.images[:count]), data.test.labels[:count]
     trained, share = images, torch.ones(count, device=images.device)
-    repeats, prior = None, class_means(data)
+    repeats, (prior, spread) = None, class_moments(data)
     if mixing is not None:
         pseudo, owners = read_pseudo(job, data), [i % clients for i in range(count)]
         draws = [Draws(job.of["seed"], owner, ATTACKED) for owner in owners]
@@ -102,7 +102,7 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
         linked = [a.linked for a in study.inversion.attacks.values() if a.linked is not None]
         if linked:
             mixtures = _mixtures(job, data, pseudo, linked)
-            repeats = Repeats(mixtures, mixing.mean_share(), class_variances(data, prior))
+            repeats = Repeats(mixtures, mixing.mean_share(), spread)
     return Scene(images, labels, trained, share, prior, repeats)
 
 
@@ -134,23 +134,21 @@ def _mixtures(
     return torch.stack(found)
 
 
-def class_means(data: Prepared) -> Tensor:
-    """Return the mean validation image of each class (classes, C, H, W), or of all images."""
-    return _means_by_class(data, to_float(data.val.images))
+def class_moments(data: Prepared) -> tuple[Tensor, Tensor]:
+    """Return the mean validation image of each class (classes, C, H, W), and the mean variance.
 
-
-def class_variances(data: Prepared, means: Tensor) -> Tensor:
-    """Return the variance of validation images of each class (classes,), mean over the pixels."""
-    apart = to_float(data.val.images) - means[data.val.labels]
-    return _means_by_class(data, apart.square()).flatten(1).mean(1)
-
-
-def _means_by_class(data: Prepared, values: Tensor) -> Tensor:
-    """Return the mean by class of values (N, C, H, W), or of all where the class has none."""
-    member = torch.nn.functional.one_hot(data.val.labels, len(data.classes)).to(values)
+    The variances (classes,) are means over the pixels. A class without images has those of all.
+    """
+    images, labels = to_float(data.val.images), data.val.labels
+    member = torch.nn.functional.one_hot(labels, len(data.classes)).to(images)
     counts = member.sum(0)[:, None, None, None]
-    means = torch.einsum("nk,nchw->kchw", member, values) / counts.clamp(min=1)
-    return torch.where(counts > 0, means, values.mean(0))
+
+    def mean(values: Tensor) -> Tensor:
+        means = torch.einsum("nk,nchw->kchw", member, values) / counts.clamp(min=1)
+        return torch.where(counts > 0, means, values.mean(0))
+
+    means = mean(images)
+    return means, (mean(images.square()) - means.square()).flatten(1).mean(1)
 
 
 def _network(job: FederatedJob, data: Prepared) -> FederatedNet:

@@ -187,7 +187,7 @@ def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
         ),
         (
             {"inversion": {"images": 4, "local_steps": 2, "attacks": {"idlg": {"mask": "known"}}}},
-            "attacks.idlg.mask: several local steps",
+            "attacks.idlg: it needs gradients of a single step",
         ),
     ],
 )

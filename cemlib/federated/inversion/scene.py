@@ -69,31 +69,17 @@ def shared_gradients(
     batch / steps images each give an update, of which the server computes the mean gradient.
     """
     images = scene.trained.reshape(-1, batch, *scene.trained.shape[1:])
-    labels, mask = scene.labels.view(-1, batch), None
+    labels, shape, mask = scene.labels.view(-1, batch), image_shape(scene.images), None
     if steps > 1:
-        found = _mean_gradients(net, images, labels, variant, seed, steps, lr)
+        draws = [Draws(seed, client, ATTACKED) for client in range(len(images))]
+        x, y = images.view(len(images), steps, -1, *shape), labels.view(len(labels), steps, -1)
+        work = step_inputs(net, variant, x, y, draws)
+        changes, _ = train_at_once(step_of(net, variant), weights_of(net), work, lr)
+        found = {name: change / (-lr * steps) for name, change in changes.items()}
     else:
         found = _gradients(net, images, labels, variant, seed)
         mask = None if variant.mask is None else _masks(net, images, variant.mask, seed)
-    shape = image_shape(scene.images)
     return Shared(kept(found, mask), shape, scene.prior, batch, mask, steps, lr)
-
-
-def _mean_gradients(
-    net: FederatedNet,
-    images: Tensor,
-    labels: Tensor,
-    variant: Variant,
-    seed: int,
-    steps: int,
-    lr: float,
-) -> Gradients:
-    """Return the changes of the weights (P, ...) in the steps of clients, over -lr steps."""
-    draws = [Draws(seed, client, ATTACKED) for client in range(len(images))]
-    x = images.view(len(images), steps, -1, *images.shape[2:])
-    work = step_inputs(net, variant, x, labels.view(len(labels), steps, -1), draws)
-    changes, _ = train_at_once(step_of(net, variant), weights_of(net), work, lr)
-    return {name: change / (-lr * steps) for name, change in changes.items()}
 
 
 def _gradients(
