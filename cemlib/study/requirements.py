@@ -75,27 +75,37 @@ def check(plan: AnyPlan) -> Iterator[str]:
 
 
 def _network(study: Study) -> Iterator[Finding]:
-    """Check that the network has the cut, and that its poolings divide the image size."""
-    name, size = study.model.name, study.data.image_size
-    entries, halvings = NETWORKS.get(name, (study.model.cut + 1, 0))
-    if study.model.cut >= entries:
-        advice = f"set it to at most {entries - 1}"
-        yield Finding(PROBLEM, "model.cut", f"{study.model.cut}, behind all of {name}", advice)
-    if size % 2**halvings:
-        found = f"{size}, but {name} halves images {halvings} times"
-        yield Finding(PROBLEM, "data.image_size", found, f"set it to a multiple of {2**halvings}")
+    """Check that every network has its cut, and that its poolings divide the image size."""
+    size = study.data.image_size
+    networks = {study.model: "model"} | {
+        study.network(name): f"defences.{name}.model"
+        for name, defence in study.defences.items()
+        if defence.model
+    }
+    for network, key in networks.items():
+        name = network.name
+        entries, halvings = NETWORKS.get(name, (network.cut + 1, 0))
+        if network.cut >= entries:
+            advice = f"set it to at most {entries - 1}"
+            yield Finding(PROBLEM, f"{key}.cut", f"{network.cut}, behind all of {name}", advice)
+        if size % 2**halvings:
+            found, advice = (
+                f"{size}, but {name} halves images {halvings} times",
+                f"set it to a multiple of {2**halvings}",
+            )
+            yield Finding(PROBLEM, "data.image_size", found, advice)
 
 
 def _epochs(study: Study) -> Iterator[Finding]:
     """Check that every surrogate acts before its training ends."""
     sweeps = {member: f"sweeps.{name}" for name, of in study.families().items() for member in of}
-    told = dict[str, int]()
+    told = dict[str, tuple[int, int]]()
     for name, defence in study.defences.items():
         first = FIRST_EPOCHS.get(defence.surrogate.name, 1) if defence.surrogate else 1
-        if first > study.train.epochs:
-            told[sweeps.get(name, f"defences.{name}")] = first
-    for key, first in told.items():
-        found = f"{study.train.epochs}, but {key}.surrogate acts from epoch {first} on"
+        if first > (epochs := study.training(name).epochs):
+            told[sweeps.get(name, f"defences.{name}")] = epochs, first
+    for key, (epochs, first) in told.items():
+        found = f"{epochs}, but {key}.surrogate acts from epoch {first} on"
         yield Finding(PROBLEM, "train.epochs", found, f"set it to {first} or more")
 
 
