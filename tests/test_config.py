@@ -9,9 +9,9 @@ import pytest
 from cemlib.config import ConfigError, parse
 from cemlib.config.base import Section
 from cemlib.config.load import SYSTEMS, load_any, load_as
-from cemlib.config.reference import reference
 from cemlib.study.plan import Plan
 from cemlib.study.requirements import Level, requirements
+from docs.generated import reference
 
 ROOT = Path(__file__).parents[1]
 VALID: dict[str, Any] = {

@@ -10,7 +10,7 @@ from synthetic_study import DEFENCES, Study
 
 from cemlib.records.files import write_json
 from cemlib.report.build import Results, write_tables
-from cemlib.report.conclusions import with_conclusions
+from docs.generated import with_conclusions
 
 ROOT = Path(__file__).parents[2]
 
