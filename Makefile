@@ -46,10 +46,9 @@ format: .venv/ready
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-# The page of every configuration key, from the schema.
+# The pages that follow from the code and from the published studies.
 reference: .venv/ready
-	python -m cemlib.config.reference > config/README.md
-	python -m cemlib.cli.pages > docs/commands.md
+	python -m docs.generated
 
 # The site, in build/docs; a page or a docstring that does not render right is an error.
 docs: .venv/ready

@@ -9,10 +9,9 @@ import pytest
 from cemlib.config import ConfigError, parse
 from cemlib.config.base import Section
 from cemlib.config.load import SYSTEMS, load_any, load_as
-from cemlib.config.reference import reference
-from cemlib.study.machine import Level
-from cemlib.study.places import requirements
 from cemlib.study.plan import Plan
+from cemlib.study.requirements import Level, requirements
+from docs.generated import reference
 
 ROOT = Path(__file__).parents[1]
 VALID: dict[str, Any] = {
@@ -93,6 +92,8 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
         (changed(data__image_size=32.0), ["data.image_size", "found 32.0"]),
         (changed(data__split_seed=True), ["data.split_seed", "found True"]),
         (changed(train__augment={"flip": 1}), ["train.augment.flip", "found 1"]),
+        (changed(defences__noise__model={"ct": 3}), ["defences.noise.model.ct", "mean 'cut'"]),
+        (changed(defences__noise__train={"lr": 0}), ["defences.noise.train.lr", "found 0"]),
     ],
 )
 def test_a_fault_is_named_by_its_key(raw: Any, parts: list[str]) -> None:
@@ -112,6 +113,19 @@ def test_a_slice_changes_with_its_own_settings_alone() -> None:
     assert before.train_slice("gated") == deeper.train_slice("gated")
     assert before.attack_slice("gated", "decoder") != deeper.attack_slice("gated", "decoder")
     assert before.attack_slice("gated", "linear") == deeper.attack_slice("gated", "linear")
+
+
+def test_a_defence_may_have_a_network_and_a_training_of_its_own() -> None:
+    own = {"model": {"cut": 2}, "train": {"augment": {"flip": False}, "epochs": 3}}
+    study = parse(VALID | {"defences": {"noise": {}, "other": own}})
+    assert (study.network("noise"), study.training("noise")) == (study.model, study.train)
+    assert study.network("other") == study.model.model_copy(update={"cut": 2})
+    augment = study.train.augment.model_copy(update={"flip": False})
+    assert study.training("other") == study.train.model_copy(
+        update={"epochs": 3, "augment": augment}
+    )
+    alone = parse(VALID | {"defences": {"other": {}}} | own)
+    assert study.train_slice("other") == alone.train_slice("other")
 
 
 def test_where_the_images_lie_decides_no_training() -> None:

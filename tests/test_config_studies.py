@@ -8,9 +8,8 @@ import yaml
 
 from cemlib.config import Study, load
 from cemlib.models import build
-from cemlib.study.machine import Level
-from cemlib.study.places import requirements
 from cemlib.study.plan import Plan
+from cemlib.study.requirements import Level, requirements
 from cemlib.study.split import jobs
 
 CONFIG = Path(__file__).parents[1] / "config"

@@ -83,6 +83,8 @@ def test_what_over_names_goes_to_its_place() -> None:
         "dropout": {"channel": "dropout", "over": {"dropout_rate": [0.3]}},
         "topk": {"channel": "topk", "over": {"topk_keep": [0.4]}},
         "dp": {"channel": "local_dp", "over": {"epsilon": [7.5]}},
+        "cut": {"over": {"cut": [3]}},
+        "narrow": {"over": {"bottleneck": [2]}},
     }
     defences = parse(study(**sections) | {"model": {"name": "small"}}).defences
     for (sweep, section), (name, defence) in zip(sections.items(), defences.items(), strict=True):

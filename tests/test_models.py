@@ -166,6 +166,21 @@ def test_a_narrowed_client_leaves_features_and_head_as_they_are() -> None:
     assert narrow(images).shape == (2, 10)
 
 
+def test_widths_of_client_and_server_and_the_bottleneck_change_alone() -> None:
+    given = {"client_width": 0.5, "server_width": 2.0, "bottleneck": 3}
+    model = build("small", num_classes=4, image_size=16, cut=4, **given)
+    halves = (
+        [w.shape for w in part.parameters() if w.ndim > 1] for part in (model.encoder, model.head)
+    )
+    assert [[tuple(shape[:2]) for shape in half] for half in halves] == [
+        [(8, 3), (16, 8), (3, 16)],
+        [(64, 3), (128, 64), (128, 128 * 2 * 2), (4, 128)],
+    ]
+    assert (
+        model.encoder(torch.rand(2, 3, 16, 16)).shape == (2, *model.feature_shape) == (2, 3, 4, 4)
+    )
+
+
 def test_the_networks_own_widths_give_the_same_weights() -> None:
     states = []
     for widths in (None, (16, 32)):

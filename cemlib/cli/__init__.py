@@ -49,12 +49,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def _code(error: Exception) -> int | None:
     """Return the exit code of an error; None if it is a bug."""
-    from cemlib.study.process import user_errors
+    from cemlib.study.process import USER_ERRORS
     from cemlib.study.schedule import StudyError
 
     if isinstance(error, StudyError | ProblemsError):
         return exits.ERROR
-    return exits.USAGE if isinstance(error, user_errors()) else None
+    return exits.USAGE if isinstance(error, USER_ERRORS) else None
 
 
 def _say(written: Path | str) -> bool:

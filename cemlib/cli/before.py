@@ -8,14 +8,13 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from cemlib import __version__
 from cemlib.cli.columns import aligned
 from cemlib.cli.exits import FailedResultsError, ProblemsError
 from cemlib.cli.options import plan_of
 
 if TYPE_CHECKING:
     from cemlib.search.match import Matched, Wanted
-    from cemlib.study.machine import Finding
+    from cemlib.study.requirements import Finding
 
 TEMPLATE = Path(__file__).with_name("study.yaml")
 
@@ -44,7 +43,7 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
     Raises:
         ProblemsError: if something would stop a study.
     """
-    from cemlib.study.machine import PROBLEM
+    from cemlib.study.requirements import PROBLEM
 
     problems = 0
     for level, subject, found, advice in _findings(options):
@@ -56,12 +55,12 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
 
 def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
     """Yield the findings about the machine, then those about the study if one is given."""
+    from cemlib.cli.checks import machine, places
     from cemlib.config import ConfigError
-    from cemlib.study.machine import PROBLEM, Finding, machine
-    from cemlib.study.places import places
+    from cemlib.study.requirements import PROBLEM, Finding
     from cemlib.study.systems import read_study
 
-    yield from machine(__version__)
+    yield from machine()
     plan = None
     if options.config is not None:
         try:

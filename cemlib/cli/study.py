@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     attack diverged.
     """
     from cemlib.study.job import find_device
-    from cemlib.study.places import check
+    from cemlib.study.requirements import check
     from cemlib.study.schedule import run_study
     from cemlib.study.standing import failed_results
     from cemlib.study.systems import named_jobs, read_study

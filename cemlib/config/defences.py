@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, JsonValue
 
 from cemlib.config.base import Named, Section, named
 from cemlib.config.surrogates import AnySurrogate
@@ -97,3 +97,9 @@ class DefenceConfig(Section):
     )
     pruning: PruningConfig | None = Field(None, description="pruning of the client; null = none")
     sparse_coding: bool = Field(False, description="sparse-coding layer before the sigmoid")
+    model: dict[str, JsonValue] = Field(
+        {}, description="options of the study's `model` that differ for this defence"
+    )
+    train: dict[str, JsonValue] = Field(
+        {}, description="options of the study's `train` that differ for this defence"
+    )

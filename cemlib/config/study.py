@@ -1,14 +1,18 @@
 """The configuration of a study of split inference, and the slice that each job depends on."""
 
-from typing import Annotated, Any, Literal, Self
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from cemlib.config.attacks import AnyAttack, with_kind
 from cemlib.config.base import Name, Precision, Section
 from cemlib.config.common import AnyStudy, Seeds
 from cemlib.config.data import AugmentConfig
 from cemlib.config.defences import DefenceConfig
+from cemlib.config.errors import explained
+from cemlib.config.extending import merged
 from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_members
 
 # Names of rules, targets and folders of the workflow, and beginnings of such names.
@@ -40,6 +44,17 @@ class ModelConfig(Section):
     dropout: float = Field(
         0.5, ge=0, lt=1, description="dropout in the head of vgg11 and small; resnet20 has none"
     )
+    bottleneck: int = Field(8, ge=1, description="channels that the client releases")
+    client_width: float = Field(
+        1.0, gt=0, description="factor on the widths of the client's convolutions; not for resnet20"
+    )
+    server_width: float = Field(
+        1.0, gt=0, description="factor on those of the server's convolutions; not for resnet20"
+    )
+    normalise: bool = Field(
+        True,
+        description="whether the client normalises each colour channel over the training images",
+    )
 
 
 class TrainConfig(Section):
@@ -63,6 +78,9 @@ class TrainConfig(Section):
     warm_up: float = Field(
         0.25, ge=0, lt=1, description="share of all steps in which one_cycle rises"
     )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="share of the target that is spread over all classes"
+    )
     augment: AugmentConfig = Field(AugmentConfig(), description="changes of training images")
     precision: Precision = Field(
         "float32",
@@ -77,6 +95,21 @@ class TrainConfig(Section):
     select: Literal["last", "best_val", "best_test"] = Field(
         "last", description="epoch that is deployed; best_test copies public code and marks results"
     )
+
+
+_SectionT = TypeVar("_SectionT", bound=Section)
+
+
+def _with(section: _SectionT, changes: Mapping[str, Any], key: str) -> _SectionT:
+    """Return a section with some options changed; `key` names the changes in an error."""
+    if not changes:
+        return section
+    kind, raw = type(section), merged(section.plain(), changes)
+    try:
+        return kind.model_validate_json(json.dumps(raw))
+    except ValidationError as error:
+        faults = [explained(fault, raw, kind) for fault in error.errors(include_url=False)]
+        raise ValueError("\n".join(f"{key}.{fault}" for fault in faults)) from error
 
 
 def _kinds(value: Any) -> Any:
@@ -151,14 +184,15 @@ class Study(AnyStudy):
     @model_validator(mode="after")
     def _pruning_is_possible(self) -> Self:
         for name, defence in self.defences.items():
-            if defence.pruning is not None and defence.pruning.epoch >= self.train.epochs:
+            epochs, network = self.training(name).epochs, self.network(name).name
+            if defence.pruning is not None and defence.pruning.epoch >= epochs:
                 raise ValueError(
                     f"defences.{name}.pruning.epoch: {defence.pruning.epoch} is not before the last"
-                    f" epoch ({self.train.epochs}); the pruned client must be trained on"
+                    f" epoch ({epochs}); the pruned client must be trained on"
                 )
-            if defence.pruning is not None and self.model.name not in PRUNABLE:
+            if defence.pruning is not None and network not in PRUNABLE:
                 raise ValueError(
-                    f"defences.{name}.pruning: shortcuts tie the layers of {self.model.name}"
+                    f"defences.{name}.pruning: shortcuts tie the layers of {network}"
                     f" to each other; prune {' or '.join(PRUNABLE)}"
                 )
         return self
@@ -167,9 +201,15 @@ class Study(AnyStudy):
         """Return the settings of a defence, or of the judge."""
         return DefenceConfig(noise_std=0.0) if name == JUDGE else self.defences[name]
 
+    def network(self, name: str) -> ModelConfig:
+        """Return the network of a defence, or of the judge."""
+        return _with(self.model, self.defence(name).model, f"defences.{name}.model")
+
     def training(self, name: str) -> TrainConfig:
         """Return how a defence is trained, or the judge, which always deploys its last epoch."""
-        return self.train.model_copy(update={"select": "last"}) if name == JUDGE else self.train
+        if name == JUDGE:
+            return self.train.model_copy(update={"select": "last"})
+        return _with(self.train, self.defences[name].train, f"defences.{name}.train")
 
     def paths(self) -> dict[str, str | None]:
         """Return the paths that the study names, by their keys."""
@@ -180,9 +220,11 @@ class Study(AnyStudy):
         """Return the settings that the training of one defence depends on, for any seed."""
         return {
             "data": self.data_slice(),
-            "model": self.model.plain(),
+            "model": self.network(defence).plain(),
             "train": self.training(defence).plain(),
-            "defence": self.defence(defence).plain(),
+            "defence": self.defence(defence).model_dump(
+                mode="json", by_alias=True, exclude={"model", "train"}
+            ),
             "threads": self.threads,
         }
 

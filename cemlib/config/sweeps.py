@@ -47,6 +47,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "dropout_rate": ("channel", "rate"),
     "topk_keep": ("channel", "keep"),
     "epsilon": ("channel", "epsilon"),
+    "cut": ("model", "cut"),
+    "bottleneck": ("model", "bottleneck"),
 }
 
 
@@ -57,7 +59,7 @@ class SweepConfig(DefenceConfig):
         min_length=1,
         description="lists of values by key, in place of the entry's own: `lambda`, `noise_std`,"
         " any other option of its surrogate, `penalty_scale`, `pruning_ratio`, `dropout_rate`,"
-        " `topk_keep` or `epsilon`",
+        " `topk_keep`, `epsilon`, `cut` or `bottleneck`",
     )
 
     @field_validator("over")

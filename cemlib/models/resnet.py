@@ -61,23 +61,24 @@ def resnet20(shape: Shape) -> SplitModel:
     bottleneck's 72 w + 8 and the server's 73 w (279,010 in all at cut 8).
 
     Raises:
-        ValueError: if the cut or the images do not fit, or `client_widths` or `dropout` is set.
+        ValueError: if the cut or the images do not fit, or a width or `dropout` is set.
     """
     strides = [stride for _, stride in ENTRIES]
     check_fits(shape, len(ENTRIES), strides.count(2))
     if shape.client_widths is not None:
         raise ValueError("client_widths: the shortcuts of resnet20 fix its widths; must be null")
-    if shape.dropout != Shape.dropout:
-        raise ValueError(
-            f"model.dropout: resnet20 has none, so it must be left at {Shape.dropout}, found"
-            f" {shape.dropout}"
-        )
+    for option in ("dropout", "client_width", "server_width"):
+        found, default = getattr(shape, option), getattr(Shape, option)
+        if found != default:
+            raise ValueError(
+                f"model.{option}: resnet20 has none, so it must be left at {default}, found {found}"
+            )
     width, halvings = ENTRIES[shape.cut - 1][0], strides[: shape.cut].count(2)
     layers = _layers(len(shape.mean))
     encoder = client_encoder(nn.Sequential(*layers[: shape.cut]), width, shape, halvings)
     pool = (nn.AdaptiveAvgPool2d(1), nn.Flatten())
     classifier = nn.Linear(ENTRIES[-1][0], shape.num_classes)
-    server = (back_convolution(width), *layers[shape.cut :], *pool, classifier)
+    server = (back_convolution(width, shape.bottleneck), *layers[shape.cut :], *pool, classifier)
     return SplitModel(encoder, nn.Sequential(*server), feature_shape(shape, halvings))
 
 

@@ -29,6 +29,9 @@ class Shape:
         client_widths: Output channels of the convolutions of a pruned client before the bottleneck;
             None for the network's own.
         dropout: Dropout probability in the head of vgg11 and small.
+        bottleneck: Number of channels that the client releases.
+        client_width: Factor on the widths of the client's convolutions in vgg11 and small.
+        server_width: Factor on those of the server's convolutions.
     """
 
     num_classes: int
@@ -39,6 +42,9 @@ class Shape:
     std: Sequence[float] = (0.5, 0.5, 0.5)
     client_widths: Sequence[int] | None = None
     dropout: float = 0.5
+    bottleneck: int = BOTTLENECK
+    client_width: float = 1.0
+    server_width: float = 1.0
 
 
 class SplitModel(nn.Module):
@@ -177,7 +183,7 @@ def _bottleneck(width: int, features: Dimensions, sparse_coding: bool) -> list[n
     return [convolution, *coding, nn.Sigmoid()]
 
 
-def back_convolution(width: int, channels: int = BOTTLENECK) -> nn.Conv2d:
+def back_convolution(width: int, channels: int) -> nn.Conv2d:
     """Return the server's first layer, from `channels` of the features to the width at the cut."""
     return nn.Conv2d(channels, width, 3, padding=1)
 
@@ -228,4 +234,4 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
 def feature_shape(shape: Shape, halvings: int) -> tuple[int, int, int]:
     """Return (channels, height, width) of the features of a client with so many halvings."""
     side = shape.image_size // 2**halvings
-    return BOTTLENECK, side, side
+    return shape.bottleneck, side, side

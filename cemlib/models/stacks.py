@@ -30,12 +30,12 @@ def vgg11(shape: Shape) -> SplitModel:
     At 32x32, 3 channels, 10 classes and cut 4: client 85,256 parameters (347,400 with sparse
     coding), server 9,689,738, features 8x8x8.
     """
-    side = shape.image_size // 32
+    side, width = shape.image_size // 32, _scaled(512, shape.server_width)
     classifier = nn.Sequential(
         nn.AvgPool2d(side) if side > 1 else nn.Identity(),
         nn.Flatten(),
         nn.Dropout(shape.dropout),
-        nn.Linear(512, 512),
+        nn.Linear(width, 512),
         nn.ReLU(),
         nn.Dropout(shape.dropout),
         nn.Linear(512, 512),
@@ -50,11 +50,11 @@ def small(shape: Shape) -> SplitModel:
 
     At 16x16 the features are 8x8x8 (cut 3) or 8x4x4 (cut 4).
     """
-    side = shape.image_size // 8
+    side, width = shape.image_size // 8, _scaled(64, shape.server_width)
     classifier = nn.Sequential(
         nn.Flatten(),
         nn.Dropout(shape.dropout),
-        nn.Linear(64 * side * side, 128),
+        nn.Linear(width * side * side, 128),
         nn.ReLU(),
         nn.Linear(128, shape.num_classes),
     )
@@ -64,20 +64,30 @@ def small(shape: Shape) -> SplitModel:
 def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -> SplitModel:
     """Cut a stack of convolutions: entries[:cut] and a bottleneck on the client, the rest behind.
 
-    The head first returns to the width that `entries` has at the cut, also behind a pruned client,
-    and ends in `classifier`.
+    The head first returns to the width that `entries` has at the cut, whatever the client's, and
+    ends in `classifier`. The widths of client and server are multiplied by their factors.
 
     Raises:
         ValueError: if the cut, the size of the images or the client's widths do not fit.
     """
     check_fits(shape, len(entries), entries.count("M"))
-    client, server = entries[: shape.cut], entries[shape.cut :]
-    kept = client if shape.client_widths is None else _narrowed(client, shape.client_widths)
-    body = ConvStack(kept, len(shape.mean))
-    encoder = client_encoder(body, _widths(kept)[-1], shape, client.count("M"))
-    width = _widths(client)[-1]
-    head = nn.Sequential(back_convolution(width), ConvStack(server, width), classifier)
+    client = _with_factor(entries[: shape.cut], shape.client_width)
+    if shape.client_widths is not None:
+        client = _narrowed(client, shape.client_widths)
+    body = ConvStack(client, len(shape.mean))
+    encoder = client_encoder(body, _widths(client)[-1], shape, client.count("M"))
+    width = _scaled(_widths(entries[: shape.cut])[-1], shape.server_width)
+    server = ConvStack(_with_factor(entries[shape.cut :], shape.server_width), width)
+    head = nn.Sequential(back_convolution(width, shape.bottleneck), server, classifier)
     return SplitModel(encoder, head, feature_shape(shape, client.count("M")))
+
+
+def _scaled(width: int, factor: float) -> int:
+    return max(1, round(factor * width))
+
+
+def _with_factor(entries: Sequence[Entry], factor: float) -> list[Entry]:
+    return [_scaled(entry, factor) if isinstance(entry, int) else entry for entry in entries]
 
 
 def _narrowed(entries: Sequence[Entry], widths: Sequence[int]) -> list[Entry]:

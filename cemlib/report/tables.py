@@ -14,7 +14,7 @@ from cemlib.report.worst_case import unconverged, worst_cases
 
 _RUNS_COLUMNS = (
     *("experiment", "defence", "seed", "attack", "knowledge", "status", "reason"),
-    *("top1", "val_top1", *LEAKAGE, *ERRORS, *RECOGNITION, *ATTACK, *EPOCHS),
+    *("top1", "val_top1", "chance_top1", *LEAKAGE, *ERRORS, *RECOGNITION, *ATTACK, *EPOCHS),
     *("train_seconds", "attack_seconds", "train_peak_memory_mb", "attack_peak_memory_mb"),
     *(*CODE, "folder"),
 )

@@ -5,5 +5,5 @@ one each, `systems` all three. `plan` is a study with its place and `job` one jo
 which jobs need not run again, `standing` the status of results. `schedule` runs a list without
 Snakemake, in the processes of `workers`, each of which follows `process`; `rules` turns it into the
 workflow's rules. `catalogue` lists what a study can name, `inspection` reads one result, and
-`machine` and `places` check what a study needs.
+`requirements` checks what a study needs.
 """

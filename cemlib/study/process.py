@@ -16,6 +16,10 @@ from cemlib.study.environment import exit_code, farewell, sigterm_raises
 from cemlib.study.finished import run_job
 from cemlib.study.job import AnyJob
 
+# Exceptions whose message is meant for the user; any other one is a bug. An OSError names the file
+# and the reason, such as a full disk or missing permissions.
+USER_ERRORS = (ConfigError, FileError, OSError)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -46,7 +50,7 @@ def _outcome(job: AnyJob) -> Outcome:
         for written in run_job(job):
             print(written, flush=True)
             notes += [written] if isinstance(written, str) else []
-    except user_errors() as error:
+    except USER_ERRORS as error:
         print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return Outcome(tuple(notes), str(error))
     except KeyboardInterrupt as interruption:
@@ -85,11 +89,3 @@ def _return_memory() -> None:
 
         gc.collect()
         torch.cuda.empty_cache()
-
-
-def user_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions whose message is meant for the user; any other one is a bug."""
-    from cemlib.tracking.store import TrackingError
-
-    # An OSError names the file and the reason, such as a full disk or missing permissions.
-    return (ConfigError, FileError, TrackingError, OSError)

@@ -81,7 +81,7 @@ def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") 
         device=device,
         **by(
             "cemlib.training.job",
-            models=plan.study.model.name,
+            models=plan.study.network(defence).name,
             surrogates=surrogate.name if surrogate else None,
             channels=settings.channel.name,
             penalties=penalty.name if penalty else None,
@@ -136,7 +136,7 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
         device=training.device,
         **by(
             "cemlib.evaluation.job",
-            models=plan.study.model.name,
+            models=plan.study.network(defence).name,
             channels=plan.study.defences[defence].channel.name,
             attacks=plan.study.attacks[name].kind,
         ),

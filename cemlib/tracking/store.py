@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 from urllib.parse import urlsplit
 
-from cemlib.records.files import atomic
+from cemlib.records.files import FileError, atomic
 from cemlib.tracking.notes import STUDY
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ BUSY = 30.0  # seconds to wait for another program that is writing the database
 TURN = 600.0  # seconds to wait for other trackers, which may have a whole study to upload
 
 
-class TrackingError(RuntimeError):
+class TrackingError(FileError):
     """The MLflow store cannot be used; the message names it and says what to do.
 
     The result folder is untouched, so the same upload can be repeated later.

@@ -41,15 +41,15 @@ class Setup:
 
     def network(self, data: Prepared) -> dict[str, Any]:
         """Return the arguments of `cemlib.models.build`, for the run's `config.json`."""
+        options = self.study.network(self.defence).plain()
+        normalised = options.pop("normalise")
         return {
-            "name": self.study.model.name,
+            **options,
             "num_classes": len(data.classes),
             "image_size": data.image_shape[1],
-            "cut": self.study.model.cut,
-            "dropout": self.study.model.dropout,
             "sparse_coding": self.settings.sparse_coding,
-            "mean": data.mean,
-            "std": data.std,
+            "mean": data.mean if normalised else [0.0] * len(data.mean),
+            "std": data.std if normalised else [1.0] * len(data.std),
         }
 
     def trainer(self, data: Prepared, network: dict[str, Any]) -> Trainer:

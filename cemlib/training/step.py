@@ -196,7 +196,7 @@ class Step:
         released = channel(clean, self.noise)
         with autocast(self.precision, self.device):
             logits = model.head(released)
-        ce = F.cross_entropy(logits.float(), labels)
+        ce = F.cross_entropy(logits.float(), labels, label_smoothing=self.settings.label_smoothing)
         if penalty is not None:
             adversary = penalty(images, z, released)
 

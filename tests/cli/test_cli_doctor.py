@@ -13,12 +13,12 @@ import torchvision
 from finished_study import Finished
 
 from cemlib.cli import main
+from cemlib.cli.checks import available_memory, places
 from cemlib.config import parse
 from cemlib.models import MODELS, build
-from cemlib.study import places as checks
-from cemlib.study.machine import Finding, Level, available_memory
-from cemlib.study.places import DOWNLOADS, places
+from cemlib.study import requirements as checks
 from cemlib.study.plan import Plan
+from cemlib.study.requirements import DOWNLOADS, Finding, Level
 from cemlib.surrogates import SURROGATES
 
 ROOT = Path(__file__).parents[2]

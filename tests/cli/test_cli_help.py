@@ -10,9 +10,9 @@ import pytest
 from cemlib.cli import exits
 from cemlib.cli.commands import COMMANDS
 from cemlib.cli.options import DEFAULT_STORE
-from cemlib.cli.pages import commands_page
 from cemlib.cli.parser import build_parser
 from cemlib.study.environment import Terminated, exit_code
+from docs.generated import commands_page
 
 ROOT = Path(__file__).parents[2]
 TAB = """

@@ -1,5 +1,6 @@
 """The conclusions in README and findings are those of the published files."""
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from synthetic_study import DEFENCES, Study
 
 from cemlib.records.files import write_json
 from cemlib.report.build import Results, write_tables
-from cemlib.report.conclusions import conclusions, with_conclusions
+from docs.generated import with_conclusions
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +26,15 @@ def test_a_block_has_the_worst_case_and_the_claims(full_study: Study, tmp_path: 
     folder = tmp_path / "results/published/some"
     results = Results(*full_study.frames(), DEFENCES)
     write_tables(results, full_study.root, folder)
-    made = {"seeds": [0, 1], "commits": ["0123456789"], "command": "snakemake --cores 2"}
+    settings = {
+        "experiment": "some",
+        "data": {"source": "digits"},
+        "defences": {name: {} for name in DEFENCES},
+        "attacks": {"linear": {}},
+    }
+    (tmp_path / "some.yaml").write_text(json.dumps(settings))
+    command = "snakemake --configfile some.yaml"
+    made = {"seeds": [0, 1], "commits": ["0123456789"], "command": command}
     write_json(folder / "provenance.json", made)
     page = with_conclusions(
         "Before.\n<!-- results/published/some -->\nold\n<!-- end -->\nAfter.\n", tmp_path
@@ -34,7 +43,7 @@ def test_a_block_has_the_worst_case_and_the_claims(full_study: Study, tmp_path: 
     assert page.endswith("<!-- end -->\nAfter.\n")
     assert "old" not in page
     assert "mean over 2 seeds" in page
-    assert "Commit 0123456, `snakemake --cores 2`." in page
+    assert f"Commit 0123456, `{command}`." in page
     rows = re.findall(
         r"^\| (\w+) \|.*\| ([\d.]+) ± [\d.]+ \| [\d.]+ ± [\d.]+ \| [\d.]+ ± [\d.]+ \|$", page, re.M
     )
@@ -47,4 +56,3 @@ def test_a_block_has_the_worst_case_and_the_claims(full_study: Study, tmp_path: 
     assert [line[2:] for line in page.splitlines() if line.startswith("* ")] == [
         line[2:] for line in claims.splitlines() if line.startswith("- ")
     ]
-    assert page.count(conclusions(folder)) == 1

@@ -76,7 +76,8 @@ def by_hand(other: Trainer, number: int, sgd: torch.optim.SGD, rates: list[float
     for rows, lr in zip(order.chunk(len(rates)), rates, strict=True):
         features = model.encoder(train.images[rows].float() / 255)
         released = features + 0.025 * torch.randn(features.shape, generator=noise)
-        loss = F.cross_entropy(model.head(released), train.labels[rows])
+        logs, share = model.head(released).log_softmax(1), other.settings.label_smoothing
+        loss = (1 - share) * F.nll_loss(logs, train.labels[rows]) - share * logs.mean()
         sgd.zero_grad()
         if surrogate is not None:
             weight = LAMBDA * 0.001 / lr
@@ -105,6 +106,7 @@ CYCLED = {6: [0.025 * (1 + 0.5**0.5), 0.025 * (1 + 0.3826834)]}
         ("gated", CYCLE | {"nesterov": True}, CYCLED),
         ("gated", {}, {6: [0.05]}),
         (None, {"milestones": (2,)}, {1: [0.05], 2: [0.05], 3: [0.01]}),
+        (None, {"label_smoothing": 0.2}, {1: [0.05]}),
     ],
 )
 def test_epochs_equal_the_published_updates_by_hand(

@@ -18,8 +18,7 @@ from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError
 from cemlib.report.figures import figure_entry, strip_entry, table_entry
 from cemlib.report.publish import published_study
-from cemlib.study.machine import Level
-from cemlib.study.places import check, images
+from cemlib.study.requirements import Level, check, images
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.schedule import duration
 from cemlib.study.split import jobs_of_one

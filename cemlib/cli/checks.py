@@ -1,4 +1,4 @@
-"""Check that a machine has what a study needs: programs, libraries, devices and memory."""
+"""Check a machine for `cemlib doctor`: libraries, devices, memory, disk, and the MLflow store."""
 
 import importlib
 import os
@@ -6,12 +6,14 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
 
+from cemlib import __version__
 from cemlib.records.provenance import git_state
+from cemlib.study.job import AnyPlan
+from cemlib.study.requirements import OK, PROBLEM, WARNING, Finding, requirements
+from cemlib.tracking.store import TrackingError, check_database, database_of, without_password
 
 NEEDED = ("torch", "torchvision")  # imported, since two versions that do not fit fail only then
 WORKFLOW = {
@@ -19,34 +21,15 @@ WORKFLOW = {
     "mlflow": "only `cemlib track` needs it",
 }
 JOB_MEMORY = 1.5 * 2**30  # of any job with torch
+LEAST_FREE = 2**30  # bytes for the results
 
 
-class Level(Enum):
-    """Severity of a finding: a warning stops no study, a problem does."""
-
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-OK, WARNING, PROBLEM = Level
-
-
-class Finding(NamedTuple):
-    """State what was checked, what was found, and what to do about it."""
-
-    level: Level
-    subject: str
-    found: str
-    advice: str = ""
-
-
-def machine(own: str) -> Iterator[Finding]:
-    """Yield all findings that depend on no study; `own` is the version of cemlib."""
+def machine() -> Iterator[Finding]:
+    """Yield all findings that depend on no study."""
     yield Finding(OK, "python", f"{platform.python_version()}, {sys.executable}")
     state = git_state()
     changed = ", with changes that are not committed" if state["dirty"] else ""
-    yield Finding(OK, "cemlib", f"{own}, commit {state['commit'][:12]}{changed}")
+    yield Finding(OK, "cemlib", f"{__version__}, commit {state['commit'][:12]}{changed}")
     libraries = [_library(name) for name in NEEDED]
     yield from libraries
     yield from (_installed(name, without) for name, without in WORKFLOW.items())
@@ -90,13 +73,6 @@ def _devices() -> Iterator[Finding]:
     yield Finding(OK, "bfloat16", f"{fast} ({device.type})")
 
 
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux alone
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _memory() -> Finding:
     free = available_memory()
     if free is None:
@@ -129,3 +105,39 @@ def available_memory(
 
 def _gib(amount: float) -> str:
     return f"{amount / 2**30:.1f} GiB"
+
+
+def places(store: str, plan: AnyPlan | None = None) -> Iterator[Finding]:
+    """Yield all findings about a study, if there is one, and the places of results and uploads.
+
+    Args:
+        store: Address of the MLflow store.
+        plan: The study, or None.
+    """
+    if plan is not None:
+        yield from requirements(plan)
+    yield _disk(Path("results" if plan is None else plan.study.results))
+    yield _store(store)
+
+
+def _disk(results: Path) -> Finding:
+    there = next(place for place in (results, *results.absolute().parents) if place.exists())
+    free = shutil.disk_usage(there).free
+    found = f"{results}: {free / 2**30:.1f} GiB free"
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        advice = "set `results` to another folder"
+        return Finding(PROBLEM, "results", f"{there}: cannot be written", advice)
+    if free < LEAST_FREE:
+        advice = "free some space, or set `results` to another folder"
+        return Finding(WARNING, "results", found, advice)
+    return Finding(OK, "results", found)
+
+
+def _store(uri: str) -> Finding:
+    try:
+        database = database_of(uri)
+        if database is not None and database.exists():
+            check_database(database)
+    except TrackingError as error:
+        return Finding(WARNING, "MLflow store", *str(error).split("; ", 1))
+    return Finding(OK, "MLflow store", without_password(uri))

@@ -1,9 +1,10 @@
-"""Check that a study can run as configured, and where its images, results and uploads lie."""
+"""Check that a study can run as configured: its images, threads, network and epochs."""
 
 import os
-import shutil
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from cemlib.config.data import DataConfig
 from cemlib.config.errors import ConfigError
@@ -11,10 +12,7 @@ from cemlib.config.study import Study
 from cemlib.records.files import FileError
 from cemlib.study.finished import differences
 from cemlib.study.job import AnyPlan, prepare_job
-from cemlib.study.machine import OK, PROBLEM, WARNING, Finding, Level, usable_cores
-from cemlib.tracking.store import TrackingError, check_database, database_of, without_password
 
-LEAST_FREE = 2**30  # bytes for the results
 DOWNLOADS = {  # where torchvision puts a data set, below its root
     "cifar10": "cifar-10-batches-py",
     "cifar100": "cifar-100-python",
@@ -31,17 +29,24 @@ FIRST_EPOCHS = {  # in which a surrogate acts
 }
 
 
-def places(store: str, plan: AnyPlan | None = None) -> Iterator[Finding]:
-    """Yield all findings about a study, if there is one, and the places of results and uploads.
+class Level(Enum):
+    """Severity of a finding: a warning stops no study, a problem does."""
 
-    Args:
-        store: Address of the MLflow store.
-        plan: The study, or None.
-    """
-    if plan is not None:
-        yield from requirements(plan)
-    yield _disk(Path("results" if plan is None else plan.study.results))
-    yield _store(store)
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+OK, WARNING, PROBLEM = Level
+
+
+class Finding(NamedTuple):
+    """State what was checked, what was found, and what to do about it."""
+
+    level: Level
+    subject: str
+    found: str
+    advice: str = ""
 
 
 def requirements(plan: AnyPlan) -> Iterator[Finding]:
@@ -70,27 +75,37 @@ def check(plan: AnyPlan) -> Iterator[str]:
 
 
 def _network(study: Study) -> Iterator[Finding]:
-    """Check that the network has the cut, and that its poolings divide the image size."""
-    name, size = study.model.name, study.data.image_size
-    entries, halvings = NETWORKS.get(name, (study.model.cut + 1, 0))
-    if study.model.cut >= entries:
-        advice = f"set it to at most {entries - 1}"
-        yield Finding(PROBLEM, "model.cut", f"{study.model.cut}, behind all of {name}", advice)
-    if size % 2**halvings:
-        found = f"{size}, but {name} halves images {halvings} times"
-        yield Finding(PROBLEM, "data.image_size", found, f"set it to a multiple of {2**halvings}")
+    """Check that every network has its cut, and that its poolings divide the image size."""
+    size = study.data.image_size
+    networks = {study.model: "model"} | {
+        study.network(name): f"defences.{name}.model"
+        for name, defence in study.defences.items()
+        if defence.model
+    }
+    for network, key in networks.items():
+        name = network.name
+        entries, halvings = NETWORKS.get(name, (network.cut + 1, 0))
+        if network.cut >= entries:
+            advice = f"set it to at most {entries - 1}"
+            yield Finding(PROBLEM, f"{key}.cut", f"{network.cut}, behind all of {name}", advice)
+        if size % 2**halvings:
+            found, advice = (
+                f"{size}, but {name} halves images {halvings} times",
+                f"set it to a multiple of {2**halvings}",
+            )
+            yield Finding(PROBLEM, "data.image_size", found, advice)
 
 
 def _epochs(study: Study) -> Iterator[Finding]:
     """Check that every surrogate acts before its training ends."""
     sweeps = {member: f"sweeps.{name}" for name, of in study.families().items() for member in of}
-    told = dict[str, int]()
+    told = dict[str, tuple[int, int]]()
     for name, defence in study.defences.items():
         first = FIRST_EPOCHS.get(defence.surrogate.name, 1) if defence.surrogate else 1
-        if first > study.train.epochs:
-            told[sweeps.get(name, f"defences.{name}")] = first
-    for key, first in told.items():
-        found = f"{study.train.epochs}, but {key}.surrogate acts from epoch {first} on"
+        if first > (epochs := study.training(name).epochs):
+            told[sweeps.get(name, f"defences.{name}")] = epochs, first
+    for key, (epochs, first) in told.items():
+        found = f"{epochs}, but {key}.surrogate acts from epoch {first} on"
         yield Finding(PROBLEM, "train.epochs", found, f"set it to {first} or more")
 
 
@@ -148,24 +163,8 @@ def _threads(threads: int) -> Finding:
     return Finding(OK, "study's threads", f"{threads} a job")
 
 
-def _disk(results: Path) -> Finding:
-    there = next(place for place in (results, *results.absolute().parents) if place.exists())
-    free = shutil.disk_usage(there).free
-    found = f"{results}: {free / 2**30:.1f} GiB free"
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        advice = "set `results` to another folder"
-        return Finding(PROBLEM, "results", f"{there}: cannot be written", advice)
-    if free < LEAST_FREE:
-        advice = "free some space, or set `results` to another folder"
-        return Finding(WARNING, "results", found, advice)
-    return Finding(OK, "results", found)
-
-
-def _store(uri: str) -> Finding:
-    try:
-        database = database_of(uri)
-        if database is not None and database.exists():
-            check_database(database)
-    except TrackingError as error:
-        return Finding(WARNING, "MLflow store", *str(error).split("; ", 1))
-    return Finding(OK, "MLflow store", without_password(uri))
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux alone
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
