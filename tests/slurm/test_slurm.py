@@ -14,7 +14,8 @@ import psutil
 import pytest
 from checkout import Checkout, Outcome
 from cluster import Cluster, call, missing
-from killing import bits, small_study, stamps
+from killing import small_study, stamps
+from result_files import bits
 
 LACK = missing() or (
     "" if importlib.util.find_spec("snakemake_executor_plugin_slurm") else "requirements-slurm.lock"
