@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from checkout import tiny
 
 from cemlib.config import parse
 from cemlib.study import workers as workers_module
@@ -23,30 +23,21 @@ from cemlib.study.split import jobs as split_jobs
 from cemlib.study.workers import Ended, Workers
 
 ROOT = Path(__file__).parents[1]
-STUDY: dict[str, Any] = {
-    "experiment": "short",
-    "seeds": [0],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 200, "test_limit": 60},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 4, "batch_size": 32, "milestones": [1]},
-    "defences": {"noise": {}, "clustering": {"surrogate": "clustering"}},
-    "attacks": {"decoder": {"epochs": 1, "blocks": 1, "width": 8}, "linear": {}, "mean_image": {}},
-}
-PLAN = Plan(parse(STUDY))
+PLAN = Plan(parse(tiny()))
 
 
 def test_each_line_says_what_runs_and_how_long_the_rest_takes(tmp_path: Path) -> None:
     """By the mean of ended jobs of the same kind, or of all where none of a kind has ended."""
-    plan = Plan(parse(STUDY | {"results": str(tmp_path)}))
+    plan = Plan(parse(tiny() | {"results": str(tmp_path)}))
     schedule = Schedule(split_jobs(plan))
-    for seconds, line in ((30.0, "[1/12] prepare: 30.0 s"), (60.0, "[2/12] judge: 60.0 s")):
+    for seconds, line in ((30.0, "[1/14] prepare: 30.0 s"), (60.0, "[2/14] judge: 60.0 s")):
         job = schedule.take()
         assert job is not None
         assert schedule.outlook(2) == "" or job.name == "judge"
         assert schedule.end(Ended(job, seconds, Outcome())) == line
     schedule.take()
-    # two trainings, four attacks and four reports, at the mean of 45 s, in two slots
-    assert schedule.outlook(2) == " | running: train/noise/seed0 | about 4 min left"
+    # two trainings, six attacks and four reports, at the mean of 45 s, in two slots
+    assert schedule.outlook(2) == " | running: train/clustering/seed0 | about 4 min left"
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +140,8 @@ def test_workers_end_with_a_killed_runner(tmp_path: Path) -> None:
     """Otherwise they would write beside the workers of the next call."""
     (tmp_path / "beating.py").write_text(BEATING)
     file = tmp_path / "beats"
-    paths = (str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))
+    tests = Path(__file__).parent
+    paths = (str(ROOT), str(tests), str(tests / "workflow"), os.environ.get("PYTHONPATH", ""))
     parent = subprocess.Popen(
         [sys.executable, "beating.py", str(file)],
         cwd=tmp_path,
