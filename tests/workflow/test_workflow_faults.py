@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from checkout import Checkout, tiny
 from PIL import Image
 
@@ -64,6 +65,7 @@ def test_changed_prepared_data_are_refused(finished: Checkout) -> None:
     assert (finished.results / "runs/wild/seed0/metrics.json").exists()
 
 
+@pytest.mark.slow  # as the job above stops; `faults/test_bad_images.py` has the preparation
 def test_an_unusable_image_stops_at_the_preparation(fresh: Checkout) -> None:
     images = fresh.root / "images"
     _write_images(images)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 import yaml
 from checkout import REPOSITORY, Checkout
 
@@ -34,6 +35,7 @@ def test_a_labelling_study_ends_in_tables(tmp_path: Path) -> None:
     assert (done.results / "runs/images30/seed0/per_image.parquet").is_file()
 
 
+@pytest.mark.slow  # by the same rules; `federated/test_federated_jobs.py` has a whole study
 def test_a_federated_study_ends_in_tables_and_figures(tmp_path: Path) -> None:
     variants = {"mixed": {"mixing": {"beta": [2, 1]}}}
     jobs = ["prepare", "pseudo/seed0", "train/mixed/seed0", "attack/mixed/seed0", "report"]
