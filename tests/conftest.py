@@ -12,8 +12,8 @@ import pytest
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-TOGETHER = ("workflow", "tracking", "report")  # one study, store or server for all their files
-LONGEST = ("workflow", "faults", "tracking", "tests", "training", "attacks")
+TOGETHER = ("workflow", "tracking", "report", "cli")  # one study or store for all their files
+LONGEST = ("workflow", "faults", "tracking", "report", "tests", "federated", "search", "training")
 
 
 def pytest_configure() -> None:

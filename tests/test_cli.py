@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import finished_study
 import pandas as pd
 import pytest
 import yaml
@@ -15,15 +16,9 @@ from cemlib import __version__
 from cemlib.cli import main
 
 ROOT = Path(__file__).parents[1]
-RAW: dict[str, Any] = {
-    "experiment": "short",
+RAW: dict[str, Any] = finished_study.RAW | {
     "seeds": [0],
-    "reference": "noise",
-    "data": {"source": "digits", "image_size": 16, "train_limit": 200, "test_limit": 60},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
     "defences": {"noise": {}, "clustering": {"surrogate": "clustering"}},
-    "attacks": {"linear": {}, "mean_image": {}},
 }
 
 

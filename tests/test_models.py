@@ -181,6 +181,18 @@ def test_widths_of_client_and_server_and_the_bottleneck_change_alone() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "drawn"),
+    [("small", (-0.0095804985, 0.00093835744)), ("vgg11", (0.0464237705, -0.0090168277))],
+)
+def test_a_seed_gives_the_weights_that_published_results_began_with(
+    name: str, drawn: tuple[float, float]
+) -> None:
+    torch.manual_seed(0)
+    first, *_, last = build(name, num_classes=10, image_size=32, cut=4).head.parameters()
+    assert (first.flatten()[0].item(), last.flatten()[0].item()) == pytest.approx(drawn, rel=1e-6)
+
+
 def test_the_networks_own_widths_give_the_same_weights() -> None:
     states = []
     for widths in (None, (16, 32)):

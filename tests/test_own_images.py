@@ -30,7 +30,7 @@ def write_folder(root: Path, classes: int, each: int, mode: str, side: int) -> N
     [
         (2, 20, "L", 32, {"name": "small"}),
         (3, 6, "L", 128, {"name": "small"}),
-        (2, 9, "RGB", 64, {"name": "resnet20", "cut": 8}),
+        (2, 9, "RGB", 40, {"name": "resnet20", "cut": 8}),
         pytest.param(2, 15, "RGB", 96, {"name": "vgg11"}, marks=pytest.mark.slow),
         pytest.param(1000, 3, "RGB", 32, {"name": "small"}, marks=pytest.mark.slow),
     ],

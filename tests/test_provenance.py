@@ -6,16 +6,22 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from cemlib.config import parse
+from cemlib.config.extending import merged
+from cemlib.config.load import parse_any
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.provenance import PACKAGE, PLUG_INS, fingerprint, source_files
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, train_job
+from cemlib.study.systems import jobs_of, read_study
 
+ROOT = PACKAGE.parent
 PLAN = Plan(
     parse(
         {
@@ -79,6 +85,43 @@ def test_a_channel_concerns_what_releases_through_it() -> None:
             names(files)
         )
     assert "defences/penalties/nopeek.py" in names(trained("dropped"))
+
+
+@pytest.mark.parametrize(
+    ("study", "source", "kinds"),
+    [
+        ("config", "training/trainer.py", {"judge", "train"}),
+        ("config", "report/style.py", {"tables", "figures", "training_figures", "page"}),
+        ("config", "report/page/page.css", {"page"}),
+        ("federated", "federated/inversion/gradients.py", {"attack", "report"}),
+        ("federated", "federated/gan.py", {"pseudo", "train", "attack"}),
+        ("pctc", "labelling/accounting.py", {"repeat", "report"}),
+    ],
+)
+def test_a_source_concerns_these_kinds_of_jobs(study: str, source: str, kinds: set[str]) -> None:
+    _, jobs = read_study(ROOT / f"config/{study}.yaml")
+    assert {job.kind for job in jobs if PACKAGE / source in job.sources} == kinds
+
+
+@pytest.mark.parametrize(
+    ("system", "change", "names"),
+    [
+        (  # the GANs decide nothing where no image is mixed
+            *("federated", {"gan": {"epochs": 3}}),
+            {"pseudo/seed0", "train/both/seed0", "attack/both/seed0"},
+        ),
+        (
+            *("federated", {"inversion": {"images": 2}}),
+            {f"attack/{variant}/seed0" for variant in ("none", "both", "dp_sgd")},
+        ),
+        ("pctc", {"cost": {"images": 3}}, {"cost"}),  # the timing decides no accuracy
+    ],
+)
+def test_a_setting_concerns_these_jobs(system: str, change: Any, names: set[str]) -> None:
+    raw = yaml.safe_load((ROOT / f"tests/configs/tiny_{system}.yaml").read_text())
+    plans = [Plan(parse_any(merged(raw, each))) for each in ({}, change)]
+    pairs = zip(*map(jobs_of, plans), strict=True)
+    assert {one.name for one, other in pairs if one.settings != other.settings} == names
 
 
 def test_a_new_plug_in_changes_no_fingerprint() -> None:

@@ -77,8 +77,9 @@ def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -
     body = ConvStack(client, len(shape.mean))
     encoder = client_encoder(body, _widths(client)[-1], shape, client.count("M"))
     width = _scaled(_widths(entries[: shape.cut])[-1], shape.server_width)
-    server = ConvStack(_with_factor(entries[shape.cut :], shape.server_width), width)
-    head = nn.Sequential(back_convolution(width, shape.bottleneck), server, classifier)
+    server = _with_factor(entries[shape.cut :], shape.server_width)
+    back = back_convolution(width, shape.bottleneck)  # its weights are drawn before the server's
+    head = nn.Sequential(back, ConvStack(server, width), classifier)
     return SplitModel(encoder, head, feature_shape(shape, client.count("M")))
 
 

@@ -1,7 +1,5 @@
 """A victim that is easily inverted: its features are the image at a quarter of its side."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +25,6 @@ class Small(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return F.avg_pool2d(images, 4)
-
-
-@dataclass
-class Dying(Checkpoint):
-    """A checkpoint whose process is interrupted after some of its writes."""
-
-    writes_left: int = 2
-
-    def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        super().save(tensors, state)
-        self.writes_left -= 1
-        if self.writes_left == 0:
-            raise KeyboardInterrupt
 
 
 def judge(channels: int = 1, side: int = 16, cut: int = 2) -> SplitModel:

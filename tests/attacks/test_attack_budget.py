@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from easy_tasks import OPTIONS, Dying, changed, easy_task, same
+from easy_tasks import OPTIONS, changed, easy_task, same
+from killed_job import Dying
 
 from cemlib.attacks.budget import budgeted, strengthened
 from cemlib.attacks.residual import residual

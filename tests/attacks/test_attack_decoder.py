@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 from curved_victim import STD, curved_task
-from easy_tasks import Dying, changed, same
+from easy_tasks import changed, same
+from killed_job import Dying
 from torch import Tensor
 from torch.nn import functional as F
 

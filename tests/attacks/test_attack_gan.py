@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, Dying, changed, easy_task, network_task, same
+from easy_tasks import OPTIONS, changed, easy_task, network_task, same
+from killed_job import Dying
 from torch import Tensor, nn
 from torch.nn import functional as F
 

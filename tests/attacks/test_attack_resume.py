@@ -2,30 +2,20 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from killed_job import first_epoch_shown, kill_after
-from tiny_study import TIMES, judged, tiny_plan, trained
+from result_files import bits
+from tiny_study import judged, tiny_plan, trained
 
 from cemlib.evaluation.job import run as attack
-from cemlib.records.files import read_json, read_jsonl
-from cemlib.records.layout import KNOWLEDGES, AttackFolder
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.study.split import attack_job
 
-Course = dict[str, Any]
 
-
-def decoded(folder: AttackFolder) -> tuple[Course, list[Course], bytes, bytes, bytes]:
-    """What an attack left, without the times it took."""
-    metrics = read_json(folder.metrics)
-    metrics = {k: v for k, v in metrics.items() if k not in TIMES}
-    rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_jsonl(folder.history)]
-    files = (folder.attacker, folder.per_image, folder.reconstructions)
-    return metrics, rows, *(file.read_bytes() for file in files)
-
-
-@pytest.mark.parametrize("knowledge", KNOWLEDGES)
+@pytest.mark.parametrize(
+    "knowledge", [pytest.param("train_data", marks=pytest.mark.slow), "public_data"]
+)
 def test_a_killed_decoder_ends_with_the_same_bits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], knowledge: str
 ) -> None:
@@ -46,5 +36,5 @@ def test_a_killed_decoder_ends_with_the_same_bits(
     assert knowledge in shown.splitlines()[0]
     assert first_epoch_shown(shown) > 5
     for one, other in zip(alone, resumed, strict=True):
-        assert decoded(AttackFolder(one.parent)) == decoded(AttackFolder(other.parent))
+        assert bits(one.parent) == bits(other.parent)
     assert not list((results[1] / ".checkpoints").iterdir())

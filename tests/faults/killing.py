@@ -4,18 +4,16 @@ The checkout is edited in one place: its jobs keep a checkpoint after every epoc
 seconds, so that a job of a second or two can be killed in the middle of writing one.
 """
 
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import psutil
 from checkout import Checkout
 
@@ -40,9 +38,6 @@ STUDY: dict[str, Any] = {
         "mean_image": {},
     },
 }
-# How long something took, and the checksums of files that say so.
-VARYING = {"seconds", "wall_seconds", "peak_memory_mb", "files", "record_sha256"}
-WORKFLOW_ALONE = ("logs/", "benchmarks/", "tracked/", "index.html")  # the page tells times
 
 
 def small_study(root: Path, study: dict[str, Any], interval: float = 0.0) -> Checkout:
@@ -164,23 +159,6 @@ def kill_at_random(
         time.sleep(draws.uniform(0.0, 0.1))
     kill(process)
     return halves(checkpoints) > before
-
-
-def bits(results: Path, left_out: Iterable[str] = WORKFLOW_ALONE) -> dict[str, Any]:
-    """Content of every result file, without how long something took."""
-    files = (path for path in results.rglob("*") if path.is_file())
-    names = {str(path.relative_to(results)): path for path in files if path.name[0] != "."}
-    return {n: _content(p) for n, p in names.items() if not n.startswith(tuple(left_out))}
-
-
-def _content(path: Path) -> Any:
-    if path.name == "runs.csv":
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-        return table.filter(regex="^(?!.*(seconds|memory))").to_dict()
-    if path.suffix not in (".json", ".jsonl"):
-        return path.read_bytes()
-    texts = [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines()
-    return [{k: v for k, v in json.loads(text).items() if k not in VARYING} for text in texts]
 
 
 def stamps(results: Path) -> dict[str, tuple[int, int]]:

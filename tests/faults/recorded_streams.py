@@ -34,7 +34,8 @@ def derive(seed: int, stream: str, step: int = 0) -> int:
 
 cemlib.numerics.seeds.derive = derive
 
-from tiny_study import RAW, blob_data, outcome  # noqa: E402 - the package comes after the spy
+from result_files import bits, timeless  # noqa: E402 - the package comes after the spy
+from tiny_study import RAW, blob_data  # noqa: E402
 
 from cemlib.config import parse  # noqa: E402
 from cemlib.config.study import JUDGE, JUDGE_SEED  # noqa: E402
@@ -71,18 +72,15 @@ def results(place: Path, seed: int) -> dict[str, str]:
     list(attack(attack_job(plan, "defended", seed, tuple(ATTACKS), "cpu")))
     folder = plan.layout.run("defended", seed)
     parts: dict[str, Any] = {"splits": {name: rows.tolist() for name, rows in splits.items()}}
-    parts |= {f"run {name}": found for name, found in outcome(folder).items()}
+    of_run = bits(folder.root, left_out=["attacks/"]).items()
+    parts |= {f"run {name.partition('.')[0]}": found for name, found in of_run}
     for name in ATTACKS:
         made = folder.attack(name, "train_data")
         parts[f"{name} attacker"] = {n: t.tolist() for n, t in load_tensors(made.attacker).items()}
-        parts[f"{name} history"] = [_timeless(row) for row in read_jsonl(made.history)]
+        parts[f"{name} history"] = timeless(read_jsonl(made.history))
         parts[f"{name} scores"] = [read_json(made.metrics)[score] for score in ("mse", "ssim")]
         parts[f"{name} recognised"] = read_json(made.metrics)["recon_top1_victim"]
     return {name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()}
-
-
-def _timeless(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "seconds"}
 
 
 def main(place: Path, salt: int, cases: list[str]) -> None:

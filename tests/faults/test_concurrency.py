@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from checkout import Checkout
-from killing import STUDY, TESTS, bits, finish, small_study, start, wait_for_line
-from mlflow.tracking import MlflowClient
-from tiny_study import judged, outcome, trained
+from killing import STUDY, TESTS, finish, small_study, start, wait_for_line
+from result_files import bits
+from tiny_study import judged, trained
 
 from cemlib.cli import main
 from cemlib.evaluation.job import run as attack
@@ -48,19 +48,20 @@ def busy() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return tiny_results(tmp_path_factory.mktemp("alone"))
 
 
-def tiny_results(place: Path) -> list[Any]:
+def tiny_results(place: Path) -> dict[str, Any]:
     """Bits of a training and of an attack on it."""
     run = trained(place, "gated", epochs=7)
-    job = attack_job(judged(place, epochs=7), "gated", 0, ["decoder", "linear"], "cpu")
-    return [outcome(run), [bits(path.parent) for path in attack(job)]]
+    list(attack(attack_job(judged(place, epochs=7), "gated", 0, ["decoder", "linear"], "cpu")))
+    return bits(run.root)
 
 
+@pytest.mark.slow
 def test_beside_busy_processes_the_bits_are_the_same(
-    alone: list[Any],
+    alone: dict[str, Any],
     busy: None,  # noqa: ARG001
     tmp_path: Path,
 ) -> None:
@@ -176,6 +177,8 @@ def test_two_users_with_results_of_their_own_share_a_checkout_and_a_store(
 
 def tracked(place: Checkout) -> dict[str, int]:
     """Runs of each experiment in the checkout's store."""
+    from mlflow.tracking import MlflowClient
+
     client = MlflowClient(f"sqlite:///{place.root}/mlflow.db")
     found = {e.name: e.experiment_id for e in client.search_experiments() if e.name != "Default"}
     return {name: len(client.search_runs([number])) for name, number in found.items()}

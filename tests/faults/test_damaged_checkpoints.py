@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from damaging import cut, flipped
 from killed_job import first_epoch_shown, kill_after
-from tiny_study import outcome, tiny_plan, trained
+from result_files import bits
+from tiny_study import tiny_plan, trained
 
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import RunFolder
@@ -94,7 +95,7 @@ def test_a_job_with_a_damaged_checkpoint_begins_again(
     said = capsys.readouterr().err
     assert said.startswith(f"{checkpoint.path}: damaged")
     assert first_epoch_shown(said) == 1
-    assert outcome(plan.layout.run(DEFENCE, 0)) == outcome(alone)
+    assert bits(plan.layout.run(DEFENCE, 0).root) == bits(alone.root)
 
 
 def test_half_a_write_is_no_checkpoint(results: Path, alone: RunFolder) -> None:
@@ -104,7 +105,7 @@ def test_half_a_write_is_no_checkpoint(results: Path, alone: RunFolder) -> None:
     half.write_bytes(checkpoint.path.read_bytes()[:1000])
     plan = tiny_plan(results, **SETTINGS)
     run(train_job(plan, DEFENCE, 0, "cpu"))
-    assert outcome(plan.layout.run(DEFENCE, 0)) == outcome(alone)
+    assert bits(plan.layout.run(DEFENCE, 0).root) == bits(alone.root)
     assert not list((results / ".checkpoints").iterdir())
 
 
@@ -123,7 +124,7 @@ def test_a_checkpoint_under_another_jobs_name_is_not_used(
     shutil.move(moved.path, other.path)
     assert other.load() is not None
     run(train_job(plan, DEFENCE, 0, "cpu"))
-    assert outcome(plan.layout.run(DEFENCE, 0)) == outcome(alone)
+    assert bits(plan.layout.run(DEFENCE, 0).root) == bits(alone.root)
 
 
 def test_a_trials_checkpoint_belongs_to_its_own_job(tmp_path: Path) -> None:

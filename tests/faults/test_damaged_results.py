@@ -43,8 +43,8 @@ STUDY = short_study.STUDY | {
     },
 }
 RUN, ATTACK = "runs/clustering/seed0", "runs/clustering/seed0/attacks/decoder-train_data"
-# Damages of each file, read by each of its readers: 208 in all, or 2,600.
-PLACES = [8, pytest.param(100, marks=pytest.mark.slow)]
+# Damages of each file, read by each of its readers: 104 in all, or 2,600.
+PLACES = [4, pytest.param(100, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")

@@ -13,17 +13,16 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import short_study
 import yaml
+from result_files import content
 from short_study import SMALL
 
 from cemlib.cli import main
 from cemlib.evaluation import stage
 from cemlib.records.checkpoint import Checkpoint
-from cemlib.records.files import read_json, read_jsonl
 from cemlib.training import job as training
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +36,6 @@ STUDY = short_study.STUDY | {
 }
 TABLES, FIGURE = ("report", "--only", "tables"), ("report", "--only", "training_figures")
 COMMANDS = (("prepare",), ("train",), ("attack",), TABLES, FIGURE)
-VARYING = {"results", "seconds", "wall_seconds", "peak_memory_mb", "files", "record_sha256"}
 COMPLAINT = re.compile(
     r"error: (?P<path>.+): cannot be written: (?P<cause>.+) \(needs (?P<needed>[\d,]+) bytes, "
     r"(?P<free>[\d,]+) free there\); make room or give the right to write, then run the same "
@@ -105,15 +103,6 @@ def complaint(error: str, folder: Path) -> dict[str, str]:
 
 def number(text: str) -> int:
     return int(text.replace(",", ""))
-
-
-def content(path: Path) -> Any:
-    """The file without times, and without the place that a configuration names."""
-    if path.suffix == ".json":
-        return {k: v for k, v in read_json(path).items() if k not in VARYING}
-    if path.suffix == ".jsonl":
-        return [{k: v for k, v in row.items() if k not in VARYING} for row in read_jsonl(path)]
-    return path.read_bytes()
 
 
 def files(results: Path) -> dict[str, Path]:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 from checkout import Checkout
-from killing import STUDY, bits, small_study, stamps, start, start_in, wait_for_line
+from killing import STUDY, small_study, stamps, start, start_in, wait_for_line
+from result_files import bits
 
 from cemlib.cli import main
 from cemlib.records.checkpoint import Checkpoint

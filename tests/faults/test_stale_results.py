@@ -24,7 +24,7 @@ from cemlib.study.systems import read_study
 
 RUNS = ("noise/seed0", "noise/seed1", "strong/seed0", "strong/seed1")
 KINDS = [f"{name}-{known}" for name in ("linear", "mean_image") for known in KNOWLEDGES]
-EDITS = [10, pytest.param(100, marks=pytest.mark.slow)]
+EDITS = [6, pytest.param(100, marks=pytest.mark.slow)]
 Edit = Callable[["Study", random.Random], set[str]]
 
 

@@ -69,7 +69,7 @@ SHIFTS: dict[str, tuple[set[str], set[str]]] = {
 
 def recorded(place: Path, salt: int, *cases: str) -> dict[str, Any]:
     """Each case's calls and results, from a process with other global seeds."""
-    paths = (str(TESTS / "training"), str(TESTS.parent))
+    paths = (str(TESTS / "training"), str(TESTS), str(TESTS.parent))
     program = Path(__file__).with_name("recorded_streams.py")
     done = subprocess.run(
         [sys.executable, str(program), str(place), str(salt), *cases],

@@ -37,8 +37,9 @@ import pickle
 pickle.loads(pickle.dumps(print))
 assert len(named) == 1, "the hook is deaf"
 from cemlib.cli import main
-for command in ("prepare", "train", "attack", "report"):
-    assert main([command, "--config", sys.argv[1]]) == 0
+reports = ("report --only tables", "report --only training_figures")
+for command in ("prepare", "train", "attack", *reports):
+    assert main([*command.split(), "--config", sys.argv[1]]) == 0
 assert len(named) == 1, named
 """
 

@@ -49,6 +49,7 @@ def pwned(checkout: Checkout) -> list[Path]:
     return [*checkout.root.rglob("pwned"), *checkout.root.parent.glob("pwned")]
 
 
+@pytest.mark.slow  # every name by itself is refused above
 def test_snakemake_refuses_a_study_of_programs(checkout: Checkout) -> None:
     study = renamed("experiment", PROGRAMS[0]) | {"reference": PROGRAMS[1]}
     study["defences"] |= {PROGRAMS[2]: {}, PROGRAMS[4]: {}}

@@ -94,6 +94,7 @@ def test_a_match_is_a_section_that_a_study_takes(
     assert surrogate.lambda_ == found["value"]
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_to_the_same_end(place: Path, tmp_path: Path) -> None:
     config = configure(tmp_path)
     process = subprocess.Popen(

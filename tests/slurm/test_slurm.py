@@ -10,24 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import killing
 import psutil
 import pytest
 from checkout import Checkout, Outcome
 from cluster import Cluster, call, missing
-from killing import bits, small_study, stamps
+from killing import small_study, stamps
+from result_files import bits
 
 LACK = missing() or (
     "" if importlib.util.find_spec("snakemake_executor_plugin_slurm") else "requirements-slurm.lock"
 )
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(LACK), reason=LACK)]
 
-STUDY: dict[str, Any] = {
-    "experiment": "tiny",
-    "seeds": [0],
+STUDY: dict[str, Any] = killing.STUDY | {
     "reference": "clustering",
-    "data": {"source": "digits", "image_size": 16, "train_limit": 200, "test_limit": 60},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 40, "batch_size": 32, "milestones": [30]},
     "defences": {
         "clustering": {"surrogate": "clustering"},
         "wild": {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}},

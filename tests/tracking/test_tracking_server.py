@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import mlflow
 import numpy as np
 import postgres
 import pytest
@@ -45,6 +44,8 @@ def test_a_model_is_loaded_from_the_registry(
     study: Study, server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without the result folder, and with pickle forbidden."""
+    import mlflow
+
     study.uri, study.root = server, tmp_path / "results" / "with_model"
     network = study.add_model("none", 0)
     study.files("with_model").track(server)

@@ -186,28 +186,25 @@ def test_somebodys_own_run_in_the_experiment_stays(study: Study, store: Store) -
     assert store.client.get_run(own.info.run_id).info.lifecycle_stage == "active"
 
 
-def test_a_failed_run_and_its_reason(study: Study, store: Store) -> None:
+def test_a_failed_run_with_its_reason_and_an_unbounded_score(study: Study, store: Store) -> None:
     reason = "epoch 2: train_loss is nan; a lower lr may help"
     scores = {"top1": None, "val_top1": None, "leakage_nats": None}
     study.add_run("gated", 0, status="failed", reason=reason, **scores)
     blank = {"mse": None, "psnr": None, "ssim": None}
     study.add_attack("gated", 0, "decoder", status="failed", reason="the run failed", **blank)
+    study.add_run("none", 0, leakage_nats=None)
     study.track()
-    for run in store.runs().values():
+    runs = store.runs()
+    unbounded = runs.pop("runs/none/seed0").data
+    assert "leakage_nats" not in unbounded.metrics
+    assert unbounded.tags["leakage_nats"] == "unbounded"
+    for run in runs.values():
         assert run.info.status == "FAILED"
         assert run.data.metrics.keys().isdisjoint({"top1", "leakage_nats", "mse", "ssim"})
         assert run.data.tags["status"] == "failed"
-    run = store.runs()["runs/gated/seed0"]
+    run = runs["runs/gated/seed0"]
     assert run.data.tags["reason"] == reason
     assert reason in run.data.tags["mlflow.note.content"]
-
-
-def test_a_score_without_a_finite_value_is_a_tag(study: Study, store: Store) -> None:
-    study.add_run("none", 0, leakage_nats=None)
-    study.track()
-    run = store.runs()["runs/none/seed0"]
-    assert "leakage_nats" not in run.data.metrics
-    assert run.data.tags["leakage_nats"] == "unbounded"
 
 
 def test_what_has_not_finished_is_left_for_later(study: Study, store: Store) -> None:
@@ -260,32 +257,22 @@ def test_tables_and_figures_are_one_run(study: Study, store: Store) -> None:
     assert "| new | .02 |" in second.data.tags["mlflow.note.content"]
 
 
-def test_a_table_too_long_for_a_description_is_a_file_only(study: Study, store: Store) -> None:
-    study.add_report("x" * 9000)
-    study.track()
-    run = store.runs()["report"]
-    assert "*Artifacts*" in run.data.tags["mlflow.note.content"]
-    assert "xxx" not in run.data.tags["mlflow.note.content"]
-
-
-def test_curves_and_parameters_beyond_one_call(study: Study, store: Store) -> None:
+def test_what_mlflow_does_not_take_is_made_to_fit(study: Study, store: Store) -> None:
+    """Curves and parameters beyond one call, odd names, and a table too long for a description."""
     many = {f"key{n}": n for n in range(250)} | {"long": "x" * 7000}
     folder = study.add_run("none", 0, config=many)
-    write_jsonl(folder.history, curve(700))
+    write_jsonl(folder.history, [*curve(700), {"epoch": 701, "surrogate/share(c=1)": 0.5}])
+    study.add_report("x" * 9000)
     study.track()
     run = store.runs()["runs/none/seed0"]
     expected = [(n, 2.0 / n) for n in range(1, 701)]
     assert sorted(store.points(run, "curve/train_loss")) == expected
+    assert store.points(run, "curve/surrogate/share_c_1_") == [(701, 0.5)]
     assert {int(run.data.params[f"key{n}"]) for n in range(250)} == set(range(250))
     assert run.data.params["long"] == "x" * 6000
-
-
-def test_names_that_mlflow_does_not_take(study: Study, store: Store) -> None:
-    folder = study.add_run("none", 0)
-    write_jsonl(folder.history, [{"epoch": 1, "surrogate/share(c=1)": 0.5}])
-    study.track()
-    run = store.runs()["runs/none/seed0"]
-    assert store.points(run, "curve/surrogate/share_c_1_") == [(1, 0.5)]
+    described = store.runs()["report"].data.tags["mlflow.note.content"]
+    assert "*Artifacts*" in described
+    assert "xxx" not in described
 
 
 def _everything(store: Store) -> dict[str, Any]:

@@ -1,10 +1,17 @@
-"""Killing a real job of the tiny study with SIGKILL, in a process of its own."""
+"""Jobs of the tiny study that die: by SIGKILL in a process of their own, or in this one."""
 
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cemlib.records.checkpoint import Checkpoint
 
 HERE = Path(__file__).parent
 # The job as it is, but with a checkpoint after every epoch instead of every 20 seconds.
@@ -51,6 +58,19 @@ def kill_after(epoch: int, *arguments: str, title: str = "") -> None:
             break
     victim.stdout.close()
     assert victim.wait() == -signal.SIGKILL, "".join(log)
+
+
+@dataclass
+class Dying(Checkpoint):
+    """A checkpoint whose job is interrupted after some of its writes."""
+
+    writes_left: int = 2
+
+    def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        super().save(tensors, state)
+        self.writes_left -= 1
+        if self.writes_left == 0:
+            raise KeyboardInterrupt
 
 
 def first_epoch_shown(text: str) -> int:

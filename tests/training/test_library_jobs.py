@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from tiny_study import RAW, blob_data, judged, timeless, tiny_plan, trained
+from result_files import timeless
+from tiny_study import RAW, blob_data, judged, tiny_plan, trained
 
 from cemlib.config import Study, parse
 from cemlib.config.study import JUDGE, JUDGE_SEED

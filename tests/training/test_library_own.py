@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from result_files import timeless
 from test_library_jobs import DECODER
-from tiny_study import RAW, blob_data, timeless
+from tiny_study import RAW, blob_data
 from torch import Tensor, nn
 
 from cemlib.config import ConfigError, Study, parse

@@ -1,12 +1,11 @@
-"""Every defence composes with every other in one training, through a kill and to deployment."""
+"""Every defence composes with every other in one training, to deployment."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from killed_job import kill_after
-from tiny_study import CPU, RAW, blob_data, outcome, tiny_plan, trained
+from tiny_study import CPU, RAW, blob_data, tiny_plan, trained
 from torch import nn
 
 from cemlib.defences.channels import CHANNELS
@@ -14,25 +13,8 @@ from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import load_deployed
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.files import load_tensors, read_json, read_jsonl
-from cemlib.study.split import train_job
-from cemlib.training.job import run
 from cemlib.training.setup import Setup
 from cemlib.training.trainer import Trainer
-
-
-@pytest.mark.parametrize(
-    "defence", ["everything", pytest.param("undressed", marks=pytest.mark.slow)]
-)
-def test_a_killed_training_ends_with_the_same_bits(tmp_path: Path, defence: str) -> None:
-    """Killed after the pruning: the smaller client, its optimiser and ARL's own come back."""
-    settings: dict[str, Any] = {"epochs": 9, "select": "best_val"}
-    alone = trained(tmp_path / "alone", defence, **settings)
-    plan = tiny_plan(tmp_path / "killed", **settings)
-    kill_after(4, "train", str(tmp_path / "killed"), defence, "9", "best_val")
-    killed = plan.layout.run(defence, 0)
-    assert not killed.metrics.exists()
-    run(train_job(plan, defence, 0, "cpu"))
-    assert outcome(killed) == outcome(alone)
 
 
 def test_pruning_makes_the_deployed_client_smaller(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from result_files import timeless
 from tape import TapeReplay
-from tiny_study import RAW, blob_data, new_trainer, timeless
+from tiny_study import RAW, blob_data, new_trainer
 
 import cemlib.training.step
 from cemlib.surrogates import SURROGATES

@@ -5,15 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_study import (
-    CPU,
-    bare_trainer,
-    blob_data,
-    outcome,
-    same_weights,
-    timeless,
-    trained,
-)
+from result_files import bits, timeless
+from tiny_study import CPU, bare_trainer, blob_data, same_weights, trained
 from torch.nn import functional as F
 
 from cemlib.defences.deployed import load_deployed
@@ -27,7 +20,7 @@ from cemlib.training.trainer import SCORES
 def test_a_seed_decides_every_bit(tmp_path: Path) -> None:
     first = trained(tmp_path / "a", "clustering", select="best_val")
     again = trained(tmp_path / "b", "clustering", select="best_val")
-    assert outcome(first) == outcome(again)
+    assert bits(first.root) == bits(again.root)
     assert not same_weights(first, trained(tmp_path / "a", "clustering", seed=1, select="best_val"))
 
 

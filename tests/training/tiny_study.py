@@ -14,7 +14,7 @@ from cemlib.defences.channels import CHANNELS
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models import build
-from cemlib.records.files import load_tensors, read_json, read_jsonl
+from cemlib.records.files import load_tensors
 from cemlib.records.layout import RunFolder
 from cemlib.study.plan import Plan
 from cemlib.study.split import train_job
@@ -27,8 +27,6 @@ from cemlib.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 LAMBDA = 16.0
-# Times, and checksums of files that hold some.
-TIMES = ("wall_seconds", "peak_memory_mb", "files", "record_sha256")
 ARL = {"name": "arl", "threshold": -1.0, "blocks": 1, "width": 8}
 RAW: dict[str, Any] = {
     "experiment": "tiny",
@@ -125,11 +123,6 @@ def bare_trainer(
     return Trainer(TrainConfig(**({"batch_size": 96} | settings)), defended, data, seed=0)
 
 
-def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of a history without the seconds that they took."""
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
-
-
 def trained(results: Path, defence: str, seed: int = 0, **train: Any) -> RunFolder:
     """Run the training job of a defence and return its folder."""
     job = train_job(tiny_plan(results, **train), defence, seed, "cpu")
@@ -142,19 +135,6 @@ def judged(results: Path, **train: Any) -> Plan[Study]:
     plan = tiny_plan(results, **train)
     run(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
     return plan
-
-
-def outcome(folder: RunFolder) -> dict[str, Any]:
-    """Everything a run left, without the times it took."""
-    metrics = {k: v for k, v in read_json(folder.metrics).items() if k not in TIMES}
-    clusters = folder.clusters.read_bytes() if folder.clusters.is_file() else b""
-    return {
-        "model": folder.model.read_bytes(),
-        "clusters": clusters,
-        "history": timeless(read_jsonl(folder.history)),
-        "metrics": metrics,
-        "config": folder.config.read_text(),
-    }
 
 
 def same_weights(one: RunFolder, other: RunFolder) -> bool:

@@ -157,14 +157,14 @@ class Checkout:
 
 
 def tiny() -> dict[str, Any]:
-    """The tiny study with one seed, to save time, and with a defence that diverges.
+    """The tiny study with one seed and two defences, of which one diverges.
 
     CI runs the whole of it. Here every defence costs four processes that import torch.
     """
     config: dict[str, Any] = yaml.safe_load(TINY.read_text(encoding="utf-8"))
-    del config["defences"]["gated"]
-    config["defences"]["wild"] = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
-    return config | {"seeds": [0]}
+    wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
+    defences = {"clustering": config["defences"]["clustering"], "wild": wild}
+    return config | {"seeds": [0], "reference": "clustering", "defences": defences}
 
 
 def _job(rule: str, body: str) -> Job:

@@ -10,7 +10,7 @@ from checkout import Checkout, Outcome
 
 LARGEST = 10 * 2**20
 CATEGORIES = {"Accuracy and privacy", "Reconstructions", "Tables", "Training and surrogates"}
-DEFENCES = ("noise", "clustering", "wild")
+DEFENCES = ("clustering", "wild")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,7 @@ def test_every_defence_has_its_pictures_below_their_category(report: Path) -> No
     assert set(categories["Reconstructions"]) == {"all defences", *DEFENCES}
 
 
+@pytest.mark.slow
 def test_a_study_that_has_not_run_has_no_report(fresh: Checkout, tmp_path: Path) -> None:
     """Said by the name of a missing file, without a page and without a traceback."""
     outcome = fresh.snakemake("--report", str(tmp_path / "report.html"))

@@ -50,7 +50,8 @@ def cluster(fresh: Checkout) -> Checkout:
 
 
 def test_a_job_that_fails_is_tried_again_with_twice_the_memory(cluster: Checkout) -> None:
-    outcome = cluster.snakemake("prepare", "--workflow-profile", "profiles/refusing")
+    options = ["--workflow-profile", "profiles/refusing", "--seconds-between-status-checks", "1"]
+    outcome = cluster.snakemake("prepare", *options)
     assert ASKED.findall(outcome.output) == ["4000", "8000", "16000"], outcome.output
 
 

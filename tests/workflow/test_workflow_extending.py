@@ -1,11 +1,13 @@
 """A surrogate added as docs/tutorial.md shows runs through training, attacks and tables."""
 
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
 
 import pandas as pd
+import pytest
 from checkout import REPOSITORY, Checkout, tiny
 
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -56,24 +58,49 @@ FIT = """
     def fit(self, z: Tensor, y: Tensor) -> None:
         self.register_buffer("mean", z[y == y[0]].mean(0))
 """
+OFTEN = {"prepare": 1, "judge": 1, "train clustering": 1, "train spread": 1}
+OFTEN |= {"attack decoder": 2, "attack refinement": 2, "attack closed_form": 2}
+ROW = re.compile(r"^(\w+(?: \w+)?) +(\d+) +([\d,.]+) +([\d,.]+) +([\d,]+) +\S+$", re.MULTILINE)
+TOTAL = re.compile(
+    r"total by extrapolation: ([\d.]+) core hours; with --slots 2 ([\d.]+) hours and ([\d,]+) MiB"
+)
+WITHIN = 1.5  # a job's peak of memory is told within this factor
 
 
-def test_an_added_surrogate_is_estimated(fresh: Checkout) -> None:
-    """By the steps and the fit that it takes; nothing else says what it costs."""
-    add_spread(fresh)
-    fresh.append("cemlib/surrogates/mine.py", FIT)
-    defences = {"noise": {}, "spread": {"surrogate": "spread"}}
-    fresh.configure(tiny() | {"defences": defences, "attacks": {"mean_image": {}}})
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def test_a_study_with_it_is_estimated(finished: Checkout) -> None:
+    """By the steps and the fit that it takes; memory as the jobs of the finished study took it."""
+    add_spread(finished)
+    finished.append("cemlib/surrogates/mine.py", FIT)
+    config = tiny()
+    clustering = config["defences"]["clustering"]
+    config["defences"] = {"clustering": clustering, "spread": {"surrogate": "spread"}}
+    finished.configure(config)
+    shutil.rmtree(finished.results / "data")  # to be prepared
     command = [sys.executable, "-m", "cemlib", "estimate", "--config", "study.yaml"]
     done = subprocess.run(
-        [*command, "--device", "cpu"],
-        cwd=fresh.root,
-        env=fresh.environment(),
+        [*command, "--slots", "2"],
+        cwd=finished.root,
+        env=finished.environment(),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = re.search(r"^train spread +1 +([\d.]+) ", done.stdout, re.MULTILINE)
-    assert found, done.stdout
-    assert float(found[1]) > 0
+    rows = {kind: [*map(number, row)] for kind, *row in ROW.findall(done.stdout)}
+    assert {kind: jobs for kind, (jobs, *_) in rows.items()} == OFTEN
+    assert all(seconds > 0 and peak > 100 for _, seconds, _, peak in rows.values())
+    total = TOTAL.match(done.stdout.splitlines()[-1])
+    assert total, done.stdout
+    hours = sum(jobs * seconds for jobs, seconds, *_ in rows.values()) / 3600
+    assert number(total[1]) == pytest.approx(hours, abs=0.01)
+    assert number(total[2]) == pytest.approx(hours / 2, abs=0.01)
+    assert number(total[3]) == pytest.approx(2 * max(row[-1] for row in rows.values()), abs=2)
+    run = "runs/clustering/seed0"
+    places = {"judge": "judge", "train clustering": run}
+    for kind, place in (places | {"attack decoder": f"{run}/attacks/decoder-public_data"}).items():
+        took = finished.metrics(place)["peak_memory_mb"]
+        assert 1 / WITHIN < rows[kind][-1] / took < WITHIN, kind

@@ -6,34 +6,31 @@ from typing import Any
 import pytest
 from checkout import Checkout, tiny
 
-ALL = {(defence, "0") for defence in ("noise", "clustering", "wild")}
+ALL = {(defence, "0") for defence in ("clustering", "wild")}
 CLUSTERED = {("clustering", "0")}
 JOBS = ("train", "attack", "attack_closed_form")
-JUDGE = {"judge"}
 DRAWN = {"tables", "figures", "training_figures", "page"}
 Runs = set[tuple[str | None, str | None]]
 
 
 @pytest.mark.parametrize(
-    ("source", "train", "attack", "closed_form", "report"),
+    ("source", "train", "attack", "closed_form", "rest"),
     [
         ("surrogates/clustering.py", CLUSTERED, CLUSTERED, CLUSTERED, DRAWN),
         ("attacks/decoder.py", set(), ALL, set(), {"tables", "figures", "page"}),
-        ("training/trainer.py", ALL, ALL, ALL, DRAWN | JUDGE),
         pytest.param(
-            *("defences/channels/noise.py", ALL, ALL, ALL, DRAWN | JUDGE), marks=pytest.mark.slow
+            *("training/trainer.py", ALL, ALL, ALL, DRAWN | {"judge"}), marks=pytest.mark.slow
         ),
-        ("report/style.py", set(), set(), set(), DRAWN),
-        ("report/page/page.css", set(), set(), set(), {"page"}),
     ],
 )
 def test_an_edited_source_reruns_what_depends_on_it(
-    finished: Checkout, source: str, train: Runs, attack: Runs, closed_form: Runs, report: set[str]
+    finished: Checkout, source: str, train: Runs, attack: Runs, closed_form: Runs, rest: set[str]
 ) -> None:
+    """Which sources every job has is in test_provenance."""
     finished.append(f"cemlib/{source}")
     plan = finished.plan()
     assert [plan.runs(job) for job in JOBS] == [train, attack, closed_form]
-    assert plan.rules - set(JOBS) == report | {"track"}
+    assert plan.rules - set(JOBS) == rest | {"track"}
 
 
 def test_what_decides_no_number_reruns_nothing(finished: Checkout) -> None:
@@ -47,69 +44,57 @@ def test_what_decides_no_number_reruns_nothing(finished: Checkout) -> None:
         "config/study.py",
     ):
         finished.append(f"cemlib/{source}")
-    plan = finished.plan()
-    assert plan.jobs == []
-    assert "Nothing to be done" in plan.output
+    outcome = finished.snakemake()
+    assert (outcome.code, outcome.jobs) == (0, [])
+    assert "Nothing to be done" in outcome.output
 
 
-def _clustering(config: dict[str, Any]) -> None:
+def _strength_and_defence(config: dict[str, Any]) -> None:
     config["defences"]["clustering"] = {"surrogate": {"name": "clustering", "lambda": 8.0}}
+    config["defences"]["louder"] = {"noise_std": 0.1}
+
+
+def _ridge_and_seed(config: dict[str, Any]) -> None:
+    config["attacks"]["linear"] = {"ridge": 0.01}
+    config["seeds"] = [0, 1]
 
 
 def _decoder(config: dict[str, Any]) -> None:
     config["attacks"]["decoder"]["epochs"] = 3
 
 
-def _linear(config: dict[str, Any]) -> None:
-    config["attacks"]["linear"] = {"ridge": 0.01}
-
-
-def _seed(config: dict[str, Any]) -> None:
-    config["seeds"] = [0, 1]
-
-
-def _defence(config: dict[str, Any]) -> None:
-    config["defences"]["louder"] = {"noise_std": 0.1}
-
-
-LOUDER = {("louder", "0")}
-SECOND = {(defence, "1") for defence, _ in ALL}
-
-
 def _refinement(config: dict[str, Any]) -> None:
     config["attacks"]["refinement"]["iterations"] = 3
 
 
-@pytest.mark.parametrize(
-    ("change", "attacks"), [(_decoder, {"decoder", "refinement"}), (_refinement, {"refinement"})]
-)
-def test_an_attack_reruns_with_the_decoder_it_starts_from(
-    finished: Checkout, change: Any, attacks: set[str]
-) -> None:
-    config = tiny()
-    change(config)
-    finished.configure(config)
-    assert finished.plan().attacks() == attacks
+CHANGED = CLUSTERED | {("louder", "0")}
+SECOND = {(defence, "1") for defence, _ in ALL}
+LEARNED = {"decoder", "refinement"}
 
 
 @pytest.mark.parametrize(
-    ("change", "train", "attack", "closed_form"),
+    ("change", "train", "attack", "closed_form", "learned"),
     [
-        (_clustering, CLUSTERED, CLUSTERED, CLUSTERED),
-        (_decoder, set(), ALL, set()),
-        (_linear, set(), set(), ALL),
-        (_seed, SECOND, SECOND, SECOND),
-        (_defence, LOUDER, LOUDER, LOUDER),
+        (_strength_and_defence, CHANGED, CHANGED, CHANGED, LEARNED),
+        (_ridge_and_seed, SECOND, SECOND, ALL | SECOND, LEARNED),
+        (_decoder, set(), ALL, set(), LEARNED),  # the refinement starts from it
+        (_refinement, set(), ALL, set(), {"refinement"}),
     ],
 )
 def test_a_changed_setting_reruns_what_uses_it(
-    finished: Checkout, change: Any, train: Runs, attack: Runs, closed_form: Runs
+    finished: Checkout,
+    change: Any,
+    train: Runs,
+    attack: Runs,
+    closed_form: Runs,
+    learned: set[str],
 ) -> None:
     config = tiny()
     change(config)
     finished.configure(config)
     plan = finished.plan()
     assert [plan.runs(job) for job in JOBS] == [train, attack, closed_form]
+    assert plan.attacks() == learned
     assert {"tables", "figures", "track"} <= plan.rules
     assert "prepare" not in plan.rules
 
@@ -128,6 +113,12 @@ def test_forcing_train_for_one_run_plans_one_training(finished: Checkout) -> Non
 
 
 def test_without_configfile_the_embedded_default_is_planned(fresh: Checkout) -> None:
+    """The embedded studies of the other systems are targets beside it."""
     plan = fresh.plan(config=None)
     defences = {"none", "noise", "clustering", "gated", "slot", "image_aware"}
     assert plan.runs("train") == {(name, seed) for name in defences for seed in "01234"}
+    further = ("federated", "pctc")
+    assert not [rule for rule in plan.rules if rule.startswith(further)]
+    named = fresh.plan(*further, config=None)
+    assert {rule.split("_")[0] for rule in named.rules} == set(further)
+    assert len(named.of("pctc_repeat")) == 10

@@ -1,18 +1,48 @@
-"""The runner leaves what Snakemake leaves, without Snakemake and MLflow."""
+"""Whole studies by `cemlib run`: the files of the workflow, what runs again, what a kill leaves."""
 
-import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO
 
-import pandas as pd
 import pytest
 from checkout import Checkout, Outcome, tiny
+from result_files import bits
+
+from cemlib.config import load
+from cemlib.study.finished import belonging
+from cemlib.study.finished import finished as is_finished
+from cemlib.study.plan import Plan
+from cemlib.study.split import jobs as split_jobs
 
 Base = tuple[Checkout, Outcome]
-VARYING = {"seconds", "wall_seconds", "peak_memory_mb", "files", "record_sha256"}
-WORKFLOW_ALONE = ("benchmarks/", "tracked/", "logs/track.log")
+REPORT = {"tables", "figures", "training_figures", "page"}
+JOB = re.compile(r"^\[\d+/\d+\] (\S+): ", re.MULTILINE)
+
+
+def start(checkout: Checkout, slots: int = 1) -> "subprocess.Popen[str]":
+    """The runner as a user starts it; each slot imports torch."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cemlib", "run", "--config", "study.yaml", "--slots", f"{slots}"],
+        cwd=checkout.root,
+        env=checkout.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(checkout: Checkout, slots: int = 1) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    process = start(checkout, slots)
+    out, errors = process.communicate()
+    return process.returncode, out, errors
+
+
+def attacks(defence: str) -> set[str]:
+    return {f"attack/{defence}/seed0/{name}" for name in ("decoder", "refinement", "closed_form")}
 
 
 @pytest.fixture(scope="module")
@@ -23,35 +53,26 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     absent = [checkout.root / f"{name}.py" for name in ("snakemake", "mlflow")]
     for module in absent:
         module.write_text("raise ImportError('not on this machine')\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "cemlib", "run", "--config", "study.yaml", "--slots", "2"],
-        cwd=checkout.root,
-        env=checkout.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (3, "")  # all is done, and `wild` diverged
-    assert done.stdout.splitlines()[-1].startswith("failed: wild seed0: ")
+    code, out, errors = run(checkout, slots=2)
+    assert (code, errors) == (3, "")  # all is done, and `wild` diverged
+    assert out.splitlines()[-1].startswith("failed: wild seed0: ")
     for module in absent:
         module.unlink()
     return checkout
 
 
+@pytest.fixture
+def copied(other: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    """A copy of it, in which the test works."""
+    copy = other.copy(tmp_path / "copy")
+    monkeypatch.chdir(copy.root)
+    return copy
+
+
 def files(checkout: Checkout) -> set[str]:
     found = checkout.listing(checkout.results)
-    return {name for name in found if not name.startswith(WORKFLOW_ALONE)}
-
-
-def content(path: Path) -> Any:
-    """The file's bytes, or what of its JSON or table does not tell how long something took."""
-    if path.name == "runs.csv":
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-        return table.filter(regex="^(?!.*(seconds|memory))").to_dict()
-    if path.suffix not in (".json", ".jsonl"):
-        return path.read_bytes()
-    lines = [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k not in VARYING} for line in lines]
+    alone = ("benchmarks/", "tracked/", "logs/track.log")
+    return {name for name in found if not name.startswith(alone)}
 
 
 def test_it_leaves_the_files_of_the_workflow(base: Base, other: Checkout) -> None:
@@ -61,12 +82,8 @@ def test_it_leaves_the_files_of_the_workflow(base: Base, other: Checkout) -> Non
 
 def test_they_say_the_same(base: Base, other: Checkout) -> None:
     """Weights, scores, histories, provenance, tables and figures, the diverged run's too."""
-    telling_times = ("logs/", "index.html")  # the page says how long each job took
-    names = {name for name in files(other) if not name.startswith(telling_times)}
-    differing = {
-        name for name in names if content(other.results / name) != content(base[0].results / name)
-    }
-    assert differing == set()
+    ours, theirs = (bits(checkout.results) for checkout in (other, base[0]))
+    assert {name for name in ours if ours[name] != theirs[name]} == set()
 
 
 def test_its_logs_end_as_the_workflows(base: Base, other: Checkout) -> None:
@@ -81,3 +98,90 @@ def test_its_logs_end_as_the_workflows(base: Base, other: Checkout) -> None:
 
 def test_snakemake_has_nothing_left_but_the_upload(other: Checkout) -> None:
     assert other.plan().rules == {"track"}
+
+
+def left() -> set[str]:
+    """Names of the jobs that are not finished."""
+    found = split_jobs(Plan(load(Path("study.yaml"))))
+    return {job.name for job in found if not is_finished(job)}
+
+
+@pytest.mark.parametrize(
+    ("touched", "again"),
+    [
+        ("config.json", REPORT),
+        ("runs/clustering/seed0/metrics.json", REPORT | attacks("clustering")),
+        ("judge/model.safetensors", attacks("clustering") | attacks("wild")),
+        (
+            "runs/clustering/seed0/attacks/decoder-public_data/metrics.json",
+            {"tables", "figures", "page", "attack/clustering/seed0/refinement"},
+        ),
+    ],
+)
+def test_what_is_older_than_what_it_read_runs_again(
+    copied: Checkout, touched: str, again: set[str]
+) -> None:
+    assert left() == set()
+    os.utime(copied.results / touched)
+    assert left() == again
+
+
+def test_results_whose_figures_are_not_drawn_yet_belong_to_the_study(copied: Checkout) -> None:
+    (copied.results / "figures/training_curves.png").unlink()
+    names = {path.name for path in belonging(split_jobs(Plan(load(Path("study.yaml")))))}
+    assert {"metrics.json", "summary.csv", "overview.png"} <= names
+    assert names.isdisjoint({"training_curves.png", "training_curves.pdf"})
+
+
+def test_what_changed_runs_again_and_a_failure_stops_nothing_else(copied: Checkout) -> None:
+    """One call for all: damaged data (prepared again, to the same), a lost linear attack (and not
+    the mean image of the same job), a changed defence, and one that cannot be built."""
+    (copied.results / "data/prepared.safetensors").write_bytes(b"damaged")
+    folder = copied.results / "runs/clustering/seed0/attacks"
+    (folder / "linear-train_data/metrics.json").unlink()
+    kept = (folder / "mean_image-train_data/metrics.json").stat().st_mtime_ns
+    config = tiny()
+    config["defences"]["wild"]["surrogate"]["lambda"] = 1.0e14
+    config["defences"]["odd"] = {"surrogate": {"name": "slot", "heads": 3}}
+    copied.configure(config)
+    code, out, errors = run(copied)
+    assert code == 1
+    again = {"prepare", "train/wild/seed0", "attack/clustering/seed0/closed_form"}
+    assert set(JOB.findall(out)) == again | attacks("wild")
+    assert (folder / "mean_image-train_data/metrics.json").stat().st_mtime_ns == kept
+    failed, left_out, advice = errors.splitlines()
+    assert failed.startswith("error: failed: train/odd/seed0; ")
+    named = set(left_out.partition("failed: ")[2].split(", "))
+    assert named == attacks("odd") | REPORT
+    assert "run the same command again" in advice
+    log = (copied.results / "logs/train/odd/seed0.log").read_text()
+    assert log.startswith("error: defences.odd.surrogate: heads is 3")
+
+
+def test_a_killed_study_goes_on_to_the_same_numbers(other: Checkout, fresh: Checkout) -> None:
+    config = tiny()
+    del config["defences"]["wild"]
+    config["attacks"] = {name: config["attacks"][name] for name in ("linear", "mean_image")}
+    fresh.configure(config)
+    killed = start(fresh)
+    first = until("judge", killed.stdout)
+    killed.kill()
+    killed.communicate()
+    code, rest, _ = run(fresh)
+    assert code == 0
+    assert not first & set(JOB.findall(rest))
+    ours, whole = bits(fresh.results), bits(other.results)
+    scored = {name for name in ours if name.endswith("metrics.json")}
+    assert len(scored) == 2 + 2 * 2  # the judge and a run; two attacks of two knowledges
+    assert {name for name in scored if ours[name] != whole[name]} == set()
+
+
+def until(name: str, out: IO[str] | None) -> set[str]:
+    """Finished jobs up to the first of a name."""
+    assert out is not None
+    found: set[str] = set()
+    for line in out:
+        found.update(JOB.findall(line))
+        if name in found:
+            return found
+    raise AssertionError(f"it ended after {found}")

@@ -27,6 +27,6 @@ def test_settings_of_all_files_and_of_the_command_line_are_planned(fresh: Checko
     short = {"extends": ["../study.yaml", "../short.yaml"], "experiment": "shorter"}
     fresh.configure(short, "sub/study.yaml")
     plan = fresh.plan("--config", "threads=2", config="sub/study.yaml")
-    assert plan.runs("train") == {("noise", "4"), ("clustering", "4")}
+    assert plan.runs("train") == {("clustering", "4")}
     assert {job.fields["threads"] for job in plan.of("train")} == {"2"}
     assert all("results/shorter/" in job.fields["output"] for job in plan.of("train"))

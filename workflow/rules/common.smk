@@ -17,7 +17,6 @@ from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError
 from cemlib.report.figures import figure_entry, strip_entry, table_entry
-from cemlib.report.publish import published_study
 from cemlib.study.requirements import Level, check, images
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.schedule import duration
@@ -60,6 +59,8 @@ def embedded(system):
 
 def published():
     """Yield the studies with published tables; print the names of those that cannot run here."""
+    from cemlib.report.publish import published_study  # and pandas with it, which takes a while
+
     for place in sorted(Path("results/published").glob("*/provenance.json")):
         plan, jobs = read_study(*published_study(place.parent))
         name, found = place.parent.name, images(plan)
