@@ -7,8 +7,9 @@ from pydantic import Field, model_validator
 from cemlib.config.base import Section
 from cemlib.config.common import AnyStudy
 
-SECURE_KEY_BITS = 2048  # NIST SP 800-57: shorter moduli are for tests alone
-KeyBits = Annotated[int, Field(ge=256, le=3072, multiple_of=2)]  # of two primes
+MINIMUM_BITS, MAXIMUM_BITS = 256, 3072
+SECURE_BITS = 2048  # NIST SP 800-57: shorter moduli are for tests alone
+KeyBits = Annotated[int, Field(ge=MINIMUM_BITS, le=MAXIMUM_BITS, multiple_of=2)]  # of two primes
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -116,9 +117,9 @@ class LabellingStudy(AnyStudy):
     @model_validator(mode="after")
     def _keys_are_long_enough(self) -> Self:
         bits = self.encryption.key_bits
-        if bits < SECURE_KEY_BITS and not self.encryption.insecure_for_testing:
+        if bits < SECURE_BITS and not self.encryption.insecure_for_testing:
             raise ValueError(
-                f"encryption.key_bits: {bits} is below {SECURE_KEY_BITS}; take a longer key, or"
+                f"encryption.key_bits: {bits} is below {SECURE_BITS}; take a longer key, or"
                 " say encryption.insecure_for_testing: true"
             )
         return self

@@ -15,14 +15,14 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
-from cemlib.config.labelling import LabellingStudy
+from cemlib.config.labelling import SECURE_BITS, LabellingStudy
 from cemlib.labelling.arithmetic import powmod
 from cemlib.labelling.messages import Round
 from cemlib.labelling.paillier import Blinding
 from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.protocol import exchange
 from cemlib.labelling.setting import Packing, Setting
-from cemlib.labelling.sharing import SECURE_BITS, DealerKey, Keys, generate, split
+from cemlib.labelling.sharing import DealerKey, Keys, generate, split
 from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 

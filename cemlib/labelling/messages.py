@@ -1,16 +1,23 @@
 """Encode and decode the messages of a round.
 
-A message is its kind (1 byte), round (32 bytes) and sender (2 bytes), then numbers of fixed width,
-big-endian, and in a vote the plain part as 64-bit integers. The round decides the one length that
-each kind of message has. A receiver refuses any other length, kind, round or sender before it looks
-at a number. Nothing is pickled, and nothing in a message says how much memory to take.
+A message is its kind (1 byte), round (32 bytes) and sender (2 bytes), then its body. Numbers have a
+fixed width, big-endian. The round decides the one length that each kind of message has. A receiver
+refuses any other length, kind, round or sender before it looks at a number. Nothing is pickled, and
+nothing in a message says how much memory to take.
+
+A vote is a ballot, then the plain part as 64-bit integers. A ballot is ciphertexts and their
+HMAC-SHA256, with round and sender, by a key that participants have and the aggregator has not. A
+request to decrypt is the ballots of all participants, who check them and multiply the ciphertexts
+themselves: the aggregator alone cannot ask for anything but the sums of this round.
 """
 
 import hashlib
+import hmac
 import secrets
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +28,11 @@ from cemlib.labelling.paillier import PublicKey, check_ciphertext
 from cemlib.labelling.setting import Setting
 
 HEADER = 1 + 32 + 2
+TAG = 32  # bytes of an HMAC-SHA256
 AGGREGATOR = 0xFFFF
 MOST_BYTES = 1 << 30
+
+Numbers: TypeAlias = tuple[int, ...]
 
 
 class Kind(IntEnum):
@@ -47,9 +57,9 @@ class Round:
             raise LabellingError(
                 f"key_bits: {self.setting.key_bits} in the setting, {self.public.bits} in the key"
             )
-        if self.queries < 1 or self.size(Kind.VOTE) > MOST_BYTES:
+        if self.queries < 1 or max(map(self.size, Kind)) > MOST_BYTES:
             raise LabellingError(
-                f"queries: {self.queries} must be at least 1 and a vote below 1 GiB"
+                f"queries: {self.queries} must be at least 1 and every message below 1 GiB"
             )
 
     @cached_property
@@ -66,58 +76,103 @@ class Round:
 
     def size(self, kind: Kind) -> int:
         """Return the length of a message of this kind, in bytes."""
-        numbers = self.ciphertexts * self.public.ciphertext_bytes
-        plain = 8 * self.queries * self.setting.classes if kind is Kind.VOTE else 0
-        return HEADER + numbers + plain
+        participants, counters = self.setting.participants, self.queries * self.setting.classes
+        ballot = self.numbers_bytes + TAG
+        body = {
+            Kind.VOTE: ballot + 8 * counters,
+            Kind.REQUEST: participants * ballot,
+            Kind.PARTIAL: self.numbers_bytes,
+        }
+        return HEADER + body[kind]
+
+    @property
+    def numbers_bytes(self) -> int:
+        """Return the length of one participant's ciphertexts, in bytes."""
+        return self.ciphertexts * self.public.ciphertext_bytes
 
 
-@dataclass(frozen=True)
-class Message:
-    """Hold a message that was read; `plain` (queries, classes) is empty unless it is a vote."""
-
-    numbers: tuple[int, ...]
-    plain: NDArray[np.int64]
-
-
-NOTHING: NDArray[np.int64] = np.zeros((0, 0), np.int64)
-
-
-def encode(
-    round_: Round,
-    kind: Kind,
-    sender: int,
-    numbers: tuple[int, ...],
-    plain: NDArray[np.int64] = NOTHING,
-) -> bytes:
+def encode(round_: Round, kind: Kind, sender: int, body: bytes) -> bytes:
     """Return the bytes of a message."""
-    width = round_.public.ciphertext_bytes
-    header = bytes([kind]) + round_.name + sender.to_bytes(2, "big")
-    body = b"".join(number.to_bytes(width, "big") for number in numbers)
-    return header + body + plain.astype(">i8").tobytes()
+    return bytes([kind]) + round_.name + sender.to_bytes(2, "big") + body
 
 
-def decode(round_: Round, kind: Kind, sender: int, data: bytes) -> Message:
-    """Return the message in `data`.
+def encode_vote(
+    round_: Round, sender: int, mac_key: str, numbers: Numbers, plain: NDArray[np.int64]
+) -> bytes:
+    """Return the message of a participant's ciphertexts and plain part."""
+    content = encode(round_, Kind.VOTE, sender, encode_numbers(round_, numbers))
+    return content + _tag(mac_key, content) + plain.astype(">i8").tobytes()
+
+
+def encode_numbers(round_: Round, numbers: Numbers) -> bytes:
+    """Return the bytes of ciphertexts or partial decryptions."""
+    return b"".join(number.to_bytes(round_.public.ciphertext_bytes, "big") for number in numbers)
+
+
+def decode_vote(round_: Round, sender: int, data: bytes) -> tuple[bytes, NDArray[np.int64]]:
+    """Return the ballot, whose tag only participants can check, and the plain part (queries, k).
 
     Raises:
-        MessageError: it is not a message of this kind and round from this sender, or a number in
-            it is no unit mod n^2, or a plain part is out of range.
+        MessageError: it is not a vote in this round from this sender, or a number in it is no unit
+            mod n^2, or the plain part is out of range.
     """
-    who = "the aggregator" if sender == AGGREGATOR else f"participant {sender}"
-    what = f"{kind.name.lower()} of {who}"
+    what, size = f"vote of participant {sender}", round_.numbers_bytes
+    body = _body(round_, Kind.VOTE, sender, data, what)
+    _numbers(round_, body[:size], what)
+    return body[: size + TAG], _plain(round_, body[size + TAG :], what)
+
+
+def decode_request(round_: Round, mac_key: str, data: bytes) -> list[Numbers]:
+    """Return every participant's ciphertexts, whose products are to be decrypted.
+
+    The numbers are not checked: whoever decrypts checks the products.
+
+    Raises:
+        MessageError: it is not a request of this round, or a ballot in it is not the one that the
+            participant sent in this round.
+    """
+    what, size = "request of the aggregator", round_.numbers_bytes
+    body, found = _body(round_, Kind.REQUEST, AGGREGATOR, data, what), []
+    for sender in range(round_.setting.participants):
+        ballot = body[sender * (size + TAG) :][: size + TAG]
+        tag = _tag(mac_key, encode(round_, Kind.VOTE, sender, ballot[:size]))
+        if not hmac.compare_digest(tag, ballot[size:]):
+            raise MessageError(f"{what}: participant {sender} did not send this in this round")
+        found.append(_read(round_, ballot[:size]))
+    return found
+
+
+def decode_partial(round_: Round, sender: int, data: bytes) -> Numbers:
+    """Return the partial decryptions in `data`; raise MessageError as `decode_vote` does."""
+    what = f"partial of participant {sender}"
+    return _numbers(round_, _body(round_, Kind.PARTIAL, sender, data, what), what)
+
+
+def _body(round_: Round, kind: Kind, sender: int, data: bytes, what: str) -> bytes:
+    """Return what follows the header of a message of this kind and round from this sender."""
     if len(data) != round_.size(kind):
         raise MessageError(f"{what}: {len(data)} bytes where {round_.size(kind)} are due")
     if data[0] != kind or data[33:HEADER] != sender.to_bytes(2, "big"):
         raise MessageError(f"{what}: this is another kind of message, or another's")
     if data[1:33] != round_.name:
         raise MessageError(f"{what}: belongs to another round")
+    return data[HEADER:]
+
+
+def _read(round_: Round, data: bytes) -> Numbers:
     width = round_.public.ciphertext_bytes
-    end = HEADER + width * round_.ciphertexts
-    starts = range(HEADER, end, width)
-    numbers = tuple(int.from_bytes(data[at : at + width], "big") for at in starts)
+    return tuple(int.from_bytes(data[at : at + width], "big") for at in range(0, len(data), width))
+
+
+def _numbers(round_: Round, data: bytes, what: str) -> Numbers:
+    numbers = _read(round_, data)
     for number in numbers:
         check_ciphertext(round_.public, number, what)
-    return Message(numbers, _plain(round_, data[end:], what) if kind is Kind.VOTE else NOTHING)
+    return numbers
+
+
+def _tag(mac_key: str, content: bytes) -> bytes:
+    return hmac.digest(bytes.fromhex(mac_key), content, "sha256")
 
 
 def _plain(round_: Round, data: bytes, what: str) -> NDArray[np.int64]:

@@ -107,10 +107,3 @@ def encrypt(key: PublicKey, plaintext: int, blinding: int | None = None) -> int:
         raise LabellingError(f"plaintext: must be in [0, n), n of {key.bits} bits")
     blinding = draw_blinding(key) if blinding is None else blinding
     return product((1 + plaintext * key.n, blinding), key.n_squared)
-
-
-def add(key: PublicKey, ciphertexts: list[int]) -> int:
-    """Return a ciphertext of the sum of the plaintexts mod n."""
-    for ciphertext in ciphertexts:
-        check_ciphertext(key, ciphertext)
-    return product(ciphertexts, key.n_squared)

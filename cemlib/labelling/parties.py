@@ -5,15 +5,28 @@ state is its view, a frozen record of all that it has seen.
 """
 
 import math
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cemlib.labelling.arithmetic import product
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError, ShareError
-from cemlib.labelling.messages import AGGREGATOR, Kind, Round, decode, encode
+from cemlib.labelling.messages import (
+    AGGREGATOR,
+    Kind,
+    Numbers,
+    Round,
+    decode_partial,
+    decode_request,
+    decode_vote,
+    encode,
+    encode_numbers,
+    encode_vote,
+)
 from cemlib.labelling.packing import draw_masks, draw_noise, pack, unpack
-from cemlib.labelling.paillier import add, draw_blinding, encrypt
+from cemlib.labelling.paillier import draw_blinding, encrypt
 from cemlib.labelling.setting import Setting
 from cemlib.labelling.sharing import KeyShare, combine, partial_decryption
 
@@ -27,12 +40,13 @@ class ParticipantView:
 
     Attributes:
         round: the public parameters.
-        share: its share of the key.
+        share: its share of the key, and the key of the tags.
         votes: its votes (queries,), class indices.
         masks: its masks v (queries, classes), in grid steps.
         noise: its noise e (queries, classes), in grid steps.
         sent: its own ciphertexts.
-        asked: the ciphertexts of sum x + sum v, which it was asked to decrypt in part.
+        ballots: everybody's ciphertexts, as the aggregator passed them on.
+        asked: their products, of sum x + sum v, which it decrypts in part.
     """
 
     round: Round
@@ -40,8 +54,9 @@ class ParticipantView:
     votes: Integers = field(repr=False)
     masks: Integers = field(repr=False)
     noise: Integers = field(repr=False)
-    sent: tuple[int, ...] = ()
-    asked: tuple[int, ...] = ()
+    sent: Numbers = ()
+    ballots: tuple[Numbers, ...] = ()
+    asked: Numbers = ()
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,7 @@ class AggregatorView:
 
     Attributes:
         round: the public parameters.
-        ciphertexts: Enc(x + v) of every participant.
+        ballots: Enc(x + v) of every participant, with a tag, as bytes.
         plain: v + e (queries, classes) of every participant, in grid steps.
         partials: partial decryptions of the sums by every participant.
         sums: sum x + sum v (queries, classes), in grid steps, once decrypted.
@@ -58,9 +73,9 @@ class AggregatorView:
     """
 
     round: Round
-    ciphertexts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    ballots: dict[int, bytes] = field(default_factory=dict)
     plain: dict[int, Integers] = field(default_factory=dict)
-    partials: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    partials: dict[int, Numbers] = field(default_factory=dict)
     sums: Integers | None = None
     counts: NDArray[np.float64] | None = None
 
@@ -111,22 +126,30 @@ class Participant:
         plaintexts = pack(round_.setting, one_hot * round_.setting.scale + view.masks)
         sent = tuple(encrypt(round_.public, m, self._blindings.pop()) for m in plaintexts)
         self.view = replace(view, sent=sent)
-        return encode(round_, Kind.VOTE, view.share.index, sent, view.masks + view.noise)
+        own = view.share.index, view.share.mac_key
+        return encode_vote(round_, *own, sent, view.masks + view.noise)
 
     def partial(self, request: bytes) -> bytes:
-        """Return this participant's part of the decryption of the sums in the request.
+        """Return this participant's part of the decryption of the sums of all ballots.
 
-        It answers one request in a round: a second one could ask for a single vote.
+        It answers one request in a round, and multiplies the ciphertexts itself.
+
+        Raises:
+            MessageError: the request does not have everybody's ballots of this round.
         """
         view, round_ = self.view, self.view.round
         if not view.sent or view.asked:
             raise LabellingError(
                 f"participant {view.share.index}: decrypts once in a round, after its vote"
             )
-        asked = decode(round_, Kind.REQUEST, AGGREGATOR, request).numbers
-        self.view = replace(view, asked=asked)
+        ballots = decode_request(round_, view.share.mac_key, request)
+        if ballots[view.share.index] != view.sent:
+            raise MessageError("request of the aggregator: it has not the ballot that I sent")
+        columns = zip(*ballots, strict=True)
+        asked = tuple(product(column, round_.public.n_squared) for column in columns)
+        self.view = replace(view, ballots=tuple(ballots), asked=asked)
         parts = tuple(partial_decryption(round_.public, view.share, c) for c in asked)
-        return encode(round_, Kind.PARTIAL, view.share.index, parts)
+        return encode(round_, Kind.PARTIAL, view.share.index, encode_numbers(round_, parts))
 
 
 class Aggregator:
@@ -137,27 +160,26 @@ class Aggregator:
 
     def receive_vote(self, sender: int, data: bytes) -> None:
         """Take a participant's vote; raise MessageError if it is malformed or its second."""
-        self._expect(sender, self.view.ciphertexts)
-        message = decode(self.view.round, Kind.VOTE, sender, data)
+        self._expect(sender, self.view.ballots)
+        ballot, plain = decode_vote(self.view.round, sender, data)
         self.view = replace(
             self.view,
-            ciphertexts={**self.view.ciphertexts, sender: message.numbers},
-            plain={**self.view.plain, sender: message.plain},
+            ballots={**self.view.ballots, sender: ballot},
+            plain={**self.view.plain, sender: plain},
         )
 
     def request(self) -> bytes:
-        """Return the message Enc(sum x + sum v); raise DroppedOutError unless all have voted."""
+        """Return the message of all ballots; raise DroppedOutError unless all have voted."""
         view = self.view
-        self._check_all(view.ciphertexts, "votes")
-        columns = zip(*view.ciphertexts.values(), strict=True)
-        sums = tuple(add(view.round.public, list(column)) for column in columns)
-        return encode(view.round, Kind.REQUEST, AGGREGATOR, sums)
+        self._check_all(view.ballots, "votes")
+        body = b"".join(view.ballots[sender] for sender in sorted(view.ballots))
+        return encode(view.round, Kind.REQUEST, AGGREGATOR, body)
 
     def receive_partial(self, sender: int, data: bytes) -> None:
         """Take a participant's part of the decryption."""
         self._expect(sender, self.view.partials)
-        message = decode(self.view.round, Kind.PARTIAL, sender, data)
-        self.view = replace(self.view, partials={**self.view.partials, sender: message.numbers})
+        numbers = decode_partial(self.view.round, sender, data)
+        self.view = replace(self.view, partials={**self.view.partials, sender: numbers})
 
     def counts(self) -> NDArray[np.float64]:
         """Return the noisy tallies (queries, classes).
@@ -179,13 +201,13 @@ class Aggregator:
         self.view = replace(view, sums=sums, counts=counts)
         return counts
 
-    def _expect(self, sender: int, seen: dict[int, tuple[int, ...]]) -> None:
+    def _expect(self, sender: int, seen: Container[int]) -> None:
         if not 0 <= sender < self.view.round.setting.participants:
             raise MessageError(f"participant {sender}: there is none of this number")
         if sender in seen:
             raise MessageError(f"participant {sender}: has sent this message before")
 
-    def _check_all(self, seen: dict[int, tuple[int, ...]], phase: str) -> None:
+    def _check_all(self, seen: Iterable[int], phase: str) -> None:
         gone = set(range(self.view.round.setting.participants)) - set(seen)
         if gone:
             raise DroppedOutError(gone, phase)

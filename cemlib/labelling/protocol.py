@@ -1,8 +1,8 @@
 """Carry out one round of collaborative labelling, with all parties in this process.
 
-    participant i:  Enc(x_i + v_i)  and  v_i + e_i,  e_i ~ N(0, sigma^2 / N)
-    aggregator:     c = prod_i Enc(x_i + v_i),   t = sum_i (v_i + e_i)
-    participants:   c^(s_i), from which m = sum_i x_i + sum_i v_i
+    participant i:  Enc(x_i + v_i), with a tag, and  v_i + e_i,  e_i ~ N(0, sigma^2 / N)
+    aggregator:     all Enc(x_i + v_i) and their tags, to everybody;  t = sum_i (v_i + e_i)
+    participants:   c = prod_i Enc(x_i + v_i);  c^(s_i), from which m = sum_i x_i + sum_i v_i
     aggregator:     m - t = sum_i x_i - sum_i e_i,   whose noise is N(0, sigma^2)
 
 The messages are the bytes that `cemlib.labelling.sockets` sends; here they are handed over. See

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from cemlib.config.labelling import SECURE_KEY_BITS, LabellingStudy
+from cemlib.config.labelling import SECURE_BITS, LabellingStudy
 from cemlib.labelling import figures
 from cemlib.labelling.tables import TABLES, collect
 from cemlib.report.cells import DIFFERENCES, finished, mean, number
@@ -95,7 +95,7 @@ def notes(study: LabellingStudy) -> list[str]:
     """Return the notes above every table."""
     settings, n = study.privacy, study.participants
     bits = study.encryption.key_bits
-    key = " It is for testing: it protects nothing." if bits < SECURE_KEY_BITS else ""
+    key = " It is for testing: it protects nothing." if bits < SECURE_BITS else ""
     return [
         f"{n} participants vote on {study.queries} images, each participant in turn is the"
         f" requester; accuracies are means over the participants. Mean over the repeats ± half"

@@ -24,21 +24,30 @@ import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from cemlib.config.labelling import MAXIMUM_BITS, MINIMUM_BITS, SECURE_BITS
 from cemlib.labelling.arithmetic import powmod, powmod_secret, product, random_prime
 from cemlib.labelling.errors import LabellingError, ShareError
 from cemlib.labelling.paillier import PublicKey, blinds, check_ciphertext
 
-MINIMUM_BITS, MAXIMUM_BITS, SECURE_BITS = 256, 3072, 2048
-
 
 @dataclass(frozen=True)
 class KeyShare:
-    """Hold one participant's share of the decryption exponent; a repr never shows its value."""
+    """Hold one participant's share of the decryption exponent; a repr never shows its secrets.
+
+    Attributes:
+        index: the participant.
+        of: how many shares there are.
+        value: the share.
+        fingerprint: of the public key.
+        mac_key: key by which the participants recognise each other's ballots, the same for all of
+            them (64 hexadecimal digits); the aggregator must not have it.
+    """
 
     index: int
     of: int
     value: int = field(repr=False)
     fingerprint: str
+    mac_key: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -118,14 +127,14 @@ def generate(bits: int, *, insecure_for_testing: bool = False) -> DealerKey:
 
 
 def split(key: DealerKey, participants: int) -> Keys:
-    """Return the public key and one share of d for each participant."""
+    """Return the public key, and for each participant a share of d with the common MAC key."""
     if participants < 2:
         raise LabellingError(f"participants: {participants}; a shared key needs at least two")
     public, modulus = key.public(), key.n * key.order
     values = [secrets.randbelow(modulus) for _ in range(participants - 1)]
     values.append((key.exponent() - sum(values)) % modulus)
-    shares = (KeyShare(i, participants, s, public.fingerprint) for i, s in enumerate(values))
-    return Keys(public, tuple(shares))
+    common = public.fingerprint, secrets.token_hex(32)
+    return Keys(public, tuple(KeyShare(i, participants, s, *common) for i, s in enumerate(values)))
 
 
 def partial_decryption(key: PublicKey, share: KeyShare, ciphertext: int) -> int:

@@ -34,7 +34,7 @@ def test_ciphertexts_and_bytes_are_those_of_the_slots(rows: list[Row]) -> None:
         slots = {"none": 1, "label": 4, "images": 511 // 54 if row["key_bits"] == 512 else 4}
         needed = -(-4 * images // slots[row["packing"]])
         assert row["ciphertexts"] * images == needed
-        assert row["bytes"] * images == 3 * (2 * 35 + 2 * needed * width + 8 * 4 * images)
+        assert row["bytes"] * images == 3 * (2 * 35 + 32 + 2 * needed * width + 32 * images)
 
 
 def test_what_is_made_beforehand_is_not_paid_twice(rows: list[Row]) -> None:

@@ -217,7 +217,7 @@ def test_who_leaves_before_the_vote_is_named_at_once(running: Running, size: int
     [
         (b"\xff\xff\xff\xff", "a message of 4294967295 bytes where one of"),
         (b"GET / HTTP/1.1\r\n\r\n", "a message of 1195725856 bytes"),
-        ((35 + 2 * 64 + 64).to_bytes(4, "big") + bytes(227), "another kind of message"),
+        ((35 + 2 * 64 + 32 + 64).to_bytes(4, "big") + bytes(259), "another kind of message"),
     ],
 )
 def test_garbage_from_a_participant_is_refused(

@@ -1,0 +1,167 @@
+"""The attacks of docs/labelling_protocol.md that go through messages: what fails, what succeeds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cemlib.labelling.arithmetic import product
+from cemlib.labelling.errors import MessageError
+from cemlib.labelling.messages import (
+    AGGREGATOR,
+    HEADER,
+    TAG,
+    Kind,
+    Numbers,
+    Round,
+    encode,
+    encode_numbers,
+    encode_vote,
+)
+from cemlib.labelling.packing import pack, unpack
+from cemlib.labelling.paillier import encrypt
+from cemlib.labelling.parties import Aggregator, Participant
+from cemlib.labelling.protocol import Setting, deal, exchange
+from cemlib.labelling.sharing import combine
+
+SETTING = Setting(4, 3, noise_std=2.0, key_bits=256, insecure_for_testing=True)
+KEYS = deal(SETTING)
+N_SQUARED = KEYS.public.n_squared
+VOTES = np.array([[0, 1, 2, 2], [1, 1, 1, 1], [0, 2, 0, 1]])
+
+
+def parties(setting: Setting = SETTING) -> tuple[Aggregator, list[Participant]]:
+    round_ = Round(KEYS.public, setting, len(VOTES))
+    everybody = [Participant(round_, s, VOTES[:, s.index], 10 + s.index) for s in KEYS.shares]
+    return Aggregator(round_), everybody
+
+
+def voted() -> tuple[Aggregator, list[Participant]]:
+    """The parties of a round in which all have voted."""
+    aggregator, everybody = parties()
+    for index, party in enumerate(everybody):
+        aggregator.receive_vote(index, party.vote())
+    return aggregator, everybody
+
+
+def request(round_: Round, ballots: dict[int, bytes]) -> bytes:
+    return encode(round_, Kind.REQUEST, AGGREGATOR, b"".join(ballots[i] for i in sorted(ballots)))
+
+
+def with_numbers(aggregator: Aggregator, ballot: bytes, numbers: Numbers) -> bytes:
+    """A ballot with other ciphertexts and the tag that it had."""
+    return encode_numbers(aggregator.view.round, numbers) + ballot[-TAG:]
+
+
+def refused(
+    aggregator: Aggregator, party: Participant, ballots: dict[int, bytes], why: str
+) -> None:
+    with pytest.raises(MessageError, match=why):
+        party.partial(request(aggregator.view.round, ballots))
+    assert party.view.asked == ()
+
+
+def test_the_aggregator_cannot_use_free_slots_to_open_single_votes() -> None:
+    """c * c1^(2^W) * c4^(2^2W): what a request could be before participants multiplied."""
+    aggregator, everybody = voted()
+    shift = 1 << SETTING.slot_bits
+    numbers = tuple(c * pow(c, shift, N_SQUARED) % N_SQUARED for c in everybody[0].view.sent)
+    ballots = aggregator.view.ballots
+    spoilt = ballots | {0: with_numbers(aggregator, ballots[0], numbers)}
+    refused(aggregator, everybody[1], spoilt, "participant 0 did not send this in this round")
+
+
+def test_the_aggregator_cannot_put_a_neutral_ballot_in_anothers_place() -> None:
+    aggregator, everybody = voted()
+    ballots = aggregator.view.ballots
+    neutral = tuple(encrypt(KEYS.public, 0) for _ in everybody[0].view.sent)
+    for place, ballot in {
+        "0": with_numbers(aggregator, ballots[0], neutral),
+        "2": ballots[3],  # a whole ballot, but another's
+    }.items():
+        why = f"participant {place} did not send this"
+        refused(aggregator, everybody[1], ballots | {int(place): ballot}, why)
+
+
+def test_a_round_cannot_open_a_ciphertext_of_another_round_under_the_same_key() -> None:
+    first, _ = voted()
+    second, everybody = voted()
+    theirs = first.view.ballots
+    refused(second, everybody[1], second.view.ballots | {0: theirs[0]}, "participant 0 did not")
+    with pytest.raises(MessageError, match="belongs to another round"):
+        everybody[1].partial(first.request())
+    # And where a round's name is used a second time, a participant still knows its own ballot.
+    again = Participant(first.view.round, KEYS.shares[1], VOTES[:, 1])
+    again.vote()
+    refused(first, again, theirs, "it has not the ballot that I sent")
+
+
+def test_with_one_participant_the_aggregator_opens_a_vote() -> None:
+    """A limit that the documentation names: participant 3 votes last, and cancels all but 0."""
+    aggregator, everybody = parties()
+    for index in range(3):
+        aggregator.receive_vote(index, everybody[index].vote())
+    known = [party.view.sent for party in everybody[1:3]]
+    numbers = tuple(pow(product(c, N_SQUARED), -1, N_SQUARED) for c in zip(*known, strict=True))
+    view, round_ = everybody[3].view, aggregator.view.round
+    everybody[3].view = replace(view, sent=numbers)
+    plain = view.masks + view.noise
+    aggregator.receive_vote(3, encode_vote(round_, 3, view.share.mac_key, numbers, plain))
+    parts = [party.partial(aggregator.request())[HEADER:] for party in everybody]
+    for index, part in enumerate(parts):
+        aggregator.receive_partial(index, encode(round_, Kind.PARTIAL, index, part))
+    columns = zip(*(aggregator.view.partials[i] for i in range(4)), strict=True)
+    opened = [combine(KEYS.public, dict(enumerate(column)), 4) for column in columns]
+    found = unpack(SETTING, opened, len(VOTES)) - aggregator.view.plain[0]
+    victim = everybody[0].view
+    assert np.array_equal(found + victim.noise, 4096 * np.eye(3, dtype=np.int64)[victim.votes])
+
+
+def forged(party: Participant, cast: NDArray[np.int64]) -> bytes:
+    """The vote message of a participant that casts so many votes for each class of every image."""
+    view, round_ = party.view, party.view.round
+    counters = np.tile(cast * round_.setting.scale, (round_.queries, 1)) + view.masks
+    numbers = tuple(encrypt(round_.public, m) for m in pack(round_.setting, counters))
+    party.view = replace(view, sent=numbers)
+    own = view.share.index, view.share.mac_key
+    return encode_vote(round_, *own, numbers, view.masks + view.noise)
+
+
+@pytest.mark.parametrize("votes", [[1000, 0, 0], [0, 0, 0], [2, 2, 2], [16, -15, 0]])
+def test_tallies_that_nobody_honest_produces_are_refused(votes: list[int]) -> None:
+    """Without noise every one, and with it what exceeds it: here 9 standard deviations of 2."""
+    for noise_std in (0.0, 2.0):
+        aggregator, everybody = parties(replace(SETTING, noise_std=noise_std))
+        sent = [forged(everybody[0], np.array(votes)), *(p.vote() for p in everybody[1:])]
+        exchange(aggregator, everybody, sent)
+        if noise_std == 0 or max(votes) > 100:
+            with pytest.raises(MessageError, match=r"tallies of image 0: .* the round is void"):
+                aggregator.counts()
+        else:
+            aggregator.counts()
+
+
+@pytest.mark.parametrize("votes", [3, 1000])
+def test_a_changed_part_adds_votes_within_the_noise(votes: int) -> None:
+    """A limit that the documentation names: nothing shows that a part was changed."""
+    aggregator, everybody = voted()
+    added = SETTING.scale * votes * (1 - (1 << SETTING.slot_bits))  # to class 0, from class 1
+    for index, party in enumerate(everybody):
+        part = party.partial(aggregator.request())
+        if index == 2:
+            first, *others = (pow(c, party.view.share.value, N_SQUARED) for c in party.view.asked)
+            changed = first * pow(1 + KEYS.public.n, added, N_SQUARED) % N_SQUARED
+            body = encode_numbers(aggregator.view.round, (changed, *others))
+            part = encode(aggregator.view.round, Kind.PARTIAL, index, body)
+        aggregator.receive_partial(index, part)
+    if votes == 1000:
+        with pytest.raises(MessageError, match="tallies of image 0"):
+            aggregator.counts()
+        return
+    counts = aggregator.counts()
+    noise = sum(party.view.noise for party in everybody) / 4096
+    exact = np.stack([(label == VOTES).sum(1) for label in range(3)], axis=1)
+    expected = exact - noise
+    expected[0] += [votes, -votes, 0]
+    assert np.array_equal(counts, expected)
