@@ -88,6 +88,11 @@ class LabellingStudy(AnyStudy):
     networks: tuple[NetworkConfig, ...] = Field(
         min_length=1, description="given to the participants in turn"
     )
+    certainty: Literal["entropy", "posterior"] = Field(
+        "entropy",
+        description="weight of an answer under IEL: by the entropy of its counts, as published, or"
+        " the probability, given the noise, that it has the most votes",
+    )
     train: LocalTrainConfig = Field(LocalTrainConfig(), description="training of the participants")
     privacy: PrivacyConfig = Field(PrivacyConfig(), description="the noise of the answers")
     encryption: EncryptionConfig = Field(EncryptionConfig(), description="the keys of the votes")

@@ -87,11 +87,8 @@ def carry_out(participants: Participants, images: int, stage: Stage) -> Outcome:
 
     def learn_again() -> Found:
         chosen = variants(study)
-        lessons = [
-            (who, participants.taught(lesson, answers[epsilon], method))
-            for epsilon, method in chosen
-            for who, lesson in enumerate(own)
-        ]
+        answered = (participants.answered(answers[e], e, method) for e, method in chosen)
+        lessons = [(who, lesson.joined(lot)) for lot in answered for who, lesson in enumerate(own)]
         found = participants.learn(lessons)
         shape = (len(chosen), len(own))
         return {name: rows.view(*shape, *rows.shape[1:]) for name, rows in found.items()}

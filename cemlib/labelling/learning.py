@@ -84,6 +84,10 @@ class Lesson(NamedTuple):
     labels: Tensor
     weights: Tensor
 
+    def joined(self, other: "Lesson") -> "Lesson":
+        """Return this lesson and another as one."""
+        return Lesson(*map(torch.cat, zip(self, other, strict=True)))
+
 
 def learn(
     weights: Weights,

@@ -4,7 +4,8 @@
     weight = 1 + sum_j P_j log P_j / log k                 in [0, 1]
     J = -1/N sum_i weight_i sum_j Y_ij log Yhat_ij + regulariser
 
-Y is the class with the largest noisy count, one-hot. A participant's own labelled images have the
+Y is the class with the largest noisy count, one-hot. `posterior` is another weight, which takes the
+noise into account; it is not published. A participant's own labelled images have the
 weight 1; with weight 1 everywhere, J is cross entropy. The regulariser is the optimiser's L2 term.
 Source: the loss of PCTC, collaborative training by private labels.
 """
@@ -13,7 +14,7 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot, pad
 
 
 def answered(counts: Tensor) -> Tensor:
@@ -54,6 +55,48 @@ def certainty(counts: Tensor) -> Tensor:
     shares = clipped / clipped.sum(dim=1, keepdim=True)
     entropy: Tensor = -torch.special.xlogy(shares, shares).sum(dim=1)
     return (1 - entropy / math.log(classes)).clamp(0, 1)
+
+
+def posterior(counts: Tensor, participants: int, sigma: float) -> Tensor:
+    """Return the probability that the class with the largest noisy count has the most votes.
+
+    It is the posterior for noise N(0, sigma^2) in each count, if all tallies of the participants'
+    votes are equally likely before; a tie counts as most. Without noise it is 1.
+
+    Args:
+        counts: (Q, k) noisy counts.
+        participants: N, who cast one vote each.
+        sigma: standard deviation of the noise in a count.
+
+    Returns:
+        (Q,) in [0, 1], double precision.
+
+    Example:
+        >>> posterior(torch.tensor([[9.0, 1.0], [6.0, 4.0]]), 10, sigma=2.0).round(decimals=3)
+        tensor([0.9990, 0.8610], dtype=torch.float64)
+    """
+    rows, votes = torch.arange(len(counts)), torch.arange(participants + 1)
+    if sigma == 0:
+        return torch.ones(len(counts), dtype=torch.float64)
+    likely = torch.exp(-((counts.double().unsqueeze(-1) - votes) / sigma).square() / 2)
+    answer = counts.argmax(dim=1)
+    own = likely[rows, answer]
+    likely[rows, answer] = one_hot(votes[0], participants + 1).double()
+    at_most = (votes <= votes.unsqueeze(1)).unsqueeze(1)  # [t, 1, n]: n votes are at most t
+    won = _products(likely.unsqueeze(1) * at_most)[:, votes, participants - votes]
+    every = _products(likely)[:, participants - votes]
+    chance: Tensor = (own * won).sum(dim=1) / (own * every).sum(dim=1)
+    return chance.clamp(0, 1)
+
+
+def _products(polynomials: Tensor) -> Tensor:
+    """Multiply k polynomials (..., k, size), and keep as many coefficients of the product."""
+    product, *others = polynomials.unbind(dim=-2)
+    size = polynomials.shape[-1]
+    for other in others:
+        shifted = [pad(product, (n, 0))[..., :size] * other[..., n : n + 1] for n in range(size)]
+        product = torch.stack(shifted).sum(dim=0)
+    return product
 
 
 def information_entropy_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:

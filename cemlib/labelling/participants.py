@@ -18,8 +18,9 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LabellingStudy, NetworkConfig
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
+from cemlib.labelling.accounting import noise_std
 from cemlib.labelling.learning import Lesson, classify, learn, stack, start
-from cemlib.labelling.loss import answered, certainty
+from cemlib.labelling.loss import answered, certainty, posterior
 from cemlib.models.layers import Normalise
 from cemlib.numerics.seeds import generator
 
@@ -59,24 +60,26 @@ class Participants:
         positions = self._dealt[begin : begin + images]
         return Lesson(positions, self.data.train.labels[positions], torch.ones(images))
 
-    def taught(self, own: Lesson, counts: Tensor, weighting: Weighting) -> Lesson:
-        """Join own images and the answered ones, by their noisy counts (Q, k).
+    def certainty(self, counts: Tensor, epsilon: float | None) -> Tensor:
+        """Return the weight of each answer (Q, k), by entropy or posterior as the study has it."""
+        if self.study.certainty == "entropy":
+            return certainty(counts)
+        return posterior(counts, self.study.participants, noise_std(self.study, epsilon))
+
+    def answered(self, counts: Tensor, epsilon: float | None, weighting: Weighting) -> Lesson:
+        """Return the answered images with their labels, by their noisy counts (Q, k).
 
         A query without an answer is left out. The weight of the others is 1 (`capc`), their
         certainty (`iel`), or its mean (`constant`: what the size of the weights alone does).
         """
         kept = answered(counts)
-        certain = certainty(counts[kept]).float()
+        certain = self.certainty(counts[kept], epsilon).float()
         weights = {
             "capc": torch.ones_like(certain),
             "iel": certain,
             "constant": certain.mean().expand_as(certain),
         }
-        return Lesson(
-            torch.cat([own.positions, self.queries[kept]]),
-            torch.cat([own.labels, counts[kept].argmax(dim=1)]),
-            torch.cat([own.weights, weights[weighting]]),
-        )
+        return Lesson(self.queries[kept], counts[kept].argmax(dim=1), weights[weighting])
 
     def learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
         """Train a participant, from the start, on each of M lessons.

@@ -10,7 +10,7 @@ from cemlib.config.labelling import LabellingStudy
 from cemlib.data.prepared import checksum
 from cemlib.labelling.accounting import noise_std
 from cemlib.labelling.experiment import INIT, Outcome
-from cemlib.labelling.loss import answered, certainty
+from cemlib.labelling.loss import answered
 from cemlib.labelling.participants import METHODS, TENTHS
 from cemlib.records.files import write_bytes, write_json, write_jsonl
 from cemlib.records.seal import write_sealed
@@ -76,11 +76,12 @@ def _scores(outcome: Outcome, epsilon: float | None) -> dict[str, float | None]:
     kept = answered(counts)
     right = counts.argmax(dim=1)[kept] == _truth(outcome)[kept]
     some = len(right) > 0
+    weights = outcome.participants.certainty(counts[kept], epsilon)
     return {
         **{f"{name}_top1": float(row.mean()) for name, row in accuracy.items()},
         "label_accuracy": float(right.double().mean()) if some else None,
         "refused": float((~kept).double().mean()),
-        "mean_weight": float(certainty(counts[kept]).mean()) if some else None,
+        "mean_weight": float(weights.mean()) if some else None,
     }
 
 
@@ -116,10 +117,11 @@ def _per_image(outcome: Outcome) -> bytes:
     """Return a table with a row per query: the released counts, what follows, and the truth."""
     import pandas as pd
 
-    counts = outcome.answers[outcome.participants.study.privacy.epsilon]
+    epsilon = outcome.participants.study.privacy.epsilon
+    counts = outcome.answers[epsilon]
     kept = answered(counts)
     weights = torch.zeros(len(counts), dtype=counts.dtype)
-    weights[kept] = certainty(counts[kept])
+    weights[kept] = outcome.participants.certainty(counts[kept], epsilon)
     columns = {
         "index": outcome.participants.queries,
         "label": _truth(outcome),

@@ -21,6 +21,7 @@ def _way(row: Row) -> str:
     return f"ours: packing {row['packing']}, blinding {row['blinding']}{beforehand}"
 
 
+POSTERIOR = "IEL weights an answer by the probability, given the noise, that it has the most votes."
 _ACCURACIES: tuple[Column, ...] = (
     ("CaPC-style [%] ↑", mean("capc_top1", 2, 100)),
     ("IEL [%] ↑", mean("iel_top1", 2, 100)),
@@ -96,6 +97,7 @@ def notes(study: LabellingStudy) -> list[str]:
     settings, n = study.privacy, study.participants
     bits = study.encryption.key_bits
     key = " It is for testing: it protects nothing." if bits < SECURE_BITS else ""
+    weight = "" if study.certainty == "entropy" else f" {POSTERIOR}"
     return [
         f"{n} participants vote on {study.queries} images, each participant in turn is the"
         f" requester; accuracies are means over the participants. Mean over the repeats ± half"
@@ -108,7 +110,7 @@ def notes(study: LabellingStudy) -> list[str]:
         " `all, as published` is strong composition of the formula's ε, with a δ of"
         f" {(study.queries + 1) * settings.delta:.3g}.",
         "A refused query has no positive count: it is left out of the training, and counted in"
-        " every total.",
+        f" every total.{weight}",
         f"Votes were encrypted with a key of {bits} bits.{key}",
     ]
 

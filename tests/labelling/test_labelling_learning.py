@@ -10,7 +10,7 @@ from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.data.prepare import prepare
 from cemlib.labelling.experiment import carry_out
 from cemlib.labelling.learning import Lesson, Weights, classify, learn, logits, stack, start
-from cemlib.labelling.participants import Participants
+from cemlib.labelling.participants import METHODS, Participants
 from cemlib.numerics.divergence import DivergedError
 
 SHAPE, CLASSES, M = (1, 8, 8), 10, 3
@@ -105,22 +105,24 @@ def test_a_refused_query_is_left_out() -> None:
     own = PARTICIPANTS.own(0, 20)
     counts = torch.full((12, 10), -1.0).double()
     counts[3, 7] = 2.0
-    taught = PARTICIPANTS.taught(own, counts, "iel")
+    taught = own.joined(PARTICIPANTS.answered(counts, 1.2, "iel"))
     assert taught.positions[20:].tolist() == [int(PARTICIPANTS.queries[3])]
     assert (taught.labels[20:].tolist(), taught.weights.tolist()) == ([7], [1.0] * 21)
-    nothing = PARTICIPANTS.taught(own, counts - 9, "constant")
-    assert len(nothing.labels) == 20
+    assert len(PARTICIPANTS.answered(counts - 9, 1.2, "constant").labels) == 0
 
 
 def test_weights_are_one_their_certainty_or_its_mean() -> None:
-    own = PARTICIPANTS.own(0, 20)
     counts = torch.rand(12, 10, generator=torch.Generator().manual_seed(0)).double()
-    capc, iel, constant = (
-        PARTICIPANTS.taught(own, counts, w).weights[20:] for w in ("capc", "iel", "constant")
-    )
-    assert (capc == 1).all()
-    assert iel.std() > 0
-    assert torch.allclose(constant, iel.mean().expand(12))
+    posterior = Participants(tiny(certainty="posterior"), 0, PARTICIPANTS.data)
+    certain = []
+    for asked in (PARTICIPANTS, posterior):
+        capc, iel, constant = (asked.answered(counts, 1.2, w).weights for w in METHODS)
+        assert (capc == 1).all()
+        assert iel.std() > 0
+        assert torch.allclose(constant, iel.mean().expand(12))
+        certain.append(iel)
+    assert not torch.allclose(*certain)
+    assert (posterior.answered(counts, None, "iel").weights == 1).all()
 
 
 def test_masks_too_narrow_for_the_noise_are_refused_before_anybody_learns() -> None:

@@ -1,5 +1,6 @@
 """The information-entropy loss against plain loops, torch's cross entropy, and its edges."""
 
+import itertools
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cemlib.labelling.loss import answered, certainty, information_entropy_loss
+from cemlib.labelling.loss import answered, certainty, information_entropy_loss, posterior
 
 COUNTS = torch.tensor(
     [[9.2, 3.1, -0.4, 2.1], [4.0, 4.0, 4.0, 4.0], [0.0, 0.0, 12.5, -3.0]]
@@ -45,6 +46,24 @@ def test_a_row_without_a_positive_count_has_no_answer() -> None:
 def test_a_single_class_says_nothing() -> None:
     with pytest.raises(ValueError, match="two are needed"):
         certainty(torch.ones(3, 1))
+
+
+def posterior_by_enumeration(row: list[float], participants: int, sigma: float) -> float:
+    answer, most, every = row.index(max(row)), 0.0, 0.0
+    for tally in itertools.product(range(participants + 1), repeat=len(row)):
+        if sum(tally) == participants:
+            square = sum((c - n) ** 2 for c, n in zip(row, tally, strict=True))
+            every += (chance := math.exp(-square / (2 * sigma**2)))
+            most += chance * (tally[answer] == max(tally))
+    return most / every
+
+
+@pytest.mark.parametrize("sigma", [0.5, 2.0, 8.0])
+def test_the_posterior_is_that_of_all_tallies(sigma: float) -> None:
+    counts = 8 * torch.rand(6, 4, generator=torch.Generator().manual_seed(0)).double() - 1
+    expected = [posterior_by_enumeration(row, 6, sigma) for row in counts.tolist()]
+    assert posterior(counts, 6, sigma).tolist() == pytest.approx(expected, rel=1e-9)
+    assert posterior(counts, 6, 0.0).tolist() == [1.0] * 6
 
 
 @pytest.mark.parametrize("networks", [1, 3])
