@@ -16,16 +16,36 @@ Positive = Annotated[int, Field(ge=1)]
 class NetworkConfig(Section):
     """Choose the network of some participants."""
 
-    kind: Literal["mlp", "cnn"] = Field(
-        description="mlp = two hidden layers; cnn = two convolutions, the second twice as wide"
+    kind: Literal["mlp", "cnn", "vgg11", "vgg16", "resnet18"] = Field(
+        description="mlp = two hidden layers; cnn = two convolutions, the second twice as wide;"
+        " the others are torchvision's, with batch normalisation, for RGB images of 32x32 pixels"
     )
-    width: int = Field(ge=1, description="units of a hidden layer, or channels of the first")
+    width: Positive | None = Field(
+        None, description="of mlp: units of a hidden layer; of cnn: channels of the first"
+    )
+
+    @model_validator(mode="after")
+    def _width_of_small_networks(self) -> Self:
+        if (self.width is None) == self.small:
+            raise ValueError("width: " + ("is missing" if self.small else f"{self.kind} has none"))
+        return self
+
+    @property
+    def small(self) -> bool:
+        """Return whether networks of this kind are trained many at once."""
+        return self.kind in ("mlp", "cnn")
+
+    @property
+    def name(self) -> str:
+        """Return the kind with the width."""
+        return f"{self.kind}{self.width or ''}"
 
 
 class LocalTrainConfig(Section):
     """Set the training of every participant, the same before and after it asked."""
 
-    steps: int = Field(200, ge=10, description="steps of Adam")
+    optimiser: Literal["adam", "sgd"] = Field("adam", description="sgd has a momentum of 0.9")
+    steps: int = Field(200, ge=10, description="steps of the optimiser")
     batch_size: int = Field(32, ge=1, description="images per step, drawn with replacement")
     lr: float = Field(3e-3, gt=0, description="learning rate, linearly falling to a tenth")
     weight_decay: float = Field(
@@ -106,6 +126,13 @@ class LabellingStudy(AnyStudy):
                 raise ValueError(f"{key}: {list(values)} names a value twice; keep one")
         if self.privacy.epsilon in self.privacy.sweep:
             raise ValueError("privacy.sweep: has privacy.epsilon, which is always there; remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _images_suit_the_networks(self) -> Self:
+        large = [network.kind for network in self.networks if not network.small]
+        if large and (self.data.image_size, self.data.channels) != (32, 3):
+            raise ValueError(f"networks: {large[0]} needs data.image_size: 32 and data.channels: 3")
         return self
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""Train the participants' small networks, all of one kind at once, and let them classify.
+"""Train the participants' networks, small ones of one kind at once, and let them classify.
 
-The weights of M networks are stacked, (M, ...), and every layer is one batched operation: with
-networks as small as these the number of calls decides the time. Each network sees its own images
-and learns as it would alone.
+The weights of M small networks are stacked, (M, ...), and every layer is one batched operation:
+with networks as small as these the number of calls decides the time. Each network sees its own
+images and learns as it would alone. The networks of the published text are torchvision's, M = 1.
 """
 
 import math
@@ -17,14 +17,46 @@ from torch.nn.utils.rnn import pad_sequence
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.labelling.loss import information_entropy_loss
 from cemlib.numerics.divergence import check_finite
-from cemlib.numerics.optim import Adam
+from cemlib.numerics.optim import SGD, Adam
 
 Weights = list[Tensor]
 _CHUNK = 256  # images classified at once
 _FALL = 0.1  # the learning rate falls linearly to this share
+_MOMENTUM = 0.9
 
 
 def start(
+    network: NetworkConfig,
+    shape: tuple[int, int, int],
+    classes: int,
+    streams: Sequence[torch.Generator],
+) -> nn.Module:
+    """Return M new networks, one for each stream of random numbers; M = 1 unless they are small.
+
+    They map images (M, B, C, H, W), or (1, B, C, H, W) for all, to logits (M, B, k).
+    """
+    if network.small:
+        return Stack([small_weights(network, shape, classes, stream) for stream in streams])
+    (stream,) = streams
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(stream.initial_seed())
+        single = _torchvision(network.kind, classes)
+    return nn.Sequential(nn.Flatten(0, 1), single, nn.Unflatten(0, (1, -1)))
+
+
+def _torchvision(kind: str, classes: int) -> nn.Module:
+    """Return a network for 32x32 images: VGG has one linear layer in place of its 224x224 head."""
+    from torchvision.models import resnet18
+    from torchvision.models.vgg import cfgs, make_layers
+
+    if kind == "resnet18":
+        made: nn.Module = resnet18(num_classes=classes)
+        return made
+    convolutions = make_layers(cfgs[{"vgg11": "A", "vgg16": "D"}[kind]], batch_norm=True)
+    return nn.Sequential(convolutions, nn.Flatten(), nn.Linear(512, classes))
+
+
+def small_weights(
     network: NetworkConfig, shape: tuple[int, int, int], classes: int, stream: torch.Generator
 ) -> Weights:
     """Draw the weights of one network: uniform within 1 / sqrt(inputs of a unit), like torch."""
@@ -40,7 +72,7 @@ def _sizes(
     network: NetworkConfig, shape: tuple[int, int, int], classes: int
 ) -> list[tuple[int, ...]]:
     """Return the size of each layer's weight, for images (C, H, W)."""
-    width = network.width
+    width = network.width or 0
     if network.kind == "mlp":
         return [(width, math.prod(shape)), (width, width), (classes, width)]
     channels, height, side = shape
@@ -48,25 +80,27 @@ def _sizes(
     return [(width, channels, 3, 3), (2 * width, width, 3, 3), (classes, features)]
 
 
-def stack(networks: Sequence[Weights]) -> Weights:
-    """Stack the weights of M networks of one kind and width."""
-    return [torch.stack(layer) for layer in zip(*networks, strict=True)]
-
-
-def logits(weights: Weights, images: Tensor) -> Tensor:
-    """Apply M networks to images (M, B, C, H, W), or (1, B, C, H, W) for all; return (M, B, k).
+class Stack(nn.Module):
+    """Apply M small networks of one kind and width at once, given the weights of each.
 
     All layers but the last are rectified. Convolutions have the stride 2.
     """
-    values = images
-    for weight, bias in zip(weights[::2], weights[1::2], strict=True):
-        if values is not images:
-            values = relu(values)
-        if weight.dim() == 5:
-            values = _convolved(values, weight, bias)
-        else:
-            values = values.flatten(2) @ weight.transpose(1, 2) + bias.unsqueeze(1)
-    return values
+
+    def __init__(self, networks: Sequence[Weights]) -> None:
+        super().__init__()
+        self.layers = nn.ParameterList(map(torch.stack, zip(*networks, strict=True)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits (M, B, k) of images (M, B, C, H, W), or (1, B, C, H, W) for all."""
+        values, weights = images, list(self.layers)
+        for weight, bias in zip(weights[::2], weights[1::2], strict=True):
+            if values is not images:
+                values = relu(values)
+            if weight.dim() == 5:
+                values = _convolved(values, weight, bias)
+            else:
+                values = values.flatten(2) @ weight.transpose(1, 2) + bias.unsqueeze(1)
+        return values
 
 
 def _convolved(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -90,16 +124,16 @@ class Lesson(NamedTuple):
 
 
 def learn(
-    weights: Weights,
+    networks: nn.Module,
     images: Tensor,
     lessons: Sequence[Lesson],
     chances: Tensor,
     settings: LocalTrainConfig,
-) -> tuple[Weights, Tensor]:
-    """Train M networks of one kind and width; return their weights and losses (steps, M).
+) -> Tensor:
+    """Train M networks from `start`; return their losses (steps, M).
 
     Args:
-        weights: the M networks to begin with, stacked.
+        networks: the M networks, whose weights change.
         images: (P, C, H, W), normalised.
         lessons: one for each network.
         chances: (steps, M, batch), uniform in [0, 1): which of its images a network sees.
@@ -108,8 +142,12 @@ def learn(
     Raises:
         DivergedError: if a loss is not finite.
     """
-    parameters = [nn.Parameter(layer.clone()) for layer in weights]
-    optimiser = Adam(parameters, weight_decay=settings.weight_decay)
+    optimiser = (
+        Adam(networks.parameters(), weight_decay=settings.weight_decay)
+        if settings.optimiser == "adam"
+        else SGD(networks.parameters(), momentum=_MOMENTUM, weight_decay=settings.weight_decay)
+    )
+    networks.train()
     sizes = torch.tensor([[len(lesson.labels)] for lesson in lessons])
     parts = zip(*lessons, strict=True)
     padded = [pad_sequence(list(part), batch_first=True) for part in parts]
@@ -117,7 +155,7 @@ def learn(
     for step, chance in enumerate(chances):
         at = (chance * sizes).long()
         positions, labels, importance = (part.gather(1, at) for part in padded)
-        found = logits(list(parameters), images[positions])
+        found = networks(images[positions])
         loss = information_entropy_loss(found, labels, importance)
         optimiser.zero_grad()
         loss.sum().backward()  # type: ignore[no-untyped-call]
@@ -125,11 +163,12 @@ def learn(
         losses.append(loss.detach())
     history = torch.stack(losses)
     check_finite(len(chances), loss=float(history.sum()))
-    return [parameter.detach() for parameter in parameters], history
+    return history
 
 
 @torch.no_grad()
-def classify(weights: Weights, images: Tensor) -> Tensor:
+def classify(networks: nn.Module, images: Tensor) -> Tensor:
     """Return the class that each of M networks gives each of N images, (M, N)."""
-    parts = [logits(weights, part.unsqueeze(0)).argmax(-1) for part in torch.split(images, _CHUNK)]
+    networks.eval()
+    parts = [networks(part.unsqueeze(0)).argmax(-1) for part in torch.split(images, _CHUNK)]
     return torch.cat(parts, dim=1)

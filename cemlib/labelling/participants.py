@@ -19,7 +19,7 @@ from cemlib.config.labelling import LabellingStudy, NetworkConfig
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.labelling.accounting import noise_std
-from cemlib.labelling.learning import Lesson, classify, learn, stack, start
+from cemlib.labelling.learning import Lesson, classify, learn, start
 from cemlib.labelling.loss import answered, certainty, posterior
 from cemlib.models.layers import Normalise
 from cemlib.numerics.seeds import generator
@@ -89,9 +89,10 @@ class Participants:
             share of the test images that each gets right; `losses` (M, tenths), the mean loss in
             each tenth of the training.
         """
-        groups: dict[NetworkConfig, list[int]] = {}
+        groups: dict[tuple[NetworkConfig, int | None], list[int]] = {}
         for i, (who, _) in enumerate(lessons):
-            groups.setdefault(self.network(who), []).append(i)
+            network = self.network(who)
+            groups.setdefault((network, None if network.small else i), []).append(i)
         parts = [self._learn([lessons[i] for i in at]) for at in groups.values()]
         order = torch.tensor([i for at in groups.values() for i in at]).argsort()
         return {name: torch.cat([part[name] for part in parts])[order] for name in parts[0]}
@@ -101,19 +102,18 @@ class Participants:
         return self.study.networks[participant % len(self.study.networks)]
 
     def _learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
-        """Train participants with the same network, all at once."""
+        """Train participants with the same network, all at once; one if it is not small."""
         train, test = self._images
         shape, classes, settings = self.data.image_shape, len(self.data.classes), self.study.train
         size = (settings.steps, settings.batch_size)
-        weights, chances = [], []
-        for who, _ in lessons:
-            weights.append(start(self.network(who), shape, classes, self._stream("weights", who)))
-            chances.append(torch.rand(size, generator=self._stream("batches", who)))
-        parts = [lesson for _, lesson in lessons]
-        trained, losses = learn(stack(weights), train, parts, torch.stack(chances, 1), settings)
-        right = classify(trained, test) == self.data.test.labels
+        everybody, parts = zip(*lessons, strict=True)
+        streams = [self._stream("weights", who) for who in everybody]
+        networks = start(self.network(everybody[0]), shape, classes, streams)
+        drawn = [torch.rand(size, generator=self._stream("batches", who)) for who in everybody]
+        losses = learn(networks, train, parts, torch.stack(drawn, 1), settings)
+        right = classify(networks, test) == self.data.test.labels
         tenths = torch.stack([part.mean(0) for part in losses.tensor_split(TENTHS)])
-        votes = classify(trained, train[self.queries])
+        votes = classify(networks, train[self.queries])
         return {"votes": votes, "accuracy": right.double().mean(1), "losses": tenths.T}
 
     @cached_property

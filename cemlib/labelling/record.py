@@ -91,8 +91,7 @@ def _participants(outcome: Outcome) -> list[dict[str, Any]]:
     accuracy = outcome.by_method("accuracy", participants.study.privacy.epsilon)
     networks = map(participants.network, range(participants.study.participants))
     return [
-        {"network": f"{network.kind}{network.width}"}
-        | {name: float(row[who]) for name, row in accuracy.items()}
+        {"network": network.name} | {name: float(row[who]) for name, row in accuracy.items()}
         for who, network in enumerate(networks)
     ]
 

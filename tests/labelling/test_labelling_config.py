@@ -45,6 +45,9 @@ def test_the_committed_studies_are_the_published_setting() -> None:
         ),
         (changed(encryption__mask_bits=60), ["encryption.mask_bits", "found 60"]),
         (changed(networks=[{"kind": "rnn", "width": 3}]), ["networks.0.kind", "'rnn' is not one"]),
+        (changed(networks=[{"kind": "mlp"}]), ["networks.0: width: is missing"]),
+        (changed(networks=[{"kind": "vgg11", "width": 3}]), ["networks.0: width: vgg11 has none"]),
+        (changed(networks=[{"kind": "vgg11"}]), ["networks: vgg11 needs data.image_size: 32 and"]),
     ],
 )
 def test_a_fault_is_told_by_its_key(raw: Any, parts: list[str]) -> None:

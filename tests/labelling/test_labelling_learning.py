@@ -1,5 +1,7 @@
 """Networks in a stack against torch's own modules and optimiser, one by one."""
 
+from typing import Any
+
 import pytest
 import torch
 from labelling_study import tiny
@@ -9,7 +11,7 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.data.prepare import prepare
 from cemlib.labelling.experiment import carry_out
-from cemlib.labelling.learning import Lesson, Weights, classify, learn, logits, stack, start
+from cemlib.labelling.learning import Lesson, Stack, Weights, classify, learn, small_weights, start
 from cemlib.labelling.participants import METHODS, Participants
 from cemlib.numerics.divergence import DivergedError
 
@@ -20,7 +22,7 @@ NETWORKS = [NetworkConfig(kind="mlp", width=6), NetworkConfig(kind="cnn", width=
 
 def module(network: NetworkConfig, weights: Weights) -> nn.Sequential:
     """The same network by torch's layers."""
-    width = network.width
+    width = network.width or 0
     layers: list[nn.Module] = (
         [nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
         if network.kind == "mlp"
@@ -35,7 +37,7 @@ def module(network: NetworkConfig, weights: Weights) -> nn.Sequential:
 
 def stacked(network: NetworkConfig) -> list[Weights]:
     streams = (torch.Generator().manual_seed(seed) for seed in range(M))
-    return [start(network, SHAPE, CLASSES, stream) for stream in streams]
+    return [small_weights(network, SHAPE, CLASSES, stream) for stream in streams]
 
 
 def lessons(count: int = M) -> tuple[Tensor, list[Lesson]]:
@@ -49,10 +51,11 @@ def lessons(count: int = M) -> tuple[Tensor, list[Lesson]]:
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
 def test_a_stack_computes_what_its_networks_do(network: NetworkConfig) -> None:
     singles, images = stacked(network), torch.randn(M, 5, *SHAPE)
-    found = logits(stack(singles), images)
-    shared = logits(stack(singles), images[:1])
+    networks = Stack(singles)
+    found = networks(images)
+    shared = networks(images[:1])
     many = torch.randn(300, *SHAPE)  # more than one chunk
-    classes = classify(stack(singles), many)
+    classes = classify(networks, many)
     for i, weights in enumerate(singles):
         net = module(network, weights)
         assert torch.allclose(found[i], net(images[i]), atol=1e-5)
@@ -60,15 +63,21 @@ def test_a_stack_computes_what_its_networks_do(network: NetworkConfig) -> None:
         assert torch.equal(classes[i], net(many).argmax(1))
 
 
+@pytest.mark.parametrize("rule", ["adam", "sgd"])
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
-def test_each_network_learns_as_torch_would_teach_it(network: NetworkConfig) -> None:
-    settings = LocalTrainConfig(steps=10, batch_size=4, lr=1e-2, weight_decay=1e-2)
+def test_each_network_learns_as_torch_would_teach_it(network: NetworkConfig, rule: Any) -> None:
+    settings = LocalTrainConfig(optimiser=rule, steps=10, batch_size=4, lr=1e-2, weight_decay=1e-2)
     singles, (images, parts) = stacked(network), lessons()
     chances = torch.rand(10, M, 4, generator=torch.Generator().manual_seed(3))
-    trained, losses = learn(stack(singles), images, parts, chances, settings)
+    networks = Stack(singles)
+    losses = learn(networks, images, parts, chances, settings)
     for i, part in enumerate(parts):
         net = module(network, singles[i])
-        optimiser = torch.optim.Adam(net.parameters(), weight_decay=1e-2)
+        optimiser: torch.optim.Optimizer = (
+            torch.optim.Adam(net.parameters(), weight_decay=1e-2)
+            if rule == "adam"
+            else torch.optim.SGD(net.parameters(), lr=1.0, momentum=0.9, weight_decay=1e-2)
+        )
         for step in range(10):
             optimiser.param_groups[0]["lr"] = 1e-2 * (1 - 0.9 * step / 10)
             at = (chances[step, i] * len(part.labels)).long()
@@ -80,7 +89,7 @@ def test_each_network_learns_as_torch_would_teach_it(network: NetworkConfig) -> 
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        for ours, theirs in zip(trained, net.parameters(), strict=True):
+        for ours, theirs in zip(networks.parameters(), net.parameters(), strict=True):
             assert torch.allclose(ours[i], theirs, atol=2e-4)
 
 
@@ -88,7 +97,36 @@ def test_a_training_that_diverges_says_so() -> None:
     images, parts = lessons()
     settings, chances = LocalTrainConfig(steps=10, lr=1e30), torch.rand(10, M, 4)
     with pytest.raises(DivergedError, match="loss is"):
-        learn(stack(stacked(NETWORKS[0])), images, parts, chances, settings)
+        learn(Stack(stacked(NETWORKS[0])), images, parts, chances, settings)
+
+
+def published(kind: Any, seed: int = 1) -> nn.Module:
+    stream = torch.Generator().manual_seed(seed)
+    return start(NetworkConfig(kind=kind), (3, 32, 32), CLASSES, [stream])
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"), [("vgg11", 9_231_114), ("vgg16", 14_728_266), ("resnet18", 11_181_642)]
+)
+def test_the_published_networks_have_their_size(kind: str, parameters: int) -> None:
+    """VGG with batch norm and one linear layer, as is usual for CIFAR-10; ResNet18, 10 classes."""
+    network = published(kind)
+    assert sum(p.numel() for p in network.parameters()) == parameters
+    assert network.eval()(torch.randn(1, 2, 3, 32, 32)).shape == (1, 2, CLASSES)
+
+
+def test_a_published_network_learns_from_its_own_stream() -> None:
+    one, same, other = (published("resnet18", seed) for seed in (1, 1, 2))
+    first, second, third = (next(net.parameters()) for net in (one, same, other))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+    lesson = Lesson(torch.arange(6), torch.arange(6), torch.ones(6))
+    settings = LocalTrainConfig(optimiser="sgd", steps=10, batch_size=6, lr=1e-2)
+    images, chances = torch.randn(6, 3, 32, 32), torch.rand(10, 1, 6)
+    losses = learn(one, images, [lesson], chances, settings)
+    assert losses.shape == (10, 1)
+    assert losses[-3:].mean() < losses[:3].mean()
+    assert classify(one, images).shape == (1, 6)
 
 
 def test_no_image_is_in_two_sets() -> None:
