@@ -22,7 +22,7 @@ from cemlib.labelling.messages import (
 from cemlib.labelling.packing import pack, unpack
 from cemlib.labelling.paillier import encrypt
 from cemlib.labelling.parties import Aggregator, Participant
-from cemlib.labelling.protocol import Setting, deal, exchange
+from cemlib.labelling.protocol import Setting, aggregate, deal, exchange, remaining
 from cemlib.labelling.sharing import combine
 
 SETTING = Setting(4, 3, noise_std=2.0, key_bits=256, insecure_for_testing=True)
@@ -95,6 +95,16 @@ def test_a_round_cannot_open_a_ciphertext_of_another_round_under_the_same_key() 
     again = Participant(first.view.round, KEYS.shares[1], VOTES[:, 1])
     again.vote()
     refused(first, again, theirs, "it has not the ballot that I sent")
+
+
+def test_an_aggregator_who_calls_a_participant_gone_has_two_tallies() -> None:
+    """A limit that the documentation names: without noise, the difference is one's votes."""
+    exact = replace(SETTING, noise_std=0.0)
+    aggregator, everybody = parties(exact)
+    exchange(aggregator, everybody, [party.vote() for party in everybody])
+    fewer, left = remaining(exact, [2])
+    difference = aggregator.counts() - aggregate(VOTES[:, left], fewer)
+    assert np.array_equal(difference, np.eye(3)[VOTES[:, 2]])
 
 
 def test_with_one_participant_the_aggregator_opens_a_vote() -> None:
