@@ -35,11 +35,6 @@ class NetworkConfig(Section):
         """Return whether networks of this kind are trained many at once."""
         return self.kind in ("mlp", "cnn")
 
-    @property
-    def name(self) -> str:
-        """Return the kind with the width."""
-        return f"{self.kind}{self.width or ''}"
-
 
 class LocalTrainConfig(Section):
     """Set the training of every participant, the same before and after it asked."""

@@ -1,9 +1,7 @@
 """Measure what a round costs in CPU seconds and bytes, by key length and by what makes it cheaper.
 
 Packing divides the number of ciphertexts, `short` blindings replace a power by products from a
-table, and blindings made beforehand leave one product for the time of the vote. The Chinese
-remainder theorem is only for the dealer, who knows p and q: a partial decryption by a participant
-costs a whole power.
+table, and blindings made beforehand leave one product for the time of the vote.
 """
 
 import time
@@ -18,11 +16,10 @@ import numpy as np
 from cemlib.config.labelling import SECURE_BITS, LabellingStudy
 from cemlib.labelling.arithmetic import powmod
 from cemlib.labelling.messages import Round
-from cemlib.labelling.paillier import Blinding
+from cemlib.labelling.paillier import Blinding, PublicKey
 from cemlib.labelling.parties import Aggregator, Participant
-from cemlib.labelling.protocol import exchange
+from cemlib.labelling.protocol import Keys, deal, exchange
 from cemlib.labelling.setting import Packing, Setting
-from cemlib.labelling.sharing import DealerKey, Keys, generate, split
 from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 
@@ -63,30 +60,27 @@ def measured(
 
         `setup`: for every `key_bits`, the CPU seconds that are spent once for a key:
         `deal_seconds` of primes and shares and `table_seconds` of a participant's table for `short`
-        blindings; and those of one x^n mod n^2: `power_seconds` as a participant computes it,
-        `power_crt_seconds` with p and q, `power_python_seconds` without gmpy2.
+        blindings; and those of one x^n mod n^2: `power_seconds`, and `power_python_seconds`
+        without gmpy2.
     """
     found: dict[str, list[Row]] = {"rounds": [], "setup": []}
     for bits in key_bits:
         testing = bits < SECURE_BITS
         setting = Setting(participants, classes, 1.0, bits, insecure_for_testing=testing)
         start = time.process_time()
-        dealer = generate(bits, insecure_for_testing=testing)
-        keys = split(dealer, participants)
+        keys = deal(setting)
         dealt = {"key_bits": bits, "deal_seconds": time.process_time() - start}
-        found["setup"].append(dealt | _setup(dealer, keys))
+        found["setup"].append(dealt | _setup(keys.public))
         for packing, blinding in product(get_args(Packing), get_args(Blinding)):
             own = replace(setting, packing=packing, blinding=blinding)
             found["rounds"] += _round(own, keys, images if packing == "images" else 1)
     return found
 
 
-def _setup(dealer: DealerKey, keys: Keys) -> Row:
-    key = keys.public
+def _setup(key: PublicKey) -> Row:
     return {
         "table_seconds": _seconds(lambda: key.table),
         "power_seconds": _seconds(lambda: powmod(key.base, key.n, key.n_squared), REPEATS),
-        "power_crt_seconds": _seconds(lambda: dealer.nth_power(key.base), REPEATS),
         "power_python_seconds": _seconds(lambda: pow(key.base, key.n, key.n_squared), REPEATS),
     }
 

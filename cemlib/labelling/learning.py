@@ -7,6 +7,7 @@ images and learns as it would alone. The networks of the published text are torc
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -40,20 +41,19 @@ def start(
     (stream,) = streams
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(stream.initial_seed())
-        single = _torchvision(network.kind, classes)
-    return nn.Sequential(nn.Flatten(0, 1), single, nn.Unflatten(0, (1, -1)))
+        layers = _torchvision(network.kind, classes)
+    return nn.Sequential(nn.Flatten(0, 1), *layers, nn.Unflatten(0, (1, -1)))
 
 
-def _torchvision(kind: str, classes: int) -> nn.Module:
+def _torchvision(kind: str, classes: int) -> list[nn.Module]:
     """Return a network for 32x32 images: VGG has one linear layer in place of its 224x224 head."""
     from torchvision.models import resnet18
     from torchvision.models.vgg import cfgs, make_layers
 
     if kind == "resnet18":
-        made: nn.Module = resnet18(num_classes=classes)
-        return made
+        return [resnet18(num_classes=classes)]
     convolutions = make_layers(cfgs[{"vgg11": "A", "vgg16": "D"}[kind]], batch_norm=True)
-    return nn.Sequential(convolutions, nn.Flatten(), nn.Linear(512, classes))
+    return [convolutions, nn.Flatten(), nn.Linear(512, classes)]
 
 
 def small_weights(
@@ -142,11 +142,8 @@ def learn(
     Raises:
         DivergedError: if a loss is not finite.
     """
-    optimiser = (
-        Adam(networks.parameters(), weight_decay=settings.weight_decay)
-        if settings.optimiser == "adam"
-        else SGD(networks.parameters(), momentum=_MOMENTUM, weight_decay=settings.weight_decay)
-    )
+    rule = Adam if settings.optimiser == "adam" else partial(SGD, momentum=_MOMENTUM)
+    optimiser = rule(networks.parameters(), weight_decay=settings.weight_decay)
     networks.train()
     sizes = torch.tensor([[len(lesson.labels)] for lesson in lessons])
     parts = zip(*lessons, strict=True)

@@ -58,18 +58,10 @@ def certainty(counts: Tensor) -> Tensor:
 
 
 def posterior(counts: Tensor, participants: int, sigma: float) -> Tensor:
-    """Return the probability that the class with the largest noisy count has the most votes.
+    """Return the probability (Q,) that the class with the largest noisy count has the most votes.
 
-    It is the posterior for noise N(0, sigma^2) in each count, if all tallies of the participants'
-    votes are equally likely before; a tie counts as most. Without noise it is 1.
-
-    Args:
-        counts: (Q, k) noisy counts.
-        participants: N, who cast one vote each.
-        sigma: standard deviation of the noise in a count.
-
-    Returns:
-        (Q,) in [0, 1], double precision.
+    It is the posterior given `counts` (Q, k) with noise N(0, sigma^2) in each, if all tallies of
+    the participants' votes, one each, are equally likely before; a tie counts as most.
 
     Example:
         >>> posterior(torch.tensor([[9.0, 1.0], [6.0, 4.0]]), 10, sigma=2.0).round(decimals=3)

@@ -91,22 +91,19 @@ class Round:
         return self.ciphertexts * self.public.ciphertext_bytes
 
 
-def encode(round_: Round, kind: Kind, sender: int, body: bytes) -> bytes:
-    """Return the bytes of a message."""
-    return bytes([kind]) + round_.name + sender.to_bytes(2, "big") + body
+def encode(round_: Round, kind: Kind, sender: int, numbers: Numbers = ()) -> bytes:
+    """Return a message of numbers: partial decryptions, or what begins a vote or a request."""
+    width = round_.public.ciphertext_bytes
+    header = bytes([kind]) + round_.name + sender.to_bytes(2, "big")
+    return header + b"".join(number.to_bytes(width, "big") for number in numbers)
 
 
 def encode_vote(
     round_: Round, sender: int, mac_key: str, numbers: Numbers, plain: NDArray[np.int64]
 ) -> bytes:
     """Return the message of a participant's ciphertexts and plain part."""
-    content = encode(round_, Kind.VOTE, sender, encode_numbers(round_, numbers))
+    content = encode(round_, Kind.VOTE, sender, numbers)
     return content + _tag(mac_key, content) + plain.astype(">i8").tobytes()
-
-
-def encode_numbers(round_: Round, numbers: Numbers) -> bytes:
-    """Return the bytes of ciphertexts or partial decryptions."""
-    return b"".join(number.to_bytes(round_.public.ciphertext_bytes, "big") for number in numbers)
 
 
 def decode_vote(round_: Round, sender: int, data: bytes) -> tuple[bytes, NDArray[np.int64]]:
@@ -135,7 +132,7 @@ def decode_request(round_: Round, mac_key: str, data: bytes) -> list[Numbers]:
     body, found = _body(round_, Kind.REQUEST, AGGREGATOR, data, what), []
     for sender in range(round_.setting.participants):
         ballot = body[sender * (size + TAG) :][: size + TAG]
-        tag = _tag(mac_key, encode(round_, Kind.VOTE, sender, ballot[:size]))
+        tag = _tag(mac_key, encode(round_, Kind.VOTE, sender) + ballot[:size])
         if not hmac.compare_digest(tag, ballot[size:]):
             raise MessageError(f"{what}: participant {sender} did not send this in this round")
         found.append(_read(round_, ballot[:size]))

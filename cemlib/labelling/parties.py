@@ -22,7 +22,6 @@ from cemlib.labelling.messages import (
     decode_request,
     decode_vote,
     encode,
-    encode_numbers,
     encode_vote,
 )
 from cemlib.labelling.packing import draw_masks, draw_noise, pack, unpack
@@ -149,7 +148,7 @@ class Participant:
         asked = tuple(product(column, round_.public.n_squared) for column in columns)
         self.view = replace(view, ballots=tuple(ballots), asked=asked)
         parts = tuple(partial_decryption(round_.public, view.share, c) for c in asked)
-        return encode(round_, Kind.PARTIAL, view.share.index, encode_numbers(round_, parts))
+        return encode(round_, Kind.PARTIAL, view.share.index, parts)
 
 
 class Aggregator:
@@ -172,8 +171,8 @@ class Aggregator:
         """Return the message of all ballots; raise DroppedOutError unless all have voted."""
         view = self.view
         self._check_all(view.ballots, "votes")
-        body = b"".join(view.ballots[sender] for sender in sorted(view.ballots))
-        return encode(view.round, Kind.REQUEST, AGGREGATOR, body)
+        ballots = (view.ballots[sender] for sender in sorted(view.ballots))
+        return encode(view.round, Kind.REQUEST, AGGREGATOR) + b"".join(ballots)
 
     def receive_partial(self, sender: int, data: bytes) -> None:
         """Take a participant's part of the decryption."""

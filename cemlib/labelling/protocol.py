@@ -8,10 +8,8 @@
 The messages are the bytes that `cemlib.labelling.sockets` sends; here they are handed over. See
 docs/labelling_protocol.md for what this protects, and what it does not.
 
-When a participant is gone, the round is void, and those left begin a new one (`remaining`). Without
-the missing share nobody can decrypt the old sums, so the void round has released nothing. The old
-shares must be destroyed: if the lost participant came back, the old sums could still be decrypted.
-The same votes would then be released twice, which the privacy accounting has not counted.
+When a participant is gone, the round is void, and those left begin a new one (`remaining`). The old
+shares must be destroyed: if the lost participant came back, the same votes could be released twice.
 """
 
 from collections.abc import Iterable

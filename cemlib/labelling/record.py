@@ -91,7 +91,8 @@ def _participants(outcome: Outcome) -> list[dict[str, Any]]:
     accuracy = outcome.by_method("accuracy", participants.study.privacy.epsilon)
     networks = map(participants.network, range(participants.study.participants))
     return [
-        {"network": network.name} | {name: float(row[who]) for name, row in accuracy.items()}
+        {"network": f"{network.kind}{network.width or ''}"}
+        | {name: float(row[who]) for name, row in accuracy.items()}
         for who, network in enumerate(networks)
     ]
 

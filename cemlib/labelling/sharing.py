@@ -34,13 +34,8 @@ from cemlib.labelling.paillier import PublicKey, blinds, check_ciphertext
 class KeyShare:
     """Hold one participant's share of the decryption exponent; a repr never shows its secrets.
 
-    Attributes:
-        index: the participant.
-        of: how many shares there are.
-        value: the share.
-        fingerprint: of the public key.
-        mac_key: key by which the participants recognise each other's ballots, the same for all of
-            them (64 hexadecimal digits); the aggregator must not have it.
+    By `mac_key`, 64 hexadecimal digits, the participants know each other's ballots: it is the same
+    for all of them, and the aggregator must not have it.
     """
 
     index: int
@@ -85,21 +80,11 @@ class DealerKey:
         """Return d in Z_(n lambda) with d = 0 mod lambda and d = 1 mod n."""
         return self.order * pow(self.order, -1, self.n)
 
-    def nth_power(self, x: int) -> int:
-        """Return x^n mod n^2 by the Chinese remainder theorem.
-
-        y^p mod p^2 depends on y mod p alone, so x^n mod p^2 is (x^q mod p)^p; likewise mod q^2.
-        """
-        p, q = self.p, self.q
-        at_p = powmod(powmod(x, q % (p - 1), p), p, p * p)
-        at_q = powmod(powmod(x, p % (q - 1), q), q, q * q)
-        return at_p + p * p * ((at_q - at_p) * pow(p * p, -1, q * q) % (q * q))
-
     def public(self) -> PublicKey:
         """Return the public key, with a base (-x^2)^n for a fresh x."""
         while True:
             x = 2 + secrets.randbelow(self.n - 3)
-            base = self.nth_power(-x * x % self.n)
+            base = powmod(-x * x % self.n, self.n, self.n**2)
             if math.gcd(x, self.n) == 1 and blinds(self.n, base):
                 return PublicKey(self.n, base)
 

@@ -23,7 +23,7 @@ def test_the_committed_studies_have_the_published_numbers() -> None:
         assert (study.participants, study.queries) == (15, 200)
         assert (study.privacy.epsilon, study.privacy.delta) == (1.2, 1e-5)
         assert study.epsilons()[0] == 1.2
-    assert [network.name for network in published.networks] == ["vgg11", "vgg16", "resnet18"]
+    assert [network.kind for network in published.networks] == ["vgg11", "vgg16", "resnet18"]
     assert published.train.optimiser == "sgd"
 
 

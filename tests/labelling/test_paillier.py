@@ -137,11 +137,6 @@ def test_a_spoilt_public_key_is_refused(n: int, base: int, fault: str) -> None:
         PublicKey(n, base)
 
 
-def test_the_dealers_chinese_remainders(dealer: DealerKey) -> None:
-    for x in (2, 3, dealer.n - 1, 2**200 + 7):
-        assert dealer.nth_power(x) == pow(x, dealer.n, dealer.n**2)
-
-
 @pytest.mark.parametrize("left_out", range(4))
 def test_any_n_minus_1_shares_open_nothing(keys: Keys, left_out: int) -> None:
     parts = parts_of(keys, encrypt(keys.public, 42))

@@ -16,7 +16,6 @@ from cemlib.labelling.messages import (
     Numbers,
     Round,
     encode,
-    encode_numbers,
     encode_vote,
 )
 from cemlib.labelling.packing import pack, unpack
@@ -46,12 +45,12 @@ def voted() -> tuple[Aggregator, list[Participant]]:
 
 
 def request(round_: Round, ballots: dict[int, bytes]) -> bytes:
-    return encode(round_, Kind.REQUEST, AGGREGATOR, b"".join(ballots[i] for i in sorted(ballots)))
+    return encode(round_, Kind.REQUEST, AGGREGATOR) + b"".join(ballots[i] for i in sorted(ballots))
 
 
 def with_numbers(aggregator: Aggregator, ballot: bytes, numbers: Numbers) -> bytes:
     """A ballot with other ciphertexts and the tag that it had."""
-    return encode_numbers(aggregator.view.round, numbers) + ballot[-TAG:]
+    return encode(aggregator.view.round, Kind.VOTE, 0, numbers)[HEADER:] + ballot[-TAG:]
 
 
 def refused(
@@ -118,9 +117,8 @@ def test_with_one_participant_the_aggregator_opens_a_vote() -> None:
     everybody[3].view = replace(view, sent=numbers)
     plain = view.masks + view.noise
     aggregator.receive_vote(3, encode_vote(round_, 3, view.share.mac_key, numbers, plain))
-    parts = [party.partial(aggregator.request())[HEADER:] for party in everybody]
-    for index, part in enumerate(parts):
-        aggregator.receive_partial(index, encode(round_, Kind.PARTIAL, index, part))
+    for index, party in enumerate(everybody):
+        aggregator.receive_partial(index, party.partial(aggregator.request()))
     columns = zip(*(aggregator.view.partials[i] for i in range(4)), strict=True)
     opened = [combine(KEYS.public, dict(enumerate(column)), 4) for column in columns]
     found = unpack(SETTING, opened, len(VOTES)) - aggregator.view.plain[0]
@@ -162,8 +160,7 @@ def test_a_changed_part_adds_votes_within_the_noise(votes: int) -> None:
         if index == 2:
             first, *others = (pow(c, party.view.share.value, N_SQUARED) for c in party.view.asked)
             changed = first * pow(1 + KEYS.public.n, added, N_SQUARED) % N_SQUARED
-            body = encode_numbers(aggregator.view.round, (changed, *others))
-            part = encode(aggregator.view.round, Kind.PARTIAL, index, body)
+            part = encode(aggregator.view.round, Kind.PARTIAL, index, (changed, *others))
         aggregator.receive_partial(index, part)
     if votes == 1000:
         with pytest.raises(MessageError, match="tallies of image 0"):
