@@ -59,7 +59,8 @@ def embedded(system):
 
 def published():
     """Yield the studies with published tables; print the names of those that cannot run here."""
-    from cemlib.report.publish import published_study  # and pandas with it, which takes a while
+    # Imported here, since it brings pandas, which takes a while.
+    from cemlib.report.publish import published_study
 
     for place in sorted(Path("results/published").glob("*/provenance.json")):
         plan, jobs = read_study(*published_study(place.parent))
