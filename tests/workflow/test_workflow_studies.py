@@ -1,5 +1,6 @@
 """Studies that extend other files, as Snakemake reads them."""
 
+import shutil
 from pathlib import Path
 
 from checkout import Checkout
@@ -19,6 +20,13 @@ def test_a_committed_study_is_planned_whole(fresh: Checkout) -> None:
     assert plan.runs("train") == {(name, str(seed)) for name in defences for seed in seeds}
     assert plan.attacks() == set(planned.study.learned_attacks())
     assert len(plan.jobs) == len(jobs(planned)) + 1  # track
+
+
+def test_what_is_published_of_every_system_can_be_made_again(fresh: Checkout) -> None:
+    """Studies whose images are missing are left out."""
+    shutil.copytree(ROOT / "results/published", fresh.root / "results/published")
+    rules = fresh.plan("published").rules
+    assert {"digits_compare", "pctc_digits_compare", "federated_mixing_compare"} <= rules
 
 
 def test_settings_of_all_files_and_of_the_command_line_are_planned(fresh: Checkout) -> None:

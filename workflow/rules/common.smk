@@ -129,16 +129,21 @@ def shown(study, files):
 
 def in_report(study, file):
     """Mark a table or a figure with its place in the report."""
-    if study.target in FURTHER:
-        return report(file, category=FURTHER[study.target], labels={"name": file.stem})
+    if heading := further(study):
+        return report(file, category=heading, labels={"name": file.stem})
     return marked(
         file, table_entry(file) if file.suffix == ".html" else figure_entry(file)
     )
 
 
+def further(study):
+    """Return the heading of a further system's results, or None for split inference."""
+    return FURTHER.get(getattr(study.plan.study, "system", SPLIT))
+
+
 def strips(study):
     """Mark the reconstructions of each defence's first seed, by every attack."""
-    if study.target in FURTHER:
+    if further(study):
         return []
     attacks = [job for job in study.jobs if job.kind.startswith("attack")]
     return [
