@@ -89,10 +89,8 @@ def _network(study: Study) -> Iterator[Finding]:
             advice = f"set it to at most {entries - 1}"
             yield Finding(PROBLEM, f"{key}.cut", f"{network.cut}, behind all of {name}", advice)
         if size % 2**halvings:
-            found, advice = (
-                f"{size}, but {name} halves images {halvings} times",
-                f"set it to a multiple of {2**halvings}",
-            )
+            found = f"{size}, but {name} halves images {halvings} times"
+            advice = f"set it to a multiple of {2**halvings}"
             yield Finding(PROBLEM, "data.image_size", found, advice)
 
 
