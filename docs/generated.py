@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, get_origin
 
 import pandas as pd
-import shtab
 
 from cemlib.cli.parser import parsers
 from cemlib.config import Study, load
@@ -46,15 +45,16 @@ point (`1.0e-3`): YAML reads `1e-3` as text.
 
 This page is written from the schema by `make reference`.
 """
-COMMANDS = f"""# Commands
+COMMANDS = """# Commands
 
 `cemlib COMMAND`, or `python -m cemlib COMMAND` where no program is installed. Every command
 explains itself with `--help`. Snakemake's jobs are these commands.
 
-Completion of commands, options and files by the shell ({", ".join(shtab.SUPPORTED_SHELLS)}):
+Completion by bash or zsh, which also knows the defences, attacks, jobs and runs of the study in
+`--config`:
 
 ```
-eval "$(cemlib --print-completion bash)"
+eval "$(register-python-argcomplete cemlib)"
 ```
 
 This page is written from the code by `make reference`.

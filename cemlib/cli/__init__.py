@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from argcomplete import autocomplete
+
 from cemlib.cli import exits
 from cemlib.cli.exits import FailedResultsError, ProblemsError
 from cemlib.cli.parser import build_parser
@@ -21,7 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         One of `cemlib.cli.exits.EXIT_CODES`.
     """
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    autocomplete(parser)
+    options = parser.parse_args(arguments)
     set_for_jobs()
     with sigterm_raises():
         return _run(options)

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import shtab
-
 from cemlib import __version__
 from cemlib.cli import study
 from cemlib.cli.before import doctor, estimate, init, match
+from cemlib.cli.completion import attacks, defences, jobs, runs
 from cemlib.cli.options import (
     CONFIG,
     DEFENCE,
@@ -92,7 +91,11 @@ COMMANDS: dict[str, Command] = {
             SEED,
             DEVICE,
             Option(
-                "--attack", action="append", metavar="NAME", help="only this one; may be repeated"
+                "--attack",
+                completer=attacks,
+                action="append",
+                metavar="NAME",
+                help="only this one; may be repeated",
             ),
         ],
         ["cemlib attack --defence gated --attack linear --attack decoder"],
@@ -131,6 +134,7 @@ COMMANDS: dict[str, Command] = {
             *CONFIG,
             Option(
                 "--only",
+                completer=jobs,
                 metavar="JOB",
                 help="run only the jobs of which this is the name or its beginning, such as"
                 " train/noise, in this process and whether finished or not",
@@ -163,7 +167,11 @@ COMMANDS: dict[str, Command] = {
             DEVICE,
             SLOTS,
             Option(
-                "--defence", required=True, metavar="NAME", help="a defence or sweep of the study"
+                "--defence",
+                completer=defences,
+                required=True,
+                metavar="NAME",
+                help="a defence or sweep of the study",
             ),
             Option(
                 "--key",
@@ -217,6 +225,7 @@ COMMANDS: dict[str, Command] = {
         [
             Option(
                 "run",
+                completer=runs,
                 metavar="RUN",
                 help="its folder, or its name in the study: judge, DEFENCE/seedK or"
                 " DEFENCE/seedK/ATTACK-KNOWLEDGE",
@@ -235,8 +244,13 @@ COMMANDS: dict[str, Command] = {
     "compare": Command(
         compare,
         [
-            Option("first", metavar="FIRST", help="a defence of the study"),
-            Option("second", metavar="SECOND", help="the one that it is compared with"),
+            Option("first", completer=defences, metavar="FIRST", help="a defence of the study"),
+            Option(
+                "second",
+                completer=defences,
+                metavar="SECOND",
+                help="the one that it is compared with",
+            ),
             *CONFIG,
             STALE,
             JSON,
@@ -254,13 +268,5 @@ COMMANDS: dict[str, Command] = {
 GENERAL = (
     Option(
         "--version", action="version", version=f"cemlib {__version__}", help="print the version"
-    ),
-    Option(
-        "--print-completion",
-        action=shtab.completion_action(),
-        choices=shtab.SUPPORTED_SHELLS,
-        metavar="SHELL",
-        help="print a script that completes commands, options and files:"
-        f" {', '.join(shtab.SUPPORTED_SHELLS)}",
     ),
 )

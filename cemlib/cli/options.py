@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cemlib.cli.completion import Completer, defences
+
 if TYPE_CHECKING:
     from cemlib.config import Study
     from cemlib.study.plan import Plan
@@ -14,10 +16,10 @@ DEFAULT_STORE = "sqlite:///mlflow.db"
 
 
 class Option:
-    """An option of a command: the arguments of argparse's `add_argument`."""
+    """An option of a command: the arguments of argparse's `add_argument`, and who completes it."""
 
-    def __init__(self, *flags: str, **settings: Any) -> None:
-        self.flags, self.settings = flags, settings
+    def __init__(self, *flags: str, completer: Completer | None = None, **settings: Any) -> None:
+        self.flags, self.completer, self.settings = flags, completer, settings
 
 
 def positive(text: str) -> int:
@@ -54,7 +56,7 @@ def config(default: Path | None = DEFAULT_CONFIG, about: str = "the study") -> t
 
 
 CONFIG = config()
-DEFENCE = Option("--defence", metavar="NAME", help="only this defence")
+DEFENCE = Option("--defence", completer=defences, metavar="NAME", help="only this defence")
 SEED = Option("--seed", type=int, metavar="N", help="only this seed")
 DEVICE = Option(
     "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: %(default)s"

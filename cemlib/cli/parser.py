@@ -4,17 +4,14 @@ import argparse
 import textwrap
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
-
-import shtab
 
 from cemlib.cli.commands import ABOUT, COMMANDS, GENERAL
 from cemlib.cli.exits import EXIT_CODES
 from cemlib.cli.options import Option
 
 WIDTH = 79
-COMPLETION = 'Completion by the shell: eval "$(cemlib --print-completion bash)"'
+COMPLETION = 'Completion by the shell: eval "$(register-python-argcomplete cemlib)"'
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,5 +47,5 @@ def _texts(description: str, epilog: str) -> dict[str, Any]:
 def _add(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
     for option in options:
         action = parser.add_argument(*option.flags, **option.settings)
-        if option.settings.get("type") is Path:
-            vars(action)["complete"] = shtab.FILE
+        if option.completer:
+            vars(action)["completer"] = option.completer

@@ -1,6 +1,7 @@
 """What the parser tells: `--help`, the page of commands, and completion by a shell."""
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,26 +12,33 @@ from cemlib.cli import exits
 from cemlib.cli.commands import COMMANDS
 from cemlib.cli.options import DEFAULT_STORE
 from cemlib.cli.parser import build_parser
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.study.environment import Terminated, exit_code
 from docs.generated import commands_page
 
 ROOT = Path(__file__).parents[2]
 TAB = """
-eval "$({python} -m cemlib --print-completion bash)"
+eval "$(register-python-argcomplete cemlib)"
 cd {folder}
-COMP_WORDS=(cemlib {words})
-COMP_CWORD={last}
-eval "$(complete -p cemlib | sed 's/.*-F \\([^ ]*\\).*/\\1/')"
+COMP_LINE="cemlib {words}"
+COMP_POINT=${{#COMP_LINE}}
+COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
+COMP_TYPE=9
+_python_argcomplete cemlib
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
-def pressed(words: list[str], folder: Path = ROOT) -> list[str]:
-    """What a real bash offers when Tab is pressed after these words; the last may be empty."""
-    quoted = " ".join(f"'{word}'" for word in words)
-    script = TAB.format(python=sys.executable, folder=folder, words=quoted, last=len(words))
+def pressed(words: str, folder: Path = ROOT) -> list[str]:
+    """What a real bash offers when Tab is pressed after these words."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+        ["bash", "--norc", "-c", TAB.format(folder=folder, words=words)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=os.environ | {"PATH": path},
     )
     return done.stdout.split()
 
@@ -38,13 +46,19 @@ def pressed(words: list[str], folder: Path = ROOT) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["tr"], ["train", "track"]),
-        (["train", "--dev"], ["--device"]),
-        (["train", "--device", ""], ["auto", "cpu", "cuda"]),
-        (["list", "s"], ["surrogates"]),
+        ("tr", ["train", "track"]),
+        ("train --dev", ["--device"]),
+        ("train --device ", ["auto", "cpu", "cuda"]),
+        ("list s", ["surrogates"]),
+        ("train --defence cl", ["clustering"]),
+        ("attack --config config/digits_attacks.yaml --attack op", ["optimisation"]),
+        ("show clustering/seed0/mean", [f"clustering/seed0/mean_image-{k}" for k in KNOWLEDGES]),
+        ("compare --config config/table1.yaml gated sl", ["slot"]),
+        ("run --config config/pctc.yaml --only co", ["cost"]),
+        ("train --config missing.yaml --defence ", []),
     ],
 )
-def test_bash_completes(words: list[str], offered: list[str]) -> None:
+def test_bash_completes(words: str, offered: list[str]) -> None:
     assert pressed(words) == offered
 
 
