@@ -210,5 +210,5 @@ if __name__ == "__main__":
     root = Path(__file__).parents[1]
     write_text(root / "config/README.md", reference())
     write_text(root / "docs/commands.md", commands_page())
-    for page in (root / "README.md", root / "docs/findings.md"):
+    for page in (root / name for name in ("README.md", "docs/start.md", "docs/findings.md")):
         write_text(page, with_conclusions(page.read_text(encoding="utf-8"), root))
