@@ -104,6 +104,7 @@ def conclusions(root: Path, folder: str) -> str:
             f"\n{markdown_table(replace(table, caption=''))}\n",
             f"Attacker with {knowledge}; mean over {seeds} seeds ± half width of the 95 % interval."
             f" Commit {commits}, `{made['command']}`.\n",
+            f"Each defence minus `{compared['reference'].iloc[0]}`, on the same seeds:\n",
             *(f"* {sentence}" for sentence in [*told, *warnings(summary)]),
             "",
             "",

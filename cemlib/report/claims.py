@@ -98,7 +98,7 @@ def _verdict(row: Row) -> str:
     if not _is_tested(row):
         return f"{name} could not be tested"
     if not is_shown(row):
-        return f"{name}: no significant difference to {reference}"
+        return f"{name}: no significant difference from {reference}"
     side = "more" if row["verdict"] == SCORES[TESTED].better else "less"
     return f"{name} is significantly {side} private than {reference}"
 

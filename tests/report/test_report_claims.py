@@ -65,7 +65,7 @@ def test_every_tested_comparison_has_one_sentence(full_study: Study) -> None:
             f"- {readable(name)}" for name in rows["defence"]
         ]
         assert ["significantly" in line for line in lines] == supported[rows.index].tolist()
-        assert ["no significant difference to noise" in line for line in lines] == [
+        assert ["no significant difference from noise" in line for line in lines] == [
             not shown for shown in supported[rows.index]
         ]
 
