@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -63,7 +64,7 @@ def test_no_two_studies_share_a_folder() -> None:
 def test_a_reduced_study_differs_by_its_size_alone() -> None:
     """The same defences, attacks and comparisons; but ARL's decoder and the epoch of pruning."""
     reduced = [path for path in STUDIES if path.stem.endswith("_short")]
-    assert len(reduced) == 12
+    assert len(reduced) == 7
     for path in reduced:
         found, whole = load(path), load(path.with_stem(path.stem.removesuffix("_short")))
         assert list(found.defences) == list(whole.defences)
@@ -81,28 +82,34 @@ def test_the_bases_are_used_and_nothing_else() -> None:
         assert "experiment" not in yaml.safe_load(base.read_text())
 
 
+def variants(name: str) -> dict[str, dict[str, Any]]:
+    """Return the surrogate's options of every family of an ablation."""
+    found = study(f"ablations_{name}")
+    families = found.families().items()
+    first = {family: found.defences[next(iter(members))] for family, members in families}
+    return {family: dict(one.surrogate) for family, one in first.items() if one.surrogate}
+
+
 @pytest.mark.parametrize("name", ["gated", "slot"])
 def test_every_ablation_changes_one_thing_and_no_two_the_same(name: str) -> None:
-    found = study(f"ablations_{name}")
-    usual = found.defences[name].surrogate
-    assert found.reference == name
-    assert usual is not None
-    given = [dict(d.surrogate) for n, d in found.defences.items() if d.surrogate and n != name]
-    changes = [{k: v for k, v in one.items() if v != getattr(usual, k)} for one in given]
-    # A scale and lambda are one strength; a ceiling or a gradient goes with what it is a part of.
-    assert all(1 <= len(change) <= 2 for change in changes)
-    assert len({str(change) for change in changes}) == len(changes) > 10
+    found = variants(name)
+    assert next(iter(found)) == name  # which all others are compared with
+    changes = {}
+    for family, options in found.items():
+        usual = found["raw" if family.startswith("raw_") else name]
+        changed = {k: v for k, v in options.items() if v != usual[k] and k != "lambda_"}
+        assert len(changed) == (family != name)
+        changes[family.startswith("raw_"), str(changed)] = family
+    assert len(changes) == len(found) > 10
 
 
-def test_a_scale_and_its_lambda_pull_on_the_features_alike() -> None:
-    for name in ("gated", "slot"):
-        defences = study(f"ablations_{name}").defences
-        pulls = [
-            dict(settings.surrogate)["scale"] * settings.surrogate.lambda_
-            for defence, settings in defences.items()
-            if settings.surrogate and (defence == name or "_scale" in defence)
-        ]
-        assert pulls == pytest.approx([pulls[0]] * 3)
+@pytest.mark.parametrize("name", ["gated", "slot"])
+def test_a_scale_and_its_lambda_pull_on_the_features_alike(name: str) -> None:
+    found = variants(name)
+    (scaled,) = (options for family, options in found.items() if family.startswith("scale"))
+    assert scaled["scale"] * scaled["lambda_"] == pytest.approx(
+        found[name]["scale"] * found[name]["lambda_"]
+    )
 
 
 def test_data_sets_and_cuts_differ_in_nothing_else() -> None:
