@@ -18,11 +18,7 @@ from cemlib.study.environment import exit_code, farewell, set_for_jobs, sigterm_
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one subcommand.
-
-    Returns:
-        One of `cemlib.cli.exits.EXIT_CODES`.
-    """
+    """Run one subcommand and return one of `cemlib.cli.exits.EXIT_CODES`."""
     parser = build_parser()
     autocomplete(parser)
     options = parser.parse_args(arguments)

@@ -38,7 +38,7 @@ def init(options: argparse.Namespace) -> Iterator[Path]:
 
 
 def doctor(options: argparse.Namespace) -> Iterator[str]:
-    """Check this machine: versions, devices, memory, data, disk, MLflow store.
+    """Check this machine: versions, devices, data, disk, MLflow store.
 
     Raises:
         ProblemsError: if something would stop a study.

@@ -1,4 +1,4 @@
-"""Check a machine for `cemlib doctor`: libraries, devices, memory, disk, and the MLflow store."""
+"""Check a machine for `cemlib doctor`: libraries, devices, disk, and the MLflow store."""
 
 import importlib
 import os
@@ -20,7 +20,6 @@ WORKFLOW = {
     "snakemake": "`cemlib run` runs a study without it",
     "mlflow": "only `cemlib track` needs it",
 }
-JOB_MEMORY = 1.5 * 2**30  # of any job with torch
 LEAST_FREE = 2**30  # bytes for the results
 
 
@@ -35,7 +34,6 @@ def machine() -> Iterator[Finding]:
     yield from (_installed(name, without) for name, without in WORKFLOW.items())
     if libraries[0].level is OK:
         yield from _devices()
-    yield _memory()
     if shutil.which("git") is None:
         yield Finding(WARNING, "git", "not found", "results will not say which commit made them")
 
@@ -73,47 +71,12 @@ def _devices() -> Iterator[Finding]:
     yield Finding(OK, "bfloat16", f"{fast} ({device.type})")
 
 
-def _memory() -> Finding:
-    free = available_memory()
-    if free is None:
-        return Finding(OK, "memory", "unknown on this system")
-    if free < JOB_MEMORY:
-        advice = f"a job needs about {_gib(JOB_MEMORY)}: end other programs"
-        return Finding(WARNING, "memory", f"{_gib(free)} available", advice)
-    return Finding(OK, "memory", f"{_gib(free)} available")
-
-
-def available_memory(
-    system: Path = Path("/proc"), group: Path = Path("/sys/fs/cgroup")
-) -> float | None:
-    """Return the bytes that Linux and the control group leave; None if neither says.
-
-    Args:
-        system: Folder of `meminfo`.
-        group: Folder of the control group (version 2) of this process.
-    """
-    amounts = []
-    if (system / "meminfo").is_file():
-        lines = (system / "meminfo").read_text().splitlines()
-        kib = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
-        amounts += [float(kib) * 1024] if kib else []
-    limit, used = group / "memory.max", group / "memory.current"
-    if limit.is_file() and used.is_file() and limit.read_text().strip() != "max":
-        amounts.append(float(limit.read_text()) - float(used.read_text()))
-    return min(amounts, default=None)
-
-
 def _gib(amount: float) -> str:
     return f"{amount / 2**30:.1f} GiB"
 
 
 def places(store: str, plan: AnyPlan | None = None) -> Iterator[Finding]:
-    """Yield all findings about a study, if there is one, and the places of results and uploads.
-
-    Args:
-        store: Address of the MLflow store.
-        plan: The study, or None.
-    """
+    """Yield all findings about a study, if there is one, and the places of results and uploads."""
     if plan is not None:
         yield from requirements(plan)
     yield _disk(Path("results" if plan is None else plan.study.results))

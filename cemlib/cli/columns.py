@@ -6,12 +6,7 @@ from typing import Any
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Return rows of cells as lines.
-
-    Args:
-        rows: Rows of the same length.
-        right: Columns that are aligned on the right, such as those of numbers.
-    """
+    """Return rows of cells as lines; the columns in `right` are aligned there, as numbers are."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(

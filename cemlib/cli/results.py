@@ -104,7 +104,7 @@ def show(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.config.differing import differing
     from cemlib.records.seal import RECORD
     from cemlib.study.finished import check, mismatches
-    from cemlib.study.inspection import find_folder, read_result
+    from cemlib.study.standing import find_folder, read_result
     from cemlib.study.systems import read_study
 
     folder, owned = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
@@ -131,14 +131,13 @@ def show(options: argparse.Namespace) -> Iterator[str]:
 
 def _as_text(shown: Mapping[str, Any], attacks: str, everything: bool) -> str:
     """Return a result as text, with all settings or those that differ from the defaults."""
-    from cemlib.study.inspection import numbers
+    from cemlib.study.standing import numbers
 
     record = shown["record"]
     title = "all settings" if everything else "settings that differ from the defaults"
-    found = {name: figure(value, 6) for name, value in numbers(record).items()}
     sections = {
         title: _yaml(record["config"] if everything else shown["differing"]),
-        "numbers": aligned([(f"  {name}", value) for name, value in found.items()]),
+        "numbers": aligned([(f"  {name}", figure(value, 6)) for name, value in numbers(record)]),
         "provenance": _yaml(record["provenance"]),
         "files": "\n".join(f"  {line}" for line in shown["faults"]) or "  all as written",
         "attacks": attacks,

@@ -156,6 +156,9 @@ AnyAttack = Annotated[
 ]
 
 
-def with_kind(name: str, options: Any) -> Any:
-    """Fill in `kind` from the attack's name, so that `decoder: {}` needs no more."""
-    return {"kind": name, **options} if isinstance(options, dict) else options
+def with_kinds(attacks: Any) -> Any:
+    """Fill in each `kind` from the attack's name, so that `decoder: {}` or `decoder:` is enough."""
+    if not isinstance(attacks, dict):
+        return attacks
+    given = {name: {} if options is None else options for name, options in attacks.items()}
+    return {n: {"kind": n, **o} if isinstance(o, dict) else o for n, o in given.items()}

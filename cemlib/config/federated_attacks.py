@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from cemlib.config.attacks import with_kind
+from cemlib.config.attacks import with_kinds
 from cemlib.config.base import Name, Section
 
 
@@ -131,12 +131,6 @@ class DpSgd(Section):
     delta: float = Field(1e-5, gt=0, lt=1, description="delta of the reported epsilon")
 
 
-def _with_kinds(attacks: Any) -> Any:
-    if not isinstance(attacks, dict):
-        return attacks
-    return {name: with_kind(name, {} if o is None else o) for name, o in attacks.items()}
-
-
 def _standard() -> dict[str, Any]:
     """Return an attack of each kind as published, and those that adapt to the defences."""
     return {
@@ -168,7 +162,7 @@ class InversionStudy(Section):
         description="weights at which the gradients are taken: before the first round, where they"
         " show most, or after the last",
     )
-    attacks: Annotated[dict[Name, AnyInversion], BeforeValidator(_with_kinds)] = Field(
+    attacks: Annotated[dict[Name, AnyInversion], BeforeValidator(with_kinds)] = Field(
         default_factory=_standard, min_length=1, description="the attacks by their names"
     )
 

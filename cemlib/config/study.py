@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from cemlib.config.attacks import AnyAttack, with_kind
+from cemlib.config.attacks import AnyAttack, with_kinds
 from cemlib.config.base import Name, Precision, Section
 from cemlib.config.common import AnyStudy, Seeds
 from cemlib.config.data import AugmentConfig
@@ -112,12 +112,6 @@ def _with(section: _SectionT, changes: Mapping[str, Any], key: str) -> _SectionT
         raise ValueError("\n".join(f"{key}.{fault}" for fault in faults)) from error
 
 
-def _kinds(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {name: with_kind(name, options) for name, options in value.items()}
-
-
 class Study(AnyStudy):
     """One experiment: a data set, a network, defences and the attacks on them."""
 
@@ -127,7 +121,7 @@ class Study(AnyStudy):
     defences: dict[Name, DefenceConfig] = Field(
         min_length=1, description="sections by a name of your choice; order of tables and figures"
     )
-    attacks: Annotated[dict[Name, AnyAttack], BeforeValidator(_kinds)] = Field(
+    attacks: Annotated[dict[Name, AnyAttack], BeforeValidator(with_kinds)] = Field(
         min_length=1,
         description="sections by name; `kind` says which attack, and is the name if left out",
     )

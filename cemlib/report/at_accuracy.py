@@ -30,11 +30,7 @@ Row = dict[str, Any]
 
 
 def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
-    """Return the privacy of every family at the same accuracies.
-
-    Args:
-        points: points as `cemlib.report.frontier.sweep_points` returns them.
-        sweeps: sweeps of the study.
+    """Return the privacy of every family at the same accuracies, from `sweep_points`.
 
     Returns:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
@@ -58,17 +54,10 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
 
 
 def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.DataFrame:
-    """Return the pseudo-value of each seed for each column, read off a family's curve.
+    """Return a row per seed: its pseudo-values of some columns, read off a family's curve.
 
-    Args:
-        points: rows of one family and knowledge, as `cemlib.report.frontier.sweep_points` returns
-            them.
-        columns: the columns to read.
-        accuracy: the accuracy in %.
-
-    Returns:
-        A row per seed; that of a single seed is the value itself. A column is NaN where one of its
-        pseudo-values is not finite.
+    That of a single seed is the value itself. A column is NaN where one of its pseudo-values is not
+    finite. The points are those of one family and knowledge, the accuracy is in %.
     """
     seeds = sorted(points["seed"].unique())
     n, whole = len(seeds), _read(points, columns, accuracy)
@@ -81,14 +70,8 @@ def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.
 def detectable(half_width: float, pairs: int) -> float:
     """Return the mean difference that a paired t test at 5 % finds with 80 % probability.
 
-    The t distribution stands in for the noncentral one.
-
-    Args:
-        half_width: half the width of the 95 % interval of the differences.
-        pairs: number of differences.
-
-    Returns:
-        The difference; NaN where there is no interval.
+    It follows from half the width of their 95 % interval; NaN where there is none. The t
+    distribution stands in for the noncentral one.
 
     Example:
         >>> round(detectable(1.0, 5), 3)

@@ -78,16 +78,13 @@ class Results:
 def write_tables(
     results: Results, root: Path, out: Path, *, stale: Sequence[str] = ()
 ) -> list[Path]:
-    """Write `TABLES`, and for a study with sweeps `SWEEP_TABLES`.
+    """Write `TABLES`, and for a study with sweeps `SWEEP_TABLES`; return the files.
 
     Args:
         results: results of runs and attacks.
         root: folder of the experiment; runs.csv names folders relative to it.
         out: folder to write to.
         stale: lines that go before all others: which results are of other settings.
-
-    Returns:
-        The files written.
 
     Raises:
         FileError: if the scores of single images are missing.

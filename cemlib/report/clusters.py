@@ -23,13 +23,12 @@ _CLASS = "#999999"
 
 
 def read_course(path: Path) -> pd.DataFrame:
-    """Reduce a run's means (E, C, K, D), weights and variances (E, C, K) to a few numbers.
+    """Reduce means (E, C, K, D), weights and variances (E, C, K) to a row per epoch and class.
 
-    Returns:
-        A row per epoch and class. ``variance``: of the members about their centroid, averaged with
-        the clusters' weights. ``movement``: Euclidean distance of each centroid from the fit
-        before, averaged with the new weights; NaN for the first fit. ``effective``: exp of the
-        entropy of the weights, from 1 (one cluster holds all) to K (all have the same weight).
+    ``variance`` is that of the members about their centroid, averaged with the clusters' weights;
+    ``movement`` the Euclidean distance of each centroid from the fit before, averaged with the new
+    weights (NaN for the first fit); ``effective`` is exp of the entropy of the weights, from 1 (one
+    cluster holds all) to K (all have the same weight).
     """
     found = {name: values.astype(float) for name, values in load_arrays(path).items()}
     weights = found["weights"]

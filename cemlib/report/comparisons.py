@@ -48,13 +48,8 @@ def comparisons_table(
     """Return paired differences of every defence to a reference, over the seeds that both have.
 
     The scores are top-1, and for each knowledge the worst case's MSE and SSIM on one release, and
-    its identification where it was measured.
-
-    Args:
-        runs: runs as `collect` returns them.
-        attacks: attacks as `collect` returns them.
-        defences: order of the rows.
-        reference: the defence to compare with; by default ``noise`` if it is there, else the first.
+    its identification where it was measured. The rows are in the order of ``defences``; without a
+    reference, it is ``noise`` if that is there, else the first defence.
 
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds, over

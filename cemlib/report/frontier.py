@@ -39,15 +39,9 @@ class Sweeps:
 def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     """Return one row per family, knowledge, defence and seed, a point of the plane.
 
-    Args:
-        runs: runs as `collect` returns them.
-        attacks: attacks as `collect` returns them.
-        sweeps: sweeps of the study.
-
-    Returns:
-        ``accuracy`` in %, the ``leakage_nats`` of the run, the other `SCORES_OF_POINTS` of the
-        worst case, the swept numbers by their keys; NaN where a result failed. ``unconverged`` is 1
-        where the attack had not converged.
+    It has ``accuracy`` in %, the ``leakage_nats`` of the run, the other `SCORES_OF_POINTS` of the
+    worst case, and the swept numbers by their keys; NaN where a result failed. ``unconverged`` is 1
+    where the attack had not converged.
     """
     found = runs.set_index(["defence", "seed"])[["top1", "leakage_nats"]].to_dict("index")
     strongest = worst_case(attacks)
@@ -71,11 +65,8 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
 def mean_curve(points: pd.DataFrame) -> pd.DataFrame:
     """Return the curve of a family: the efficient means of its defences over the seeds.
 
-    Args:
-        points: rows of one family and knowledge, as `sweep_points` returns them.
-
-    Returns:
-        A row per defence, by its name, from the least accurate to the most.
+    Of the family's points with one knowledge; a row per defence, by its name, from the least
+    accurate to the most.
     """
     there = points.dropna(subset=["accuracy", "mse"])
     return front(there.groupby("defence", sort=False).mean(numeric_only=True))
@@ -101,13 +92,12 @@ def front(points: pd.DataFrame) -> pd.DataFrame:
 def along(curve: pd.DataFrame, values: Sequence[float], accuracy: float) -> float:
     """Return a quantity of a curve at an accuracy, linear between neighbours.
 
+    It is NaN outside the curve's accuracies, since nothing is extrapolated.
+
     Args:
         curve: a curve as `mean_curve` returns it.
         values: one for each row: its privacy, its strength, or another number.
         accuracy: the accuracy in %.
-
-    Returns:
-        The value; NaN outside the curve's accuracies, since nothing is extrapolated.
 
     Example:
         >>> curve = pd.DataFrame({"accuracy": [90.0, 94.0]})
@@ -122,13 +112,8 @@ def along(curve: pd.DataFrame, values: Sequence[float], accuracy: float) -> floa
 def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
     """Return the accuracies in % at which privacy is compared: those configured, or one.
 
-    Args:
-        points: rows of one knowledge, as `sweep_points` returns them.
-        sweeps: sweeps of the study.
-
-    Returns:
-        By default the middle of the accuracies that all curves cover; nothing where they share
-        none.
+    That is the middle of the accuracies that all curves of one knowledge cover; there is none where
+    they share none.
     """
     if sweeps.match_accuracy:
         return list(sweeps.match_accuracy)

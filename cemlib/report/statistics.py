@@ -81,10 +81,6 @@ def difference_columns(found: Difference) -> dict[str, float]:
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Return the paired test of ``first - second``: the same seeds in the same order.
 
-    Args:
-        first: values of one defence, one per seed.
-        second: values of another for the same seeds.
-
     Returns:
         The mean difference; all else is NaN for fewer than two pairs or where a value is not
         finite. Differences that are all equal have no p, since they do not tell how far they
@@ -119,12 +115,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     The i-th smallest of m is multiplied by ``m - i + 1``, never falls below the one before it and
     never rises above 1. NaN stays NaN and does not count as a comparison.
-
-    Args:
-        p_values: one p value per comparison.
-
-    Returns:
-        The adjusted values in the same order.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])

@@ -54,13 +54,8 @@ def runs_table(
 ) -> pd.DataFrame:
     """Return a row per run, attack and knowledge, failed ones with their reason.
 
-    A run that was not attacked has a row without an attack.
-
-    Args:
-        runs: runs as `collect` returns them.
-        attacks: attacks as `collect` returns them.
-        defences: order of the rows.
-        root: folder of the experiment; ``folder`` is given relative to it.
+    A run that was not attacked has a row without an attack. The rows are in the order of
+    ``defences``, and ``folder`` is relative to ``root``, the folder of the experiment.
     """
     key = ["experiment", "defence", "seed"]
     table = runs.merge(attacks, on=key, how="left", suffixes=("_run", ""))
@@ -78,12 +73,8 @@ def summary_table(
     """Return a row per defence, attack and knowledge, and ``worst_case`` rows per knowledge.
 
     ``worst_case`` is over the attacks that see one release. In a study with attacks that see more,
-    ``worst_case_<n>`` is over those that see at most n (see `worst_cases`).
-
-    Args:
-        runs: runs as `collect` returns them.
-        attacks: attacks as `collect` returns them.
-        defences: order of the rows.
+    ``worst_case_<n>`` is over those that see at most n (see `worst_cases`). The rows are in the
+    order of ``defences``.
 
     Returns:
         ``queries`` is the largest number of releases seen. Of ``n_seeds`` results, ``n_failed``

@@ -70,12 +70,8 @@ def worst_cases(attacks: pd.DataFrame) -> pd.DataFrame:
 def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
     """Return for each row whether a score rests on an attack that had not converged.
 
-    It is False where nothing is known, as for closed forms and failed results.
-
-    Args:
-        rows: runs or attacks as `collect` returns them, worst cases, or several of these.
-        score: name of a score. The worst case's identification may be of another attack than its
-            other scores (see `worst_case`).
+    It is False where nothing is known, as for runs, closed forms and failed results. The worst
+    case's identification may be of another attack than its other scores (see `worst_case`).
     """
     if score in RUN_SCORES:
         return pd.Series(data=False, index=rows.index)
@@ -95,9 +91,7 @@ def _unknown(group: pd.DataFrame, attacks: set[str]) -> Row:
 def strongest(attacks: Sequence[Row]) -> Row:
     """Return the worst case over finished attacks on one run (see `worst_case`).
 
-    Args:
-        attacks: ``attack``, ``mse``, ``recon_top1`` (NaN where it was not measured), ``converged``
-            and other scores of each.
+    Each has ``attack``, ``mse``, ``recon_top1`` (NaN where it was not measured) and ``converged``.
     """
     best = min(attacks, key=lambda row: float(row["mse"]))
     measured = [row for row in attacks if not math.isnan(row["recon_top1"])]

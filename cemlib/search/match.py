@@ -20,12 +20,12 @@ from cemlib.config.differing import differing
 from cemlib.config.errors import nearest
 from cemlib.config.sweeps import PLACES, SweepConfig
 from cemlib.records.files import read_json
+from cemlib.records.lock import locked
 from cemlib.records.seal import read_sealed, write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
 from cemlib.study.job import find_device, prepare_job
-from cemlib.study.lock import locked
 from cemlib.study.plan import Plan, chosen
-from cemlib.study.schedule import Schedule, StudyError, carry_out
+from cemlib.study.schedule import RUNNING, Schedule, StudyError, carry_out
 from cemlib.study.split import train_job
 from cemlib.study.workers import Workers
 
@@ -80,12 +80,7 @@ def match(
 ) -> Matched:
     """Search a strength; runs that an earlier call finished are not repeated.
 
-    Args:
-        study: The study whose defence it is.
-        wanted: What is searched.
-        device: `auto`, `cpu` or `cuda`.
-        slots: Trainings at the same time.
-        say: Called with a line when a training has ended.
+    `slots` trainings run at the same time; `say` is called with a line when one has ended.
 
     Raises:
         ConfigError: if the defence has no such strength, or the training selects by test images.
@@ -101,7 +96,7 @@ def match(
     section = section_of(study, wanted.defence)
     strength = strength_of(section, wanted.key)
     tried: dict[Value, Score] = {}
-    lock = locked(Plan(study).layout.root / ".locks/search")
+    lock = locked(Plan(study).layout.root / ".locks/search", RUNNING)
     with lock, Workers(slots, study.threads) as workers:
 
         def accuracy(value: Value) -> float:

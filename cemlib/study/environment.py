@@ -26,9 +26,7 @@ GO_ON = "run the same command again to go on"
 def set_for_jobs(threads: int | None = None) -> None:
     """Set the variables for this process and those it starts, unless the user has set them.
 
-    Args:
-        threads: Number of threads of all libraries in the processes that this one starts. It is
-            set in any case, since results depend on it. None leaves it as it is.
+    The number of threads, if given, is set in any case, since results depend on it.
     """
     for name, value in OF_JOBS.items():
         os.environ.setdefault(name, value)

@@ -27,12 +27,7 @@ FederatedJob = Job[Federated]
 
 
 def jobs(plan: Plan[Federated], device: str = "auto") -> list[FederatedJob]:
-    """Return all jobs of a study, each after those it needs.
-
-    Args:
-        plan: The study.
-        device: `auto`, `cpu` or `cuda`.
-    """
+    """Return all jobs of a study, each after those it needs."""
     study, mixing = plan.study, plan.study.mixing_variants()
     gans = [pseudo_job(plan, seed, device) for seed in (study.seeds if mixing else ())]
     of_runs = [

@@ -88,11 +88,8 @@ def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
 def check(told: Iterable[str]) -> None:
     """Refuse results that do not belong to the study.
 
-    Args:
-        told: Lines of `mismatches`.
-
     Raises:
-        FileError: if there are any, with all lines.
+        FileError: if there are lines of `mismatches`, with all of them.
     """
     if lines := list(told):
         raise FileError("\n".join([*lines, ADVICE]))

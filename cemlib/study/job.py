@@ -127,10 +127,9 @@ class Job(Generic[StudyT]):
         return {"settings": self.settings, "fingerprint": fingerprint(self.sources)}
 
     def checkpoint(self, *origin: str) -> Path:
-        """Return the folder of its checkpoint, which depends on settings, code and libraries.
+        """Return the folder of its checkpoint, which depends on settings, code, libraries and more.
 
-        Args:
-            origin: What else the result depends on: checksums of the data, the device.
+        The `origin` is what else decides the result: checksums of the data, the device.
         """
         parts = [self.name, self.made_by(), *origin, library_versions()]
         text = json.dumps(parts, sort_keys=True)
@@ -141,11 +140,7 @@ class Job(Generic[StudyT]):
         return find_device(self.device)
 
     def record(self, reason: str | None) -> dict[str, Any]:
-        """Return the fields that all records share: how the job ended, and what decided it.
-
-        Args:
-            reason: Why it failed; None if it did not.
-        """
+        """Return the fields that all records share; `reason` is why the job failed, if it did."""
         study, device = self.plan.study, device_name(self.processor().type)
         return {
             "status": "ok" if reason is None else "failed",
@@ -254,9 +249,7 @@ def figure_files(plan: AnyPlan, names: Sequence[str]) -> list[Path]:
 def by(module: str, **members: str | None) -> dict[str, Any]:
     """Return the arguments `sources` and `call` of a job that the function `run` of a module runs.
 
-    Args:
-        module: Such as `cemlib.training.job`.
-        members: As for `cemlib.records.provenance.source_files`.
+    The members of plug-in rooms are those of `cemlib.records.provenance.source_files`.
     """
     return {"sources": source_files(module, **members), "call": Entry(module)}
 

@@ -6,11 +6,16 @@ from statistics import fmean
 from typing import Any
 
 from cemlib.records.layout import Layout
+from cemlib.records.lock import locked
 from cemlib.study.finished import finished
 from cemlib.study.job import AnyJob
-from cemlib.study.lock import locked
 from cemlib.study.plan import Plan
 from cemlib.study.workers import Ended, Workers
+
+RUNNING = (
+    "is running this study with the same results; wait until it ends, or give the study another"
+    " folder (`results`)"
+)
 
 
 class StudyError(RuntimeError):
@@ -20,10 +25,7 @@ class StudyError(RuntimeError):
 def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[str]:
     """Run the jobs of a study that are not finished; yields a line for each that has ended.
 
-    Args:
-        plan: The study.
-        jobs: All its jobs, each after those it needs.
-        slots: Jobs at the same time.
+    The jobs are all of the study, each after those it needs; `slots` of them run at the same time.
 
     Raises:
         FileError: if another runner works on the same results.
@@ -32,7 +34,8 @@ def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[s
     start = time.perf_counter()
     root = plan.layout.root
     # The lock lies beside the results, which hold the files of the workflow alone.
-    with locked(root.parent / ".locks" / root.name), Workers(slots, plan.study.threads) as workers:
+    lock = locked(root.parent / ".locks" / root.name, RUNNING)
+    with lock, Workers(slots, plan.study.threads) as workers:
         plan.write_config()
         schedule = Schedule(jobs)
         yield from carry_out(schedule, workers, plan.layout)

@@ -32,10 +32,6 @@ def jobs(plan: Plan[Study], device: str = "auto") -> list[SplitJob]:
     """Return all jobs of a study, each after those it needs.
 
     They are ordered by seed, so that a stopped study has all its defences for some seeds.
-
-    Args:
-        plan: The study.
-        device: `auto`, `cpu` or `cuda`.
     """
     found = [prepare_job(plan), train_job(plan, JUDGE, JUDGE_SEED, device)]
     trained, attacked = list[SplitJob](), list[SplitJob]()

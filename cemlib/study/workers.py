@@ -28,12 +28,7 @@ class Ended:
 
 
 class Workers:
-    """Slots for jobs, each with a process of its own.
-
-    Args:
-        slots: Jobs at the same time.
-        threads: CPU threads of each.
-    """
+    """Slots for jobs at the same time, each with a process of its own and some CPU threads."""
 
     def __init__(self, slots: int, threads: int) -> None:
         set_for_jobs(threads)

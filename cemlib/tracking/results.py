@@ -79,8 +79,7 @@ class _File:
 def read_result(root: Path, metrics: Path) -> Result | None:
     """Read a run or an attack, finished or under way, by the path of its `metrics.json`.
 
-    Returns:
-        The result, or None if the job has written neither metrics nor a learning curve.
+    It is None if the job has written neither metrics nor a learning curve.
 
     Raises:
         FileError: if a file is damaged.

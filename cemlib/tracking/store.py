@@ -1,19 +1,18 @@
 """Open an MLflow store: a SQLite file, used by one process at a time, or a server."""
 
-import fcntl
 import logging
 import os
 import re
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cemlib.records.files import FileError, atomic
+from cemlib.records.lock import locked
 from cemlib.tracking.notes import STUDY
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ SETTINGS = {
 AGAIN = "the result folder is untouched, so `track` can be repeated at any time"
 BUSY = 30.0  # seconds to wait for another program that is writing the database
 TURN = 600.0  # seconds to wait for other trackers, which may have a whole study to upload
+HELD = f"is uploading to this store; wait for it, or end it if it hangs; {AGAIN}"
 
 
 class TrackingError(FileError):
@@ -78,6 +78,7 @@ def open_store(uri: str) -> Iterator[Store]:
 
     Raises:
         TrackingError: if the store cannot be used.
+        FileError: if another process has been uploading to it for `TURN` seconds.
     """
     database, address = database_of(uri), without_password(uri)
     _prepare_mlflow()
@@ -90,7 +91,7 @@ def open_store(uri: str) -> Iterator[Store]:
             yield Store(MlflowClient(uri), address, None)
             return
         artifacts = database.parent / "mlartifacts"
-        with _alone(database):
+        with locked(database.with_name(f"{database.name}.lock"), HELD, TURN):
             _check_or_create(database, artifacts)
             yield Store(MlflowClient(f"{SQLITE}{database}"), f"{SQLITE}{database}", artifacts)
     except (MlflowException, SQLAlchemyError) as error:
@@ -127,34 +128,6 @@ def database_of(uri: str) -> Path | None:
             " the http(s) address of an `mlflow server` (which may keep its runs in any database)"
         )
     return Path(name).absolute()
-
-
-@contextmanager
-def _alone(database: Path) -> Iterator[None]:
-    """Wait until no other tracker uses the database, and lock the others out meanwhile."""
-    try:
-        database.parent.mkdir(parents=True, exist_ok=True)
-        handle = database.with_name(f"{database.name}.lock").open("w")
-    except OSError as error:
-        raise TrackingError(f"{SQLITE}{database}: cannot be written ({error})") from error
-    end = time.monotonic() + TURN
-    with handle:
-        while not _locked(handle):
-            if time.monotonic() > end:
-                raise TrackingError(
-                    f"{SQLITE}{database}: another `cemlib track` has been using it for"
-                    f" {TURN:.0f} s; wait for it, or end it if it hangs; {AGAIN}"
-                )
-            time.sleep(0.1)
-        yield
-
-
-def _locked(handle: TextIO) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _check_or_create(database: Path, artifacts: Path) -> None:

@@ -13,7 +13,7 @@ import torchvision
 from finished_study import Finished
 
 from cemlib.cli import main
-from cemlib.cli.checks import available_memory, places
+from cemlib.cli.checks import places
 from cemlib.config import parse
 from cemlib.models import MODELS, build
 from cemlib.study import requirements as checks
@@ -50,7 +50,7 @@ def test_a_sound_machine_has_no_problem(
     assert found["torch"] == torch.__version__.partition("+")[0]
     assert found["torchvision"].startswith(torchvision.__version__.partition("+")[0])
     assert found["data digits"] == f"prepared already: {finished.results / 'data'}"
-    assert {"python", "cemlib", "memory", "bfloat16", "results"} <= set(found)
+    assert {"python", "cemlib", "bfloat16", "results"} <= set(found)
 
 
 def test_a_library_that_cannot_be_imported_is_a_problem(tmp_path: Path) -> None:
@@ -207,14 +207,3 @@ def test_the_disk_of_the_results_is_looked_at(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("a file where a folder should be")
     found = about("results", places(ABSENT, plan(tmp_path, source="digits")))
     assert found.level is Level.PROBLEM
-
-
-def test_memory_is_the_smaller_of_machine_and_control_group(tmp_path: Path) -> None:
-    assert available_memory(tmp_path, tmp_path) is None
-    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    4000 kB\n")
-    assert available_memory(tmp_path, tmp_path) == 4000 * 1024
-    (tmp_path / "memory.current").write_text("1000000\n")
-    (tmp_path / "memory.max").write_text("max\n")
-    assert available_memory(tmp_path, tmp_path) == 4000 * 1024
-    (tmp_path / "memory.max").write_text("3000000\n")
-    assert available_memory(tmp_path, tmp_path) == 2_000_000

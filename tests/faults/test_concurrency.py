@@ -17,7 +17,8 @@ from tiny_study import judged, trained
 from cemlib.cli import main
 from cemlib.evaluation.job import run as attack
 from cemlib.records.files import FileError
-from cemlib.study.lock import locked
+from cemlib.records.lock import locked
+from cemlib.study.schedule import RUNNING
 from cemlib.study.split import attack_job
 
 RUN = ("run", "--config", "study.yaml", "--slots", "2")
@@ -29,8 +30,8 @@ SHORT: dict[str, Any] = STUDY | {
 HOLDER = """
 import sys, time
 from pathlib import Path
-from cemlib.study.lock import locked
-with locked(Path(sys.argv[1])):
+from cemlib.records.lock import locked
+with locked(Path(sys.argv[1]), 'is here'):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -78,11 +79,11 @@ def test_a_lock_is_refused_to_others_and_goes_with_its_holder(tmp_path: Path) ->
     )
     wait_for_line(holder, "held")
     message = f"locks/study: process {holder.pid} on .* is running this study"
-    with pytest.raises(FileError, match=message), locked(place):
+    with pytest.raises(FileError, match=message), locked(place, RUNNING):
         pass
     holder.kill()
     holder.communicate()
-    with locked(place):
+    with locked(place, RUNNING):
         assert place.read_text().startswith(f"process {os.getpid()} on ")
 
 
@@ -91,7 +92,7 @@ def test_a_second_runner_is_refused_before_it_touches_anything(
 ) -> None:
     config = tmp_path / "study.yaml"
     config.write_text(yaml.safe_dump(SHORT | {"results": str(tmp_path / "results")}))
-    with locked(tmp_path / "results/.locks/tiny"):
+    with locked(tmp_path / "results/.locks/tiny", RUNNING):
         assert main(["run", "--config", str(config)]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1

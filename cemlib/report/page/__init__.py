@@ -1,7 +1,7 @@
 """The results page of a study: one HTML file that reads the result folder and needs nothing else.
 
-`build` writes it: `head` says what was studied, the tables are those of the report, the pictures
-its figures. Only names are here, so that a workflow can ask for them without pandas.
+`build` writes it; the tables are those of the report, the pictures its figures. Only names are
+here, so that a workflow can ask for them without pandas.
 """
 
 from pathlib import Path

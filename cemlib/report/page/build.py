@@ -1,25 +1,32 @@
-"""Write the results page."""
+"""Write the results page: what was studied, what it shows, and where every number comes from."""
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import yaml
 
 from cemlib.records.files import FileError, write_text
 from cemlib.records.seal import read_sealed
 from cemlib.report.build import Results
+from cemlib.report.cells import number
 from cemlib.report.claims import sentences, warnings
 from cemlib.report.figures import CATEGORIES, DRAWINGS, Figure
 from cemlib.report.page import STYLE, TEMPLATE
-from cemlib.report.page.head import facts, failures, jobs
+from cemlib.report.style import readable
+from cemlib.report.tables import records as rows_of
 from cemlib.report.texts import comparisons_document, summary_document
-from cemlib.report.writer import html_table, rendered
+from cemlib.report.writer import Column, Row, Table, html_table, laid_out, rendered
 
 _DATA = ("classes", "counts", "image_shape")
 _RESULT = ("kind", "defence", "seed", "status", "reason", "provenance", "wall_seconds")
+_SHORT = 12  # characters of a checksum
+
+Record = Mapping[str, Any]
 
 
 class Picture(NamedTuple):
@@ -58,15 +65,15 @@ def write_page(
     records = {path: read_sealed(path, _RESULT) for path in metrics}
     text = _page(
         experiment=settings["experiment"],
-        facts=facts(settings, described, results, records),
+        facts=_facts(settings, described, results, records),
         stale=stale,
-        failures=failures(results),
+        failures=_failures(results),
         claims=sentences(results.compared),
         warnings=warnings(results.summary),
         summary=summary_document(results.summary),
         comparisons=comparisons_document(results.compared),
         sections=_sections({path.stem: path for path in figures}),
-        jobs=jobs([*records.values()]),
+        jobs=_jobs([*records.values()]),
         settings=yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True),
     )
     write_text(out, text)
@@ -110,3 +117,96 @@ def _pictures(files: Mapping[str, Path]) -> Iterator[Picture]:
             source = f"data:image/png;base64,{content}"
             yield Picture(figure, source, is_open=figure.function not in opened)
             opened.add(figure.function)
+
+
+def _facts(
+    settings: Record, data: Record, results: Results, records: Mapping[Path, Record]
+) -> dict[str, str]:
+    """Return the lines at the head of the page, by their labels."""
+    runs, attacks = results.runs, results.attacks
+    made = [record["provenance"] for record in records.values()]
+    seconds = sum(record["wall_seconds"] for record in records.values())
+    return {
+        "Data": _data(settings, data),
+        "Model": f"{settings['model']['name']}, cut {settings['model']['cut']}",
+        "Seeds": _listed(map(str, settings["seeds"])),
+        "Attacker has": _listed(map(readable, attacks["knowledge"])),
+        "Attacks": _listed(map(readable, attacks["attack"])),
+        "Trainings": _counted(runs),
+        "Attacks carried out": _counted(attacks),
+        "Commit": _listed(map(_commit, made)),
+        "Hardware": _listed(map(_machine, made)),
+        "Date": _date(records),
+        "Time of all jobs": f"{timedelta(seconds=round(seconds))} hours",
+    }
+
+
+def _failures(results: Results) -> list[str]:
+    """Return a sentence for each failed result; attacks that failed with their run have none."""
+    runs, attacks = (each[each["status"] == "failed"] for each in (results.runs, results.attacks))
+    lost = set(zip(runs["defence"], runs["seed"], strict=True))
+    lines = [f"{run['defence']}, seed {run['seed']}: {run['reason']}" for run in rows_of(runs)]
+    for row in rows_of(attacks):
+        if (row["defence"], row["seed"]) not in lost:
+            where = f"{row['attack']}, {row['knowledge']}, on {row['defence']}, seed {row['seed']}"
+            lines.append(f"{where}: {row['reason']}")
+    return lines
+
+
+def _jobs(records: Sequence[Record]) -> Table:
+    """Lay out the origin of each result, from its ``metrics.json``."""
+    columns: list[Column] = [
+        ("Defence", lambda row: readable(row["defence"])),
+        ("Seed", lambda row: str(row["seed"])),
+        ("Job", _job),
+        ("Status", lambda row: "ok" if row["status"] == "ok" else f"failed: {row['reason']}"),
+        ("Seconds", lambda row: f"{row['wall_seconds']:.1f}"),
+        ("Peak memory [MiB]", number("peak_memory_mb", ".4g")),
+        ("Device", lambda row: row["provenance"]["device"]),
+        ("Commit", lambda row: _commit(row["provenance"], "+")),
+        ("Fingerprint", lambda row: row["provenance"]["fingerprint"][:_SHORT]),
+        ("Versions", _versions),
+    ]
+    return laid_out("Results", pd.DataFrame(records), columns)
+
+
+def _data(settings: Record, data: Record) -> str:
+    counts, (channels, height, width) = data["counts"], data["image_shape"]
+    colour = "grey" if channels == 1 else f"{channels} channels"
+    images = ", ".join(f"{counts[part]:,} {part}" for part in counts)
+    return (
+        f"{settings['data']['source']}: {len(data['classes'])} classes, {width}×{height} pixels,"
+        f" {colour}; images: {images}"
+    )
+
+
+def _counted(results: pd.DataFrame) -> str:
+    failed = int((results["status"] == "failed").sum())
+    return f"{len(results)}, {failed or 'none'} of them failed"
+
+
+def _commit(source: Record, dirty: str = " with uncommitted changes") -> str:
+    return f"{source['commit'][:_SHORT]}{dirty if source['dirty'] else ''}"
+
+
+def _machine(source: Record) -> str:
+    threads = source["threads"]
+    return f"{source['device']} ({source['machine']}), {threads} thread{'s' * (threads > 1)} a job"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def _date(results: Iterable[Path]) -> str:
+    """Return the day on which the newest file was written."""
+    newest = max(path.stat().st_mtime for path in results)
+    return f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d} (UTC)"
+
+
+def _job(row: Row) -> str:
+    return "training" if row["kind"] == "run" else readable(f"{row['attack']}, {row['knowledge']}")
+
+
+def _versions(row: Row) -> str:
+    return ", ".join(f"{name} {found}" for name, found in row["provenance"]["versions"].items())

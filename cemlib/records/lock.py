@@ -1,0 +1,49 @@
+"""Locks on files: one runner on the results of a study, one tracker on a database.
+
+The operating system holds a lock, and frees it when the process ends in whatever way, so that no
+stale lock is ever left. Snakemake has a lock of its own, and the two do not know of each other.
+"""
+
+import fcntl
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from cemlib.records.files import FileError
+
+
+@contextmanager
+def locked(path: Path, fault: str, patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock on a file, which is created if it is missing, within this context.
+
+    Args:
+        path: The file.
+        fault: What the process that holds it does, and what to do about it, for the message.
+        patience: Seconds to wait for that process.
+
+    Raises:
+        FileError: if another process holds it for longer; the message names that process.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + patience
+    with path.open("a+") as file:
+        while not _taken(file):
+            if time.monotonic() >= end:
+                raise FileError(f"{path}: {path.read_text() or 'another process'} {fault}")
+            time.sleep(0.1)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        yield
+
+
+def _taken(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
