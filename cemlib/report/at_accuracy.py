@@ -17,11 +17,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t
 
 from cemlib.report.comparisons import verdicts
 from cemlib.report.frontier import SCORES_OF_POINTS, Sweeps, along, mean_curve, targets
-from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
+from cemlib.report.statistics import (
+    difference_columns,
+    holm,
+    mean_columns,
+    paired_difference,
+    student_quantile,
+)
 
 POWER = 0.8
 _COMPARED = ("n_pairs", "difference", "ci_low", "ci_high", "p")
@@ -79,8 +84,8 @@ def detectable(half_width: float, pairs: int) -> float:
     """
     if pairs < 2:
         return math.nan
-    critical = t.ppf(0.975, pairs - 1)
-    return float(half_width / critical * (critical + t.ppf(POWER, pairs - 1)))
+    critical = student_quantile(pairs - 1)
+    return half_width / critical * (critical + student_quantile(pairs - 1, POWER))
 
 
 def _columns(sweeps: Sweeps) -> list[str]:

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student_t
 
-from cemlib.report.statistics import LEVEL
+from cemlib.report.statistics import student_quantile
 
 Array = NDArray[np.float64]
 Ends = tuple[float, float]
@@ -81,5 +80,5 @@ def _interval(differences: Array, drawn: Array) -> Ends:
     if variance == 0:
         return mean, mean
     freedom = variance**2 / (of_seeds**2 / (seeds - 1) + of_images**2 / (images - 1))
-    half = float(student_t.ppf(0.5 + LEVEL / 2, freedom)) * math.sqrt(variance)
+    half = student_quantile(freedom) * math.sqrt(variance)
     return mean - half, mean + half
