@@ -16,13 +16,13 @@ QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETR
 
 
 @contextmanager
-def running(folder: Path, port: int, database: str | None = None) -> Iterator[int]:
-    """A server on a database, or on the `mlflow.db` of its folder, that answers.
+def running(folder: Path, port: int) -> Iterator[int]:
+    """A server on the `mlflow.db` of its folder, that answers.
 
     Yields its process group, which it has for itself: its workers are processes too. None is left
     in the end, whether the server came up, went on or was killed.
     """
-    process = _start(folder, port, database)
+    process = _start(folder, port)
     try:
         _wait(f"http://127.0.0.1:{port}/health", process, folder / "server.log")
         yield process.pid
@@ -32,10 +32,9 @@ def running(folder: Path, port: int, database: str | None = None) -> Iterator[in
         process.wait(30)
 
 
-def _start(folder: Path, port: int, database: str | None) -> subprocess.Popen[bytes]:
-    database = database or f"sqlite:///{folder / 'mlflow.db'}"
+def _start(folder: Path, port: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(port)]
-    command += ["--backend-store-uri", database]
+    command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
     command += ["--artifacts-destination", str(folder / "artifacts")]
     with (folder / "server.log").open("w") as log:
         return subprocess.Popen(

@@ -1,28 +1,23 @@
-"""Uploads to a real MLflow server on loopback, which keeps its runs in SQLite or in PostgreSQL."""
+"""Uploads to a real MLflow server on loopback."""
 
 import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import postgres
 import pytest
 import torch
 from mlflow_server import running
 from toy_study import Store, Study, curve, free_port
 
+from cemlib.defences.deployed import load_deployed
 from cemlib.records.files import write_jsonl
+from cemlib.records.layout import RunFolder
 from cemlib.tracking import TrackingError
 
 ATTACK = "runs/none/seed0/attacks/decoder-train_data"
 SEEDS, POINTS = range(8), 200  # so many that an upload takes a while
-NEEDS_POSTGRES = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing()),
-]
 
 
 def test_a_server_holds_each_result_once(study: Study, server: str) -> None:
@@ -40,39 +35,20 @@ def test_a_server_holds_each_result_once(study: Study, server: str) -> None:
     assert "reconstructions.png" in store.files(runs[ATTACK])
 
 
-def test_a_model_is_loaded_from_the_registry(
-    study: Study, server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Without the result folder, and with pickle forbidden."""
-    import mlflow
-
-    study.uri, study.root = server, tmp_path / "results" / "with_model"
+def test_a_classifier_is_loaded_from_the_store(study: Study, server: str) -> None:
+    """As docs/mlflow.md loads it, without the result folder."""
+    study.uri, store = server, Store(server, "with_model")
     network = study.add_model("none", 0)
-    study.files("with_model").track(server)
+    study.track("with_model")
     shutil.rmtree(study.root)
-    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
-    run = Store(server, "with_model").runs()["runs/none/seed0"]
-    mlflow.set_tracking_uri(server)
-    mlflow.register_model(f"runs:/{run.info.run_id}/model", "classifier")
-    loaded = mlflow.pyfunc.load_model("models:/classifier/1")
-    images = np.random.default_rng(0).integers(256, size=(5, 1, 8, 8), dtype=np.uint8)
+    run = store.runs()["runs/none/seed0"]
+    folder = store.client.download_artifacts(run.info.run_id, "")
+    loaded = load_deployed(RunFolder(Path(folder)), torch.device("cpu"))
+    images = torch.randint(256, (5, 1, 8, 8), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        expected = network.head(network.encoder(torch.from_numpy(images) / 255))
-    np.testing.assert_allclose(loaded.predict(images), expected.numpy(), atol=1e-5)
-    with pytest.raises(mlflow.MlflowException, match="shape"):  # of the signature
-        loaded.predict(images[:, :, :4])
-
-
-@pytest.fixture(scope="module")
-def in_postgres() -> Iterator[str]:
-    with postgres.running() as address:
-        yield address
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest, store: Store) -> str:
-    """Address of the database behind the server."""
-    return request.getfixturevalue("in_postgres") if request.param == "postgres" else store.uri
+        expected = network.head(network.encoder(images / 255))
+    found = loaded.logits(loaded.features(images.to(torch.uint8)), torch.Generator())
+    torch.testing.assert_close(found, expected)
 
 
 class Upload(threading.Thread):
@@ -98,41 +74,33 @@ def finished(store: Store) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("database", "ended_by"),
-    [
-        ("sqlite", signal.SIGKILL),
-        ("sqlite", signal.SIGTERM),
-        pytest.param("postgres", signal.SIGKILL, marks=NEEDS_POSTGRES),
-    ],
-    indirect=["database"],
-)
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM])
 def test_a_server_that_ends_in_the_middle_has_everything_once_in_the_end(
-    tmp_path: Path, database: str, ended_by: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Store, ended_by: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     port = free_port()
-    study, kept = Study(tmp_path / "results/toy", f"http://127.0.0.1:{port}"), Store(database)
+    study = Study(tmp_path / "results/toy", f"http://127.0.0.1:{port}")
     for seed in SEEDS:
         write_jsonl(study.add_run("none", seed).history, curve(POINTS))
         study.add_attack("none", seed, "decoder")
     study.add_report()
     results, upload = 2 * len(SEEDS) + 1, Upload(study)
-    with running(tmp_path, port, database) as group:
+    with running(tmp_path, port) as group:
         upload.start()
-        while finished(kept) < 3:
+        while finished(store) < 3:
             assert upload.is_alive(), upload.error
         os.killpg(group, ended_by)
     upload.join(120)
     assert "the result folder is untouched" in upload.error
-    assert 0 < finished(kept) < results
-    with running(tmp_path, port, database):
+    assert 0 < finished(store) < results
+    with running(tmp_path, port):
         summary = study.track()
         assert summary.uploaded + summary.unchanged == results
         assert summary.unchanged > 0
-        _has_everything_once(Store(study.uri), kept, results)
+        _has_everything_once(Store(study.uri), store, results)
         assert study.track().unchanged == results
-        _has_everything_once(Store(study.uri), kept, results)
+        _has_everything_once(Store(study.uri), store, results)
 
 
 def _has_everything_once(served: Store, kept: Store, results: int) -> None:
