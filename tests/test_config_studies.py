@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from cemlib.config import Study, load
-from cemlib.models import build
 from cemlib.study.plan import Plan
 from cemlib.study.requirements import Level, requirements
 from cemlib.study.split import jobs
@@ -16,7 +15,6 @@ from cemlib.study.split import jobs
 CONFIG = Path(__file__).parents[1] / "config"
 STUDIES = sorted((CONFIG / "studies").rglob("*.yaml"))
 COUNTED = re.compile(r"^# (\d+) defences, (\d+) trainings, (\d+) jobs\.$", re.MULTILINE)
-CLASSES = {"digits": 10, "mnist": 10, "cifar10": 10, "cifar100": 100, "folder": 200}
 
 
 def name_of(path: Path) -> str:
@@ -37,21 +35,7 @@ def test_a_study_is_what_its_first_lines_say(path: Path) -> None:
     assert [*map(int, counts)] == [len(found.defences), runs, len(jobs(plan))]
     assert f"--configfile {path.relative_to(CONFIG.parent)}" in text
     assert found.experiment == name_of(path)
-
-
-@pytest.mark.parametrize("path", STUDIES, ids=name_of)
-def test_the_network_can_be_cut_there(path: Path) -> None:
-    found = load(path)
-    size = found.data.image_size
-    model = build(
-        found.model.name,
-        num_classes=CLASSES[found.data.source],
-        image_size=size,
-        cut=found.model.cut,
-    )
-    channels = 1 if found.data.source in ("digits", "mnist") else 3
-    assert model.measured((channels, size, size)).feature_shape[0] == 8
-    told = [one.subject for one in requirements(Plan(found)) if one.level is Level.PROBLEM]
+    told = [one.subject for one in requirements(plan) if one.level is Level.PROBLEM]
     assert [subject for subject in told if not subject.startswith("data ")] == []
 
 

@@ -15,11 +15,18 @@ from cemlib.evaluation.scene import Scene
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.search import estimate
-from cemlib.search.estimate import epoch_seconds, new_trainer, read_data, run_seconds, train_seconds
+from cemlib.search.estimate import (
+    attack_seconds,
+    epoch_seconds,
+    new_trainer,
+    read_data,
+    run_seconds,
+    train_seconds,
+)
 from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
-from cemlib.study.split import train_job
+from cemlib.study.split import attack_job, train_job
 
 ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests/configs/tiny.yaml"
@@ -87,6 +94,13 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
     long = replace(task, options=task.options | {"epochs": 50})
     assert run_seconds(attack, long) == pytest.approx(180 * 50 / 300)
     assert found == [(64, 3, 36), (128, 3, 72)]  # of 180 images and 100 releases
+
+
+def test_an_attack_that_begins_with_another_has_its_untrained_decoder(
+    prepared: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "ENOUGH", 0.0)
+    assert attack_seconds(attack_job(prepared, "noise", 0, ["refinement"], "cpu")) > 0
 
 
 def test_images_that_are_not_there_are_told(

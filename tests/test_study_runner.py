@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checkout import tiny
+from checkout import TINY, tiny
 
 from cemlib.config import parse
+from cemlib.config.load import load_any
 from cemlib.study import workers as workers_module
 from cemlib.study.environment import OF_JOBS
 from cemlib.study.job import AnyJob, Call, Job
@@ -30,14 +31,22 @@ def test_each_line_says_what_runs_and_how_long_the_rest_takes(tmp_path: Path) ->
     """By the mean of ended jobs of the same kind, or of all where none of a kind has ended."""
     plan = Plan(parse(tiny() | {"results": str(tmp_path)}))
     schedule = Schedule(split_jobs(plan))
-    for seconds, line in ((30.0, "[1/14] prepare: 30.0 s"), (60.0, "[2/14] judge: 60.0 s")):
+    for seconds, line in ((30.0, "[1/12] prepare: 30.0 s"), (60.0, "[2/12] judge: 60.0 s")):
         job = schedule.take()
         assert job is not None
         assert schedule.outlook(2) == "" or job.name == "judge"
         assert schedule.end(Ended(job, seconds, Outcome())) == line
     schedule.take()
-    # two trainings, six attacks and four reports, at the mean of 45 s, in two slots
+    # two trainings, four attacks and four reports, at the mean of 45 s, in two slots
     assert schedule.outlook(2) == " | running: train/clustering/seed0 | about 4 min left"
+
+
+def test_an_attack_that_begins_with_another_depends_on_it() -> None:
+    found = {job.name: job for job in split_jobs(Plan(load_any(TINY)))}
+    refinement, decoder = (found[f"attack/gated/seed1/{n}"] for n in ("refinement", "decoder"))
+    assert decoder.name in refinement.needs
+    assert set(decoder.records) < set(refinement.inputs["attacked"])
+    assert refinement.settings["start"] == decoder.settings["attack"]
 
 
 @pytest.fixture(scope="module")

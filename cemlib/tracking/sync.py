@@ -18,7 +18,6 @@ class Summary:
     Attributes:
         uploaded: New or changed results that the store now holds.
         unchanged: Results that it held already.
-        running: Jobs under way whose curves it shows.
         unfinished: Runs and attacks that have not finished, those under way included.
     """
 
@@ -26,7 +25,6 @@ class Summary:
     store: str
     uploaded: int
     unchanged: int
-    running: int
     unfinished: int
 
     def __str__(self) -> str:
@@ -87,7 +85,6 @@ class Study:
                 store=store.address,
                 uploaded=done[Outcome.UPLOADED],
                 unchanged=done[Outcome.UNCHANGED],
-                running=done[Outcome.RUNNING],
                 unfinished=done[Outcome.RUNNING] + done[Outcome.WAITING],
             )
 

@@ -108,9 +108,9 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(
     assert "'surrogates'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["list"], ["list", "runs"], ["show", "no/seed0"]])
-def test_looking_imports_nothing_heavy(words: list[str]) -> None:
-    program = f"import sys; from cemlib.cli import main; main({words}); print('#', *sys.modules)"
+def test_looking_imports_nothing_heavy() -> None:
+    calls = "main(['list']); main(['list', 'runs']); main(['show', 'no/seed0'])"
+    program = f"import sys; from cemlib.cli import main; {calls}; print('#', *sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, cwd=ROOT
     )

@@ -4,11 +4,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from synthetic_study import DEFENCES
+
+from cemlib.records.scores import MARK
 
 
 def texts(panel: Axes) -> list[str]:
     return [text.get_text() for text in panel.texts]
+
+
+def marks(figure: Figure) -> list[str]:
+    """Texts of a figure that carry the mark of an unconverged attack."""
+    every = (text.get_text() for text in figure.findobj(Text) if isinstance(text, Text))
+    return [text for text in every if MARK in text]
 
 
 def lines(panel: Axes, colour: str) -> list[np.ndarray]:

@@ -16,7 +16,15 @@ from cemlib.records.layout import AttackFolder, Layout, RunFolder
 from cemlib.records.seal import write_sealed
 from cemlib.report.collect import collect
 
-PROVENANCE = {"fingerprint": "abc123", "commit": "0" * 40, "dirty": False, "versions": {}}
+PROVENANCE = {
+    "fingerprint": "f" * 64,
+    "commit": "0123456789" * 4,
+    "dirty": False,
+    "versions": {"python": "3.11", "torch": "2.15.0"},
+    "device": "cpu",
+    "machine": "x86_64",
+    "threads": 1,
+}
 
 
 @dataclass
@@ -53,7 +61,8 @@ class Study:
             "peak_memory_mb": 300.0,
         }
         write_sealed(folder.metrics, metrics | changes)
-        self.runs.append(folder.metrics)
+        if folder.metrics not in self.runs:
+            self.runs.append(folder.metrics)
         return folder
 
     def add_attack(
@@ -93,7 +102,8 @@ class Study:
         }
         write_sealed(folder.metrics, metrics | changes)
         image_scores((metrics | changes)["mse"] or 1.0).to_parquet(folder.per_image)
-        self.attacks.append(folder.metrics)
+        if folder.metrics not in self.attacks:
+            self.attacks.append(folder.metrics)
         return folder
 
 

@@ -29,7 +29,7 @@ def test_every_file_becomes_a_row(study: Study) -> None:
     assert tuple(attacks.columns) == ATTACK_COLUMNS
     assert runs["top1"].tolist() == [0.9, 0.91]
     assert attacks["mse"].tolist() == [0.01, 0.011]
-    assert runs["commit"].tolist() == ["0" * 40] * 2
+    assert runs["commit"].tolist() == ["0123456789" * 4] * 2
     assert attacks["folder"].tolist() == [str(path.parent) for path in study.attacks]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from PIL import Image
-from reading_figures import labelled, texts
+from reading_figures import labelled, marks, texts
 from synthetic_study import DEFENCES, KNOWLEDGES, Study
 
 from cemlib.report import OF_RUNS, WHOLE
@@ -50,6 +50,7 @@ def test_every_figure_is_labelled(full_study: Study, part: str) -> None:
     for name, draw in drawn.items():
         figure, held = draw(), BytesIO()
         assert name.startswith("reconstructions") or labelled(figure), name
+        assert not marks(figure), name  # every attack had converged
         figure.savefig(held, dpi=40)
         assert np.asarray(Image.open(held).convert("L")).std() > 5, name
 
@@ -124,7 +125,7 @@ def test_the_tradeoff_has_a_point_with_intervals_per_defence(full_study: Study, 
             assert y == pytest.approx(decoder.loc[decoder["defence"] == name, score].mean())
 
 
-def marks(panel: Axes) -> list[tuple[float, float, float, bool]]:
+def whiskers(panel: Axes) -> list[tuple[float, float, float, bool]]:
     """Mean, both ends of the interval, and whether it is filled, of every row from above."""
     found = []
     for container in panel.containers:
@@ -149,7 +150,7 @@ def test_the_forest_is_the_table_filled_where_a_difference_is_shown(
         (errors, rows(compared, "mse", knowledge), 1),
         (accuracy, rows(compared, "top1", ""), 100),
     ):
-        found = marks(panel)
+        found = whiskers(panel)
         shown = part["verdict"].isin(["higher", "lower"])
         assert [filled for *_, filled in found] == shown.tolist()
         for (mean, low, high, _), row in zip(found, part.itertuples(), strict=True):

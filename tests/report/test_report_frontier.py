@@ -76,6 +76,7 @@ def test_where_strength_does_not_order_the_points_the_curve_still_falls() -> Non
 
 @given(curves)
 def test_a_curve_never_rises(points: list[Point]) -> None:
-    accuracies = efficient(points)["accuracy"]
-    at = [read(points, a) for a in np.linspace(accuracies.min(), accuracies.max(), 9)]
+    curve = efficient(points)
+    places = np.linspace(curve["accuracy"].min(), curve["accuracy"].max(), 9)
+    at = [along(curve, curve["mse"].tolist(), place) for place in places]
     assert np.all(np.diff(at) <= 1e-9)

@@ -1,15 +1,14 @@
 """No verdict from an unfinished attack: its numbers are marked wherever they are shown."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from page_study import DEFENCES as PAGE_DEFENCES
 from page_study import build, page_study
+from reading_figures import marks
 from synthetic_study import DEFENCES, Study, fill
 
 from cemlib.records.files import read_json
@@ -80,7 +79,6 @@ def test_a_seed_that_is_in_no_pair_bars_nothing(tmp_path: Path) -> None:
     study = fill(Study(tmp_path / "synthetic"), ("noise", "gated"), ("train_data",))
     interrupt(study, "gated", 2)
     study.add_run("noise", 2, status="failed", reason="diverged")
-    study.runs.pop()  # the same file again
     study.attacks[:] = [path for path in study.attacks if "noise/seed2" not in str(path)]
     assert set(comparisons_table(*results(study), DEFENCES, None)["unconverged"]) == {""}
 
@@ -131,23 +129,20 @@ def test_claims_draw_no_verdict_from_it(unfinished: Study, tmp_path: Path) -> No
     assert "p < " not in told[0]
 
 
-def marks(figure: Figure) -> list[str]:
-    """Texts of a figure that carry the mark."""
-    every = (text.get_text() for text in figure.findobj(Text) if isinstance(text, Text))
-    return [text for text in every if MARK in text]
+@pytest.fixture(scope="module")
+def drawn(unfinished: Study) -> dict[str, Figure]:
+    return {n: draw() for n, draw in figures(Results(*results(unfinished), DEFENCES)).items()}
 
 
-def test_every_figure_that_shows_it_marks_it(unfinished: Study, full_study: Study) -> None:
-    drawn = figures(Results(*results(unfinished), DEFENCES))
+def test_every_figure_that_shows_it_marks_it(drawn: dict[str, Figure]) -> None:
+    """Figures of a study whose attacks had all converged are without (`test_report_figures`)."""
     without = {name for name in drawn if name.endswith("public_data")}
-    assert {name for name, draw in drawn.items() if not marks(draw())} == without
-    whole = figures(Results(*results(full_study), DEFENCES))
-    assert not any(marks(draw()) for draw in whole.values())
+    assert {name for name, figure in drawn.items() if not marks(figure)} == without
 
 
 @pytest.mark.parametrize("name", ["overview", "accuracy_mse"])
-def test_what_is_marked_is_hollow(unfinished: Study, name: str) -> None:
-    *_, panel, other = figures(Results(*results(unfinished), DEFENCES))[name]().axes
+def test_what_is_marked_is_hollow(drawn: dict[str, Figure], name: str) -> None:
+    *_, panel, other = drawn[name].axes
     if name == "accuracy_mse":
         filled = [line.get_markerfacecolor() for line in panel.lines if line.get_marker() == "^"]
         assert filled == ["white"]
@@ -158,12 +153,10 @@ def test_what_is_marked_is_hollow(unfinished: Study, name: str) -> None:
         assert not any(bar.get_facecolor()[:3] == white for bar in other.patches)
 
 
-def test_a_saved_figure_explains_the_mark(unfinished: Study, tmp_path: Path) -> None:
-    drawn: dict[str, Callable[[], Figure]] = figures(Results(*results(unfinished), DEFENCES))
+def test_a_saved_figure_explains_the_mark(drawn: dict[str, Figure], tmp_path: Path) -> None:
     for name, explained in (("overview", True), ("reconstructions-public_data", False)):
-        figure = drawn[name]()
-        save(figure, tmp_path, name)
-        assert any(text.get_text().startswith(NOTE) for text in figure.texts) == explained
+        save(drawn[name], tmp_path, name)
+        assert any(text.get_text().startswith(NOTE) for text in drawn[name].texts) == explained
 
 
 def test_sweeps_count_it_at_the_accuracies_beside_it(unfinished: Study) -> None:

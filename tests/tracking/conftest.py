@@ -13,7 +13,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Content of a store as `track` creates it: its schema takes seconds, so it is made once."""
     folder = tmp_path_factory.mktemp("empty")
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    Study(folder / "none", uri).track(experiment="empty")
+    Study(folder / "none", uri=uri).track(experiment="empty")
     return (folder / "mlflow.db").read_bytes()
 
 
@@ -25,7 +25,7 @@ def store(tmp_path: Path, empty_store: bytes) -> Store:
 
 @pytest.fixture
 def study(tmp_path: Path, store: Store) -> Study:
-    return Study(tmp_path / "results" / "toy", store.uri)
+    return Study(tmp_path / "results" / "toy", uri=store.uri)
 
 
 @pytest.fixture(scope="session")

@@ -56,19 +56,22 @@ def test_a_run_has_parameters_curves_scores_tags_and_files(study: Study, store: 
     assert scores == {
         "top1": 0.9,
         "val_top1": 0.91,
+        "chance_top1": 0.1,
         "leakage_nats": 12.5,
+        "leakage_images": 640,
         "selected_epoch": 3,
+        "epochs": 3,
         "parameters.client": 10,
         "parameters.server": 20,
-        "wall_seconds": 2,
+        "wall_seconds": 1.5,
         "peak_memory_mb": 300,
     }
     tags = run.data.tags
-    assert tags["mlflow.source.git.commit"] == tags["commit"] == "c" * 40
+    assert tags["mlflow.source.git.commit"] == tags["commit"] == "0123456789" * 4
     assert (tags["fingerprint"], tags["version.torch"]) == ("f" * 64, "2.15.0")
     assert (tags["kind"], tags["defence"], tags["seed"]) == ("run", "none", "0")
     assert run.info.status == "FINISHED"
-    assert run.info.end_time - run.info.start_time == 2000
+    assert run.info.end_time - run.info.start_time == 1500
     assert run.info.end_time == folder.metrics.stat().st_mtime_ns // 10**6
     assert store.files(run) == {"metrics.json", "history.jsonl", "config.json"}
 
@@ -81,10 +84,13 @@ def test_an_attack_shows_its_scores_and_pictures(study: Study, store: Store) -> 
     expected = {
         "mse": 0.01,
         "psnr": 20,
+        "psnr_of_mean_mse": 19.5,
         "ssim": 0.5,
-        "n_images": 4,
+        "ssim_valid": 0.5,
+        "n_images": 200,
         "queries": 1,
-        "wall_seconds": 2,
+        "wall_seconds": 2.5,
+        "peak_memory_mb": 320,
     }
     expected |= {"top1": 0.9, "leakage_nats": 12.5}  # of the attacked run
     assert {n: v for n, v in run.data.metrics.items() if "/" not in n} == expected

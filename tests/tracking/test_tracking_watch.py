@@ -32,26 +32,25 @@ def job(study: Study) -> Job:
     return Job(study)
 
 
-def test_curves_of_a_job_under_way_grow(job: Job, store: Store) -> None:
-    job.reach(2)
-    summary = job.look()
-    assert (summary.running, summary.unfinished) == (1, 1)
+def test_curves_grow_in_one_run_until_its_job_has_finished(job: Job, store: Store) -> None:
+    """Through a resumption, after which epochs took other seconds, and an interrupted upload.
+
+    The interruption falls between the points of epoch 2 and the note that they are there.
+    """
+    job.reach(1)
+    assert job.look().unfinished == 1
     first = store.runs()[RUN]
     assert first.info.status == "RUNNING"
     assert first.data.tags["status"] == "running"
+    job.reach(2, seconds=0.7)
+    job.look()
     assert store.points(first, "curve/train_loss") == [(1, 2.0), (2, 1.0)]
-    job.reach(4)
+    assert store.points(first, "curve/seconds") == [(1, 0.5), (2, 0.7)]
+    store.client.set_tag(first.info.run_id, "cemlib.shown", first.data.tags["cemlib.shown"])
+    job.reach(3, seconds=0.7)
     job.look()
     job.look()
-    second = store.runs()[RUN]
-    assert second.info.run_id == first.info.run_id
-    assert store.points(second, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3), (4, 0.5)]
-
-
-def test_a_finished_job_completes_the_run_it_was_shown_as(job: Job, store: Store) -> None:
-    job.reach(2)
-    job.look()
-    first = store.runs()[RUN]
+    assert store.points(first, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
     job.study.add_run("gated", 0)
     assert job.study.track().uploaded == 1
     whole = store.runs()[RUN]
@@ -62,34 +61,6 @@ def test_a_finished_job_completes_the_run_it_was_shown_as(job: Job, store: Store
     assert whole.data.metrics["top1"] == 0.9
     assert store.points(whole, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
     assert job.study.track().unchanged == 1
-
-
-def test_a_job_resumed_from_a_checkpoint_continues_its_curves(job: Job, store: Store) -> None:
-    """The same numbers with other seconds: what a resumed job writes over its old history."""
-    job.reach(2)
-    job.look()
-    first = store.runs()[RUN]
-    job.reach(3, seconds=0.7)
-    job.look()
-    second = store.runs()[RUN]
-    assert second.info.run_id == first.info.run_id
-    assert store.points(second, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
-    assert store.points(second, "curve/seconds") == [(1, 0.5), (2, 0.5), (3, 0.7)]
-
-
-def test_epochs_sent_again_after_an_interruption_are_kept_once(job: Job, store: Store) -> None:
-    """The interruption falls between the points of epoch 2 and the note that they are there."""
-    job.reach(1)
-    job.look()
-    before = store.runs()[RUN]
-    job.reach(2)
-    job.look()
-    store.client.set_tag(before.info.run_id, "cemlib.shown", before.data.tags["cemlib.shown"])
-    job.reach(3)
-    job.look()
-    after = store.runs()[RUN]
-    assert after.info.run_id == before.info.run_id
-    assert store.points(after, "curve/train_loss") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
 
 
 def test_a_job_begun_anew_is_another_run(job: Job, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""A synthetic result folder, and a reader of what a store holds."""
+"""The synthetic study as MLflow gets it, and a reader of what a store holds."""
 
 import socket
 import urllib.request
@@ -7,6 +7,7 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
+import synthetic_study
 import torch
 from PIL import Image
 
@@ -14,17 +15,9 @@ from cemlib import tracking
 from cemlib.models import build
 from cemlib.models.split import SplitModel
 from cemlib.records.files import save_tensors, write_json, write_jsonl
-from cemlib.records.layout import AttackFolder, Layout, RunFolder
+from cemlib.records.layout import AttackFolder, RunFolder
 from cemlib.records.seal import read_sealed, write_sealed
 
-PROVENANCE = {
-    "fingerprint": "f" * 64,
-    "commit": "c" * 40,
-    "dirty": False,
-    "versions": {"python": "3.11", "torch": "2.15.0"},
-    "device": "cpu",
-    "threads": 1,
-}
 CONFIG = {
     "train": {"epochs": 3, "lr": 0.05, "milestones": [1, 2]},
     "defence": {"noise_std": 0.025, "surrogate": None, "sparse_coding": False},
@@ -49,24 +42,18 @@ def curve(epochs: int) -> list[dict[str, Any]]:
 
 
 @dataclass
-class Study:
-    """Writes the files that jobs leave, and remembers their paths."""
+class Study(synthetic_study.Study):
+    """The synthetic study with the files that an upload reads, and its upload to a store."""
 
-    root: Path
-    uri: str
-    runs: list[Path] = field(default_factory=list)
-    attacks: list[Path] = field(default_factory=list)
+    uri: str = ""
     report: list[Path] = field(default_factory=list)
 
     def add_run(self, defence: str, seed: int, **changes: Any) -> RunFolder:
-        folder = Layout(self.root).run(defence, seed)
-        identity = {"kind": "run", "experiment": "toy", "defence": defence, "seed": seed}
-        scores = {"top1": 0.9, "val_top1": 0.91, "leakage_nats": 12.5, "selected_epoch": 3}
-        size = {"parameters": {"client": 10, "server": 20}, "peak_memory_mb": 300.0}
+        size = {"parameters": {"client": 10, "server": 20}}
+        folder = super().add_run(defence, seed, **({"config": CONFIG} | size | changes))
         write_jsonl(folder.history, curve(3))
         write_json(folder.config, {"seed": seed})
-        write_sealed(folder.metrics, common() | identity | scores | size | changes)
-        return self.expect_run(folder)
+        return folder
 
     def add_model(self, defence: str, seed: int) -> SplitModel:
         """A run without noise that has left a network; returns the network."""
@@ -83,22 +70,15 @@ class Study:
         return model
 
     def expect_run(self, folder: RunFolder) -> RunFolder:
-        if folder.metrics not in self.runs:
-            self.runs.append(folder.metrics)
+        self.runs.append(folder.metrics)
         return folder
 
-    def add_attack(self, defence: str, seed: int, attack: str, **changes: Any) -> AttackFolder:
-        knowledge = changes.pop("knowledge", "train_data")
-        folder = Layout(self.root).run(defence, seed).attack(attack, knowledge)
-        identity = {"kind": "attack", "experiment": "toy", "defence": defence, "seed": seed}
-        identity |= {"attack": attack, "knowledge": knowledge}
-        scores = {"mse": 0.01, "psnr": 20.0, "ssim": 0.5, "n_images": 4, "queries": 1}
+    def add_attack(
+        self, defence: str, seed: int, attack: str = "decoder", *names: str, **changes: Any
+    ) -> AttackFolder:
+        folder = super().add_attack(defence, seed, attack, *names, **({"config": CONFIG} | changes))
         write_jsonl(folder.history, [{"epoch": 1, "train_mse": 0.1, "seconds": 0.1}])
         Image.new("L", (16, 8)).save(folder.reconstructions)
-        folder.per_image.write_bytes(b"parquet")
-        write_sealed(folder.metrics, common() | identity | scores | changes)
-        if folder.metrics not in self.attacks:
-            self.attacks.append(folder.metrics)
         return folder
 
     def add_report(self, text: str = "| defence | MSE |\n|---|---|\n| none | .01 |\n") -> None:
@@ -117,16 +97,6 @@ class Study:
 
     def track(self, experiment: str = "toy") -> tracking.Summary:
         return self.files(experiment).track(self.uri)
-
-
-def common() -> dict[str, Any]:
-    return {
-        "status": "ok",
-        "reason": None,
-        "config": CONFIG,
-        "provenance": PROVENANCE,
-        "wall_seconds": 2.0,
-    }
 
 
 @dataclass

@@ -38,8 +38,7 @@ def test_an_added_surrogate_runs_to_the_tables(finished: Checkout) -> None:
     add_spread(finished)
     config = tiny()
     config["defences"]["spread"] = {"surrogate": {"name": "spread", "lambda": 0.1}}
-    for learned in ("decoder", "refinement"):  # a process each; the closed-form attacks share one
-        del config["attacks"][learned]
+    del config["attacks"]["decoder"]  # a process; the closed-form attacks share one
     finished.configure(config)
     outcome = finished.snakemake("results/tiny/tables/summary.csv")
     assert outcome.code == 0, outcome.output
@@ -59,7 +58,7 @@ FIT = """
         self.register_buffer("mean", z[y == y[0]].mean(0))
 """
 OFTEN = {"prepare": 1, "judge": 1, "train clustering": 1, "train spread": 1}
-OFTEN |= {"attack decoder": 2, "attack refinement": 2, "attack closed_form": 2}
+OFTEN |= {"attack decoder": 2, "attack closed_form": 2}
 ROW = re.compile(r"^(\w+(?: \w+)?) +(\d+) +([\d,.]+) +([\d,.]+) +([\d,]+) +\S+$", re.MULTILINE)
 TOTAL = re.compile(
     r"total by extrapolation: ([\d.]+) core hours; with --slots 2 ([\d.]+) hours and ([\d,]+) MiB"

@@ -9,7 +9,7 @@ from checkout import Checkout, Outcome
 
 Base = tuple[Checkout, Outcome]
 DEFENCES = ("clustering", "wild")
-ATTACKS = ("decoder", "refinement", "linear", "linear_4", "mean_image")
+ATTACKS = ("decoder", "linear", "linear_4", "mean_image")
 QUERIES = {"linear_4": 4}
 KNOWLEDGES = ("train_data", "public_data")
 RUN = {"config.json", "model.safetensors", "history.jsonl", "metrics.json"}
@@ -31,7 +31,7 @@ RULES = {
     "prepare": 1,
     "judge": 1,
     "train": 2,
-    "attack": 4,
+    "attack": 2,
     "attack_closed_form": 2,
     "tables": 1,
     "figures": 1,

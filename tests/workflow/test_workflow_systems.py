@@ -10,7 +10,7 @@ from checkout import REPOSITORY, Checkout
 
 
 def carried_out(root: Path, system: str, changes: dict[str, Any], jobs: list[str]) -> Checkout:
-    """A checkout after every job of a study but the upload, which alone is left."""
+    """A checkout after every job of a study but the upload."""
     checkout = Checkout.create(root)
     checkout.results = root / f"results/tiny_{system}"
     study = yaml.safe_load((REPOSITORY / f"tests/configs/tiny_{system}.yaml").read_text())
@@ -22,7 +22,6 @@ def carried_out(root: Path, system: str, changes: dict[str, Any], jobs: list[str
     for job in jobs:
         assert (checkout.results / f"logs/{job}.log").is_file()
         assert (checkout.results / f"benchmarks/{job}.tsv").is_file()
-    assert checkout.plan().rules == {f"{system}_track"}
     return checkout
 
 
