@@ -108,18 +108,6 @@ def test_an_attack_before_the_training_says_what_to_do(
     assert "runs/noise/seed0/metrics.json: no such file; rerun the job that writes it" in line
 
 
-def test_a_failed_run_is_a_result_and_the_exit_code_tells(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = configuration(tmp_path, train=RAW["train"] | {"lr": 1e30})
-    assert main(["prepare", "--config", config]) == 0
-    capsys.readouterr()
-    assert main(["train", "--config", config, "--defence", "noise"]) == 3
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("failed: noise seed0: epoch ")
-    assert json.loads(Path(second).read_text())["status"] == "failed"
-
-
 def test_a_study_from_the_first_command_to_the_last(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,13 +105,23 @@ def test_a_damaged_and_an_absent_file_are_named_after_everything_else(
     assert any("history.jsonl: no such file" in line for line in errors)
 
 
-def test_a_changed_score_is_a_broken_seal(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"top1": 1.0}, "metrics.json: damaged or changed"),
+        (None, "metrics.json: no such file; rerun"),
+    ],
+)
+def test_a_changed_score_and_an_unfinished_run_are_refused(
+    change: Any, told: str, spoilt: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metrics = spoilt.run("noise/seed0") / "metrics.json"
-    metrics.write_text(json.dumps(json.loads(metrics.read_text()) | {"top1": 1.0}))
+    record = read_json(metrics)
+    metrics.unlink()
+    if change:
+        metrics.write_text(json.dumps(record | change))
     assert main(["show", "noise/seed0", "--config", spoilt.config]) == 2
-    assert "metrics.json: damaged or changed" in capsys.readouterr().err
+    assert f"metrics.json: {told}" in capsys.readouterr().err
 
 
 def test_a_damaged_attack_is_told_beside_the_others(
@@ -141,11 +151,3 @@ def test_a_wrong_name_is_one_line_with_the_possible_ones(
     (line,) = captured.err.splitlines()
     assert captured.out == ""
     assert all(part in line for part in parts)
-
-
-def test_a_run_that_is_not_finished_says_so(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (spoilt.run("noise/seed0") / "metrics.json").unlink()
-    assert main(["show", "noise/seed0", "--config", spoilt.config]) == 2
-    assert "metrics.json: no such file; rerun" in capsys.readouterr().err

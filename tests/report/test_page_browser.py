@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from page_study import MARKUP, build, page_study, settings
+from page_study import MARKUP, build, settings
 from synthetic_study import Study
 
 CHROMIUM = shutil.which("chromium")
@@ -18,15 +18,10 @@ Page = Any  # playwright.sync_api.Page, which may be absent
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return page_study(tmp_path_factory.mktemp("results") / "synthetic")
-
-
-@pytest.fixture(scope="module")
-def address(study: Study) -> str:
+def address(paged: Study, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of a study whose names and reasons are markup."""
     config = settings() | {"experiment": MARKUP}
-    return build(study, study.root / "index.html", config).as_uri()
+    return build(paged, tmp_path_factory.mktemp("page") / "index.html", config).as_uri()
 
 
 @pytest.fixture(scope="module")

@@ -58,17 +58,12 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return page_study(tmp_path_factory.mktemp("results") / "synthetic")
+def page(paged: Study) -> Reader:
+    return Reader(build(paged, paged.root / "index.html").read_text())
 
 
-@pytest.fixture(scope="module")
-def page(study: Study) -> Reader:
-    return Reader(build(study, study.root / "index.html").read_text())
-
-
-def test_the_tables_are_those_of_the_report(study: Study, page: Reader) -> None:
-    results = Results(*study.frames(), DEFENCES, reference="noise")
+def test_the_tables_are_those_of_the_report(paged: Study, page: Reader) -> None:
+    results = Results(*paged.frames(), DEFENCES, reference="noise")
     documents = summary_document(results.summary), comparisons_document(results.compared)
     expected = [table for document in documents for table in document.tables]
     assert len(page.tables) == len(expected) + 1  # every result stands in the last one
@@ -110,16 +105,16 @@ def test_the_policy_names_the_style_and_allows_no_script(page: Reader) -> None:
     assert not re.search(r"</style|<!--", STYLE.read_text(), re.IGNORECASE)
 
 
-def test_the_same_results_give_the_same_bytes(study: Study, tmp_path: Path) -> None:
-    first, second = (build(study, tmp_path / name).read_bytes() for name in ("a", "b"))
+def test_the_same_results_give_the_same_bytes(paged: Study, tmp_path: Path) -> None:
+    first, second = (build(paged, tmp_path / name).read_bytes() for name in ("a", "b"))
     assert first == second
 
 
-def test_text_from_a_study_is_no_markup(study: Study, tmp_path: Path) -> None:
+def test_text_from_a_study_is_no_markup(paged: Study, tmp_path: Path) -> None:
     """The configuration refuses such names; a result folder may come from anyone."""
     config = settings() | {"experiment": MARKUP}
     config["data"] |= {"source": MARKUP}
-    page = Reader(build(study, tmp_path / "index.html", config).read_text())
+    page = Reader(build(paged, tmp_path / "index.html", config).read_text())
     assert not page.raw["script"]
     assert not [found for _, found in page.elements if found.get("src") == "x"]
     assert page.text.count(MARKUP) >= 4
@@ -133,10 +128,10 @@ def test_a_changed_result_is_refused(tmp_path: Path) -> None:
         build(study, tmp_path / "index.html")
 
 
-def test_a_missing_figure_is_named(study: Study, tmp_path: Path) -> None:
-    results = Results(*study.frames(), DEFENCES)
-    data, missing = study.root / "data/data.json", tmp_path / "overview.png"
+def test_a_missing_figure_is_named(paged: Study, tmp_path: Path) -> None:
+    results = Results(*paged.frames(), DEFENCES)
+    data, missing = paged.root / "data/data.json", tmp_path / "overview.png"
     with pytest.raises(FileError, match=r"overview\.png: cannot be read"):
         write_page(
-            results, study.runs, tmp_path / "x", data=data, figures=[missing], settings=settings()
+            results, paged.runs, tmp_path / "x", data=data, figures=[missing], settings=settings()
         )

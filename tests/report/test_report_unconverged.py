@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from page_study import DEFENCES as PAGE_DEFENCES
@@ -46,15 +45,11 @@ def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return study
 
 
-def results(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return study.frames()
-
-
 def test_a_difference_that_would_be_higher_is_not_claimed(
     full_study: Study, unfinished: Study
 ) -> None:
     before, after = (
-        comparisons_table(*results(s), DEFENCES, None).set_index(KEYS)
+        comparisons_table(*s.frames(), DEFENCES, None).set_index(KEYS)
         for s in (full_study, unfinished)
     )
     barred = [("clustering", "train_data", metric) for metric in COMPARED]
@@ -69,7 +64,7 @@ def test_a_difference_that_would_be_higher_is_not_claimed(
 def test_an_unfinished_reference_leaves_only_accuracies(tmp_path: Path) -> None:
     study = fill(Study(tmp_path / "synthetic"), knowledges=("train_data",))
     interrupt(study, "noise", 0)
-    table = comparisons_table(*results(study), DEFENCES, None)
+    table = comparisons_table(*study.frames(), DEFENCES, None)
     assert set(table.loc[table["metric"] == "mse", "verdict"]) == {"unconverged"}
     assert (table.loc[table["metric"] != "top1", "unconverged"] != "").all()
     assert (table.loc[table["metric"] == "top1", "unconverged"] == "").all()
@@ -80,7 +75,7 @@ def test_a_seed_that_is_in_no_pair_bars_nothing(tmp_path: Path) -> None:
     interrupt(study, "gated", 2)
     study.add_run("noise", 2, status="failed", reason="diverged")
     study.attacks[:] = [path for path in study.attacks if "noise/seed2" not in str(path)]
-    assert set(comparisons_table(*results(study), DEFENCES, None)["unconverged"]) == {""}
+    assert set(comparisons_table(*study.frames(), DEFENCES, None)["unconverged"]) == {""}
 
 
 def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(study: Study) -> None:
@@ -89,7 +84,7 @@ def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(study: Study
     for attack, mse, share, converged in (("linear", 0.01, 0.5, None), ("gan", 0.02, 0.8, False)):
         scores = {"mse": mse, "recon_top1": share, "converged": converged}
         study.add_attack("noise", 0, attack, "train_data", **scores)
-    runs, attacks = results(study)
+    runs, attacks = study.frames()
     found = worst_case(attacks)
     assert [bool(unconverged(found, score).item()) for score in PRIVACY] == [False] * 3 + [True]
     rows = summary_table(runs, attacks, ["noise"]).set_index("attack")
@@ -100,7 +95,7 @@ def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(study: Study
 
 
 def test_every_table_marks_it_and_explains_the_mark(unfinished: Study, tmp_path: Path) -> None:
-    write_tables(Results(*results(unfinished), DEFENCES), unfinished.root, tmp_path)
+    write_tables(Results(*unfinished.frames(), DEFENCES), unfinished.root, tmp_path)
     text, tex, page = ((tmp_path / f"summary.{kind}").read_text() for kind in ("md", "tex", "html"))
     for table in text.split("## ")[1:]:
         rows = [line for line in table.splitlines() if line.startswith("| ")]
@@ -118,7 +113,7 @@ def test_every_table_marks_it_and_explains_the_mark(unfinished: Study, tmp_path:
 
 
 def test_claims_draw_no_verdict_from_it(unfinished: Study, tmp_path: Path) -> None:
-    write_tables(Results(*results(unfinished), DEFENCES), unfinished.root, tmp_path)
+    write_tables(Results(*unfinished.frames(), DEFENCES), unfinished.root, tmp_path)
     lines = (tmp_path / "claims.md").read_text().splitlines()
     told = [line for line in lines if "no verdict" in line]
     assert len(told) == 1
@@ -131,7 +126,7 @@ def test_claims_draw_no_verdict_from_it(unfinished: Study, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def drawn(unfinished: Study) -> dict[str, Figure]:
-    return {n: draw() for n, draw in figures(Results(*results(unfinished), DEFENCES)).items()}
+    return {n: draw() for n, draw in figures(Results(*unfinished.frames(), DEFENCES)).items()}
 
 
 def test_every_figure_that_shows_it_marks_it(drawn: dict[str, Figure]) -> None:
@@ -165,7 +160,7 @@ def test_sweeps_count_it_at_the_accuracies_beside_it(unfinished: Study) -> None:
         "strong": {name: {"lambda": i} for i, name in enumerate(("clustering", "gated"))},
     }
     sweeps = Sweeps(families, match_accuracy=[99.6, 98.8])
-    points = sweep_points(*results(unfinished), sweeps)
+    points = sweep_points(*unfinished.frames(), sweeps)
     table = tradeoff_table(points, sweeps).set_index(["knowledge", "accuracy", "family"])
     assert table["n_unconverged"].loc[("train_data", 98.8, "strong")] == 1
     assert not table.xs("public_data")["n_unconverged"].any()
