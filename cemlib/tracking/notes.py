@@ -13,6 +13,7 @@ from cemlib.records.scores import (
     NOTE,
     RUN_SCORES,
     SCORES,
+    UNBOUNDED,
     Score,
     marked,
 )
@@ -97,8 +98,10 @@ def _attack_story(names: Mapping[str, str]) -> str:
 def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     """Return the main scores, with arrows to the side that is better for the defender."""
     unconverged = attack.get("converged") is False
+    # Of a judge whose training failed there is no identification; other nulls are infinite.
+    found = {n: v for n, v in attack.items() if v is not None or n in UNBOUNDED}
     rows = [
-        (s.arrowed, cell(s, attack[n], unconverged)) for n, s in ATTACK_ROWS.items() if n in attack
+        (s.arrowed, cell(s, found[n], unconverged)) for n, s in ATTACK_ROWS.items() if n in found
     ]
     rows += [("images attacked", str(attack["n_images"]))] if "n_images" in attack else []
     rows += [(s.arrowed, cell(s, run[n], False)) for n, s in RUN_ROWS.items() if n in run]

@@ -38,7 +38,7 @@ def filled(study: Study) -> Study:
     return study
 
 
-def test_tags_say_what_a_defence_is_made_of(filled: Study, store: Store) -> None:
+def test_tags_parameters_and_images_say_what_was_made_of_what(filled: Study, store: Store) -> None:
     filled.track()
     tags = store.runs()[RUN].data.tags
     wanted = {"data": "digits", "model": "small", "surrogate": "gated", "channel": "dropout"}
@@ -48,6 +48,16 @@ def test_tags_say_what_a_defence_is_made_of(filled: Study, store: Store) -> None
     described = attack["mlflow.note.content"]
     assert described.count(MARK) == 4  # MSE, SSIM, PSNR and the note
     assert NOTE in described
+    # The settings of the training stand with the run alone.
+    names = {"defence", "seed", "attack", "knowledge", "attack.epochs", "attack.kind"}
+    assert {"train.lr", "data.source", "defence.noise_std"} <= set(store.runs()[RUN].data.params)
+    assert set(store.runs()[ATTACK].data.params) == names
+    for folder, context in ((RUN, "training"), (ATTACK, "attack")):
+        (entry,) = store.runs()[folder].inputs.dataset_inputs
+        assert (entry.dataset.name, entry.dataset.digest) == ("digits", CHECKSUM[:16])
+        assert json.loads(entry.dataset.profile)["num_rows"] == 180
+        assert json.loads(entry.dataset.source) == {"sha256": CHECKSUM, "kind": "toy"}
+        assert [(tag.key, tag.value) for tag in entry.tags] == [("mlflow.data.context", context)]
 
 
 def test_the_filters_of_the_description_find_what_they_say(filled: Study, store: Store) -> None:
@@ -142,24 +152,6 @@ def test_the_worst_case_follows_the_attacks(attacked: Study, store: Store) -> No
     assert after.info.run_id == before.info.run_id
     assert "train_data |" not in after.data.tags["mlflow.note.content"]
     assert attacked.track().unchanged == 7
-
-
-def test_the_settings_of_training_stand_with_the_run_alone(filled: Study, store: Store) -> None:
-    filled.track()
-    runs = store.runs()
-    assert {"train.lr", "data.source", "defence.noise_std"} <= set(runs[RUN].data.params)
-    names = {"defence", "seed", "attack", "knowledge", "attack.epochs", "attack.kind"}
-    assert set(runs[ATTACK].data.params) == names
-
-
-def test_both_list_the_prepared_images(filled: Study, store: Store) -> None:
-    filled.track()
-    for folder, context in ((RUN, "training"), (ATTACK, "attack")):
-        (entry,) = store.runs()[folder].inputs.dataset_inputs
-        assert (entry.dataset.name, entry.dataset.digest) == ("digits", CHECKSUM[:16])
-        assert json.loads(entry.dataset.profile)["num_rows"] == 180
-        assert json.loads(entry.dataset.source) == {"sha256": CHECKSUM, "kind": "toy"}
-        assert [(tag.key, tag.value) for tag in entry.tags] == [("mlflow.data.context", context)]
 
 
 def test_a_description_somebody_wrote_stays(filled: Study, store: Store) -> None:

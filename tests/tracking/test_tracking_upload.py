@@ -101,6 +101,7 @@ def test_an_attack_shows_its_scores_and_pictures(study: Study, store: Store) -> 
     picture = store.client.download_artifacts(run.info.run_id, "reconstructions.png")
     assert Path(picture).read_bytes() == folder.reconstructions.read_bytes()
     assert "reconstructions" in tags["mlflow.note.content"]
+    assert "| identified" not in tags["mlflow.note.content"]  # which was not measured
 
 
 def test_files_go_to_an_absolute_place_beside_the_store(
@@ -126,69 +127,52 @@ def test_uploading_twice_changes_nothing(study: Study, store: Store) -> None:
     assert _everything(store) == before
 
 
-def test_a_changed_attack_takes_the_place_of_the_older_one(study: Study, store: Store) -> None:
-    study.add_run("none", 0)
-    study.add_attack("none", 0, "linear")
-    study.add_attack("none", 0, "decoder")
+def test_what_changed_takes_the_place_of_the_older(study: Study, store: Store) -> None:
+    """An attack alone, a run with its attacks; somebody's own run in the experiment stays."""
+    run, other = "runs/none/seed0", "runs/none/seed1"
+    for seed in (0, 1):
+        study.add_run("none", seed)
+    for attack in ("linear", "decoder"):
+        study.add_attack("none", 0, attack)
     study.track()
     before = store.runs()
+    tags = {"mlflow.parentRunId": before[run].info.run_id}
+    own = store.client.create_run(store.experiment().experiment_id, tags=tags, run_name="my note")
+
+    changed = f"{run}/attacks/decoder-train_data"
     study.add_attack("none", 0, "decoder", mse=0.02)
     assert study.track().uploaded == 1
     after = store.runs()
-    changed = "runs/none/seed0/attacks/decoder-train_data"
     assert after[changed].data.metrics["mse"] == 0.02
     assert {f for f in after if after[f].info.run_id != before[f].info.run_id} == {changed}
     old = store.client.get_run(before[changed].info.run_id)
     assert old.info.lifecycle_stage == "deleted"
 
-
-def test_a_changed_run_takes_its_attacks_along(study: Study, store: Store) -> None:
-    study.add_run("none", 0)
-    study.add_run("none", 1)
-    study.add_attack("none", 0, "decoder")
-    study.track()
-    before = store.runs()
     study.add_run("none", 0, top1=0.8)
-    assert study.track().uploaded == 2
+    assert study.track().uploaded == 3
     after = store.runs()
-    run, attack = "runs/none/seed0", "runs/none/seed0/attacks/decoder-train_data"
     assert after[run].data.metrics["top1"] == 0.8
-    assert after[attack].data.tags["mlflow.parentRunId"] == after[run].info.run_id
-    assert after["runs/none/seed1"].info.run_id == before["runs/none/seed1"].info.run_id
+    assert after[changed].data.tags["mlflow.parentRunId"] == after[run].info.run_id
+    assert after[other].info.run_id == before[other].info.run_id
+    assert store.client.get_run(own.info.run_id).info.lifecycle_stage == "active"
 
 
 def test_an_attack_that_must_be_made_again_leaves_no_run_of_the_old_one(
     study: Study, store: Store
 ) -> None:
+    """And a run that was deleted in MLflow comes back with its attacks."""
+    run, attack = "runs/none/seed0", "runs/none/seed0/attacks/decoder-train_data"
     study.add_run("none", 0)
-    attack = study.add_attack("none", 0, "decoder")
+    made = study.add_attack("none", 0, "decoder")
     study.track()
-    study.add_run("none", 0, top1=0.8)
-    attack.metrics.unlink()
-    assert study.track().unfinished == 1
-    assert set(store.runs()) == {"runs/none/seed0"}
-
-
-def test_a_run_deleted_in_mlflow_comes_back_with_its_attacks(study: Study, store: Store) -> None:
-    study.add_run("none", 0)
-    study.add_attack("none", 0, "decoder")
-    study.track()
-    store.client.delete_run(store.runs()["runs/none/seed0"].info.run_id)
+    store.client.delete_run(store.runs()[run].info.run_id)
     study.track()
     runs = store.runs()
-    attack = runs["runs/none/seed0/attacks/decoder-train_data"]
-    assert attack.data.tags["mlflow.parentRunId"] == runs["runs/none/seed0"].info.run_id
-
-
-def test_somebodys_own_run_in_the_experiment_stays(study: Study, store: Store) -> None:
-    study.add_run("none", 0)
-    study.track()
-    parent = store.runs()["runs/none/seed0"].info.run_id
-    tags = {"mlflow.parentRunId": parent}
-    own = store.client.create_run(store.experiment().experiment_id, tags=tags, run_name="my note")
+    assert runs[attack].data.tags["mlflow.parentRunId"] == runs[run].info.run_id
     study.add_run("none", 0, top1=0.8)
-    study.track()
-    assert store.client.get_run(own.info.run_id).info.lifecycle_stage == "active"
+    made.metrics.unlink()
+    assert study.track().unfinished == 1
+    assert set(store.runs()) == {run}
 
 
 def test_a_failed_run_with_its_reason_and_an_unbounded_score(study: Study, store: Store) -> None:
