@@ -41,19 +41,23 @@ def test_tables_and_pictures_are_copied_with_their_origin(tmp_path: Path) -> Non
     assert (found["jobs"], found["failed"], found["job_seconds"]) == (2, 0, 3)
 
 
-@pytest.mark.parametrize("changes", [{"dirty": True}, {"commit": "unknown"}])
-def test_results_of_uncommitted_code_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    jobs, sources = finished(tmp_path / "study", **changes)
-    with pytest.raises(FileError, match=r"seed1/metrics\.json: made from uncommitted code"):
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"dirty": True}, "made from uncommitted code"),
+        ({"commit": "unknown"}, "made from uncommitted code"),
+        (None, "no key 'provenance'; delete it"),
+    ],
+)
+def test_a_result_of_unknown_origin_is_refused(
+    tmp_path: Path, changes: dict[str, Any] | None, fault: str
+) -> None:
+    jobs, sources = finished(tmp_path / "study", **(changes or {}))
+    if changes is None:
+        write_sealed(jobs[1], {"seed": 1, "status": "ok", "wall_seconds": 1.0})
+    with pytest.raises(FileError, match=rf"seed1/metrics\.json: {fault}"):
         publish(jobs, sources, tmp_path / "out", "do it")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_result_without_its_origin_is_named(tmp_path: Path) -> None:
-    jobs, sources = finished(tmp_path / "study")
-    write_sealed(jobs[1], {"seed": 1, "status": "ok", "wall_seconds": 1.0})
-    with pytest.raises(FileError, match=r"seed1/metrics\.json: no key 'provenance'; delete it"):
-        publish(jobs, sources, tmp_path / "out", "do it")
 
 
 @pytest.mark.parametrize(
@@ -70,9 +74,15 @@ def test_a_published_command_names_its_study(
     assert published_study(tmp_path) == (Path("config/a.yaml"), changes)
 
 
-def test_a_published_command_without_a_study_is_refused(tmp_path: Path) -> None:
-    write_json(tmp_path / "provenance.json", {"command": "snakemake --cores 2"})
-    with pytest.raises(FileError, match="names no configuration"):
+@pytest.mark.parametrize(
+    ("origin", "fault"),
+    [({"command": "snakemake --cores 2"}, "names no configuration"), ({}, "no key 'command'")],
+)
+def test_a_published_command_without_a_study_is_refused(
+    tmp_path: Path, origin: dict[str, str], fault: str
+) -> None:
+    write_json(tmp_path / "provenance.json", origin)
+    with pytest.raises(FileError, match=fault):
         published_study(tmp_path)
 
 
@@ -111,9 +121,3 @@ def test_what_differs_by_more_than_is_printed(
 def test_a_table_that_is_not_made_any_more_is_named(tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("a\n1\n")
     assert list(differences(tmp_path, tmp_path / "now")) == ["old.csv: not made any more"]
-
-
-def test_a_provenance_without_a_command_is_refused(tmp_path: Path) -> None:
-    write_json(tmp_path / "provenance.json", {"seeds": [0]})
-    with pytest.raises(FileError, match="no key 'command'"):
-        published_study(tmp_path)
