@@ -35,11 +35,7 @@ _READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
 def collect(
     run_metrics: Sequence[Path], attack_metrics: Sequence[Path] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the ``metrics.json`` of every run and of every attack on them.
-
-    Args:
-        run_metrics: the files of the runs.
-        attack_metrics: the files of the attacks; may be empty.
+    """Read the ``metrics.json`` of every run, and of every attack on them if there is any.
 
     Returns:
         ``runs`` with `RUN_COLUMNS` and ``attacks`` with `ATTACK_COLUMNS`, in the order given;
