@@ -8,12 +8,15 @@ import pytest
 import yaml
 
 from cemlib.config import Study, load
+from cemlib.report.publish import published_study
 from cemlib.study.plan import Plan
 from cemlib.study.requirements import Level, requirements
 from cemlib.study.split import jobs
+from cemlib.study.systems import read_study
 
 CONFIG = Path(__file__).parents[1] / "config"
 STUDIES = sorted((CONFIG / "studies").rglob("*.yaml"))
+PUBLISHED = [path.parent for path in CONFIG.parent.glob("results/published/*/provenance.json")]
 COUNTED = re.compile(r"^# (\d+) defences, (\d+) trainings, (\d+) jobs\.$", re.MULTILINE)
 
 
@@ -37,6 +40,13 @@ def test_a_study_is_what_its_first_lines_say(path: Path) -> None:
     assert found.experiment == name_of(path)
     told = [one.subject for one in requirements(plan) if one.level is Level.PROBLEM]
     assert [subject for subject in told if not subject.startswith("data ")] == []
+
+
+@pytest.mark.parametrize("place", PUBLISHED, ids=lambda place: place.name)
+def test_what_is_published_can_be_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CONFIG.parent)
+    plan, every = read_study(*published_study(place))
+    assert {"report", "tables"} & {job.kind for job in every}, plan
 
 
 def test_no_two_studies_share_a_folder() -> None:
