@@ -6,7 +6,7 @@ from typing import Any
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Return rows of cells as lines; the columns in `right` are aligned there, as numbers are."""
+    """Return rows of cells as lines; those in the columns `right` are aligned on the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(

@@ -48,8 +48,8 @@ def comparisons_table(
     """Return paired differences of every defence to a reference, over the seeds that both have.
 
     The scores are top-1, and for each knowledge the worst case's MSE and SSIM on one release, and
-    its identification where it was measured. The rows are in the order of ``defences``; without a
-    reference, it is ``noise`` if that is there, else the first defence.
+    its identification where it was measured. The rows are in the order of ``defences``. If no
+    reference is given, it is ``noise`` where that is there, else the first defence.
 
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds, over

@@ -65,7 +65,7 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
 def mean_curve(points: pd.DataFrame) -> pd.DataFrame:
     """Return the curve of a family: the efficient means of its defences over the seeds.
 
-    Of the family's points with one knowledge; a row per defence, by its name, from the least
+    The points are those with one knowledge. There is a row per defence, by its name, from the least
     accurate to the most.
     """
     there = points.dropna(subset=["accuracy", "mse"])
@@ -92,7 +92,7 @@ def front(points: pd.DataFrame) -> pd.DataFrame:
 def along(curve: pd.DataFrame, values: Sequence[float], accuracy: float) -> float:
     """Return a quantity of a curve at an accuracy, linear between neighbours.
 
-    It is NaN outside the curve's accuracies, since nothing is extrapolated.
+    The quantity is NaN outside the curve's accuracies, since nothing is extrapolated.
 
     Args:
         curve: a curve as `mean_curve` returns it.

@@ -1,4 +1,4 @@
-"""The status and content of results by their records; a diverged one is finished, too."""
+"""The status and the content of results, by their records."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

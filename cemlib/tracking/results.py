@@ -80,7 +80,7 @@ class _File:
 def read_result(root: Path, metrics: Path) -> Result | None:
     """Read a run or an attack, finished or under way, by the path of its `metrics.json`.
 
-    It is None if the job has written neither metrics nor a learning curve.
+    The result is None if the job has written neither metrics nor a learning curve.
 
     Raises:
         FileError: if a file is damaged.
