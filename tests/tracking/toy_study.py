@@ -116,8 +116,9 @@ class Store:
         return self.client.get_experiment_by_name(self.name)
 
     def runs(self) -> dict[str, Any]:
-        """Active runs by folder; a doubled one is an error."""
-        found = self.client.search_runs([self.experiment().experiment_id])
+        """Active runs by folder, but for a user's own; a doubled one is an error."""
+        every = self.client.search_runs([self.experiment().experiment_id])
+        found = [run for run in every if "cemlib.folder" in run.data.tags]
         by_folder = {run.data.tags["cemlib.folder"]: run for run in found}
         assert len(by_folder) == len(found), "a result is in the store twice"
         return by_folder
