@@ -14,17 +14,17 @@ from cemlib.config.differing import flatten
 from cemlib.records.files import FileError, parse_jsonl, parse_record
 from cemlib.records.layout import identity
 from cemlib.records.scores import UNBOUNDED, impossible
-from cemlib.records.seal import FILES, check_record, check_sums
+from cemlib.records.seal import check_record, check_sums
+from cemlib.tracking.model import Model, read_model
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Row, curves, scores
-from cemlib.tracking.origin import OF_THE_VICTIM, WEIGHTS, Dataset, data_name, dataset, victim
+from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim
 
 CURVES = "history.jsonl"
 CONFIG = "config.json"
 ARTIFACTS = (CONFIG, CURVES, "reconstructions.png", "extremes.png", "per_image.parquet")
-# Bytes; larger files stay in the result folder only.
-LARGEST_ARTIFACT, LARGEST_WEIGHTS = 10 * 2**20, 64 * 2**20
-LAYOUT = b"7"  # version of what is uploaded: a new one uploads every result again
+LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
+LAYOUT = b"6"  # version of what is uploaded: a new one uploads every result again
 REPORT = "report"
 WORST = "worst_case/"  # prefix of the metrics in `worst`
 NEEDED = ("status", "config", "provenance", "wall_seconds")
@@ -43,9 +43,8 @@ class Result:
         end: End of the job, or the time of its last epoch.
         note: Description in Markdown.
         worst: Worst case over the attacks on a run, which is known later than the rest.
-        weights: File of the classifier's weights, which is read only to upload it.
-        digest: SHA-256 of everything the result was read from, but for the weights, whose own is in
-            the record.
+        model: The classifier to store as an MLflow model.
+        digest: SHA-256 of everything the result was read from.
     """
 
     folder: str
@@ -62,7 +61,7 @@ class Result:
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     dataset: Dataset | None = None
     worst: Mapping[str, float] = field(default_factory=dict)
-    weights: Path | None = None
+    model: Model | None = None
 
     @property
     def parent(self) -> str | None:
@@ -138,14 +137,8 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         curves=curves(parse_jsonl(path.with_name(CURVES), contents.get(CURVES, b""))),
         artifacts=artifacts,
         dataset=dataset(root, run, names["kind"]),
-        weights=path.with_name(WEIGHTS) if _has_weights(path, metrics) else None,
+        model=read_model(path, metrics, found[CONFIG].content) if CONFIG in found else None,
     )
-
-
-def _has_weights(path: Path, metrics: Mapping[str, Any]) -> bool:
-    weights = path.with_name(WEIGHTS)
-    named = weights.name in metrics[FILES] and weights.is_file()
-    return named and weights.stat().st_size <= LARGEST_WEIGHTS
 
 
 def _attacked(

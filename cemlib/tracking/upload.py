@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.records.files import write_bytes
-from cemlib.records.seal import checked
 from cemlib.tracking.numbers import Row
 from cemlib.tracking.origin import Dataset
 from cemlib.tracking.results import RUNNING, WORST, Result
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER = "cemlib.folder"  # tag: the folder of a run's result
 DIGEST = "cemlib.sha256"  # tag: its digest, valid once the run is not RUNNING
+MODEL = "model"  # folder of a run's artifacts
 SHOWN = "cemlib.shown"  # tag of a job under way: number and digest of the uploaded epochs
 PARENT = "mlflow.parentRunId"
 SOURCE = {"mlflow.source.name": "cemlib", "mlflow.source.type": "LOCAL"}
@@ -195,8 +194,8 @@ class Uploader:
             with tempfile.TemporaryDirectory() as folder:
                 for name, content in result.artifacts.items():
                     write_bytes(Path(folder, name), content)
-                if result.weights is not None:
-                    shutil.copy2(checked(result.weights), folder)
+                if result.model is not None:
+                    result.model.save(Path(folder, MODEL))
                 self._client.log_artifacts(run.run_id, folder)
         except OSError as error:  # from the disk, or the connection to the server
             raise TrackingError(

@@ -6,14 +6,13 @@ import signal
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from mlflow_server import running
 from toy_study import Store, Study, curve, free_port
 
-from cemlib.defences.deployed import load_deployed
 from cemlib.records.files import write_jsonl
-from cemlib.records.layout import RunFolder
 from cemlib.tracking import TrackingError
 
 ATTACK = "runs/none/seed0/attacks/decoder-train_data"
@@ -35,20 +34,27 @@ def test_a_server_holds_each_result_once(study: Study, server: str) -> None:
     assert "reconstructions.png" in store.files(runs[ATTACK])
 
 
-def test_a_classifier_is_loaded_from_the_store(study: Study, server: str) -> None:
-    """As docs/mlflow.md loads it, without the result folder."""
-    study.uri, store = server, Store(server, "with_model")
+def test_a_model_is_loaded_from_the_registry(
+    study: Study, server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without the result folder, and with pickle forbidden."""
+    import mlflow
+
+    study.uri, study.root = server, tmp_path / "results" / "with_model"
     network = study.add_model("none", 0)
-    study.track("with_model")
+    study.files("with_model").track(server)
     shutil.rmtree(study.root)
-    run = store.runs()["runs/none/seed0"]
-    folder = store.client.download_artifacts(run.info.run_id, "")
-    loaded = load_deployed(RunFolder(Path(folder)), torch.device("cpu"))
-    images = torch.randint(256, (5, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
+    run = Store(server, "with_model").runs()["runs/none/seed0"]
+    mlflow.set_tracking_uri(server)
+    mlflow.register_model(f"runs:/{run.info.run_id}/model", "classifier")
+    loaded = mlflow.pyfunc.load_model("models:/classifier/1")
+    images = np.random.default_rng(0).integers(256, size=(5, 1, 8, 8), dtype=np.uint8)
     with torch.no_grad():
-        expected = network.head(network.encoder(images / 255))
-    found = loaded.logits(loaded.features(images.to(torch.uint8)), torch.Generator())
-    torch.testing.assert_close(found, expected)
+        expected = network.head(network.encoder(torch.from_numpy(images) / 255))
+    np.testing.assert_allclose(loaded.predict(images), expected.numpy(), atol=1e-5)
+    with pytest.raises(mlflow.MlflowException, match="shape"):  # of the signature
+        loaded.predict(images[:, :, :4])
 
 
 class Upload(threading.Thread):

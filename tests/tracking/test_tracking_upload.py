@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from toy_study import Store, Study, curve
 
-from cemlib.records.files import write_jsonl
+from cemlib.records.files import FileError, write_jsonl
+from cemlib.tracking.model import read_model
 
 
 def test_a_study_is_one_experiment_of_runs_with_nested_attacks(study: Study, store: Store) -> None:
@@ -273,3 +274,10 @@ def _everything(store: Store) -> dict[str, Any]:
         )
         for folder, run in store.runs().items()
     }
+
+
+def test_weights_that_are_gone_are_named(tmp_path: Path) -> None:
+    record = {"status": "ok", "files": {"model.safetensors": "0" * 64}}
+    config = b'{"network": {"image_size": 16}}'
+    with pytest.raises(FileError, match=r"model\.safetensors: missing; rerun the training"):
+        read_model(tmp_path / "metrics.json", record, config)
