@@ -21,12 +21,8 @@ from scipy.special import log_ndtr
 
 from cemlib.config.labelling import LabellingStudy
 
-JOINS_OR_LEAVES = 1.0
 CHANGED_VOTE = math.sqrt(2.0)
-NEIGHBOURS = {
-    "a participant's vote changes": CHANGED_VOTE,
-    "a participant joins or leaves": JOINS_OR_LEAVES,
-}
+NEIGHBOURS = {"a participant's vote changes": CHANGED_VOTE, "a participant joins or leaves": 1.0}
 ANYONE, PARTICIPANT = "who sees the counts", "a participant, who knows its own noise"
 _LARGEST = math.log(sys.float_info.max)  # its exponential is still a float
 

@@ -5,7 +5,7 @@ table, and blindings made beforehand leave one product for the time of the vote.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,16 +14,14 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from cemlib.config.labelling import SECURE_BITS, LabellingStudy
-from cemlib.labelling.arithmetic import powmod
 from cemlib.labelling.messages import Round
-from cemlib.labelling.paillier import Blinding, PublicKey
+from cemlib.labelling.paillier import Blinding
 from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.protocol import Keys, deal, exchange
 from cemlib.labelling.setting import Packing, Setting
 from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 
-REPEATS = 5
 Row: TypeAlias = dict[str, Any]
 
 
@@ -32,7 +30,7 @@ def run(job: Job[LabellingStudy]) -> list[Path]:
     start, study = time.perf_counter(), job.plan.study
     record = {
         "kind": "cost",
-        **measured(study.cost.key_bits, study.participants, images=study.cost.images),
+        "rounds": measured(study.cost.key_bits, study.participants, images=study.cost.images),
         "command": job.command,
         "wall_seconds": time.perf_counter() - start,
         **job.record(None),
@@ -43,7 +41,7 @@ def run(job: Job[LabellingStudy]) -> list[Path]:
 
 def measured(
     key_bits: Sequence[int], participants: int = 15, classes: int = 10, images: int = 18
-) -> dict[str, list[Row]]:
+) -> list[Row]:
     """Return the cost of labelling an image, all participants together.
 
     Args:
@@ -53,36 +51,21 @@ def measured(
         images: labelled in one round where packing goes across images, one otherwise.
 
     Returns:
-        `rounds`: for every `key_bits`, `packing`, `blinding`, and whether blindings were
-        `precomputed`, the CPU seconds of an image: `offline_seconds` of blindings made beforehand,
-        `encrypt_seconds` of the votes, and `decrypt_seconds` of products, partial decryptions and
-        reading the tallies; the `bytes` to the aggregator, and the `ciphertexts` of a participant.
-
-        `setup`: for every `key_bits`, the CPU seconds that are spent once for a key:
-        `deal_seconds` of primes and shares and `table_seconds` of a participant's table for `short`
-        blindings; and those of one x^n mod n^2: `power_seconds`, and `power_python_seconds`
-        without gmpy2.
+        For every `key_bits`, `packing`, `blinding`, and whether blindings were `precomputed`, the
+        CPU seconds of an image: `offline_seconds` of blindings made beforehand, `encrypt_seconds`
+        of the votes, and `decrypt_seconds` of products, partial decryptions and reading the
+        tallies; the `bytes` to the aggregator, and the `ciphertexts` of a participant.
     """
-    found: dict[str, list[Row]] = {"rounds": [], "setup": []}
+    found: list[Row] = []
     for bits in key_bits:
         testing = bits < SECURE_BITS
         setting = Setting(participants, classes, 1.0, bits, insecure_for_testing=testing)
-        start = time.process_time()
         keys = deal(setting)
-        dealt = {"key_bits": bits, "deal_seconds": time.process_time() - start}
-        found["setup"].append(dealt | _setup(keys.public))
+        assert keys.public.table  # made once for a key, and not counted
         for packing, blinding in product(get_args(Packing), get_args(Blinding)):
             own = replace(setting, packing=packing, blinding=blinding)
-            found["rounds"] += _round(own, keys, images if packing == "images" else 1)
+            found += _round(own, keys, images if packing == "images" else 1)
     return found
-
-
-def _setup(key: PublicKey) -> Row:
-    return {
-        "table_seconds": _seconds(lambda: key.table),
-        "power_seconds": _seconds(lambda: powmod(key.base, key.n, key.n_squared), REPEATS),
-        "power_python_seconds": _seconds(lambda: pow(key.base, key.n, key.n_squared), REPEATS),
-    }
 
 
 def _round(setting: Setting, keys: Keys, images: int) -> list[Row]:
@@ -91,13 +74,15 @@ def _round(setting: Setting, keys: Keys, images: int) -> list[Row]:
     votes = np.arange(images) % setting.classes
     participants = [Participant(round_, share, votes) for share in keys.shares]
     aggregator = Aggregator(round_)
-    prepare = sum(_seconds(party.prepare) for party in participants)
     start = time.process_time()
+    for party in participants:
+        party.prepare()
+    prepared = time.process_time()
     sent = [party.vote() for party in participants]
     voted = time.process_time()
     parts = exchange(aggregator, participants, sent)
     aggregator.counts()
-    decrypt, vote = time.process_time() - voted, voted - start
+    decrypt, vote, prepare = time.process_time() - voted, voted - prepared, prepared - start
     return [
         {
             "key_bits": setting.key_bits,
@@ -112,11 +97,3 @@ def _round(setting: Setting, keys: Keys, images: int) -> list[Row]:
         }
         for precomputed, offline, online in ((False, 0.0, prepare + vote), (True, prepare, vote))
     ]
-
-
-def _seconds(work: Callable[[], Any], repeats: int = 1) -> float:
-    """Return the mean CPU seconds of this process that the work takes."""
-    start = time.process_time()
-    for _ in range(repeats):
-        work()
-    return (time.process_time() - start) / repeats

@@ -60,12 +60,9 @@ def variants(study: LabellingStudy) -> list[tuple[float | None, Weighting]]:
 
 
 def carry_out(participants: Participants, images: int, stage: Stage) -> Outcome:
-    """Let all participants of a repeat learn, vote, and learn again.
+    """Let all participants of a repeat learn from so many images each, vote, and learn again.
 
-    Args:
-        participants: of the repeat.
-        images: labelled images of each.
-        stage: returns what the stage of a name found, from an earlier process if it has it.
+    `stage` returns what the stage of a name found, from an earlier process if it has it.
 
     Raises:
         ConfigError: the protocol cannot carry the noise or the masks; nobody has learned yet.

@@ -17,7 +17,7 @@ from cemlib.labelling.tables import (
     growth_exponent,
 )
 from cemlib.report.statistics import mean_interval
-from cemlib.report.style import log_scale, looks, new_figure, remark, settings
+from cemlib.report.style import log_scale, looks, new_figure, remark
 
 NAMES = {"init": "before", "capc": "CaPC-style", "iel": "IEL"}
 LOOKS = looks(list(NAMES))
@@ -34,34 +34,32 @@ def accuracy(results: Results, study: LabellingStudy) -> Figure:
     """Draw accuracy by number of images: every repeat, and the mean with its interval."""
     repeats = results.repeats
     places = repeats["images"].map({images: at for at, images in enumerate(study.images)})
-    with settings():
-        figure, (panel,) = new_figure(2.8, width=4.5)
-        for aside, (name, title) in zip((-0.24, 0.0, 0.24), NAMES.items(), strict=True):
-            scores, look = 100 * repeats[f"{name}_top1"].astype(float), LOOKS[name]
-            panel.plot(places + aside - 0.06, scores, ".", color=look.colour, alpha=0.35, ms=4)
-            found = [mean_interval(values.tolist()) for _, values in scores.groupby(places)]
-            panel.errorbar(
-                np.arange(len(found)) + aside + 0.04,
-                [each.mean for each in found],
-                np.nan_to_num([each.high - each.mean for each in found]),
-                fmt=look.marker,
-                color=look.colour,
-                capsize=3,
-                label=title,
-            )
-        panel.set_xticks(range(len(study.images)), [str(n) for n in study.images])
-        panel.set(xlabel="labelled images of a participant", ylabel=ACCURACY)
-        panel.legend(loc="lower right")
+    figure, (panel,) = new_figure(2.8, width=4.5)
+    for aside, (name, title) in zip((-0.24, 0.0, 0.24), NAMES.items(), strict=True):
+        scores, look = 100 * repeats[f"{name}_top1"].astype(float), LOOKS[name]
+        panel.plot(places + aside - 0.06, scores, ".", color=look.colour, alpha=0.35, ms=4)
+        found = [mean_interval(values.tolist()) for _, values in scores.groupby(places)]
+        panel.errorbar(
+            np.arange(len(found)) + aside + 0.04,
+            [each.mean for each in found],
+            np.nan_to_num([each.high - each.mean for each in found]),
+            fmt=look.marker,
+            color=look.colour,
+            capsize=3,
+            label=title,
+        )
+    panel.set_xticks(range(len(study.images)), [str(n) for n in study.images])
+    panel.set(xlabel="labelled images of a participant", ylabel=ACCURACY)
+    panel.legend(loc="lower right")
     return figure
 
 
 def participants(results: Results, study: LabellingStudy) -> Figure:
     """Draw every participant as the requester, by network: thin each repeat, thick the mean."""
-    with settings():
-        figure, panels = _by_images(3.0, results.participants, study, _slopes)
-        handles, titles = panels[0].get_legend_handles_labels()
-        if handles:
-            figure.legend(handles, titles, loc="outside lower center", ncols=len(handles))
+    figure, panels = _by_images(3.0, results.participants, study, _slopes)
+    handles, titles = panels[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, titles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
@@ -94,9 +92,8 @@ def _slopes(panel: Axes, rows: pd.DataFrame) -> None:
 
 def epsilon(results: Results, study: LabellingStudy) -> Figure:
     """Draw accuracy against the epsilon of one query, with the accuracy before as a line."""
-    with settings():
-        figure, _ = _by_images(2.8, epsilon_table(results, study), study, _curves)
-        figure.supxlabel("ε of one query, by the formula", fontsize=9)
+    figure, _ = _by_images(2.8, epsilon_table(results, study), study, _curves)
+    figure.supxlabel("ε of one query, by the formula", fontsize=9)
     return figure
 
 
@@ -126,20 +123,17 @@ def cost(results: Results, study: LabellingStudy) -> Figure:  # noqa: ARG001 - a
     """Draw the seconds of an image by key length, with growth exponents and the published ones."""
     rounds = results.rounds
     ours = rounds[~rounds["precomputed"]].set_index(["packing", "blinding"])
-    with settings():
-        figure, panels = new_figure(3.2, columns=2, share_y=True)
-        for panel, name in zip(panels, SECONDS, strict=True):
-            for title, look in looks(list(WAYS)).items():
-                rows = ours.loc[[WAYS[title]]]
-                exponent = growth_exponent(rows, name)
-                label = title if math.isnan(exponent) else f"{title}: {exponent:.2f}"
-                at, seconds = rows["key_bits"], rows[name]
-                panel.plot(at, seconds, f"{look.marker}-", color=look.colour, label=label)
-            panel.plot(
-                PUBLISHED["key_bits"], PUBLISHED[name], "kx", ms=8, label="published, not ours"
-            )
-            _axes(panel, name, rounds)
-        panels[0].set_ylabel("seconds of an image, all participants")
+    figure, panels = new_figure(3.2, columns=2, share_y=True)
+    for panel, name in zip(panels, SECONDS, strict=True):
+        for title, look in looks(list(WAYS)).items():
+            rows = ours.loc[[WAYS[title]]]
+            exponent = growth_exponent(rows, name)
+            label = title if math.isnan(exponent) else f"{title}: {exponent:.2f}"
+            at, seconds = rows["key_bits"], rows[name]
+            panel.plot(at, seconds, f"{look.marker}-", color=look.colour, label=label)
+        panel.plot(PUBLISHED["key_bits"], PUBLISHED[name], "kx", ms=8, label="published, not ours")
+        _axes(panel, name, rounds)
+    panels[0].set_ylabel("seconds of an image, all participants")
     return figure
 
 

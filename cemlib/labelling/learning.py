@@ -130,14 +130,10 @@ def learn(
     chances: Tensor,
     settings: LocalTrainConfig,
 ) -> Tensor:
-    """Train M networks from `start`; return their losses (steps, M).
+    """Train M networks from `start`, which change, a lesson each; return their losses (steps, M).
 
-    Args:
-        networks: the M networks, whose weights change.
-        images: (P, C, H, W), normalised.
-        lessons: one for each network.
-        chances: (steps, M, batch), uniform in [0, 1): which of its images a network sees.
-        settings: of the training.
+    The images (P, C, H, W) are normalised. `chances` (steps, M, batch), uniform in [0, 1), say
+    which of its images a network sees.
 
     Raises:
         DivergedError: if a loss is not finite.

@@ -18,43 +18,23 @@ from torch.nn.functional import cross_entropy, one_hot, pad
 
 
 def answered(counts: Tensor) -> Tensor:
-    """Return which queries have an answer: those with a positive count.
-
-    Args:
-        counts: (Q, k) noisy counts of votes.
-
-    Returns:
-        (Q,) bool.
-    """
+    """Return which queries (Q,) have an answer: those with a positive one of `counts` (Q, k)."""
     return (counts > 0).any(dim=1)
 
 
 def certainty(counts: Tensor) -> Tensor:
-    """Return the weight of each answer: 1 where one class has all votes, 0 where all are equal.
+    """Return the weight (Q,) of each answer: 1 if one class has all votes, 0 if all are equal.
 
-    Args:
-        counts: (Q, k) noisy counts, every row `answered`.
-
-    Returns:
-        (Q,) in [0, 1].
-
-    Raises:
-        ValueError: if there is a single class, or a row without an answer.
+    The noisy counts (Q, k) are of two classes or more, and every row is `answered`.
 
     Example:
         >>> certainty(torch.tensor([[7.0, 0.0], [3.0, 3.0], [5.0, -2.0]])).tolist()
         [1.0, 0.0, 1.0]
     """
-    classes = counts.shape[1]
-    if classes < 2:
-        raise ValueError(f"counts of {classes} class have no entropy; two are needed")
-    refused = (~answered(counts)).nonzero().flatten().tolist()
-    if refused:
-        raise ValueError(f"rows {refused} have no positive count; leave them out")
     clipped = counts.clamp(min=0)
     shares = clipped / clipped.sum(dim=1, keepdim=True)
     entropy: Tensor = -torch.special.xlogy(shares, shares).sum(dim=1)
-    return (1 - entropy / math.log(classes)).clamp(0, 1)
+    return (1 - entropy / math.log(counts.shape[1])).clamp(0, 1)
 
 
 def posterior(counts: Tensor, participants: int, sigma: float) -> Tensor:
@@ -92,15 +72,9 @@ def _products(polynomials: Tensor) -> Tensor:
 
 
 def information_entropy_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean weighted cross entropy of a batch, for several networks at once.
+    """Return the mean weighted cross entropy (...) of a batch, for several networks at once.
 
-    Args:
-        logits: (..., B, k).
-        labels: (..., B) class indices.
-        weights: (..., B) in [0, 1].
-
-    Returns:
-        (...): one loss for each network.
+    Logits are (..., B, k), labels (class indices) and weights in [0, 1] (..., B).
     """
     single = cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none")
     return (weights * single.view_as(weights)).mean(dim=-1)

@@ -39,11 +39,8 @@ def draw_noise(
 ) -> NDArray[np.int64]:
     """Return one participant's noise (queries, classes) in grid steps, N(0, sigma^2 / N) rounded.
 
-    Args:
-        setting: the round's setting.
-        queries: how many.
-        generator: makes a study repeatable; None takes the normal quantile of 53 bits of the
-            system's randomness.
+    A generator makes a study repeatable; without one, the noise is the normal quantile of 53 bits
+    of the system's randomness.
     """
     if generator is None:
         from scipy.special import ndtri

@@ -15,19 +15,51 @@ The blinding is drawn in one of two ways:
   = 3 mod 4 and gcd(p-1, q-1) = 2, so that -x^2 generates the units of Jacobi symbol 1. That an
   exponent of half length looks like a full one rests on the hardness of factoring n (Goldreich and
   Rosen, J. Cryptology 16, 2003), which DCR implies.
+
+Large integers are computed with by gmpy2. Arguments and results are plain integers.
 """
 
 import hashlib
 import math
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from cemlib.labelling.arithmetic import FixedBase, powmod, product
+import gmpy2
+
 from cemlib.labelling.errors import LabellingError, MessageError
 
 Blinding = Literal["full", "short"]
+
+
+class FixedBase:
+    """Compute powers of one base from a table: b / window products for an exponent of b bits.
+
+    Row i of the table holds base ** (j * 2 ** (window * i)) for every j < 2 ** window (Brickell,
+    Gordon, McCurley and Wilson, EUROCRYPT 1992).
+    """
+
+    def __init__(self, base: int, bits: int, modulus: int, window: int = 6) -> None:
+        self._modulus, self._window, self._bits = modulus, window, bits
+        self._rows = []
+        power = gmpy2.mpz(base)
+        for _ in range(-(-bits // window)):
+            row = [gmpy2.mpz(1)]
+            for _ in range((1 << window) - 1):
+                row.append(row[-1] * power % modulus)
+            self._rows.append(row)
+            power = row[-1] * power % modulus
+
+    def power(self, exponent: int) -> int:
+        """Return base ** exponent mod modulus; raise ValueError if the table is too short."""
+        if exponent < 0 or exponent.bit_length() > self._bits:
+            raise ValueError(f"the table is for exponents of at most {self._bits} bits")
+        result, digit = gmpy2.mpz(1), (1 << self._window) - 1
+        for i, row in enumerate(self._rows):
+            result = result * row[exponent >> i * self._window & digit] % self._modulus
+        return int(result)
 
 
 @dataclass(frozen=True)
@@ -95,7 +127,7 @@ def draw_blinding(key: PublicKey, kind: Blinding = "short") -> int:
     while True:
         r = 1 + secrets.randbelow(key.n - 1)
         if math.gcd(r, key.n) == 1:
-            return powmod(r, key.n, key.n_squared)
+            return int(gmpy2.powmod(r, key.n, key.n_squared))
 
 
 def encrypt(key: PublicKey, plaintext: int, blinding: int | None = None) -> int:
@@ -107,3 +139,11 @@ def encrypt(key: PublicKey, plaintext: int, blinding: int | None = None) -> int:
         raise LabellingError(f"plaintext: must be in [0, n), n of {key.bits} bits")
     blinding = draw_blinding(key) if blinding is None else blinding
     return product((1 + plaintext * key.n, blinding), key.n_squared)
+
+
+def product(factors: Iterable[int], modulus: int) -> int:
+    """Return the product of the factors mod modulus."""
+    result = gmpy2.mpz(1)
+    for factor in factors:
+        result = result * factor % modulus
+    return int(result)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cemlib.labelling.arithmetic import product
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError, ShareError
 from cemlib.labelling.messages import (
     AGGREGATOR,
@@ -25,7 +24,7 @@ from cemlib.labelling.messages import (
     encode_vote,
 )
 from cemlib.labelling.packing import draw_masks, draw_noise, pack, unpack
-from cemlib.labelling.paillier import draw_blinding, encrypt
+from cemlib.labelling.paillier import draw_blinding, encrypt, product
 from cemlib.labelling.setting import Setting
 from cemlib.labelling.sharing import KeyShare, combine, partial_decryption
 

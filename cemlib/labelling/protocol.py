@@ -32,8 +32,7 @@ Secrets: TypeAlias = tuple[KeyShare, NDArray[np.int64], int | None]
 
 def deal(setting: Setting) -> Keys:
     """Return fresh keys; the dealer's primes are gone when it returns."""
-    key = generate(setting.key_bits, insecure_for_testing=setting.insecure_for_testing)
-    return split(key, setting.participants)
+    return split(generate(setting.key_bits), setting.participants)
 
 
 def aggregate(

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cemlib.config.labelling import SECURE_BITS, LabellingStudy
-from cemlib.labelling import figures
-from cemlib.labelling.tables import TABLES, collect
+from cemlib.labelling import figures, tables
 from cemlib.report.cells import DIFFERENCES, finished, mean, number
-from cemlib.report.style import save
+from cemlib.report.style import save, settings
 from cemlib.report.writer import Column, Layout, Row, write_table
 from cemlib.study.job import Job
 from cemlib.study.labelling import FIGURES
@@ -94,7 +93,7 @@ LAYOUTS: dict[str, Layout] = {
 
 def notes(study: LabellingStudy) -> list[str]:
     """Return the notes above every table."""
-    settings, n = study.privacy, study.participants
+    privacy, n = study.privacy, study.participants
     bits = study.encryption.key_bits
     key = " It is for testing: it protects nothing." if bits < SECURE_BITS else ""
     weight = "" if study.certainty == "entropy" else f" {POSTERIOR}"
@@ -104,26 +103,28 @@ def notes(study: LabellingStudy) -> list[str]:
         " width of the 95 % Student-t interval; repeats deal the same images anew, so intervals"
         " are of training again on images like these.",
         "Noise: N(0, σ²) in every count, σ² in total over the participants; σ = sensitivity"
-        f" sqrt(2 ln(1.25/δ)) / ε with δ = {settings.delta:g} and sensitivity"
-        f" {settings.sensitivity:.4g}. The formula's proof needs ε < 1. `ε, one query` and `ε, all"
+        f" sqrt(2 ln(1.25/δ)) / ε with δ = {privacy.delta:g} and sensitivity"
+        f" {privacy.sensitivity:.4g}. The formula's proof needs ε < 1. `ε, one query` and `ε, all"
         " queries` are exact and, where no neighbours are named, of one changed vote."
         " `all, as published` is strong composition of the formula's ε, with a δ of"
-        f" {(study.queries + 1) * settings.delta:.3g}.",
+        f" {(study.queries + 1) * privacy.delta:.3g}.",
         "A refused query has no positive count: it is left out of the training, and counted in"
         f" every total.{weight}",
         f"Votes were encrypted with a key of {bits} bits.{key}",
     ]
 
 
-def write_report(job: Job[LabellingStudy]) -> Iterator[Path]:
+def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     """Write every table in every format, and every figure as PNG and PDF; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    results, study, layout = collect(job), job.plan.study, job.plan.layout
+    results, study, layout = tables.collect(job), job.plan.study, job.plan.layout
     for name, columns in LAYOUTS.items():
-        frame = TABLES[name](results, study)
+        frame = getattr(tables, f"{name}_table")(results, study)
         yield from write_table(layout.tables, name, frame, columns, notes(study))
     for name in FIGURES:
-        yield from save(getattr(figures, name)(results, study), layout.figures, name)
+        with settings():
+            figure = getattr(figures, name)(results, study)
+        yield from save(figure, layout.figures, name)

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from cemlib.config.labelling import MAXIMUM_BITS, MINIMUM_BITS, SECURE_BITS
 from cemlib.labelling.errors import LabellingError
 from cemlib.labelling.paillier import Blinding
-from cemlib.labelling.sharing import check_bits
 
 Packing = Literal["none", "label", "images"]
 # Masks and noise are multiples of 2^-12 of a vote: 64-bit integers hold every sum, and noise of any
@@ -43,7 +43,15 @@ class Setting:
     insecure_for_testing: bool = False
 
     def __post_init__(self) -> None:
-        check_bits(self.key_bits, self.insecure_for_testing)
+        if not MINIMUM_BITS <= self.key_bits <= MAXIMUM_BITS or self.key_bits % 2:
+            raise LabellingError(
+                f"key_bits: {self.key_bits} must be even, from {MINIMUM_BITS} to {MAXIMUM_BITS}"
+            )
+        if self.key_bits < SECURE_BITS and not self.insecure_for_testing:
+            raise LabellingError(
+                f"key_bits: {self.key_bits} can be factored or soon will be; take {SECURE_BITS} or"
+                " more, or set insecure_for_testing: true where no real vote is at stake"
+            )
         for name, known in (("packing", get_args(Packing)), ("blinding", get_args(Blinding))):
             if getattr(self, name) not in known:
                 raise LabellingError(f"{name}: {getattr(self, name)!r} is none of {known}")

@@ -1,7 +1,7 @@
 """Collect the records of a labelling study, and compute its tables."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +89,11 @@ def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def privacy_table(_results: Results, study: LabellingStudy) -> pd.DataFrame:
+    """Return the privacy of a vote by observer and kind of neighbours."""
+    return pd.DataFrame(privacy_rows(study))
+
+
 def cost_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     """Return seconds and bytes of an image by key length, with the exponent of their growth.
 
@@ -132,13 +137,3 @@ def _difference(group: pd.DataFrame, first: str, second: str) -> dict[str, Any]:
     finished = group[group["status"] == "ok"].sort_values("seed")
     ours, theirs = (finished[f"{name}_top1"].astype(float).tolist() for name in (first, second))
     return difference_columns(paired_difference(ours, theirs))
-
-
-TABLES: dict[str, Callable[[Results, LabellingStudy], pd.DataFrame]] = {
-    "accuracy": accuracy_table,
-    "differences": differences_table,
-    "epsilon": epsilon_table,
-    "privacy": lambda _, study: pd.DataFrame(privacy_rows(study)),
-    "cost": cost_table,
-}
-"""Tables by name."""

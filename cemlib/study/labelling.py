@@ -1,10 +1,8 @@
 """Collaborative labelling as a list of jobs."""
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.records.provenance import source_files
 from cemlib.study.job import (
     CPU,
-    Entry,
     Job,
     by,
     figure_files,
@@ -24,15 +22,14 @@ def jobs(plan: Plan[LabellingStudy], _device: str = CPU) -> list[LabellingJob]:
     """Return all jobs of a study, each after those it needs; all of them compute on the CPU."""
     repeats = [repeat_job(plan, number) for number in range(plan.study.repeats)]
     cost = cost_job(plan)
+    read = [*repeats, cost]
     inputs = {
         "metrics": [record for job in repeats for record in job.records],
         "cost": cost.records,
     }
     files = table_files(plan, TABLES) + figure_files(plan, FIGURES)
-    sources = source_files("cemlib.labelling.report")
-    write = Entry("cemlib.labelling.report", "write_report")
-    report = report_job(plan, "report", [*repeats, cost], inputs, files, sources, write)
-    return [prepare_job(plan), *repeats, cost, report]
+    report = report_job(plan, "report", read, inputs, files, **by("cemlib.labelling.report"))
+    return [prepare_job(plan), *read, report]
 
 
 def repeat_job(plan: Plan[LabellingStudy], number: int) -> LabellingJob:

@@ -11,13 +11,8 @@ from cemlib.labelling.tables import growth_exponent
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, list[Row]]:
+def rows() -> list[Row]:
     return measured([256, 512], participants=3, classes=4, images=8)
-
-
-@pytest.fixture(scope="module")
-def rows(found: dict[str, list[Row]]) -> list[Row]:
-    return found["rounds"]
 
 
 def test_every_combination_has_a_row(rows: list[Row]) -> None:
@@ -45,12 +40,6 @@ def test_what_is_made_beforehand_is_not_paid_twice(rows: list[Row]) -> None:
         total = offline["offline_seconds"] + offline["encrypt_seconds"]
         assert online["encrypt_seconds"] == pytest.approx(total)
         assert online["decrypt_seconds"] == offline["decrypt_seconds"]
-
-
-def test_what_is_paid_once_for_a_key_takes_time(found: dict[str, list[Row]]) -> None:
-    setup = found["setup"]
-    assert [once["key_bits"] for once in setup] == [256, 512]
-    assert all(once[name] > 0 for once in setup for name in once)
 
 
 def test_the_exponent_of_a_power_law_is_found() -> None:

@@ -9,16 +9,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from cemlib.labelling.arithmetic import product
 from cemlib.labelling.errors import LabellingError, MessageError, ShareError
-from cemlib.labelling.paillier import PublicKey, check_ciphertext, draw_blinding, encrypt
+from cemlib.labelling.paillier import (
+    FixedBase,
+    PublicKey,
+    check_ciphertext,
+    draw_blinding,
+    encrypt,
+    product,
+)
 from cemlib.labelling.sharing import (
     DealerKey,
     Keys,
-    check_bits,
     combine,
     generate,
     partial_decryption,
+    random_prime,
     split,
 )
 
@@ -41,7 +47,7 @@ def open_jointly(keys: Keys, ciphertext: int) -> int:
 
 @pytest.fixture(scope="module")
 def dealer() -> DealerKey:
-    return generate(256, insecure_for_testing=True)
+    return generate(256)
 
 
 @pytest.fixture(scope="module")
@@ -193,12 +199,9 @@ def test_the_exponent_is_0_mod_lambda_and_1_mod_n(dealer: DealerKey) -> None:
 
 
 def test_a_part_under_another_key_is_refused(keys: Keys) -> None:
-    other = split(generate(256, insecure_for_testing=True), 4)
-    ciphertext = encrypt(keys.public, 1)
-    with pytest.raises(ShareError, match="share 0: belongs to another key"):
-        partial_decryption(keys.public, other.shares[0], ciphertext)
+    other, ciphertext = split(generate(256), 4), encrypt(keys.public, 1)
     parts = parts_of(keys, ciphertext)
-    parts[2] = pow(ciphertext, other.shares[2].value, keys.public.n_squared)
+    parts[2] = partial_decryption(keys.public, other.shares[2], ciphertext)
     with pytest.raises(ShareError, match="do not fit"):
         combine(keys.public, parts, 4)
 
@@ -210,17 +213,27 @@ def test_secrets_do_not_show(dealer: DealerKey, keys: Keys) -> None:
         assert share.mac_key not in repr(share)
 
 
-@pytest.mark.parametrize("bits", [254, 257, 3074, 0, -2])
-def test_key_lengths_out_of_range_are_refused(bits: int) -> None:
-    with pytest.raises(LabellingError, match="from 256 to 3072"):
-        check_bits(bits, insecure_for_testing=True)
+def test_random_primes_are_long_enough_for_their_product() -> None:
+    primes = [random_prime(64) for _ in range(20)]
+    assert len(set(primes)) == 20
+    assert all(p % 4 == 3 and p >> 62 == 3 and p.bit_length() == 64 for p in primes)
+    assert all(pow(a, p - 1, p) == 1 for p in primes for a in (2, 3, 5, 7, 11))
 
 
-@pytest.mark.parametrize("bits", [256, 1024, 2046])
-def test_short_keys_are_for_testing(bits: int) -> None:
-    with pytest.raises(LabellingError, match="insecure_for_testing"):
-        generate(bits)
-    check_bits(bits, insecure_for_testing=True)
+@given(
+    base=st.integers(1, 2**200),
+    exponent=st.integers(0, 2**100 - 1),
+    modulus=st.integers(1, 2**300),
+    window=st.integers(1, 7),
+)
+def test_a_table_gives_the_powers_of_its_base(
+    base: int, exponent: int, modulus: int, window: int
+) -> None:
+    table = FixedBase(base, 100, modulus, window)
+    assert table.power(exponent) % modulus == pow(base, exponent, modulus)
+    for outside in (-1, 2**100):
+        with pytest.raises(ValueError, match="at most 100 bits"):
+            table.power(outside)
 
 
 def test_a_key_of_2048_bits_opens() -> None:

@@ -6,48 +6,28 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import kstest, norm
+from small_round import KEYS, SETTING, TALLIES, VOTES, parties, voted
 
-from cemlib.labelling import arithmetic
 from cemlib.labelling.errors import DroppedOutError, LabellingError, ShareError
-from cemlib.labelling.messages import Round
 from cemlib.labelling.parties import Aggregator, Participant, ParticipantView
-from cemlib.labelling.protocol import Keys, Setting, aggregate, deal, exchange, remaining
+from cemlib.labelling.protocol import aggregate, exchange, remaining
 from cemlib.labelling.sharing import combine
 
-SETTING = Setting(4, 3, noise_std=2.0, key_bits=256, insecure_for_testing=True)
-VOTES = np.array([[0, 1, 2, 2], [1, 1, 1, 1], [0, 2, 0, 1]])
-TALLIES = [[1, 1, 2], [0, 4, 0], [2, 1, 1]]
-
 
 @pytest.fixture(scope="module")
-def keys() -> Keys:
-    return deal(SETTING)
-
-
-def parties(keys: Keys, setting: Setting = SETTING) -> tuple[Aggregator, list[Participant]]:
-    round_ = Round(keys.public, setting, len(VOTES))
-    everybody = [Participant(round_, s, VOTES[:, s.index], 10 + s.index) for s in keys.shares]
-    return Aggregator(round_), everybody
-
-
-def carry_out(aggregator: Aggregator, everybody: list[Participant]) -> None:
+def done() -> tuple[Aggregator, list[Participant]]:
+    """The parties after a round, to be looked at only."""
+    aggregator, everybody = parties()
     exchange(aggregator, everybody, [party.vote() for party in everybody])
     aggregator.counts()
-
-
-@pytest.fixture(scope="module")
-def done(keys: Keys) -> tuple[Aggregator, list[Participant]]:
-    """The parties after a round, to be looked at only."""
-    aggregator, everybody = parties(keys)
-    carry_out(aggregator, everybody)
     return aggregator, everybody
 
 
 @pytest.mark.parametrize("packing", ["none", "label", "images"])
 @pytest.mark.parametrize("blinding", ["full", "short"])
-def test_without_noise_tallies_are_exact(keys: Keys, packing: Any, blinding: Any) -> None:
+def test_without_noise_tallies_are_exact(packing: Any, blinding: Any) -> None:
     setting = replace(SETTING, noise_std=0.0, packing=packing, blinding=blinding)
-    assert aggregate(VOTES, setting, keys).tolist() == TALLIES
+    assert aggregate(VOTES, setting, KEYS).tolist() == TALLIES
 
 
 def test_noise_has_the_variance_sigma_squared_in_total() -> None:
@@ -58,22 +38,12 @@ def test_noise_has_the_variance_sigma_squared_in_total() -> None:
     assert kstest((counts - exact).ravel(), norm(scale=4.0).cdf).pvalue > 1e-6
 
 
-def test_a_generator_repeats_the_tallies_and_none_does_not(keys: Keys) -> None:
-    one, two = (aggregate(VOTES, SETTING, keys, np.random.default_rng(5)) for _ in range(2))
+def test_a_generator_repeats_the_tallies_and_none_does_not() -> None:
+    one, two = (aggregate(VOTES, SETTING, KEYS, np.random.default_rng(5)) for _ in range(2))
     assert np.array_equal(one, two)
     assert np.array_equal(one * 4096, np.rint(one * 4096))
-    free = [aggregate(VOTES, SETTING, keys) for _ in range(2)]
+    free = [aggregate(VOTES, SETTING, KEYS) for _ in range(2)]
     assert not np.any(free[0] == free[1])
-
-
-def test_without_gmpy2_the_tallies_are_the_same(
-    keys: Keys, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = aggregate(VOTES, SETTING, keys, np.random.default_rng(5))
-    monkeypatch.setattr(arithmetic, "gmpy2", None)
-    for used in (keys, deal(SETTING)):
-        found = aggregate(VOTES, SETTING, used, np.random.default_rng(5))
-        assert np.array_equal(found, expected)
 
 
 def seen(view: Any) -> set[int]:
@@ -118,18 +88,20 @@ def test_views_are_frozen(done: tuple[Aggregator, list[Participant]]) -> None:
         aggregator.view.plain[0][0, 0] = 1
 
 
-def test_who_cast_which_vote_changes_nothing_that_is_not_encrypted(keys: Keys) -> None:
+def test_who_cast_which_vote_changes_nothing_that_is_not_encrypted(
+    done: tuple[Aggregator, list[Participant]],
+) -> None:
     # The same masks and noise, two participants' votes exchanged: all that the aggregator and the
     # others see in the clear is the same, bit for bit; ciphertexts hide by the hardness of DCR.
-    first, everybody = parties(keys)
-    carry_out(first, everybody)
-    second, exchanged = parties(keys)
+    first, everybody = done
+    second, exchanged = parties()
     swap = {0: 1, 1: 0, 2: 2, 3: 3}
     for index, party in enumerate(exchanged):
         old = everybody[index].view
         new_votes = everybody[swap[index]].view.votes
         party.view = replace(party.view, votes=new_votes, masks=old.masks, noise=old.noise)
-    carry_out(second, exchanged)
+    exchange(second, exchanged, [party.vote() for party in exchanged])
+    second.counts()
     one, two = first.view, second.view
     assert all(np.array_equal(one.plain[i], two.plain[i]) for i in range(4))
     assert np.array_equal(one.sums, two.sums)  # type: ignore[arg-type]
@@ -140,13 +112,13 @@ def test_who_cast_which_vote_changes_nothing_that_is_not_encrypted(keys: Keys) -
 
 
 def test_those_who_decrypt_see_sums_with_masks_only(
-    keys: Keys, done: tuple[Aggregator, list[Participant]]
+    done: tuple[Aggregator, list[Participant]],
 ) -> None:
     aggregator, everybody = done
     view = everybody[0].view
     assert len({party.view.asked for party in everybody}) == 1
     parts = {i: aggregator.view.partials[i][0] for i in range(4)}
-    opened = combine(keys.public, parts, 4)
+    opened = combine(KEYS.public, parts, 4)
     width, slots = SETTING.slot_bits, SETTING.slots
     masks = sum(party.view.masks for party in everybody)
     expected = (np.array(TALLIES) * 4096 + masks).ravel()[:slots].tolist()
@@ -156,8 +128,8 @@ def test_those_who_decrypt_see_sums_with_masks_only(
 
 
 @pytest.mark.parametrize("gone", [(0,), (1, 3)])
-def test_without_all_votes_nothing_is_asked(keys: Keys, gone: tuple[int, ...]) -> None:
-    aggregator, everybody = parties(keys)
+def test_without_all_votes_nothing_is_asked(gone: tuple[int, ...]) -> None:
+    aggregator, everybody = parties()
     for index, party in enumerate(everybody):
         if index not in gone:
             aggregator.receive_vote(index, party.vote())
@@ -166,19 +138,16 @@ def test_without_all_votes_nothing_is_asked(keys: Keys, gone: tuple[int, ...]) -
     assert (caught.value.gone, caught.value.phase) == (gone, "votes")
 
 
-def test_a_participant_who_leaves_after_voting_voids_the_round(keys: Keys) -> None:
-    aggregator, everybody = parties(keys)
-    for index, party in enumerate(everybody):
-        aggregator.receive_vote(index, party.vote())
-    request = aggregator.request()
+def test_a_participant_who_leaves_after_voting_voids_the_round() -> None:
+    aggregator, everybody = voted()
     for index in (0, 1, 3):
-        aggregator.receive_partial(index, everybody[index].partial(request))
+        aggregator.receive_partial(index, everybody[index].partial(aggregator.request()))
     with pytest.raises(DroppedOutError, match="decryption: nothing from participant 2") as caught:
         aggregator.counts()
     assert aggregator.view.sums is None
     assert aggregator.view.counts is None
     with pytest.raises(ShareError):
-        combine(keys.public, {i: n[0] for i, n in aggregator.view.partials.items()}, 4)
+        combine(KEYS.public, {i: n[0] for i, n in aggregator.view.partials.items()}, 4)
     setting, left = remaining(replace(SETTING, noise_std=0.0), caught.value.gone)
     assert (left, setting) == ([0, 1, 3], replace(SETTING, participants=3, noise_std=0.0))
     anew = aggregate(VOTES[:, left], setting)
@@ -202,13 +171,13 @@ def test_a_new_round_without_sense_is_refused(gone: list[int]) -> None:
         (VOTES - 1, "votes: must be from 0 to 2"),
     ],
 )
-def test_votes_that_do_not_fit_are_refused(keys: Keys, votes: Any, message: str) -> None:
+def test_votes_that_do_not_fit_are_refused(votes: Any, message: str) -> None:
     with pytest.raises(LabellingError, match=message):
-        aggregate(votes, SETTING, keys)
+        aggregate(votes, SETTING, KEYS)
 
 
-def test_keys_that_do_not_fit_are_refused(keys: Keys) -> None:
+def test_keys_that_do_not_fit_are_refused() -> None:
     with pytest.raises(LabellingError, match="key_bits: 512 in the setting, 256 in the key"):
-        aggregate(VOTES, replace(SETTING, key_bits=512), keys)
+        aggregate(VOTES, replace(SETTING, key_bits=512), KEYS)
     with pytest.raises(LabellingError, match="4 shares for 3 participants"):
-        aggregate(VOTES[:, :3], replace(SETTING, participants=3), keys)
+        aggregate(VOTES[:, :3], replace(SETTING, participants=3), KEYS)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from small_round import KEYS, SETTING, VOTES, parties, voted
 
-from cemlib.labelling.arithmetic import product
 from cemlib.labelling.errors import MessageError
 from cemlib.labelling.messages import (
     AGGREGATOR,
@@ -19,29 +19,12 @@ from cemlib.labelling.messages import (
     encode_vote,
 )
 from cemlib.labelling.packing import pack, unpack
-from cemlib.labelling.paillier import encrypt
+from cemlib.labelling.paillier import encrypt, product
 from cemlib.labelling.parties import Aggregator, Participant
-from cemlib.labelling.protocol import Setting, aggregate, deal, exchange, remaining
+from cemlib.labelling.protocol import aggregate, exchange, remaining
 from cemlib.labelling.sharing import combine
 
-SETTING = Setting(4, 3, noise_std=2.0, key_bits=256, insecure_for_testing=True)
-KEYS = deal(SETTING)
 N_SQUARED = KEYS.public.n_squared
-VOTES = np.array([[0, 1, 2, 2], [1, 1, 1, 1], [0, 2, 0, 1]])
-
-
-def parties(setting: Setting = SETTING) -> tuple[Aggregator, list[Participant]]:
-    round_ = Round(KEYS.public, setting, len(VOTES))
-    everybody = [Participant(round_, s, VOTES[:, s.index], 10 + s.index) for s in KEYS.shares]
-    return Aggregator(round_), everybody
-
-
-def voted() -> tuple[Aggregator, list[Participant]]:
-    """The parties of a round in which all have voted."""
-    aggregator, everybody = parties()
-    for index, party in enumerate(everybody):
-        aggregator.receive_vote(index, party.vote())
-    return aggregator, everybody
 
 
 def request(round_: Round, ballots: dict[int, bytes]) -> bytes:
