@@ -58,7 +58,6 @@ class _Matching(Inversion):
 
 class _SecondOrder(_Matching):
     iterations: int = Field(200, ge=1, description="evaluations of the gradient distance")
-    memory: int = Field(20, ge=1, description="pairs of steps that L-BFGS keeps")
 
 
 class Dlg(_SecondOrder):

@@ -26,6 +26,7 @@ from cemlib.federated.gan import (
     variance,
 )
 from cemlib.federated.network import Weights
+from cemlib.federated.setting import random_batches
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
 from cemlib.numerics.seeds import derive, generator
@@ -164,15 +165,11 @@ class Adversaries:
         return logits
 
     def _real(self, epoch: int, step: int, phase: str) -> tuple[Tensor, Tensor]:
-        """Draw a batch of each client's own images and labels, with replacement."""
-        taken = []
-        for client, own in enumerate(self.clients):
-            draws = generator(self.seed, f"federated/gan/{phase}/{client}/{step}", epoch)
-            rows = torch.randint(len(own), (self.settings.batch_size,), generator=draws)
-            rows = rows.to(own.labels.device)
-            taken.append((to_float(own.images[rows]), own.labels[rows]))
-        x, y = (torch.stack(part) for part in zip(*taken, strict=True))
-        return x, y
+        draws = [
+            generator(self.seed, f"federated/gan/{phase}/{client}/{step}", epoch)
+            for client in range(len(self.clients))
+        ]
+        return random_batches(self.clients, self.settings.batch_size, draws)
 
     def _noise(self, epoch: int, step: int, phase: str) -> Tensor:
         draws = generator(self.seed, f"federated/gan/noise/{phase}/{step}", epoch)
@@ -205,14 +202,9 @@ class Pseudo:
     def mixed(
         self, x: Tensor, y: Tensor, owners: Sequence[int], e: Tensor, share: Tensor
     ) -> Tensor:
-        """Return share x + (1 - share) G(e|y), by the generators of their owners.
+        """Return share x + (1 - share) G(e|y), for images (M, B, C, H, W) of M owners.
 
-        Args:
-            x: images (M, B, C, H, W) of M clients.
-            y: labels (M, B).
-            owners: numbers of the M clients; one may appear more than once.
-            e: noise (M, B, latent).
-            share: of the real image (M, B).
+        Labels and shares are (M, B), noise is (M, B, latent). A client may own several batches.
         """
         own = {name: tensor[list(owners)] for name, tensor in self.weights.items()}
         with torch.no_grad():

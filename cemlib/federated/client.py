@@ -89,8 +89,7 @@ def train_at_once(
 ) -> tuple[Weights, Tensor]:
     """Train all clients from the same weights, stacked, on the inputs of each step.
 
-    Returns:
-        Each client's change of the weights (clients, ...) by name, and the losses (clients, steps).
+    Returns each one's change of the weights (clients, ...), and the losses (clients, steps).
     """
     clients = len(work[0][1])
     stacked = {name: w.expand(clients, *w.shape) for name, w in weights.items()}

@@ -62,14 +62,9 @@ class Draws:
     def mixtures(
         self, mixing: Mixing, latent: int, rows: Tensor, images: int
     ) -> tuple[Tensor, Tensor]:
-        """Return noise (count, latent) and ratios (count,) for some of the client's images.
+        """Return noise (count, latent) and ratios (count,) for the client's images `rows` (count,).
 
-        Args:
-            mixing: how they are mixed; if pseudo images are fixed, those of an image are the same
-                in all rounds.
-            latent: length of the noise.
-            rows: numbers (count,) of the images.
-            images: number of all of the client's images.
+        If pseudo images are fixed, both are drawn once for all `images` of the client.
         """
         if mixing.pseudo == "fresh":
             return self.latents(len(rows), latent), self.ratios(mixing, len(rows))

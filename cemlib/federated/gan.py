@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Split
 from cemlib.federated.client import stack
 from cemlib.federated.network import Shape, Weights
+from cemlib.federated.setting import random_batches
 from cemlib.numerics.seeds import generator
 from cemlib.records.files import FileError, sha256
 
@@ -147,13 +147,7 @@ def local(clients: Sequence[Split], classes: int, seed: int, steps: int) -> Extr
     weights = stack([start for _ in clients])
     for step in range(steps):
         draws = [generator(seed, f"federated/extractor/{i}", step) for i in range(len(clients))]
-        rows = [
-            torch.randint(len(c), (BATCH,), generator=d)
-            for c, d in zip(clients, draws, strict=True)
-        ]
-        x = torch.stack([to_float(own.images[r]) for own, r in zip(clients, rows, strict=True)])
-        y = torch.stack([own.labels[r] for own, r in zip(clients, rows, strict=True)])
-        gradient = vmap(grad(_loss))(weights, x, y)
+        gradient = vmap(grad(_loss))(weights, *random_batches(clients, BATCH, draws))
         weights = {name: w - LR * gradient[name] for name, w in weights.items()}
     return Extractor(weights["kernel"], {"source": f"trained locally, {steps} steps"})
 

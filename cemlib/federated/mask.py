@@ -25,7 +25,7 @@ CHUNK = 64  # features whose gradients with respect to the images are in memory 
 
 
 def scores(features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "ours") -> Tensor:
-    """Score every feature by ||dF_i/dx|| / |F_i|, from vector-Jacobian products of all at once.
+    """Score every feature (l,) by ||dF_i/dx|| / |F_i|, from vector-Jacobian products of all.
 
     One product with column i of ones gives dF_i/dx of every image of the batch, because no image's
     features depend on another image. `CHUNK` products are in memory at a time, so memory grows with
@@ -35,13 +35,7 @@ def scores(features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "o
     masked last. In a batch, `ours` is the mean of the ratios over the images where the feature is
     not zero, `soteria` the absolute value of the sum of the signed ratios over the same images.
 
-    Args:
-        features_fn: from images (B, C, H, W) to features (B, l), each image for itself.
-        x: images (B, C, H, W), one or more.
-        order: `ours` or `soteria` (see the module).
-
-    Returns:
-        Scores (l,), not negative, infinite for features that are zero on all images.
+    `features_fn` maps images x (B, C, H, W) to features (B, l), each image for itself.
     """
     found, pull = vjp(features_fn, x)[:2]
 
@@ -66,17 +60,10 @@ def _ratios(lengths: Tensor, features: Tensor, order: Order) -> Tensor:
 
 
 def mask(scores: Tensor, alpha: float) -> Tensor:
-    """Return ones, with zeros for the features of the smallest scores.
+    """Return ones (l,), with zeros for the share `alpha` of the features of the smallest scores.
 
-    Of equal scores the earlier feature is masked first; a NaN counts as the largest.
-
-    Args:
-        scores: (l,), as `scores` returns them.
-        alpha: share of the features that is masked, in [0, 1]; their number is rounded to the
-            nearest integer, halves to even.
-
-    Returns:
-        (l,) of 0 and 1, with the type of the scores.
+    Their number is rounded to the nearest integer, halves to even. Of equal scores the earlier
+    feature is masked first; a NaN counts as the largest.
     """
     order = scores.argsort(stable=True)
     return torch.ones_like(scores).scatter(0, order[: round(alpha * len(scores))], 0.0)

@@ -25,18 +25,10 @@ _ORDERS = [1 + 10 ** (k / 20) for k in range(-60, 61)]  # of Renyi; best near 1 
 def private_gradients(
     net: FederatedNet, weights: Weights, x: Tensor, y: Tensor, noise: Weights, clip: float
 ) -> tuple[Weights, Tensor]:
-    """Return the mean of the per-image gradients, each clipped to length `clip`, plus noise.
+    """Return the mean of the clipped gradients of images (B, C, H, W) plus noise, and the loss.
 
-    Args:
-        net: the network.
-        weights: its weights.
-        x: images (B, C, H, W).
-        y: labels (B,).
-        noise: by parameter name, standard normal times the noise multiplier; scaled by clip / B.
-        clip: greatest Euclidean length of one image's gradient over all parameters.
-
-    Returns:
-        Gradients by parameter name, and the mean loss.
+    `clip` is the greatest Euclidean length of an image's gradient over all parameters. The `noise`
+    of each parameter, standard normal times the noise multiplier, is scaled by clip / B.
     """
 
     def one(image: Tensor, label: Tensor) -> tuple[Weights, Tensor]:
@@ -62,13 +54,8 @@ def draw_noise(weights: Weights, multiplier: float, generator: torch.Generator) 
 def epsilon(settings: DpSgd, sample_rate: float = 1.0, steps: int = 1) -> float | None:
     """Return epsilon of some steps at `settings.delta`, by Opacus' Renyi accountant.
 
-    Args:
-        settings: noise and delta.
-        sample_rate: share of a client's images that are in a step.
-        steps: number of steps.
-
-    Returns:
-        None where Opacus is not installed; infinity without noise.
+    `sample_rate` is the share of a client's images that are in a step. Epsilon is infinite without
+    noise, and None where Opacus is not installed.
     """
     if settings.noise_multiplier == 0:
         return float("inf")

@@ -63,5 +63,4 @@ def _write(job: FederatedJob, gans: Adversaries, reason: str | None, found: dict
     write_jsonl(folder.history, gans.history)
     last = gans.history[-1] if gans.history and reason is None else {}
     ended = {name: last.get(name) for name in ("d_loss", "g_loss", "variance", "drift")}
-    ended["variance_error"] = abs(last["variance"] - gans.settings.v_e) if last else None
     write_record(job, "pseudo", reason, ended | found, folder.files())

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cemlib.config.federated import Federated
-from cemlib.federated import figures
-from cemlib.federated.tables import TABLES, Results, collect
+from cemlib.federated import figures, tables
 from cemlib.records.scores import ATTACK_SCORES, SCORES
 from cemlib.report.cells import DIFFERENCES, finished, mean, number
 from cemlib.report.style import save, settings
@@ -72,7 +71,7 @@ LAYOUTS: dict[str, Layout] = {
 """Caption and columns of each table."""
 
 
-def notes(study: Federated, results: Results) -> list[str]:
+def notes(study: Federated, results: tables.Results) -> list[str]:
     """Return the notes that stand above every table."""
     clients, train, attacked = study.clients, study.train, study.inversion
     found = [
@@ -91,15 +90,15 @@ def notes(study: Federated, results: Results) -> list[str]:
     return found + [f"F before the discriminator: {source}." for source in sources]
 
 
-def write_report(job: FederatedJob) -> Iterator[Path]:
+def run(job: FederatedJob) -> Iterator[Path]:
     """Write every table in every format, and every figure as PNG and PDF; yield the files.
 
     Raises:
         FileError: if a record is missing or damaged.
     """
-    plan, results, study = job.plan, collect(job.plan), job.plan.study
+    plan, results, study = job.plan, tables.collect(job.plan), job.plan.study
     for name, layout in LAYOUTS.items():
-        frame = TABLES[name](results, study)
+        frame = getattr(tables, f"{name}_table")(results, study)
         yield from write_table(plan.layout.tables, name, frame, layout, notes(study, results))
     for name in FIGURES + (PSEUDO_FIGURES if study.mixing_variants() else ()):
         with settings():

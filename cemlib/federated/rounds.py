@@ -22,7 +22,7 @@ from cemlib.federated.adversaries import Pseudo
 from cemlib.federated.client import Inputs, step_inputs, step_of, train_at_once
 from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
-from cemlib.federated.setting import clients_of, network_of
+from cemlib.federated.setting import batches, clients_of, network_of
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
@@ -85,25 +85,21 @@ class Federation:
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
         """Train some clients, one or more, from the server's weights in a round.
 
-        Returns:
-            Each one's change of the weights (members, ...) by name, and the losses (members,
-            steps).
+        Returns each one's change of the weights (members, ...) and the losses (members, steps).
         """
         step, work = step_of(self.net, self.variant), self.work(members, number)
         return train_at_once(step, self.weights, work, self.study.train.lr)
 
     def work(self, members: Sequence[int], number: int) -> list[Inputs]:
         """Return what some clients train on in each step of a round."""
-        draws = [Draws(self.seed, client, number) for client in members]
-        train, taken, chosen = self.study.train, [], []
-        for drawn in draws:
-            own = self.clients[drawn.client]
-            rows = drawn.batches(len(own), train.local_steps, train.batch_size)
-            chosen.append(rows.flatten())
-            rows = rows.to(own.labels.device)
-            taken.append((to_float(own.images[rows]), own.labels[rows]))
-        x, y = (torch.stack(part) for part in zip(*taken, strict=True))
-        return step_inputs(self.net, self.variant, self._mixed(x, y, chosen, draws), y, draws)
+        draws, size = [Draws(self.seed, client, number) for client in members], self.study.train
+        own = [self.clients[client] for client in members]
+        rows = [
+            drawn.batches(len(each), size.local_steps, size.batch_size)
+            for drawn, each in zip(draws, own, strict=True)
+        ]
+        x, y = batches(own, rows)
+        return step_inputs(self.net, self.variant, self._mixed(x, y, rows, draws), y, draws)
 
     def _round(self, number: int) -> dict[str, Any]:
         asked, answering = ask(self.study.clients, self.seed, number)
@@ -135,16 +131,17 @@ class Federation:
     ) -> Tensor:
         """Mix pseudo images of the same labels into the images, where the variant does.
 
-        `rows` are the numbers of the images among those of each client.
+        `rows` (steps, B) are the numbers of the images among those of each client.
         """
         mixing, latent = self.variant.mixing, self.study.gan.latent
         if mixing is None or self.pseudo is None:
             return x
         images, labels = x.flatten(1, 2), y.flatten(1)
-        owners, mixtures = [drawn.client for drawn in draws], []
-        for drawn, own in zip(draws, rows, strict=True):
-            count = len(self.clients[drawn.client])
-            mixtures.append(drawn.mixtures(mixing, latent, own, count))
+        owners = [drawn.client for drawn in draws]
+        mixtures = (
+            drawn.mixtures(mixing, latent, own.flatten(), len(self.clients[drawn.client]))
+            for drawn, own in zip(draws, rows, strict=True)
+        )
         noise, shares = (torch.stack(part) for part in zip(*mixtures, strict=True))
         return self.pseudo.mixed(images, labels, owners, noise, shares).view_as(x)
 
@@ -167,12 +164,7 @@ def finite(updates: Weights) -> Tensor:
 
 
 def aggregate(weights: Weights, updates: Weights, samples: Tensor) -> Weights:
-    """Add the mean of the clients' updates to the server's weights, weighted by their images.
-
-    Args:
-        weights: the server's weights by name.
-        updates: each client's change of them, stacked (clients, ...).
-        samples: (clients,) images that each client has.
+    """Add the mean of the clients' updates (clients, ...), weighted by their numbers of images.
 
     Example:
         >>> updates = {"w": torch.tensor([[1.0], [5.0]])}

@@ -7,12 +7,15 @@ over the clients are one draw from a Dirichlet distribution. With a small concen
 have most of a class.
 """
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from cemlib.config.federated import Federated
 from cemlib.data.errors import DataError
+from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
 from cemlib.federated.network import FederatedNet, build
 from cemlib.numerics.seeds import derive
@@ -26,13 +29,27 @@ def clients_of(study: Federated, data: Prepared, seed: int) -> list[Split]:
     Raises:
         DataError: if a client would have fewer images than a batch.
     """
-    clients, least, draw = study.clients, study.train.batch_size, derive(seed, "federated/split")
-    known = data.train.labels.cpu()
-    if clients.split == "iid":
-        parts = iid(known, clients.number, least, draw)
-    else:
-        parts = dirichlet(known, clients.number, clients.concentration, least, draw)
-    return [Split(data.train.images[part], data.train.labels[part]) for part in parts]
+    clients, train = study.clients, data.train
+    concentration = None if clients.split == "iid" else clients.concentration
+    least, draw = study.train.batch_size, derive(seed, "federated/split")
+    parts = dealt(train.labels.cpu(), clients.number, concentration, least, draw)
+    return [Split(train.images[part], train.labels[part]) for part in parts]
+
+
+def batches(clients: Iterable[Split], rows: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return images in [0, 1] and labels of some rows of each client, equally many, stacked."""
+    pairs = zip(clients, rows, strict=True)
+    taken = [(to_float(own.images[at]), own.labels[at]) for own, at in pairs]
+    x, y = (torch.stack(part) for part in zip(*taken, strict=True))
+    return x, y
+
+
+def random_batches(
+    clients: Sequence[Split], size: int, draws: Iterable[torch.Generator]
+) -> tuple[Tensor, Tensor]:
+    """Return a batch of each client's own images and labels, drawn with replacement."""
+    pairs = zip(clients, draws, strict=True)
+    return batches(clients, [torch.randint(len(c), (size,), generator=d) for c, d in pairs])
 
 
 def network_of(study: Federated, data: Prepared, seed: int) -> FederatedNet:
@@ -47,37 +64,37 @@ def network_of(study: Federated, data: Prepared, seed: int) -> FederatedNet:
         )
 
 
-def iid(labels: Tensor, clients: int, least: int, seed: int) -> list[Tensor]:
-    """Deal out the images of labels (N,) in random order, to sizes that differ by at most one.
+def dealt(
+    labels: Tensor, clients: int, concentration: float | None, least: int, seed: int
+) -> list[Tensor]:
+    """Deal out the images of labels (N,); return the positions of each client's.
 
-    Returns:
-        For each client the positions of its images.
+    Each class is dealt out in shares from a Dirichlet distribution. They are drawn anew, up to
+    `ATTEMPTS` times, until every client has `least` images. Without a concentration all images are
+    dealt out in random order, to sizes that differ by at most one.
 
     Raises:
         DataError: if a client would have fewer than `least` images.
     """
-    order = torch.from_numpy(np.random.default_rng(seed).permutation(len(labels)))
-    parts = list(order.tensor_split(clients))
-    return _checked(parts, least, "use fewer clients or a smaller batch_size")
-
-
-def dirichlet(
-    labels: Tensor, clients: int, concentration: float, least: int, seed: int
-) -> list[Tensor]:
-    """Deal each class out in shares from a Dirichlet distribution; otherwise like `iid`.
-
-    The shares are drawn anew, up to `ATTEMPTS` times, until every client has `least` images.
-    """
     draws = np.random.default_rng(seed)
-    for _ in range(ATTEMPTS):
-        parts = _dealt(labels, clients, concentration, draws)
-        if min(map(len, parts)) >= least:
-            break
-    advice = "raise clients.concentration, or use fewer clients or a smaller batch_size"
-    return _checked(parts, least, advice)
+    if concentration is None:
+        parts = list(torch.from_numpy(draws.permutation(len(labels))).tensor_split(clients))
+        advice = "use fewer clients or a smaller batch_size"
+    else:
+        for _ in range(ATTEMPTS):
+            parts = _in_shares(labels, clients, concentration, draws)
+            if min(map(len, parts)) >= least:
+                break
+        advice = "raise clients.concentration, or use fewer clients or a smaller batch_size"
+    if (smallest := min(map(len, parts))) < least:
+        raise DataError(
+            f"{len(labels)} training images for {clients} clients: one would have {smallest}, and"
+            f" each needs {least} (a batch); {advice}"
+        )
+    return parts
 
 
-def _dealt(
+def _in_shares(
     labels: Tensor, clients: int, concentration: float, draws: np.random.Generator
 ) -> list[Tensor]:
     hands: list[list[Tensor]] = [[] for _ in range(clients)]
@@ -89,13 +106,3 @@ def _dealt(
         for hand, part in zip(hands, rows.tensor_split(cuts), strict=True):
             hand.append(part)
     return [torch.cat(hand) for hand in hands]
-
-
-def _checked(parts: list[Tensor], least: int, advice: str) -> list[Tensor]:
-    smallest = min(map(len, parts))
-    if smallest < least:
-        raise DataError(
-            f"{sum(map(len, parts))} training images for {len(parts)} clients: one would have"
-            f" {smallest}, and each needs {least} (a batch); {advice}"
-        )
-    return parts

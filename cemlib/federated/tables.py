@@ -131,15 +131,12 @@ def _counts(group: pd.DataFrame) -> dict[str, int]:
 
 def differences_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return accuracy of each variant minus the reference's, paired over the seeds."""
-    runs = results.runs.sort_values("seed")
-    reference = runs[runs["defence"] == study.reference].set_index("seed")["top1"]
+    top1 = results.runs.pivot(index="seed", columns="defence", values="top1").astype(float)
     rows = []
     for variant in (name for name in study.variants if name != study.reference):
-        ours = runs[runs["defence"] == variant].set_index("seed")["top1"]
-        pairs = pd.concat([ours, reference], axis=1).astype(float).dropna()
-        found = paired_difference(pairs.iloc[:, 0].tolist(), pairs.iloc[:, 1].tolist())
+        ours, theirs = top1[[variant, study.reference]].dropna().to_numpy().T.tolist()
         named = {"variant": variant, "reference": study.reference}
-        rows.append(named | difference_columns(found))
+        rows.append(named | difference_columns(paired_difference(ours, theirs)))
     columns = ("variant", "reference", *difference_columns(paired_difference([], [])))
     table = pd.DataFrame(rows, columns=columns)
     table["p_holm"] = holm(table["p"].tolist())
@@ -181,13 +178,3 @@ def cost_table(results: Results, study: Federated) -> pd.DataFrame:
     table = _by_variant(results, study, row)
     plain = table.loc[table["variant"] == study.reference, "seconds_mean"].iloc[0]
     return table.assign(times_reference=table["seconds_mean"] / plain)
-
-
-TABLES: dict[str, Callable[[Results, Federated], pd.DataFrame]] = {
-    "accuracy": accuracy_table,
-    "differences": differences_table,
-    "privacy": privacy_table,
-    "tradeoff": tradeoff_table,
-    "cost": cost_table,
-}
-"""Tables by name."""

@@ -5,9 +5,7 @@ from pathlib import Path
 
 from cemlib.config.federated import Federated
 from cemlib.records.layout import AttackFolder
-from cemlib.records.provenance import source_files
 from cemlib.study.job import (
-    Entry,
     Job,
     by,
     figure_files,
@@ -39,9 +37,7 @@ def jobs(plan: Plan[Federated], device: str = "auto") -> list[FederatedJob]:
     metrics = {"metrics": [record for job in read for record in job.records]}
     drawn = FIGURES + (PSEUDO_FIGURES if mixing else ())
     files = table_files(plan, TABLES) + figure_files(plan, drawn)
-    sources = source_files("cemlib.federated.report")
-    write = Entry("cemlib.federated.report", "write_report")
-    report = report_job(plan, "report", read, metrics, files, sources, write)
+    report = report_job(plan, "report", read, metrics, files, **by("cemlib.federated.report"))
     return [prepare_job(plan), *read, report]
 
 

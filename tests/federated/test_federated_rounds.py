@@ -116,32 +116,6 @@ def drawn_noise(weights: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     return [stack([draw_noise(weights, 0.3, draws) for _ in range(3)]) for _ in range(2)]
 
 
-def test_a_private_step_clips_every_image_and_adds_the_noise():
-    torch.manual_seed(0)
-    net = build("lenet", num_classes=4, image_shape=(1, 8, 8)).double()
-    x = torch.rand(6, 1, 8, 8, dtype=torch.float64, generator=generator())
-    y = torch.randint(4, (6,), generator=generator())
-    weights = weights_of(net)
-    noise = draw_noise(weights, 0.5, generator(1))
-    found, _ = step_of(net, Variant(dp_sgd=DpSgd(clip=0.2)))(weights, x, y, noise)
-    total = {name: torch.zeros_like(w) for name, w in weights.items()}
-    for image, label in zip(x, y, strict=True):
-        net.zero_grad()
-        torch.nn.functional.cross_entropy(net(image[None]), label[None]).backward()
-        length = math.sqrt(sum(float(p.grad.square().sum()) for p in net.parameters()))
-        for name, p in net.named_parameters():
-            total[name] += p.grad * min(1.0, 0.2 / (length + 1e-6))
-    for name, tensor in found.items():
-        torch.testing.assert_close(tensor, (total[name] + 0.2 * noise[name]) / 6)
-
-
-def test_updates_are_averaged_by_the_number_of_images():
-    updates = {"w": torch.tensor([[1.0], [3.0]]), "b": torch.tensor([2.0, 2.0])}
-    found = aggregate({"w": torch.zeros(1), "b": torch.ones(())}, updates, torch.tensor([3, 1]))
-    assert float(found["w"]) == 1.5
-    assert float(found["b"]) == 3.0
-
-
 @pytest.mark.parametrize("variant", ["none", "both", "dp_sgd"])
 def test_rounds_lower_the_loss_and_count_what_happened(data, variant):
     found = federation(data, variant, train={"rounds": 6, "local_steps": 8})

@@ -22,7 +22,6 @@ from cemlib.config.federated_attacks import (
 )
 from cemlib.federated.inversion import ATTACKS, Reconstruction
 from cemlib.federated.inversion.cosine import signed_descent
-from cemlib.federated.inversion.dlg import idlg
 from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.lbfgs import Objective, minimise
 from cemlib.federated.inversion.mixtures import linked_scene, solved, unmixed
@@ -42,21 +41,12 @@ def errors(settings: AnyInversion, shared: Shared, images: torch.Tensor) -> torc
     return mse(attacked(settings, shared).images.flatten(0, 1), images)
 
 
-@pytest.mark.parametrize("settings", [Dlg(iterations=80), Idlg(iterations=60)])
-def test_the_image_comes_back_from_an_undefended_gradient(settings: Dlg | Idlg) -> None:
+def test_image_and_label_come_back_from_an_undefended_gradient() -> None:
     images, labels = digits(IMAGES)
-    found = attacked(settings, undefended(network(), images, labels))
+    found = attacked(Dlg(iterations=80), undefended(network(), images, labels))
     assert mse(found.images[:, 0], images).max() < 1e-4
     assert torch.equal(found.labels[:, 0], labels)
     assert (found.curve[:, -1] < 1e-3 * found.curve[:, 0]).all()
-
-
-def test_two_images_come_back_from_the_gradient_of_their_batch() -> None:
-    images, labels = digits(2)
-    found = attacked(Idlg(iterations=150), undefended(network(), images, labels, batch=2))
-    either = torch.stack([mse(found.images[0], images), mse(found.images[0].flip(0), images)])
-    assert either.mean(1).min() < 1e-3
-    assert sorted(found.labels[0].tolist()) == sorted(labels.tolist())
 
 
 def test_cosine_and_features_come_closer_than_the_mean_image() -> None:
@@ -83,15 +73,14 @@ def test_all_that_is_known_together_comes_back_from_a_trained_network() -> None:
     assert error(Idlg(iterations=100)) > ceiling
 
 
-@pytest.mark.parametrize("mask", [MaskConfig(beta=5), MaskConfig(order="soteria")])
-def test_who_leaves_out_the_pruned_entries_sees_the_image(mask: MaskConfig) -> None:
+def test_who_leaves_out_the_pruned_entries_sees_the_image() -> None:
     where = scene(IMAGES)
-    shared = shared_gradients(network(), where, Variant(mask=mask), 1, seed=0)
+    shared = shared_gradients(network(), where, Variant(mask=MaskConfig(beta=5)), 1, seed=0)
     believing = attacked(Idlg(iterations=60), shared)
-    for known in ("known", "estimated", "layer"):
-        aware = attacked(Idlg(iterations=60, mask=known), shared)  # type: ignore[arg-type]
-        assert (aware.loss <= believing.loss).all()
-        assert mse(aware.images[:, 0], where.images).max() < 1e-4
+    for aware in (Idlg(iterations=60, mask="estimated"), Idlg(iterations=60, mask="layer")):
+        found = attacked(aware, shared)
+        assert (found.loss <= believing.loss).all()
+        assert mse(found.images[:, 0], where.images).max() < 1e-4
     assert mse(believing.images[:, 0], where.images).mean() > 1e-2
 
 
@@ -134,17 +123,6 @@ def test_the_best_start_is_that_of_the_lowest_loss() -> None:
     assert best.images[:, 0, 0, 0, 0].tolist() == [0, 1, 1]
     assert best.labels[:, 0].tolist() == [0, 1, 1]
     assert best.loss.tolist() == best.curve[:, 0].tolist() == [1, 1, 5]
-
-
-def test_more_starts_never_end_higher() -> None:
-    images, labels = digits(3)
-    shared = undefended(network(activation="relu"), images, labels)
-    net = network(activation="relu")
-    draws = [torch.Generator().manual_seed(4) for _ in range(2)]
-    one = idlg(net, shared, Idlg(iterations=20), draws[0])
-    four = idlg(net, shared, Idlg(iterations=20, restarts=4), draws[1])
-    assert (four.loss <= one.loss).all()
-    assert (four.loss < one.loss).any()
 
 
 def test_a_gradient_that_is_not_a_number_fails_alone() -> None:
@@ -219,21 +197,21 @@ def test_quadratics_of_any_scale_reach_their_minimum() -> None:
     matrices = scales * (factors @ factors.mT + torch.eye(12, dtype=torch.float64))
     targets = torch.randn(5, 12, dtype=torch.float64)
     start = torch.zeros(5, 12, dtype=torch.float64)
-    found = minimise(quadratic(matrices, targets), start, 300, 20)
+    found = minimise(quadratic(matrices, targets), start, 300)
     torch.testing.assert_close(found.points, targets, rtol=0, atol=1e-6)
 
 
 def test_the_valley_of_rosenbrock_is_followed_about_as_fast_as_by_scipy() -> None:
     start = np.array([-1.2, 1.0, -1.2, 1.0])
     theirs = minimize(rosen, start, jac=rosen_der, method="L-BFGS-B", options={"ftol": 1e-14})
-    found = minimise(rosenbrock, torch.tensor(start)[None], 3 * int(theirs.nfev), 10)
+    found = minimise(rosenbrock, torch.tensor(start)[None], 3 * int(theirs.nfev))
     assert found.values.item() < 1e-8
     torch.testing.assert_close(found.points[0], torch.ones(4).double(), rtol=0, atol=1e-4)
 
 
 def test_values_never_rise() -> None:
     torch.manual_seed(1)
-    found = minimise(rosenbrock, 3 * torch.randn(20, 6, dtype=torch.float64), 100, 5)
+    found = minimise(rosenbrock, 3 * torch.randn(20, 6, dtype=torch.float64), 100)
     assert (found.curve.diff(dim=1) <= 0).all()
     assert torch.equal(found.curve[:, -1], found.values)
     assert torch.equal(rosenbrock(found.points), found.values)
@@ -243,5 +221,5 @@ def test_a_cliff_is_stepped_back_from() -> None:
     """x - log x is no number below 0, where the first step may lead; its minimum is at 1."""
 
     start = torch.tensor([[20.0], [0.01]], dtype=torch.float64)
-    found = minimise(lambda x: (x - x.log()).sum(1), start, 80, 5)
+    found = minimise(lambda x: (x - x.log()).sum(1), start, 80)
     torch.testing.assert_close(found.points, torch.ones(2, 1).double(), rtol=0, atol=1e-6)

@@ -85,14 +85,6 @@ def test_zeros_show_the_mask_of_a_single_step_only() -> None:
     assert zeros[1] < 0.4
 
 
-def test_mixing_shares_the_gradient_of_the_mixture() -> None:
-    net, where = network(), scene(2, ratio=0.7)
-    shared = shared_gradients(net, where, Variant(), 1, seed=0)
-    expected = undefended(net, where.trained, where.labels)
-    for name, value in expected.gradients.items():
-        assert torch.equal(shared.gradients[name], value)
-
-
 def test_distances_by_hand() -> None:
     ours = {"a": torch.tensor([[3.0, 0.0], [1.0, 1.0]]), "b": torch.tensor([[0.0], [1.0]])}
     theirs = {"a": torch.tensor([[0.0, 4.0], [2.0, 2.0]]), "b": torch.tensor([[0.0], [2.0]])}

@@ -14,7 +14,7 @@ from cemlib.federated.inversion.scoring import summary, worst_cases
 
 ATTACKS = {
     "idlg": Idlg(iterations=60),
-    "adaptive": Idlg(iterations=60, mask="estimated", unmix=True),
+    "adaptive": Idlg(iterations=60, mask="known", unmix=True),
     "cosine": Cosine(iterations=10),
     "mean_image": PriorImage(),
 }
@@ -74,18 +74,8 @@ def test_attacks_that_differ_in_nothing_there_is_share_one_search() -> None:
 def test_batches_are_attacked_and_scored_image_by_image() -> None:
     attack = {"idlg": Idlg(iterations=150)}
     rows = run_attacks(network(), scene(4), Variant(), attack, seed=0, batch=2)["idlg"].rows
-    assert [row["image"] for row in rows] == [0, 1, 2, 3]
+    assert [(row["image"], row["label_right"]) for row in rows] == [(i, True) for i in range(4)]
     assert min(row["mse"] for row in rows) < 1e-3
-
-
-def test_a_broken_network_gives_failed_rows() -> None:
-    net = network()
-    with torch.no_grad():
-        net.classifier.weight.fill_(torch.nan)
-    found = run_attacks(net, scene(2), Variant(), ATTACKS, seed=0)
-    for each in found.values():
-        assert all((row["status"], row["mse"]) == ("failed", None) for row in each.rows)
-    assert means(found)["worst_case"]["failed"] == 2
 
 
 def test_the_configuration_takes_names_for_kinds() -> None:

@@ -92,14 +92,10 @@ def estimated_mask(gradients: Gradients) -> Tensor:
 def recovered_features(
     gradients: Gradients, entries: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the input of the last layer, from its gradient alone.
+    """Return the input of the last layer (P, l), from the gradients of single images alone.
 
-    Args:
-        gradients: of single images, each (P, *shape).
-        entries: (P, outputs, l), 0 where an entry is left out; None = none is.
-
-    Returns:
-        Features (P, l), and whether each is known (P, l): not if all its entries are left out.
+    Entries (P, outputs, l) that are 0 are left out. The second result (P, l) says whether a feature
+    is known: not if all its entries are left out.
 
     Example:
         >>> gradients = {

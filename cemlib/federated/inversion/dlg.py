@@ -42,9 +42,7 @@ def dlg(
 
     def search(seeds: Sequence[int]) -> Reconstruction:
         start = normal_starts(seeds, (pixels + shared.batch * classes,), shared.prior)
-        found = minimise(
-            lambda points: misfit(*unpack(points)), start, settings.iterations, settings.memory
-        )
+        found = minimise(lambda points: misfit(*unpack(points)), start, settings.iterations)
         images, targets = unpack(found.points)
         return Reconstruction(images.clamp(0, 1), targets.argmax(-1), found.values, found.curve)
 

@@ -21,6 +21,7 @@ Objective = Callable[[Tensor], Tensor]
 _DECREASE = 1e-4  # share of the decrease that the slope predicts
 _SHORTEST = 1e-6  # step length below which a direction is given up
 _CURVATURE = 1e-8  # least cosine of a step and its change of gradient
+_MEMORY = 20  # pairs of steps and changes of the gradient that are kept
 
 
 class Minimum(NamedTuple):
@@ -37,13 +38,12 @@ class Minimum(NamedTuple):
     curve: Tensor
 
 
-def minimise(objective: Objective, start: Tensor, evaluations: int, memory: int) -> Minimum:
+def minimise(objective: Objective, start: Tensor, evaluations: int) -> Minimum:
     """Minimise P functions, from points `start` (P, ...).
 
-    The objective is evaluated at the start and `evaluations` times after it; `memory` pairs of
-    steps and gradient changes are kept.
+    The objective is evaluated at the start and `evaluations` times after it.
     """
-    search = _Search(objective, start.detach(), memory)
+    search = _Search(objective, start.detach())
     curve = [search.value]
     for _ in range(evaluations):
         search.try_step()
@@ -54,14 +54,14 @@ def minimise(objective: Objective, start: Tensor, evaluations: int, memory: int)
 class _Search:
     """Hold the current point of every problem; all tensors have the problems as first axis."""
 
-    def __init__(self, objective: Objective, start: Tensor, memory: int) -> None:
+    def __init__(self, objective: Objective, start: Tensor) -> None:
         self._objective, self._shape = objective, start.shape
         self.point = start.flatten(1)
         self.value, self._gradient = self._evaluated(self.point)
         problems, size = self.point.shape
-        self._steps = start.new_zeros(problems, memory, size)
-        self._changes = start.new_zeros(problems, memory, size)
-        self._inverse = start.new_zeros(problems, memory)  # 1 / step.change; 0 = no pair
+        self._steps = start.new_zeros(problems, _MEMORY, size)
+        self._changes = start.new_zeros(problems, _MEMORY, size)
+        self._inverse = start.new_zeros(problems, _MEMORY)  # 1 / step.change; 0 = no pair
         self._direction = -self._gradient
         self._length = self._first_length()
 

@@ -71,7 +71,7 @@ def minimised(
     labels = inferred_labels(shared)
 
     def search(seeds: Sequence[int]) -> Reconstruction:
-        found = minimise(objective, start(seeds), settings.iterations, settings.memory)
+        found = minimise(objective, start(seeds), settings.iterations)
         return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
 
     return best_of_restarts(search, shared, settings.restarts, generator)
