@@ -4,14 +4,16 @@ The participants of these tests write the messages to blocking sockets by themse
 """
 
 import asyncio
+import json
 import socket
 import ssl
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,22 +23,16 @@ from cemlib.labelling.channels import HOST
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError
 from cemlib.labelling.messages import Kind, Round
 from cemlib.labelling.parties import Aggregator, Participant
-from cemlib.labelling.process import collect
-from cemlib.labelling.protocol import Setting, aggregate, deal, remaining
-from cemlib.labelling.sockets import (
-    Process,
-    aggregate_over_sockets,
-    heard,
-    result,
-    start,
-    stop,
-)
+from cemlib.labelling.process import collect, take_part
+from cemlib.labelling.protocol import Setting, aggregate, deal
+from cemlib.labelling.sockets import aggregate_over_sockets, heard, result, start, stop
 
 pytest.importorskip("cryptography")
 
 SETTING = Setting(3, 4, noise_std=3.0, key_bits=256, insecure_for_testing=True)
 VOTES = np.array([[0, 1, 1], [3, 2, 3]])
 KEYS = deal(SETTING)
+ROUND = Round(KEYS.public, SETTING, len(VOTES))
 SECONDS = 30.0
 
 
@@ -94,8 +90,7 @@ class Running:
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.folder = folder
-        self.round = Round(KEYS.public, SETTING, len(VOTES))
-        self.aggregator = Aggregator(self.round)
+        self.aggregator = Aggregator(ROUND)
         listener = socket.create_server((HOST, 0))
         self.port = listener.getsockname()[1]
         self._pool = ThreadPoolExecutor(4)
@@ -104,7 +99,7 @@ class Running:
         )
 
     def party(self, index: int) -> Participant:
-        return Participant(self.round, KEYS.shares[index], VOTES[:, index], index)
+        return Participant(ROUND, KEYS.shares[index], VOTES[:, index], index)
 
     def channel(self, index: int) -> ssl.SSLSocket:
         return calling(self.folder, index, self.port)
@@ -120,7 +115,7 @@ class Running:
     def converse(self, index: int, channel: ssl.SSLSocket) -> None:
         party = self.party(index)
         send(channel, party.vote())
-        request = receive(channel, self.round.size(Kind.REQUEST))
+        request = receive(channel, ROUND.size(Kind.REQUEST))
         send(channel, party.partial(request))
 
     def tallied(self) -> bool:
@@ -155,25 +150,25 @@ def test_fifteen_processes_at_2048_bits() -> None:
     assert np.array_equal(over_sockets, within)
 
 
-def started(round_: Round, index: int, folder: Path, port: int, seconds: float) -> Process:
-    own = {"share": asdict(KEYS.shares[index]), "votes": VOTES[:, index].tolist()}
-    return start("participant", round_, folder, seconds, port=port, noise_seed=index, **own)
+def own(index: int, **others: Any) -> dict[str, Any]:
+    """What a participant's process is told besides the public parameters."""
+    share, votes = asdict(KEYS.shares[index]), VOTES[:, index].tolist()
+    return {"share": share, "votes": votes, "noise_seed": index} | others
 
 
-def test_a_process_killed_after_its_vote_voids_the_round_and_the_others_begin_anew(
-    folder: Path,
-) -> None:
-    round_ = Round(KEYS.public, SETTING, len(VOTES))
-    aggregator = start("aggregator", round_, folder, SECONDS)
+def test_a_process_killed_after_its_vote_voids_the_round(folder: Path) -> None:
+    aggregator = start("aggregator", ROUND, folder, SECONDS)
     processes = [aggregator]
     try:
         port = heard(aggregator)["port"]
-        processes += [started(round_, index, folder, port, SECONDS) for index in (0, 2)]
+        for index in (0, 2):
+            told = own(index, port=port)
+            processes.append(start("participant", ROUND, folder, SECONDS, **told))
         assert heard(processes[2]) == {"done": "voted"}
         processes[2].kill()
         processes[2].wait()
         with calling(folder, 1, port) as channel:
-            send(channel, Participant(round_, KEYS.shares[1], VOTES[:, 1]).vote())
+            send(channel, Participant(ROUND, KEYS.shares[1], VOTES[:, 1]).vote())
             with pytest.raises(DroppedOutError, match="decryption: nothing from") as caught:
                 result(aggregator)
         assert caught.value.gone == (2,)
@@ -181,24 +176,49 @@ def test_a_process_killed_after_its_vote_voids_the_round_and_the_others_begin_an
         processes[1].wait(SECONDS)  # it is not left waiting
     finally:
         stop(processes)
-    setting, left = remaining(SETTING, caught.value.gone)
-    keys = deal(setting)
-    seeds = [np.random.default_rng(1) for _ in range(2)]
-    anew = aggregate_over_sockets(VOTES[:, left], setting, keys, seeds[0])
-    assert np.array_equal(anew, aggregate(VOTES[:, left], setting, keys, seeds[1]))
+
+
+@contextmanager
+def taking_part(folder: Path, listener: socket.socket, seconds: float) -> Iterator[Future[int]]:
+    """Let participant 0 call a listener, in a thread; the result is its exit code."""
+    told = own(0, round=asdict(ROUND), folder=folder, port=listener.getsockname()[1])
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(lambda: asyncio.run(take_part(told | {"seconds": seconds})))
 
 
 @pytest.mark.parametrize("seconds", [SECONDS, 1.0], ids=["closed", "silent"])
-def test_a_participant_says_that_the_aggregator_is_gone(folder: Path, seconds: float) -> None:
-    round_ = Round(KEYS.public, SETTING, len(VOTES))
-    with socket.create_server((HOST, 0)) as listener:
-        party = started(round_, 0, folder, listener.getsockname()[1], seconds)
-        with listener.accept()[0] as raw:
-            if seconds == SECONDS:
-                raw.close()
-            assert "the aggregator is gone or ended the round" in heard(party)["void"]
-        assert party.wait(SECONDS) == 1
-        stop([party])
+def test_a_participant_says_that_the_aggregator_is_gone(
+    folder: Path, seconds: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        socket.create_server((HOST, 0)) as listener,
+        taking_part(folder, listener, seconds) as code,
+        listener.accept()[0] as raw,
+    ):
+        if seconds == SECONDS:
+            raw.close()
+        assert code.result(SECONDS) == 1
+    assert (
+        "the aggregator is gone or ended the round" in json.loads(capsys.readouterr().out)["void"]
+    )
+
+
+def test_a_participant_refuses_a_request_of_another_round(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(channels.party_file(folder, "aggregator"))
+    with (
+        socket.create_server((HOST, 0)) as listener,
+        taking_part(folder, listener, SECONDS) as code,
+        server.wrap_socket(listener.accept()[0], server_side=True) as channel,
+    ):
+        receive(channel, ROUND.size(Kind.VOTE))
+        send(channel, bytes([Kind.REQUEST]) + bytes(ROUND.size(Kind.REQUEST) - 1))
+        assert code.result(SECONDS) == 1
+    voted, ended = map(json.loads, capsys.readouterr().out.splitlines())
+    assert voted == {"done": "voted"}
+    assert "request of the aggregator: " in ended["error"]
 
 
 @pytest.mark.parametrize("size", [0, 40])
@@ -316,23 +336,6 @@ def test_who_is_silent_is_gone_at_the_deadline(running: Running, size: int | Non
 def test_who_does_not_come_is_gone_at_the_deadline(running: Running) -> None:
     with running.channel(1), pytest.raises(DroppedOutError, match="participant 0, 2;"):
         running.done.result(SECONDS)
-
-
-def test_a_participant_refuses_a_request_of_another_round(folder: Path) -> None:
-    round_ = Round(KEYS.public, SETTING, len(VOTES))
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(channels.party_file(folder, "aggregator"))
-    with socket.create_server((HOST, 0)) as listener:
-        party = started(round_, 0, folder, listener.getsockname()[1], SECONDS)
-        try:
-            with server.wrap_socket(listener.accept()[0], server_side=True) as channel:
-                receive(channel, round_.size(Kind.VOTE))
-                send(channel, bytes([Kind.REQUEST]) + bytes(round_.size(Kind.REQUEST) - 1))
-                assert heard(party) == {"done": "voted"}
-                assert "request of the aggregator: " in heard(party)["error"]
-                assert party.wait(SECONDS) == 1
-        finally:
-            stop([party])
 
 
 def test_keys_are_read_by_this_user_alone_and_never_written_over(folder: Path) -> None:
