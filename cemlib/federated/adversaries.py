@@ -7,6 +7,7 @@ them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +26,6 @@ from cemlib.federated.gan import (
     generator_loss,
     variance,
 )
-from cemlib.federated.network import Weights
 from cemlib.federated.setting import random_batches
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
@@ -156,12 +156,9 @@ class Adversaries:
 
     def _logits(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the logits of each client's discriminator on its images: (clients, B)."""
-
-        def one(weights: Weights, kernel: Tensor, x: Tensor, y: Tensor) -> Tensor:
-            found: Tensor = functional_call(self.discriminator, weights, (extracted(x, kernel), y))
-            return found
-
-        logits: Tensor = vmap(one)(dict(self.d_weights), self.kernels, x, y)
+        features = vmap(extracted)(x, self.kernels)
+        each = vmap(partial(functional_call, self.discriminator))
+        logits: Tensor = each(dict(self.d_weights), (features, y))
         return logits
 
     def _real(self, epoch: int, step: int, phase: str) -> tuple[Tensor, Tensor]:
@@ -191,12 +188,7 @@ class Pseudo:
 
     def images(self, e: Tensor, y: Tensor) -> Tensor:
         """Return G(e|y) of each client (clients, B, C, H, W), for e (clients, B, latent)."""
-
-        def one(own: Weights, e: Tensor, y: Tensor) -> Tensor:
-            found: Tensor = functional_call(self.net, own, (e, y))
-            return found
-
-        images: Tensor = vmap(one)(dict(self.weights), e, y)
+        images: Tensor = vmap(partial(functional_call, self.net))(dict(self.weights), (e, y))
         return images
 
     def mixed(

@@ -1,6 +1,6 @@
 """Collect the records of a federated study, and make its tables as numbers."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -108,21 +108,19 @@ def settings_of(study: Federated, variant: str) -> dict[str, Any]:
 
 def accuracy_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return test accuracy of each variant over the seeds, and how its rounds went."""
+    rows = [
+        {"variant": variant, **settings_of(study, variant), **_counts(group)}
+        | mean_columns("top1", group["top1"])
+        | {"epsilon": group["epsilon"].max()}
+        | {name: int(group[name].sum()) for name in _FATES}
+        for variant, group in _trainings(results, study)
+    ]
+    return pd.DataFrame(rows)
 
-    def row(variant: str, group: pd.DataFrame) -> Row:
-        mean = mean_columns("top1", group["top1"]) | {"epsilon": group["epsilon"].max()}
-        fates = {name: int(group[name].sum()) for name in _FATES}
-        return settings_of(study, variant) | _counts(group) | mean | fates
 
-    return _by_variant(results, study, row)
-
-
-def _by_variant(
-    results: Results, study: Federated, row: Callable[[str, pd.DataFrame], Row]
-) -> pd.DataFrame:
-    """Return a table with a row for each variant, made of its trainings."""
-    groups = {name: results.runs[results.runs["defence"] == name] for name in study.variants}
-    return pd.DataFrame([{"variant": name} | row(name, group) for name, group in groups.items()])
+def _trainings(results: Results, study: Federated) -> Iterator[tuple[str, pd.DataFrame]]:
+    for variant in study.variants:
+        yield variant, results.runs[results.runs["defence"] == variant]
 
 
 def _counts(group: pd.DataFrame) -> dict[str, int]:
@@ -156,25 +154,25 @@ def tradeoff_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return accuracy beside the worst case over the attacks, by settings of each variant."""
     worst = results.attacks[results.attacks["attack"] == WORST_CASE].set_index("defence")
     columns = [f"{score}_{end}" for score in MEASURES for end in ("mean", "ci_low", "ci_high")]
-
-    def row(variant: str, group: pd.DataFrame) -> Row:
-        scores = {name: worst.loc[variant, name] for name in columns}
-        mean = mean_columns("top1", group["top1"])
-        return settings_of(study, variant) | _counts(group) | mean | scores
-
-    return _by_variant(results, study, row)
+    rows = [
+        {"variant": variant, **settings_of(study, variant), **_counts(group)}
+        | mean_columns("top1", group["top1"])
+        | {name: worst.loc[variant, name] for name in columns}
+        for variant, group in _trainings(results, study)
+    ]
+    return pd.DataFrame(rows)
 
 
 def cost_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return seconds and bytes of a round, and of the GANs before the first, by variant."""
-
-    def row(variant: str, group: pd.DataFrame) -> Row:
+    rows = []
+    for variant, group in _trainings(results, study):
         rounds = group["epochs"].where(group["epochs"] > 0)  # of none there is no mean
         sent = {f"{way}_per_round": (group[way] / rounds).mean() for way in _BYTES}
         mixes = study.variants[variant].mixing is not None
         gans = {"gan_seconds": results.pseudo["wall_seconds"].mean() if mixes else None}
-        return _counts(group) | mean_columns("seconds", group["round_seconds"]) | sent | gans
-
-    table = _by_variant(results, study, row)
+        seconds = mean_columns("seconds", group["round_seconds"])
+        rows.append({"variant": variant} | _counts(group) | seconds | sent | gans)
+    table = pd.DataFrame(rows)
     plain = table.loc[table["variant"] == study.reference, "seconds_mean"].iloc[0]
     return table.assign(times_reference=table["seconds_mean"] / plain)

@@ -19,7 +19,6 @@ from cemlib.federated.gan import (
     variance,
 )
 from cemlib.federated.setting import clients_of
-from cemlib.numerics.divergence import DivergedError
 from cemlib.records.files import FileError
 
 
@@ -92,21 +91,6 @@ def test_a_clients_gan_sees_that_clients_images_alone(data):
         torch.testing.assert_close(tensor[:3], second.g_weights[name][:3], rtol=1e-4, atol=1e-5)
     moved = first.g_weights["last.weight"][3] - second.g_weights["last.weight"][3]
     assert float(moved.detach().abs().max()) > 1e-4
-
-
-def test_the_course_is_recorded_and_continues_where_it_was(data):
-    whole, part = gans(data, epochs=3), gans(data, epochs=2)
-    list(whole.remaining())
-    list(part.remaining())
-    assert part.history == whole.history[:2]
-    keys = {"epoch", "d_loss", "d_real", "d_fake", "g_loss", "variance", "drift"}
-    assert set(whole.history[0]) == keys
-    assert whole.history[0]["drift"] > 0
-
-
-def test_divergence_names_epoch_and_part(data):
-    with pytest.raises(DivergedError, match=r"epoch 1: [dg]_loss is"):
-        list(gans(data, mu=1e38, v_e=0.25, lr=1e30, width=8).remaining())
 
 
 def test_a_pretrained_convolution_is_read_where_it_is_at_hand(tmp_path):

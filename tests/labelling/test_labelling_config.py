@@ -57,31 +57,16 @@ def test_a_fault_is_told_by_its_key(raw: Any, parts: list[str]) -> None:
     assert all(part in str(caught.value) for part in parts), caught.value
 
 
-def test_a_job_depends_on_its_own_settings_alone() -> None:
-    def slices(**paths: Any) -> tuple[Any, Any, Any, Any]:
-        study = tiny(**paths)
-        return (
-            study.data_slice(),
-            study.repeat_slice(),
-            study.cost_slice(),
-            study.report_slice(),
-        )
-
-    before = slices()
-    same = [
-        [ours == theirs for ours, theirs in zip(slices(**paths), before, strict=True)]
-        for paths in (
-            {"experiment": "other", "results": "elsewhere"},
-            {"repeats": 5},
-            {"cost__images": 3},
-            {"train__steps": 30},
-            {"data__root": "/somewhere"},
-        )
-    ]
-    assert same == [
-        [True, True, True, True],
-        [True, True, True, False],
-        [True, True, False, True],
-        [True, False, True, False],
-        [True, True, True, True],
-    ]
+@pytest.mark.parametrize(
+    ("paths", "same"),
+    [
+        ({"experiment": "other", "results": "elsewhere"}, [True, True, True, True]),
+        ({"repeats": 5}, [True, True, True, False]),
+        ({"cost__images": 3}, [True, True, False, True]),
+        ({"train__steps": 30}, [True, False, True, False]),
+        ({"data__root": "/somewhere"}, [True, True, True, True]),
+    ],
+)
+def test_a_job_depends_on_its_own_settings_alone(paths: dict[str, Any], same: list[bool]) -> None:
+    slices = ("data_slice", "repeat_slice", "cost_slice", "report_slice")
+    assert [getattr(tiny(**paths), of)() == getattr(tiny(), of)() for of in slices] == same
