@@ -239,8 +239,10 @@ def test_what_the_data_do_not_allow_is_refused(tmp_path, capsys, changes, jobs, 
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("model", [{"activation": "relu"}, {"name": "resnet18"}])
-def test_updates_at_trained_weights_are_attacked(tmp_path, model):
+@pytest.mark.parametrize(
+    ("model", "variant"), [({"activation": "relu"}, {"mask": {}}), ({"name": "resnet18"}, {})]
+)
+def test_updates_at_trained_weights_are_attacked(tmp_path, model, variant):
     """Of two steps on two images each, of the networks that no other test trains."""
     attacks = {"cosine": {"mask": "layer", "iterations": 1}}
     inversion = {"images": 4, "batch_size": 2, "local_steps": 2, "weights": "final"}
@@ -249,7 +251,7 @@ def test_updates_at_trained_weights_are_attacked(tmp_path, model):
         model=model,
         clients={"participation": 0.25, "dropout": 0.0},
         train={"rounds": 1, "local_steps": 1, "batch_size": 4},
-        variants={"none": {"mask": {}}},
+        variants={"none": variant},
         inversion=inversion | {"attacks": attacks},
     )
     for only in ("prepare", "train", "attack"):

@@ -1,5 +1,6 @@
-"""Every attack on every defence, and its configuration."""
+"""Every attack on every defence; rows of scores, and what becomes of failures."""
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from inversion_scenes import network, scene
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.config.federated_attacks import Cosine, DpSgd, Idlg, InversionStudy, PriorImage
 from cemlib.federated.inversion.evaluate import Finding, run_attacks, search_of
-from cemlib.federated.inversion.scoring import summary, worst_cases
+from cemlib.federated.inversion.scoring import Row, matched, scored, summary, worst_cases
+from cemlib.federated.inversion.search import Reconstruction
+from cemlib.report.statistics import mean_interval
 
 ATTACKS = {
     "idlg": Idlg(iterations=60),
@@ -82,3 +85,88 @@ def test_the_configuration_takes_names_for_kinds() -> None:
     study = InversionStudy.model_validate({"attacks": options})
     assert study.attacks == {"idlg": Idlg(), "known": Cosine(mask="known")}
     assert set(InversionStudy().attacks) > {"dlg", "idlg", "cosine", "features", "mean_image"}
+
+
+def answer(images: torch.Tensor, labels: torch.Tensor, loss: list[float]) -> Reconstruction:
+    return Reconstruction(images, labels, torch.tensor(loss), torch.tensor(loss)[:, None])
+
+
+def rows(*errors: float | None, right: bool = True) -> list[Row]:
+    """Return the rows of an attack with these errors, None where it failed."""
+    names = ("mse", "psnr", "ssim", "mse_trained", "psnr_trained", "ssim_trained")
+    return [
+        {"image": image, "label": 0, "reason": None, "label_right": right and mse is not None}
+        | {"status": "failed" if mse is None else "ok", **dict.fromkeys(names, mse)}
+        for image, mse in enumerate(errors)
+    ]
+
+
+def test_scores_are_against_the_true_image_and_the_trained_one() -> None:
+    where = scene(2, ratio=0.7)
+    found = matched(answer(where.trained[:, None], where.labels[:, None], [0.0, 0.0]), where.images)
+    for image, scores in enumerate(scored(found, where)):
+        expected = (where.images[image] - where.trained[image]).square().mean().item()
+        assert scores["mse"] == pytest.approx(expected)
+        assert scores["psnr"] == pytest.approx(-10 * math.log10(expected), rel=1e-5)
+        assert scores["mse_trained"] == 0
+        assert scores["ssim_trained"] == pytest.approx(1)
+        assert (scores["status"], scores["label_right"]) == ("ok", True)
+
+
+def test_answers_of_a_batch_are_put_in_the_order_of_its_images() -> None:
+    where = scene(4)
+    images, labels = where.images.view(2, 2, 1, 8, 8), where.labels.view(2, 2)
+    turned = answer(images.flip(1), labels.flip(1), [0.0, 0.0])
+    found = matched(turned, where.images)
+    assert torch.equal(found.images, images)
+    assert torch.equal(found.labels, labels)
+
+
+def test_a_loss_or_image_that_is_not_a_number_is_a_failed_row() -> None:
+    where = scene(3)
+    images = where.images[:, None].clone()
+    images[2, 0, 0, 3, 3] = torch.nan
+    found = matched(answer(images, where.labels[:, None], [0.0, math.inf, 0.0]), where.images)
+    ended = scored(found, where)
+    assert [each["status"] for each in ended] == ["ok", "failed", "failed"]
+    assert all(ended[1][key] is None for key in ("mse", "psnr", "ssim", "loss", "label_right"))
+    assert ended[1]["reason"] == "the attack's loss is not a number"
+
+
+def test_the_worst_case_is_the_lowest_mse_of_each_image() -> None:
+    found = worst_cases({"a": rows(0.2, 0.1, right=False), "b": rows(0.1, 0.3)})
+    assert [(each["image"], each["mse"]) for each in found] == [(0, 0.1), (1, 0.1)]
+    assert [each["label_right"] for each in found] == [True, True]
+
+
+def test_the_worst_case_is_not_known_where_an_attack_failed() -> None:
+    (found,) = worst_cases({"a": rows(0.2), "b": rows(None)})
+    assert (found["status"], found["mse"]) == ("failed", None)
+    assert found["reason"] == "no result of b"
+
+
+def test_means_of_one_seed_have_the_interval_over_images() -> None:
+    values = [0.1, 0.2, 0.4]
+    found, expected = summary([rows(*values)]), mean_interval(values)
+    assert found["mse_mean"] == pytest.approx(expected.mean)
+    assert found["mse_ci_low"] == pytest.approx(expected.low)
+    assert found["mse_ci_high"] == pytest.approx(expected.high)
+    assert (found["n_seeds"], found["n_images"], found["failed"]) == (1, 3, 0)
+
+
+def test_means_of_several_seeds_have_wider_intervals_than_their_images_alone() -> None:
+    found = summary([rows(*(0.1 * s + 0.001 * i for i in range(10))) for s in range(3)])
+    assert found["mse_mean"] == pytest.approx(0.1 + 0.0045)
+    assert found["mse_ci_high"] - found["mse_ci_low"] > 0.3
+
+
+def test_a_mean_without_the_failed_images_is_not_shown() -> None:
+    found = summary([rows(0.1, None)])
+    assert (found["failed"], found["mse_mean"], found["label_right"]) == (1, None, None)
+
+
+def test_an_infinite_mean_is_not_shown() -> None:
+    first, second = rows(0.1, 0.1)
+    found = summary([[first | {"psnr": math.inf}, second]])
+    assert found["psnr_mean"] is None
+    assert found["mse_mean"] == pytest.approx(0.1)
