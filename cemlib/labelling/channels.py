@@ -10,7 +10,6 @@ which length is due, and refuses any other before it reads on.
 
 import asyncio
 import datetime
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -69,16 +68,12 @@ def _certificate(
     """Return a party's certificate for its key, signed by the authority's, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.x509.oid import NameOID
 
-    subject, issuer = (
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (name, AUTHORITY)
-    )
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
+        .subject_name(x509.Name.from_rfc4514_string(f"CN={name}"))
+        .issuer_name(x509.Name.from_rfc4514_string(f"CN={AUTHORITY}"))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
@@ -92,8 +87,8 @@ def _certificate(
 
 def _write(path: Path, data: bytes) -> None:
     """Write a new file that only this user can read, from its first byte on."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
+    path.touch(0o600, exist_ok=False)
+    path.write_bytes(data)
 
 
 def _context(folder: Path, name: str, *, server: bool) -> ssl.SSLContext:

@@ -87,17 +87,8 @@ def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: flo
         if step < iterations:
             (slope,) = torch.autograd.grad(values.sum(), images)
             images.grad = slope.sign()
-            optimiser.step(rate(step, iterations, lr))
+            drops = sum(step >= drop * iterations for drop in _DROPS)
+            optimiser.step(lr * 0.1**drops)
             with torch.no_grad():
                 images.clamp_(0, 1)
     return Minimum(best, lowest, torch.stack(curve, dim=1))
-
-
-def rate(step: int, iterations: int, lr: float) -> float:
-    """Return a step's learning rate, a tenth from each of 3/8, 5/8 and 7/8 of the iterations on.
-
-    >>> [rate(step, 8, 1.0) for step in (0, 2, 3, 7)]
-    [1.0, 1.0, 0.1, 0.0010000000000000002]
-    """
-    drops = sum(step >= drop * iterations for drop in _DROPS)
-    return lr * 0.1**drops
