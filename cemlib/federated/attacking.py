@@ -86,24 +86,18 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     study, mixing = job.plan.study, variant_of(job).mixing
     count, clients = study.inversion.images, study.clients.number
     images, labels = to_float(data.test.images[:count]), data.test.labels[:count]
-    trained, share = images, torch.ones(count, device=images.device)
-    repeats, (prior, spread) = None, class_moments(data)
-    if mixing is not None:
-        pseudo, owners = read_pseudo(job, data), [i % clients for i in range(count)]
-        draws = [Draws(job.of["seed"], owner, ATTACKED) for owner in owners]
-        share = torch.stack([own.ratios(mixing, count)[i] for i, own in enumerate(draws)])
-        noise = torch.stack(
-            [own.latents(count, study.gan.latent)[i] for i, own in enumerate(draws)]
-        )
-        blended = pseudo.mixed(
-            images[:, None], labels[:, None], owners, noise[:, None], share[:, None]
-        )
-        trained, share = blended[:, 0], share.to(images)
-        linked = [a.linked for a in study.inversion.attacks.values() if a.linked is not None]
-        if linked:
-            mixtures = _mixtures(job, data, pseudo, linked)
-            repeats = Repeats(mixtures, mixing.mean_share(), spread)
-    return Scene(images, labels, trained, share, prior, repeats)
+    prior, spread = class_moments(data)
+    if mixing is None:
+        return Scene(images, labels, images, torch.ones(count, device=images.device), prior)
+    pseudo, owners = read_pseudo(job, data), [i % clients for i in range(count)]
+    draws = [Draws(job.of["seed"], owner, ATTACKED) for owner in owners]
+    share = torch.stack([own.ratios(mixing, count)[i] for i, own in enumerate(draws)])
+    noise = torch.stack([own.latents(count, study.gan.latent)[i] for i, own in enumerate(draws)])
+    alone = (images[:, None], labels[:, None], owners, noise[:, None], share[:, None])
+    linked, repeats = [a.linked for a in study.inversion.attacks.values() if a.linked], None
+    if linked:
+        repeats = Repeats(_mixtures(job, data, pseudo, linked), mixing.mean_share(), spread)
+    return Scene(images, labels, pseudo.mixed(*alone)[:, 0], share.to(images), prior, repeats)
 
 
 def _mixtures(

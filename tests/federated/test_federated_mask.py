@@ -4,26 +4,13 @@ import math
 
 import pytest
 import torch
-from inversion_scenes import observe
+from inversion_scenes import digits, network, observe
 from torch import Tensor, nn
 
 from cemlib.config.federated import MaskConfig
 from cemlib.federated.client import step_mask
 from cemlib.federated.mask import draw_columns, mask, scores
-from cemlib.federated.network import FederatedNet, build, weights_of
-
-
-def network(activation: str = "softplus", name: str = "lenet") -> FederatedNet:
-    torch.manual_seed(0)
-    return build(name, num_classes=5, image_shape=(2, 8, 8), activation=activation).double()
-
-
-def images(count: int) -> Tensor:
-    return torch.rand(count, 2, 8, 8, dtype=torch.float64, generator=generator())
-
-
-def generator() -> torch.Generator:
-    return torch.Generator().manual_seed(1)
+from cemlib.federated.network import FederatedNet, weights_of
 
 
 def slow_scores(net: FederatedNet, x: Tensor, order: str) -> Tensor:
@@ -46,15 +33,15 @@ def slow_scores(net: FederatedNet, x: Tensor, order: str) -> Tensor:
 @pytest.mark.parametrize("activation", ["sigmoid", "softplus", "relu"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_scores_equal_one_backward_pass_per_feature(order, activation, count):
-    net, x = network(activation), images(count)
+    net, x = network(torch.float64, activation), digits(count, torch.float64)[0]
     found = scores(net.features, x, order)
     torch.testing.assert_close(found, slow_scores(net, x, order), rtol=1e-12, atol=1e-14)
 
 
 def test_signed_features_tell_the_two_orders_apart_in_a_batch_and_not_in_one_image():
-    linear = nn.Linear(128, 6).double()
-    signed = FederatedNet(nn.Sequential(nn.Flatten(), linear), 6, 5)
-    x = images(4)
+    linear = nn.Linear(64, 6).double()
+    signed = FederatedNet(nn.Sequential(nn.Flatten(), linear), 6, 10)
+    x, _ = digits(4, torch.float64)
     for order in ("ours", "soteria"):
         torch.testing.assert_close(scores(signed.features, x, order), slow_scores(signed, x, order))
     one = [scores(signed.features, x[:1], order) for order in ("ours", "soteria")]
@@ -65,7 +52,7 @@ def test_signed_features_tell_the_two_orders_apart_in_a_batch_and_not_in_one_ima
 
 @pytest.mark.parametrize("chunk", [1, 5, 1000])
 def test_the_chunk_decides_no_number(chunk, monkeypatch):
-    net, x = network(), images(2)
+    net, x = network(torch.float64), digits(2, torch.float64)[0]
     expected = scores(net.features, x)
     monkeypatch.setattr("cemlib.federated.mask.CHUNK", chunk)
     torch.testing.assert_close(scores(net.features, x), expected, rtol=1e-13, atol=0)
@@ -76,7 +63,7 @@ def test_a_zero_feature_is_masked_last_and_a_constant_one_first():
         flat = x.flatten(1)
         return torch.stack([flat[:, 0] * 0, flat[:, 0] * 0 + 2, flat.sum(1)], dim=1)
 
-    found = scores(three, images(2))
+    found = scores(three, digits(2)[0])
     assert found[0] == math.inf
     assert found[1] == 0
     assert mask(found, 1 / 3).tolist() == [1, 0, 1]
@@ -92,16 +79,16 @@ def test_alpha_is_the_share_of_masked_features(alpha, zeros):
 
 @pytest.mark.parametrize("beta", [0, 2, None])
 def test_a_masked_gradient_is_the_hadamard_product_with_h(beta):
-    net, x, y = network("sigmoid"), images(2), torch.tensor([0, 4])
+    net, (x, y) = network(torch.float64, "sigmoid"), digits(2, torch.float64)
     how = MaskConfig(alpha=0.4, beta=beta)
-    found = observe(net, x, y, how, generator())
+    found = observe(net, x, y, how, torch.Generator().manual_seed(1))
     kept = step_mask(net, weights_of(net), x, how)
-    h = torch.ones(len(kept), 5, dtype=torch.float64)  # l x outputs, as the text has it
-    chosen = draw_columns(beta, 5, generator()).nonzero().flatten().tolist()
+    h = torch.ones(len(kept), 10, dtype=torch.float64)  # l x outputs, as the text has it
+    chosen = draw_columns(beta, 10, torch.Generator().manual_seed(1)).nonzero().flatten().tolist()
     for column in chosen:
         h[:, column] = kept
     nn.functional.cross_entropy(net(x), y).backward()
-    assert len(chosen) == (5 if beta is None else beta)
+    assert len(chosen) == (10 if beta is None else beta)
     assert int((h == 0).sum()) == len(chosen) * round(0.4 * len(kept))
     for name, weights in net.named_parameters():
         factor = h.T if name == "classifier.weight" else 1
@@ -109,6 +96,6 @@ def test_a_masked_gradient_is_the_hadamard_product_with_h(beta):
 
 
 def test_only_the_first_images_decide_the_scores_where_asked():
-    net, x = network(), images(4)
+    net, x = network(), digits(4)[0]
     first = step_mask(net, weights_of(net), x[:2], MaskConfig())
     assert torch.equal(step_mask(net, weights_of(net), x, MaskConfig(images=2)), first)
