@@ -94,7 +94,8 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     share = torch.stack([own.ratios(mixing, count)[i] for i, own in enumerate(draws)])
     noise = torch.stack([own.latents(count, study.gan.latent)[i] for i, own in enumerate(draws)])
     alone = (images[:, None], labels[:, None], owners, noise[:, None], share[:, None])
-    linked, repeats = [a.linked for a in study.inversion.attacks.values() if a.linked], None
+    linked = [attack.linked for attack in study.inversion.attacks.values() if attack.linked]
+    repeats = None
     if linked:
         repeats = Repeats(_mixtures(job, data, pseudo, linked), mixing.mean_share(), spread)
     return Scene(images, labels, pseudo.mixed(*alone)[:, 0], share.to(images), prior, repeats)

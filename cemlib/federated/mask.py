@@ -25,7 +25,7 @@ CHUNK = 64  # features whose gradients with respect to the images are in memory 
 
 
 def scores(features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "ours") -> Tensor:
-    """Score every feature (l,) by ||dF_i/dx|| / |F_i|, from vector-Jacobian products of all.
+    """Return the scores ||dF_i/dx|| / |F_i| of all features (l,), by vector-Jacobian products.
 
     One product with column i of ones gives dF_i/dx of every image of the batch, because no image's
     features depend on another image. `CHUNK` products are in memory at a time, so memory grows with

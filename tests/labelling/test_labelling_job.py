@@ -13,7 +13,7 @@ from scipy.stats import ttest_rel
 
 from cemlib.cli import exits, main
 from cemlib.labelling import experiment
-from cemlib.records.files import FileError
+from cemlib.labelling.tables import SECONDS
 from cemlib.records.seal import check_files, read_sealed
 from cemlib.study.finished import finished, rerun_job
 from cemlib.study.job import prepare_job
@@ -56,10 +56,6 @@ def test_a_record_is_whole_and_sealed(plan: Plan) -> None:
     mean = sum(row["iel"] for row in record["participants"]) / 4
     assert record["iel_top1"] == pytest.approx(mean)
     assert {"fingerprint", "commit", "versions", "device"} <= set(record["provenance"])
-    folder.per_image.write_bytes(folder.per_image.read_bytes() + b"x")
-    with pytest.raises(FileError, match="damaged"):
-        check_files(folder.metrics, record, [folder.per_image])
-    folder.per_image.write_bytes(folder.per_image.read_bytes()[:-1])
 
 
 def test_answers_are_kept_as_the_requester_sees_them(plan: Plan) -> None:
@@ -102,11 +98,7 @@ def test_means_intervals_and_tests_are_scipys(plan: Plan) -> None:
 def test_costs_have_our_rows_and_the_published_ones(plan: Plan) -> None:
     found = table(plan, "cost")
     published = found[found["source"] == "published"].iloc[0]
-    assert published[["key_bits", "encrypt_seconds", "decrypt_seconds"]].tolist() == [
-        2048,
-        1.20,
-        0.49,
-    ]
+    assert published[["key_bits", *SECONDS]].tolist() == [2048, 1.20, 0.49]
     ours = found[found["source"] == "ours"]
     assert set(ours["key_bits"]) == {256, 320}
     assert ours.groupby("packing")["ciphertexts"].max()["none"] == 10
