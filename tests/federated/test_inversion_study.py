@@ -15,8 +15,8 @@ from cemlib.federated.inversion.search import Reconstruction
 from cemlib.report.statistics import mean_interval
 
 ATTACKS = {
-    "idlg": Idlg(iterations=60),
-    "adaptive": Idlg(iterations=60, mask="known", unmix=True),
+    "idlg": Idlg(iterations=40),
+    "adaptive": Idlg(iterations=40, mask="known", unmix=True),
     "cosine": Cosine(iterations=10),
     "mean_image": PriorImage(),
 }
@@ -74,7 +74,7 @@ def test_attacks_that_differ_in_nothing_there_is_share_one_search() -> None:
 
 
 def test_batches_are_attacked_and_scored_image_by_image() -> None:
-    attack = {"idlg": Idlg(iterations=150)}
+    attack = {"idlg": Idlg(iterations=100)}
     rows = run_attacks(network(), scene(4), Variant(), attack, seed=0, batch=2)["idlg"].rows
     assert [(row["image"], row["label_right"]) for row in rows] == [(i, True) for i in range(4)]
     assert min(row["mse"] for row in rows) < 1e-3

@@ -192,20 +192,6 @@ def test_shares_are_uniform_whoever_holds_them() -> None:
         assert len(boxes) == 9
 
 
-def test_the_exponent_is_0_mod_lambda_and_1_mod_n(dealer: DealerKey) -> None:
-    d, lam = dealer.exponent(), math.lcm(dealer.p - 1, dealer.q - 1)
-    assert (d % lam, d % dealer.n) == (0, 1)
-    assert 0 <= d < dealer.n * lam
-
-
-def test_a_part_under_another_key_is_refused(keys: Keys) -> None:
-    other, ciphertext = split(generate(256), 4), encrypt(keys.public, 1)
-    parts = parts_of(keys, ciphertext)
-    parts[2] = partial_decryption(keys.public, other.shares[2], ciphertext)
-    with pytest.raises(ShareError, match="do not fit"):
-        combine(keys.public, parts, 4)
-
-
 def test_secrets_do_not_show(dealer: DealerKey, keys: Keys) -> None:
     assert str(dealer.p) not in repr(dealer)
     for share in keys.shares:
