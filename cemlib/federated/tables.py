@@ -172,7 +172,7 @@ def cost_table(results: Results, study: Federated) -> pd.DataFrame:
         mixes = study.variants[variant].mixing is not None
         gans = {"gan_seconds": results.pseudo["wall_seconds"].mean() if mixes else None}
         seconds = mean_columns("seconds", group["round_seconds"])
-        rows.append({"variant": variant} | _counts(group) | seconds | sent | gans)
+        rows.append({"variant": variant, **_counts(group), **seconds, **sent, **gans})
     table = pd.DataFrame(rows)
     plain = table.loc[table["variant"] == study.reference, "seconds_mean"].iloc[0]
     return table.assign(times_reference=table["seconds_mean"] / plain)
