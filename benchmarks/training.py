@@ -19,7 +19,7 @@ from benchmarks.plain import PlainLoop
 from benchmarks.setting import CLASSES, SURROGATES, Scale, prepared, split_model, study
 from cemlib.data.prepared import Prepared
 from cemlib.numerics.precision import set_up
-from cemlib.training.setup import Setup
+from cemlib.training.job import new_trainer
 from cemlib.training.trainer import Trainer
 
 EPOCH = 6  # every surrogate acts in it, and the learning rate is still the first
@@ -90,8 +90,7 @@ def warm_pass(scale: Scale, defence: str) -> Call:
 def trainer(scale: Scale, defence: str) -> Trainer:
     """Return a training at its start, on the scale's device and threads."""
     set_up(torch.device(scale.device), scale.threads)
-    setup, images = Setup(study(scale), defence, seed=0), _data(scale).to(scale.device)
-    return setup.trainer(images, setup.network(images))
+    return new_trainer(study(scale), defence, 0, _data(scale).to(scale.device))
 
 
 def plain_loop(scale: Scale, defence: str) -> PlainLoop:

@@ -18,7 +18,6 @@ from cemlib.search import estimate
 from cemlib.search.estimate import (
     attack_seconds,
     epoch_seconds,
-    new_trainer,
     read_data,
     run_seconds,
     train_seconds,
@@ -27,6 +26,7 @@ from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, train_job
+from cemlib.training.job import new_trainer
 
 ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests/configs/tiny.yaml"

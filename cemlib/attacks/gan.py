@@ -101,7 +101,7 @@ class _Gan(Training):
         torch.manual_seed(derive(task.seed, "critic"))
         self.critic = Critic(task.image_shape, task.options["critic_width"]).to(device)
         self.critic_optimiser = Adam(self.critic.parameters(), betas=BETAS)
-        self.parts["critic"] = (self.critic, self.critic_optimiser)
+        self.parts |= {"critic": self.critic, "critic_optimiser": self.critic_optimiser}
         self.generators["attack_mixtures"] = torch.Generator(self.device)
 
     def kind(self, count: int) -> bool:

@@ -27,15 +27,7 @@ from cemlib.numerics.precision import autocast, resolve
 from cemlib.numerics.replay import Replay
 from cemlib.numerics.seeds import derive, generator
 from cemlib.numerics.sums import Sums
-from cemlib.records.checkpoint import (
-    Resumed,
-    State,
-    copied,
-    pack,
-    restore_training,
-    training_state,
-    unpack,
-)
+from cemlib.records.checkpoint import Part, Resumed, State, restore_training, training_state
 
 CHUNK = 512
 RECOGNISED = 500  # held-out images whose reconstructions the judge classifies after every epoch
@@ -57,7 +49,7 @@ class Training:
     """A decoder in training; subclasses implement `step`.
 
     Attributes:
-        parts: The trained modules and their optimisers, by their names in the checkpoint.
+        parts: The trained modules and optimisers, by their names in the checkpoint.
         generators: The generators that a step draws from, by the names of their random streams.
         history: One row for every finished epoch.
     """
@@ -66,7 +58,7 @@ class Training:
         self.task, self.options = task, task.options
         self.device = task.own.features.device
         self.model = model
-        self.parts: dict[str, tuple[nn.Module, Optimiser]] = {"model": (model, optimiser)}
+        self.parts: dict[str, Part] = {"model": model, "optimiser": optimiser}
         self.generators = {"attack_noise": torch.Generator(self.device)}
         self.history: list[dict[str, Any]] = []
         self._shuffle = Shuffle(len(task.own.images), self.options["batch_size"], self.device)
@@ -117,15 +109,11 @@ class Training:
 
     def state(self) -> State:
         """Return a copy of everything that a checkpoint holds beside the history."""
-        tensors: Numbers = {}
-        for name, (module, optimiser) in self.parts.items():
-            tensors |= pack(name, copied(training_state({"module": module}, optimiser)))
-        return tensors, {}
+        return training_state(self.parts), {}
 
     def restore(self, tensors: Numbers, _state: dict[str, Any]) -> None:
         """Continue from the `state` of a checkpoint."""
-        for name, (module, optimiser) in self.parts.items():
-            restore_training(unpack(name, tensors), {"module": module}, optimiser)
+        restore_training(tensors, self.parts)
 
     def outcome(self) -> Outcome:
         """Return the reconstructions of all releases of the task."""

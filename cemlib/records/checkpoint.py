@@ -27,6 +27,7 @@ from cemlib.numerics.optim import Optimiser
 from cemlib.records.files import FileError, write_bytes, write_jsonl
 from cemlib.records.progress import progress
 
+Part = nn.Module | Optimiser
 State = tuple[dict[str, Tensor], dict[str, Any]]
 _JSON = "__json__"  # name of the tensor that holds JSON
 _CHECKSUM = hashlib.sha256().digest_size
@@ -202,18 +203,15 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def training_state(modules: Mapping[str, nn.Module], optimiser: Optimiser) -> dict[str, Tensor]:
-    """Return all tensors of modules and of their optimiser, by prefixed name."""
-    tensors = pack("optimiser", optimiser.state_dict())
-    for name, module in modules.items():
-        tensors |= pack(name, module.state_dict())
-    return tensors
+def training_state(parts: Mapping[str, Part]) -> dict[str, Tensor]:
+    """Return copies of all tensors of modules and optimisers, by prefixed name."""
+    tensors: dict[str, Tensor] = {}
+    for name, part in parts.items():
+        tensors |= pack(name, part.state_dict())
+    return copied(tensors)
 
 
-def restore_training(
-    tensors: Mapping[str, Tensor], modules: Mapping[str, nn.Module], optimiser: Optimiser
-) -> None:
-    """Load what `training_state` returned into the modules and the optimiser."""
-    for name, module in modules.items():
-        module.load_state_dict(unpack(name, tensors))
-    optimiser.load_state_dict(unpack("optimiser", tensors))
+def restore_training(tensors: Mapping[str, Tensor], parts: Mapping[str, Part]) -> None:
+    """Load what `training_state` returned into the modules and optimisers."""
+    for name, part in parts.items():
+        part.load_state_dict(unpack(name, tensors))

@@ -44,7 +44,7 @@ from cemlib.study.finished import finished, run_job
 from cemlib.study.plan import Plan
 from cemlib.study.schedule import StudyError
 from cemlib.study.split import PARTS, SplitJob, jobs
-from cemlib.training.setup import Setup
+from cemlib.training.job import new_trainer
 from cemlib.training.step import Rates, Step
 from cemlib.training.trainer import Trainer
 
@@ -123,7 +123,7 @@ def train_seconds(job: SplitJob) -> float:
     with suppress(DivergedError):  # the job would end here too
         for number in sorted({1, epochs}):
             slowest = max(slowest, epoch_seconds(trainer, number))
-        begun += seconds_of(trainer.final_scores)
+        begun += seconds_of(trainer.selection.final_scores)
     return begun + epochs * slowest
 
 
@@ -232,12 +232,6 @@ def read_data(job: SplitJob) -> Prepared:
     device = job.processor()
     set_up(device, job.plan.study.threads)
     return load(job.plan.layout.data).to(device)
-
-
-def new_trainer(study: Study, defence: str, seed: int, data: Prepared) -> Trainer:
-    """Return the trainer of one run, as its job builds it."""
-    setup = Setup(study, defence, seed)
-    return setup.trainer(data, setup.network(data))
 
 
 def seconds_of(work: Callable[[], object]) -> float:

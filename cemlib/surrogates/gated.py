@@ -25,12 +25,13 @@ from torch import Tensor, nn
 
 from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Sizes, Surrogate
+from cemlib.surrogates.groups import Groups, group
 from cemlib.surrogates.moments import (
     VARIANCE_FLOOR,
-    Groups,
     attention_width,
     ceiling,
-    group,
+    softmax,
+    weighted_mean,
     weighted_moments,
 )
 
@@ -88,7 +89,7 @@ class GatedAttention(Surrogate):
         x = F.layer_norm(z, z.shape[-1:]) if self.settings.moments == "layernorm" else z
         how = self.settings.surrogate_grad
         weights = (view(part.weight, how) for part in (self.V, self.U, self.w))
-        alpha = groups.softmax(attention_scores(x, *weights))
+        alpha = softmax(attention_scores(x, *weights), groups)
         size = groups.mean(effective_sample_size(alpha, groups))
         return weighted_moments(x, alpha, groups)[1].squeeze(1), {"effective_sample_size": size}
 
@@ -98,7 +99,7 @@ class GatedAttention(Surrogate):
             v = v.sum(-1, keepdim=True)
         tau = ceiling(self.noise_std, self.settings.var_threshold)
         each = dispersion_penalty(v.clamp_min(VARIANCE_FLOOR), tau, self.settings.gate)
-        return self.settings.scale * groups.weighted_mean(each.mean(-1)), {
+        return self.settings.scale * weighted_mean(each.mean(-1), groups), {
             "classes": groups.valid.sum(),
             "active": groups.mean((each > 0).to(v).mean(-1)),
         }

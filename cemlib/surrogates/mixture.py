@@ -29,14 +29,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.kmeans import (
-    centre_,
-    class_blocks,
-    fit_clusters,
-    joining,
-    largest,
-    padded_index,
-)
+from cemlib.surrogates.kmeans import fit_clusters, joining
+from cemlib.surrogates.tiles import centre_, class_blocks, largest, padded_index
 
 BLOCK = 2**22
 MAX_STEPS = 20

@@ -31,7 +31,14 @@ from torch import Tensor, nn
 
 from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Sizes, Surrogate
-from cemlib.surrogates.moments import VARIANCE_FLOOR, Groups, ceiling, group, weighted_moments
+from cemlib.surrogates.groups import Groups, group
+from cemlib.surrogates.moments import (
+    VARIANCE_FLOOR,
+    ceiling,
+    softmax,
+    weighted_mean,
+    weighted_moments,
+)
 from cemlib.surrogates.slot_attention import (
     CrossRefinement,
     SlotRounds,
@@ -126,7 +133,7 @@ class SlotAttention(Surrogate):
         gate, hinge, excess = self.gate(found.mean, found.variance.clamp_min(VARIANCE_FLOOR))
         each = (found.weights.unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
         class_gate = (self.a_c * (groups.sizes / len(y) - self.b_c)).sigmoid()
-        value = self.settings.scale * groups.weighted_mean(class_gate * each)
+        value = self.settings.scale * weighted_mean(class_gate * each, groups)
         return value, notes | {
             "classes": groups.valid.sum(),
             "active": groups.mean((excess > 0).to(z).mean((1, 2))),
@@ -145,7 +152,7 @@ class SlotAttention(Surrogate):
         affinity = (self.beta * own_cosines(x, found, groups)).log_softmax(-1)  # log r, (B, S)
         masses = groups.total(affinity.exp()) / groups.sizes.clamp_min(1).unsqueeze(-1)
         tokens = self.refine(x, found, groups)
-        mean, v = weighted_moments(tokens, groups.softmax(affinity), groups)
+        mean, v = weighted_moments(tokens, softmax(affinity, groups), groups)
         entropy = torch.special.entr(masses.detach()).sum(-1)
         return SlotSpread(slot_weights(masses, self.settings.sharpening), mean, v), {
             "slot_entropy": groups.mean(entropy)

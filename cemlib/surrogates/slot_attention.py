@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cemlib.surrogates.moments import Groups, attention_width, weighted_sum
+from cemlib.surrogates.groups import Groups
+from cemlib.surrogates.moments import attention_width, softmax, weighted_sum
 
 
 def residual_network(dim: int) -> nn.Sequential:
@@ -51,7 +52,7 @@ class SlotRounds(nn.Module):
         scores = own_products(key, query, groups) / key.shape[-1] ** 0.5
         # This is the softmax over the slots, divided by its sum over the tokens of the class. As a
         # second softmax, of logarithms, no sum can underflow to 0.
-        weights = groups.softmax(scores.log_softmax(-1))
+        weights = softmax(scores.log_softmax(-1), groups)
         taken = weighted_sum(value, weights, groups)
         slots = self.update(taken.flatten(0, 1), slots.flatten(0, 1)).view_as(slots)
         refined: Tensor = slots + self.residual(self.norm_residual(slots))
@@ -86,7 +87,8 @@ class CrossRefinement(nn.Module):
 
 def own_products(tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
     """Return the inner products of each token with the slots of its class, (B, S)."""
-    return groups.own(torch.einsum("bd,rsd->brs", tokens, slots))
+    products = torch.einsum("bd,rsd->brs", tokens, slots)
+    return (products * groups.member.unsqueeze(-1)).sum(1)
 
 
 def own_cosines(tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:

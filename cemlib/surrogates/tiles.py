@@ -5,6 +5,7 @@ work with a rectangle of B rows for every class, and a loop with one of each cla
 """
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -69,3 +70,51 @@ def add_scatter(totals: Tensor, rows: Tensor, tiles: Tiles) -> None:
     totals.baddbmm_(first.mT, first)
     owned = tiles.owners == torch.arange(len(totals), device=rows.device).unsqueeze(1)
     totals.view(len(totals), -1).addmm_(owned.to(rows), (rest.mT @ rest).flatten(1))
+
+
+def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Return the ascending indices of the samples of each class, and the sizes of the classes.
+
+    The indices are (C, M), padded with 0 to the size M of the largest class, and the sizes (C,).
+    """
+    order = y.argsort(stable=True)
+    sizes = torch.bincount(y, minlength=num_classes)
+    labels = y[order]
+    first = sizes.cumsum(0) - sizes
+    place = torch.arange(len(y), device=y.device) - first[labels]
+    index = torch.zeros(num_classes, int(sizes.max()), dtype=torch.long, device=y.device)
+    index[labels, place] = order
+    return index, sizes
+
+
+def largest(sizes: Tensor) -> int:
+    """Return the size of the largest class, at least 1."""
+    return max(1, int(sizes.max()))
+
+
+def class_blocks(values: Tensor, block: int) -> list[Tensor]:
+    """Return the indices of the classes of each block, the largest classes first.
+
+    `values`, (C,), are the sizes of the classes; padded to the largest one, the classes of a block
+    have at most `block` values.
+    """
+    ordered, ids = values.sort(descending=True, stable=True)
+    widths = ordered.tolist()
+    cuts = [0]
+    while cuts[-1] < len(widths):
+        width = max(1, widths[cuts[-1]])
+        cuts.append(min(len(widths), cuts[-1] + max(1, block // width)))
+    return [ids[start:stop] for start, stop in pairwise(cuts)]
+
+
+def centre_(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Centre a rectangle x (c, M, D) of classes in place; padding becomes 0.
+
+    Returns:
+        A mask (c, M), 1 for samples and 0 for padding, and the class means (c, 1, D).
+    """
+    mask = (torch.arange(x.shape[1], device=x.device) < sizes.unsqueeze(1)).to(x)
+    centre = torch.einsum("cm,cmd->cd", mask, x) / sizes.clamp_min(1).unsqueeze(1)
+    centre = centre.unsqueeze(1)
+    x.sub_(centre).mul_(mask.unsqueeze(-1))
+    return mask, centre

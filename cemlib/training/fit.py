@@ -20,7 +20,7 @@ from cemlib.models.split import Dimensions, SplitModel
 from cemlib.numerics.precision import set_up
 from cemlib.records.progress import progress
 from cemlib.training.own import OwnSurrogate
-from cemlib.training.setup import Network, Setup
+from cemlib.training.setup import Network, begin
 from cemlib.training.trainer import SHOWN
 
 DEFENDED = "defended"
@@ -37,7 +37,7 @@ class Trained:
         deployed: The split model of the deployed epoch, and its release channel.
         history: One row for every epoch, as in a run's `history.jsonl`.
         epoch: The deployed epoch.
-        scores: The scores of `cemlib.training.trainer.Trainer.final_scores`.
+        scores: The scores of `cemlib.training.selection.Selection.final_scores`.
     """
 
     defence: str
@@ -132,13 +132,13 @@ def fit(
     set_up(data.train.images.device, study.threads)
     if seed is None:
         seed = JUDGE_SEED if defence == JUDGE else study.seeds[0]
-    trainer = Setup(study, defence, seed).begin(data, network, surrogate)
+    trainer = begin(study, defence, seed, data, network, surrogate)
     check_logits(trainer.deployed, data)
     with progress(f"train {defence} seed{seed}", trainer.settings.epochs) as report:
         for row in trainer.remaining():
             report(row["epoch"], {name: row[name] for name in SHOWN})
-    epoch = trainer.deploy()
-    return Trained(defence, seed, trainer.deployed, trainer.history, epoch, trainer.final_scores())
+    epoch, scores = trainer.selection.deploy(), trainer.selection.final_scores()
+    return Trained(defence, seed, trainer.deployed, trainer.history, epoch, scores)
 
 
 def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> None:

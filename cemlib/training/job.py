@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from cemlib.config.study import Study
-from cemlib.data.prepared import checksum, load
+from cemlib.data.prepared import Prepared, checksum, load
 from cemlib.defences.pruning import client_cost
 from cemlib.models import build
 from cemlib.numerics.precision import resolve, set_up
@@ -16,8 +16,9 @@ from cemlib.records.files import save_tensors, write_json, write_jsonl
 from cemlib.records.layout import RunFolder
 from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
-from cemlib.training.setup import Setup
-from cemlib.training.trainer import SCORES, SHOWN, Trainer
+from cemlib.training.selection import SCORES
+from cemlib.training.setup import begin
+from cemlib.training.trainer import SHOWN, Trainer
 
 
 def run(job: Job[Study]) -> list[Path]:
@@ -29,9 +30,9 @@ def run(job: Job[Study]) -> list[Path]:
     device, folder = job.processor(), RunFolder(job.folder)
     set_up(device, study.threads)
     data = load(job.plan.layout.data)
-    setup = Setup(study, job.of["defence"], job.of["seed"])
-    network = setup.network(data)
-    trainer = setup.trainer(data.to(device), network)
+    defence, seed = job.of["defence"], job.of["seed"]
+    network = network_options(study, defence, data)
+    trainer = new_trainer(study, defence, seed, data.to(device))
     checkpoint = Checkpoint(checkpoint_place(job))
     resumed = Resumed(trainer, checkpoint, start)
     for before in (folder.metrics, folder.clusters):  # of an older run of this name
@@ -46,6 +47,36 @@ def run(job: Job[Study]) -> list[Path]:
     return [folder.metrics]
 
 
+def new_trainer(study: Study, defence: str, seed: int, data: Prepared) -> Trainer:
+    """Return the trainer of a run at its start, on the device of the data.
+
+    Raises:
+        ConfigError: if the network or its defence cannot be built as configured.
+    """
+    network = network_options(study, defence, data)
+    return begin(
+        study,
+        defence,
+        seed,
+        data,
+        lambda: build(**network).to(memory_format=torch.channels_last),
+    )
+
+
+def network_options(study: Study, defence: str, data: Prepared) -> dict[str, Any]:
+    """Return the arguments of `cemlib.models.build`, for the run's `config.json`."""
+    options = study.network(defence).plain()
+    normalised = options.pop("normalise")
+    return {
+        **options,
+        "num_classes": len(data.classes),
+        "image_size": data.image_shape[1],
+        "sparse_coding": study.defence(defence).sparse_coding,
+        "mean": data.mean if normalised else [0.0] * len(data.mean),
+        "std": data.std if normalised else [1.0] * len(data.std),
+    }
+
+
 def checkpoint_place(job: Job[Study]) -> Path:
     """Return the folder of the job's checkpoint, which depends on data, device and precision."""
     device = job.processor()
@@ -56,8 +87,9 @@ def checkpoint_place(job: Job[Study]) -> Path:
 def _metrics(trainer: Trainer, reason: str | None) -> dict[str, Any]:
     """Deploy the selected epoch and score it; a failed run deploys no epoch."""
     model = trainer.deployed.model
-    selected = trainer.deploy() if reason is None else None
-    found = trainer.final_scores() if reason is None else dict.fromkeys(SCORES)
+    selection = trainer.selection
+    selected = selection.deploy() if reason is None else None
+    found = selection.final_scores() if reason is None else dict.fromkeys(SCORES)
     return {
         **found,
         "epochs": trainer.settings.epochs,
@@ -87,9 +119,8 @@ def _write(
     write_json(folder.config, origin | metrics["config"])
     save_tensors(folder.model, trainer.deployed.model.state_dict())
     if trainer.fits:
-        epochs = torch.arange(1, len(trainer.fits) + 1)
-        found = {n: torch.stack([fit[n] for fit in trainer.fits]) for n in trainer.fits[0]}
-        save_tensors(folder.clusters, {"epochs": epochs} | found)
+        epochs = torch.arange(1, len(trainer.history) + 1)
+        save_tensors(folder.clusters, {"epochs": epochs} | trainer.fits)
     others = {*folder.files(), folder.clusters} - {folder.metrics}
     write_sealed(folder.metrics, metrics, sorted(file for file in others if file.is_file()))
 

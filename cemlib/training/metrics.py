@@ -12,7 +12,10 @@ from torch import Generator, Tensor
 
 from cemlib.data.pixels import to_float
 from cemlib.defences.deployed import Deployed
+from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.ridge import ridge_regression
+from cemlib.numerics.seeds import generator
+from cemlib.surrogates.base import Surrogate
 
 BATCH = 256  # features per pass through the head
 RIDGE = 1e-3  # as a fraction of the mean variance of the released features
@@ -73,3 +76,21 @@ def image_metric(deployed: Deployed, images: Tensor, noise: Generator) -> Tensor
 
 METRICS: Mapping[str, Metric] = {"task": task_metric, "image": image_metric}
 """The function for each value of a surrogate's `metric`."""
+
+
+def learn_metric(
+    surrogate: Surrogate, deployed: Deployed, images: Tensor, seed: int, number: int
+) -> None:
+    """Give a surrogate its metric, if it has one, at images that are drawn for every epoch.
+
+    Raises:
+        DivergedError: if the metric is not finite.
+    """
+    if surrogate.metric is None:
+        return
+    order = torch.randperm(len(images), generator=generator(seed, "task_images", number))
+    chosen = images[order[: surrogate.metric_samples].to(images.device)]
+    noise = generator(seed, "task_noise", number, images.device)
+    metric = METRICS[surrogate.metric](deployed, chosen, noise)
+    check_finite(number, **{f"{surrogate.metric}_metric": float(metric.trace())})
+    surrogate.learn(metric)

@@ -23,7 +23,7 @@ from cemlib.report.collect import collect
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, jobs
 from cemlib.training.fit import fit
-from cemlib.training.setup import Setup
+from cemlib.training.job import network_options
 
 DECODER = RAW["attacks"]["decoder"]
 ATTACKS = {
@@ -39,7 +39,7 @@ ATTACKS = {
 
 def named(study: Study, defence: str, data: Prepared) -> Callable[[], SplitModel]:
     """The network of the study, as its jobs make it."""
-    network = Setup(study, defence, 0).network(data)
+    network = network_options(study, defence, data)
     return lambda: build(**network).to(memory_format=torch.channels_last)
 
 

@@ -13,7 +13,7 @@ from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import load_deployed
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.files import load_tensors, read_json, read_jsonl
-from cemlib.training.setup import Setup
+from cemlib.training.job import new_trainer
 from cemlib.training.trainer import Trainer
 
 
@@ -96,7 +96,6 @@ def test_a_studys_dropout_reaches_the_network(tmp_path: Path, share: float | Non
     if share is not None:
         model = study.model.model_copy(update={"dropout": share})
         study = study.model_copy(update={"model": model})
-    setup, data = Setup(study, "noise", 0), blob_data()
-    trainer = setup.trainer(data, setup.network(data))
+    trainer = new_trainer(study, "noise", 0, blob_data())
     found = [m.p for m in trainer.deployed.model.modules() if isinstance(m, nn.Dropout)]
     assert found == [0.5 if share is None else share]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_study import CPU, blob_data, new_trainer
+from tiny_study import CPU, blob_data, tiny_trainer
 from torch import Tensor
 
 from cemlib.numerics.precision import resolve
@@ -16,7 +16,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def trainer(place: Path, defence: str, **train: Any) -> Trainer:
-    return new_trainer(place, defence, blob_data(train=480), **{"batch_size": 32} | train)
+    return tiny_trainer(place, defence, blob_data(train=480), **{"batch_size": 32} | train)
 
 
 def weights(subject: Trainer) -> Tensor:
@@ -60,7 +60,7 @@ def test_a_fit_takes_the_features_of_the_training_pass(tmp_path: Path) -> None:
     subject.epoch(1)
     features, labels = seen(subject)
     for label, (means, parts) in enumerate(
-        zip(subject.fits[-1]["means"], subject.fits[-1]["weights"], strict=True)
+        zip(subject.fits["means"][-1], subject.fits["weights"][-1], strict=True)
     ):
         expected = features[labels == label].mean(0)
         torch.testing.assert_close(parts @ means, expected, rtol=1e-4, atol=1e-5)

@@ -19,8 +19,8 @@ from cemlib.models import build
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import generator
+from cemlib.training.job import new_trainer
 from cemlib.training.metrics import RIDGE, image_metric, squared_jacobian, task_metric
-from cemlib.training.setup import Setup
 from cemlib.training.trainer import Trainer
 
 CHANNELS: dict[str, dict[str, Any]] = {
@@ -123,8 +123,7 @@ def taught(
     """A trainer whose surrogate learns from its second epoch on, and what it is taught."""
     defence = {"surrogate": {"name": name, "samples": 20}} | defence
     raw = RAW | {"results": str(place), "defences": {"noise": {}, "mine": defence}}
-    data, setup, lessons = blob_data(), Setup(parse(raw), "mine", 0), []
-    subject = setup.trainer(data, setup.network(data))
+    subject, lessons = new_trainer(parse(raw), "mine", 0, blob_data()), []
     assert subject.surrogate is not None
     learn = subject.surrogate.learn
 

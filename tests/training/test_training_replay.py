@@ -7,7 +7,7 @@ import pytest
 import torch
 from result_files import timeless
 from tape import TapeReplay
-from tiny_study import RAW, blob_data, new_trainer
+from tiny_study import RAW, blob_data, tiny_trainer
 
 import cemlib.training.step
 from cemlib.surrogates import SURROGATES
@@ -29,11 +29,11 @@ def test_replayed_steps_train_as_called_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defence: str
 ) -> None:
     train = TRAIN | ({"fit_features": "training_pass"} if defence == "clustering" else {})
-    called = new_trainer(tmp_path, defence, **train)
+    called = tiny_trainer(tmp_path, defence, **train)
     expected = course(called)
     monkeypatch.setattr(cemlib.training.step, "Replay", TapeReplay)
     before = TapeReplay.count
-    replayed = new_trainer(tmp_path, defence, **train)
+    replayed = tiny_trainer(tmp_path, defence, **train)
     for row, other in zip(expected, course(replayed), strict=True):
         # Weighted with a lambda_eff that a replay reads in float32.
         assert other.pop("train_loss") == pytest.approx(row.pop("train_loss"), rel=1e-7)
@@ -52,10 +52,10 @@ def test_replayed_steps_of_one_cycle_train_as_called_ones(
 ) -> None:
     """Up to the rounding of rates, which differ from step to step and are read in float32."""
     train = TRAIN | {"schedule": "one_cycle", "nesterov": True}
-    called = new_trainer(tmp_path, defence, **train)
+    called = tiny_trainer(tmp_path, defence, **train)
     expected = course(called)
     monkeypatch.setattr(cemlib.training.step, "Replay", TapeReplay)
-    before, replayed = TapeReplay.count, new_trainer(tmp_path, defence, **train)
+    before, replayed = TapeReplay.count, tiny_trainer(tmp_path, defence, **train)
     for row, other in zip(expected, course(replayed), strict=True):
         numbers = {name: value for name, value in row.items() if value is not None}
         assert {k: other[k] for k in numbers} == pytest.approx(numbers, rel=1e-3, abs=1e-5)
@@ -71,7 +71,7 @@ def test_a_graph_trains_as_called_steps(tmp_path: Path, defence: str) -> None:
     """On a GPU, where algorithms may differ in rounding; slowly, so that it does not grow."""
     data = blob_data().to("cuda")
     called, replayed = (
-        new_trainer(tmp_path, defence, data, **TRAIN | {"lr": 1e-3}) for _ in range(2)
+        tiny_trainer(tmp_path, defence, data, **TRAIN | {"lr": 1e-3}) for _ in range(2)
     )
     called.step._replay.captures = False
     for row, other in zip(course(called), course(replayed), strict=True):

@@ -14,7 +14,7 @@ from cemlib.numerics.leakage import leakage_estimate
 from cemlib.numerics.seeds import generator
 from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.surrogates import SURROGATES
-from cemlib.training.trainer import SCORES
+from cemlib.training.selection import SCORES
 
 
 def test_a_seed_decides_every_bit(tmp_path: Path) -> None:
@@ -138,11 +138,11 @@ def test_without_noise_no_bound_on_the_leakage_exists(tmp_path: Path) -> None:
 def test_the_leakage_is_estimated_from_training_images_too_where_test_images_are_few(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("cemlib.training.trainer.MOST", most)
+    monkeypatch.setattr("cemlib.training.selection.MOST", most)
     subject = bare_trainer()
     train, test = subject.data.train, subject.data.test
     count = min(max(len(test), 3 * min(most, 128)), len(test) + len(train))
-    found = subject.final_scores()
+    found = subject.selection.final_scores()
     assert found["leakage_images"] == count
     assert found["chance_top1"] == max(map(test.labels.tolist().count, range(3))) / len(test)
     images = torch.cat([test.images, train.images])[:count]
@@ -174,7 +174,7 @@ def test_the_fit_sees_clean_features_in_eval_mode() -> None:
     model, train = subject.deployed.model.eval(), subject.data.train
     with torch.no_grad():
         features = model.encoder(train.images.float() / 255).flatten(1)
-    means, weights = subject.fits[0]["means"], subject.fits[0]["weights"]
+    means, weights = subject.fits["means"][0], subject.fits["weights"][0]
     for label in range(3):
         centre = (weights[label, :, None] * means[label]).sum(0)
         assert torch.allclose(centre, features[train.labels == label].mean(0), atol=1e-5)

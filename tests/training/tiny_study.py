@@ -20,8 +20,7 @@ from cemlib.study.plan import Plan
 from cemlib.study.split import train_job
 from cemlib.surrogates import SURROGATES
 from cemlib.surrogates import build as build_surrogate
-from cemlib.training.job import run
-from cemlib.training.setup import Setup
+from cemlib.training.job import new_trainer, run
 from cemlib.training.step import Defended
 from cemlib.training.trainer import Trainer
 
@@ -103,11 +102,12 @@ def tiny_plan(results: Path, **train: Any) -> Plan[Study]:
     return plan
 
 
-def new_trainer(results: Path, defence: str, data: Prepared | None = None, **train: Any) -> Trainer:
+def tiny_trainer(
+    results: Path, defence: str, data: Prepared | None = None, **train: Any
+) -> Trainer:
     """Return the trainer of a defence at its start, as its job builds it."""
     data = blob_data() if data is None else data
-    setup = Setup(tiny_plan(results, **train).study, defence, 0)
-    return setup.trainer(data, setup.network(data))
+    return new_trainer(tiny_plan(results, **train).study, defence, 0, data)
 
 
 def bare_trainer(
