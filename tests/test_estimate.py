@@ -35,7 +35,6 @@ TINY = ROOT / "tests/configs/tiny.yaml"
 @pytest.fixture
 def prepared(tmp_path: Path) -> Plan:
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
-    study["train"] |= {"fit_features": "training_pass"}
     plan = Plan(parse(study))
     list(rerun_job(prepare_job(plan)))
     return plan

@@ -87,11 +87,6 @@ class TrainConfig(Section):
         description="arithmetic of the networks; auto: bfloat16 where the hardware multiplies it;"
         " surrogates always run in float32",
     )
-    fit_features: Literal["training_pass", "extra_pass"] = Field(
-        "extra_pass",
-        description="features that clustering and gmm are fitted to: those of the epoch's training"
-        " steps, or of a second pass in eval mode, as published",
-    )
     select: Literal["last", "best_val", "best_test"] = Field(
         "last", description="epoch that is deployed; best_test copies public code and marks results"
     )

@@ -70,8 +70,9 @@ class Batches:
         for kept, parts in zip(self._draws, zip(*drawn, strict=True), strict=True):
             kept.copy_(torch.cat(parts))
 
-    def take(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the next batch: places in the epoch (size,), images in [0, 1], labels (size,)."""
+    def take(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return the next images in [0, 1], as channels_last, and their labels (size,)."""
         places, rows = self._shuffle.take(size)
         draws = Draws(*(each[places] for each in self._draws))
-        return places, self.augment(self.split.images[rows], draws), self.split.labels[rows]
+        images = self.augment(self.split.images[rows], draws)
+        return images.contiguous(memory_format=torch.channels_last), self.split.labels[rows]

@@ -1,6 +1,6 @@
 """Sums over the steps of an epoch, kept on the device so that no step waits for the host."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -36,14 +36,14 @@ class Monitor:
     """Means of named statistics over an epoch, and the first step where each was not finite.
 
     All updates are in place, so that a step can be replayed as a CUDA graph. Of several statistics
-    that fail in one step, the error names the first of `names`.
+    that fail in one step, the error names the first.
     """
 
-    def __init__(self, names: Sequence[str], device: torch.device) -> None:
-        self.names = names
+    def __init__(self, device: torch.device) -> None:
+        self._names: tuple[str, ...] = ()
         self._sums = Sums()
         self._step = torch.zeros((), dtype=torch.long, device=device)
-        self._first_bad = torch.zeros(len(names), dtype=torch.long, device=device)
+        self._first_bad = self._step.new_zeros(0)
 
     def begin(self) -> None:
         """Start an epoch."""
@@ -53,6 +53,8 @@ class Monitor:
 
     def add(self, values: Mapping[str, Tensor], samples: int) -> None:
         """Add the statistics of a step: scalar means over a number of samples."""
+        if not self._names:
+            self._names, self._first_bad = tuple(values), self._step.new_zeros(len(values))
         self._sums.add(values, samples)
         self._step += 1
         fine = torch.stack([value.detach().isfinite() for value in values.values()])
@@ -67,7 +69,7 @@ class Monitor:
         steps = self._first_bad.tolist()
         if any(steps):
             batch = min(step for step in steps if step)
-            name = self.names[steps.index(batch)]
+            name = self._names[steps.index(batch)]
             raise DivergedError(
                 f"epoch {epoch}, batch {batch}: {name} is not finite; a lower lr or weight may help"
             )

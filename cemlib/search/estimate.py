@@ -139,7 +139,6 @@ class FewSteps(Step):
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer.defended, trainer.batches, trainer.settings, trainer.seed)
-        self.seen = None  # it would lack the steps left out: a fit takes a second pass instead
         self.first = 1 if self.device.type == "cpu" else WARM_UP + 1  # steps that are slower
         self.seconds: list[float] = []
 

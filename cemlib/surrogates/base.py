@@ -1,12 +1,4 @@
-"""The base classes of the surrogates of conditional entropy.
-
-A `Fitted` surrogate keeps means, weights and variances of K clusters for each of C classes. For a
-cluster with n members in a batch and stored weight pi, it uses the blended variance
-
-    v = a v_batch + (1 - a) v_stored,   a = 10 n / (pi N / C), or 0.99 where that is >= 1
-
-with N training images: one sample of the batch counts as ten of the fit.
-"""
+"""The base classes of the surrogates of conditional entropy."""
 
 from typing import ClassVar, TypedDict, Unpack
 
@@ -190,7 +182,10 @@ class Fitted(Surrogate):
         self.register_buffer("num_train", torch.tensor(0))
 
     def blend(self, members: Tensor, weights: Tensor) -> Tensor:
-        """Return the weight `a` from the members n and the stored weights pi, of one shape."""
+        """Return the weight of a batch's variance: a = 10 n / (pi N / C), or 0.99 where that is >= 1.
+
+        n are the members of each cluster in the batch, and pi the stored weights, of one shape.
+        """
         class_size = self.num_train.to(torch.float64) / self.num_classes
         wanted, stored = BLEND * members, weights * class_size
         return torch.where(wanted < stored, wanted / stored, LARGEST_BLEND)

@@ -20,8 +20,7 @@ from cemlib.models.split import Dimensions, SplitModel
 from cemlib.numerics.precision import set_up
 from cemlib.records.progress import progress
 from cemlib.training.own import OwnSurrogate
-from cemlib.training.setup import Network, begin
-from cemlib.training.trainer import SHOWN
+from cemlib.training.trainer import SHOWN, Network, begin
 
 DEFENDED = "defended"
 FINE_TUNING = MappingProxyType({"epochs": 20, "lr": 0.01, "schedule": "one_cycle"})

@@ -17,8 +17,7 @@ from cemlib.records.layout import RunFolder
 from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 from cemlib.training.selection import SCORES
-from cemlib.training.setup import begin
-from cemlib.training.trainer import SHOWN, Trainer
+from cemlib.training.trainer import SHOWN, Trainer, begin
 
 
 def run(job: Job[Study]) -> list[Path]:

@@ -33,16 +33,6 @@ from cemlib.surrogates.base import Surrogate
 
 Row = dict[str, Any]
 LAST_PHASE_LR = 4.1e-4  # below this learning rate the surrogate has its full weight
-WATCHED = (
-    "a feature",
-    "train_ce",
-    "surrogate",
-    "weighted surrogate",
-    "penalty",
-    "train_top1",
-    "gradient of the task",
-    "gradient of the surrogate",
-)
 
 
 @dataclass(frozen=True)
@@ -93,9 +83,7 @@ class Step:
     Attributes:
         optimiser: SGD over the model and the surrogate; a penalty has its own optimiser.
         noise: Generator of the release noise.
-        monitor: Means of `WATCHED` over the epoch.
-        seen: With `fit_features: training_pass`, the shaped features (N, D) and labels (N,) of the
-            epoch.
+        monitor: Means over the epoch, and the first value that was not finite.
     """
 
     def __init__(
@@ -112,12 +100,8 @@ class Step:
             nesterov=settings.nesterov,
         )
         self.noise = torch.Generator(self.device)
-        self.monitor = Monitor(WATCHED, self.device)
-        self.seen: tuple[Tensor, Tensor] | None = None
+        self.monitor = Monitor(self.device)
         surrogate = defended.surrogate
-        if settings.fit_features == "training_pass" and surrogate is not None and surrogate.fits:
-            labels = torch.zeros(sum(batches.sizes), dtype=torch.long, device=self.device)
-            self.seen = torch.zeros(len(labels), surrogate.dim, device=self.device), labels
         self._replay = Replay(
             self.device, lambda: [self.noise, *(surrogate.generators() if surrogate else ())]
         )
@@ -179,15 +163,10 @@ class Step:
         """Compute the loss of the next batch, and update the weights."""
         model, channel = self.defended.deployed.model, self.defended.deployed.channel
         penalty = self.defended.penalty
-        places, images, labels = self.batches.take(size)
-        images = images.contiguous(memory_format=torch.channels_last)
+        images, labels = self.batches.take(size)
         with autocast(self.precision, self.device):
             z = model.encoder(images)
         z = z.float()
-        if self.seen is not None:
-            self.seen[0].index_copy_(0, places, channel.shape(z.detach().flatten(1)))
-            self.seen[1].index_copy_(0, places, labels)
-
         clean, spread, adversary, norms = z, z.new_zeros(()), z.new_zeros(()), z.new_zeros(2)
         if acting is not None:
             clean, branch, norms = fork(z, rates.lambda_eff)
@@ -207,9 +186,17 @@ class Step:
             penalty.step()
 
         top1 = (logits.argmax(1) == labels).float().mean()
-        weighted = rates.lambda_eff * spread.detach().double()
-        values = (z.abs().amax(), ce, spread, weighted, adversary, top1, *norms.unbind())
-        self.monitor.add(dict(zip(WATCHED, values, strict=True)), size)
+        values = {  # a fault is blamed on the first that is not finite
+            "a feature": z.abs().amax(),
+            "train_ce": ce,
+            "surrogate": spread,
+            "weighted surrogate": rates.lambda_eff * spread.detach().double(),
+            "penalty": adversary,
+            "train_top1": top1,
+            "gradient of the task": norms[0],
+            "gradient of the surrogate": norms[1],
+        }
+        self.monitor.add(values, size)
 
 
 class _Fork(torch.autograd.Function):

@@ -1,20 +1,31 @@
-"""One training run: epochs of SGD on the defended objective, which can resume after any epoch."""
+"""One training run: epochs of SGD on the defended objective, which can resume after any epoch.
 
+`begin` builds the trainer of a study: the network, its defence, and their initial weights.
+"""
+
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cemlib.config import ConfigError, Study
 from cemlib.config.study import TrainConfig
 from cemlib.data.augment import Augment
 from cemlib.data.batches import Batches
 from cemlib.data.prepared import Prepared
+from cemlib.defences.channels import build as build_channel
+from cemlib.defences.deployed import Deployed
+from cemlib.defences.penalties import PENALTIES, Penalty
 from cemlib.defences.pruning import prune
+from cemlib.models.layers import SparseCoding
+from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.precision import autocast
-from cemlib.numerics.seeds import generator
+from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import (
     Part,
     State,
@@ -23,12 +34,14 @@ from cemlib.records.checkpoint import (
     training_state,
     unpack,
 )
-from cemlib.surrogates.base import Surrogate
+from cemlib.surrogates import SURROGATES, Surrogate
 from cemlib.training.metrics import learn_metric
+from cemlib.training.own import OwnSurrogate
 from cemlib.training.selection import Selection
 from cemlib.training.step import Defended, Row, Step
 
 SHOWN = ("train_loss", "val_top1")  # columns of the history that the progress bar shows
+Network = Callable[[], SplitModel]
 
 
 class Trainer:
@@ -107,25 +120,19 @@ class Trainer:
         return row | {"val_leakage_nats": deployed.leakage(features, val.labels)}
 
     def _fit(self, surrogate: Surrogate, number: int) -> None:
-        """Fit the surrogate to the shaped features of augmented images."""
-        features, labels = self.step.seen or self._second_pass(number)
-        surrogate.fit(features, labels)
-        for name, values in surrogate.statistics().items():
-            new = values.cpu().unsqueeze(0)
-            self.fits[name] = torch.cat([self.fits.get(name, new[:0]), new])
-
-    def _second_pass(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return shaped features and labels of the epoch's batches, encoded in eval mode."""
+        """Fit the surrogate to the shaped features of the epoch's batches, encoded in eval mode."""
         encoder, shape = self.deployed.model.encoder.eval(), self.deployed.channel.shape
         features, labels = [], []
         self.step.shuffle(number)
         with torch.no_grad(), autocast(self.step.precision, self.device):
             for size in self.batches.sizes:
-                _, images, batch_labels = self.batches.take(size)
-                images = images.contiguous(memory_format=torch.channels_last)
+                images, of_batch = self.batches.take(size)
                 features.append(shape(encoder(images).flatten(1).float()))
-                labels.append(batch_labels)
-        return torch.cat(features), torch.cat(labels)
+                labels.append(of_batch)
+        surrogate.fit(torch.cat(features), torch.cat(labels))
+        for name, values in surrogate.statistics().items():
+            new = values.cpu().unsqueeze(0)
+            self.fits[name] = torch.cat([self.fits.get(name, new[:0]), new])
 
     def state(self) -> State:
         """Return a copy of everything that a checkpoint holds beside the history."""
@@ -153,3 +160,67 @@ class Trainer:
         if penalty is not None and penalty.optimiser is not None:
             parts["penalty_optimiser"] = penalty.optimiser
         return parts
+
+
+def begin(
+    study: Study,
+    defence: str,
+    seed: int,
+    data: Prepared,
+    network: Network,
+    own: OwnSurrogate | None = None,
+) -> Trainer:
+    """Return a new trainer of one defence of a study, on the device of the data.
+
+    `network` returns a new split network, with weights from torch's global random state, which is
+    set from the seed; `own` replaces the defence's surrogate.
+
+    Raises:
+        ConfigError: if the network or its defence cannot be built as configured.
+    """
+    wanted, settings = study.defence(defence), study.training(defence)
+    section, place = wanted.surrogate, f"defences.{defence}"
+    surrogate: Surrogate | None = None
+    penalty: Penalty | None = None
+    with _part(seed, "model", "model"):
+        model = network().measured(data.image_shape)
+        if wanted.sparse_coding and SparseCoding not in map(type, model.encoder.modules()):
+            raise ValueError("the defence asks for sparse_coding; build the network with it")
+    options = wanted.channel.options()
+    channel = build_channel(wanted.channel.name, noise_std=wanted.noise_std, **options)
+    with _part(seed, "surrogate_init", f"{place}.surrogate"):
+        sizes = {"dim": math.prod(model.feature_shape), "num_classes": len(data.classes)}
+        if own is not None:  # the spread is measured against all noise that is released
+            surrogate = own.surrogate(**sizes, noise_std=channel.std)
+        elif section is not None:
+            surrogate = SURROGATES[section.name](section, **sizes, noise_std=channel.std)
+        if surrogate is not None and surrogate.start_epoch > settings.epochs:
+            raise ValueError(
+                f"acts from epoch {surrogate.start_epoch} on, train.epochs is {settings.epochs};"
+                " train longer"
+            )
+    with _part(seed, "penalty_init", f"{place}.penalty"):
+        if wanted.penalty is not None:
+            shapes = {"image_shape": data.image_shape, "feature_shape": model.feature_shape}
+            penalty = PENALTIES[wanted.penalty.name](wanted.penalty, **shapes)
+    defended = Defended(
+        Deployed(model, channel),
+        surrogate,
+        weight=own.weight if own else section.lambda_ if section else 0.0,
+        lr_scaling=section is None or section.lr_scaling,
+        penalty=penalty,
+        pruning=wanted.pruning,
+    )
+    for module in defended.modules.values():
+        module.to(data.train.images.device)
+    return Trainer(settings, defended, data, seed)
+
+
+@contextmanager
+def _part(seed: int, stream: str, key: str) -> Iterator[None]:
+    """Start a random stream, and name the section of the configuration in an error."""
+    torch.manual_seed(derive(seed, stream))
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from error

@@ -24,7 +24,7 @@ def seeded(seed: int) -> torch.Generator:
 
 def epoch(
     split: Split, size: int, seed: int = 0, augment: AugmentConfig | None = None
-) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     batches = Batches(split, size, Augment(augment or AugmentConfig()))
     batches.begin(seeded(seed), seeded(seed + 100))
     return [batches.take(size) for size in batches.sizes]
@@ -42,19 +42,18 @@ def test_every_value_becomes_a_fraction_of_255() -> None:
 @pytest.mark.parametrize(("count", "sizes"), [(8, [4, 4]), (10, [4, 4, 2]), (9, [4, 4]), (3, [3])])
 def test_an_epoch_leaves_out_only_a_last_batch_of_one(count: int, sizes: list[int]) -> None:
     found = epoch(numbered(count), 4)
-    assert [len(labels) for _, _, labels in found] == sizes
-    seen = torch.cat([labels for _, _, labels in found]).tolist()
+    assert [len(labels) for _, labels in found] == sizes
+    seen = torch.cat([labels for _, labels in found]).tolist()
     assert len(set(seen)) == sum(sizes)
-    assert torch.cat([places for places, _, _ in found]).tolist() == list(range(sum(sizes)))
 
 
 def test_shuffled_images_keep_their_labels() -> None:
-    for _, images, labels in epoch(numbered(50), 8):
+    for images, labels in epoch(numbered(50), 8):
         assert torch.equal(images, to_float(labels.byte())[:, None, None, None].expand(-1, 3, 2, 2))
 
 
 def test_the_order_is_the_generators_permutation() -> None:
-    orders = [torch.cat([row[2] for row in epoch(numbered(64), 8, seed)]) for seed in (0, 0, 1)]
+    orders = [torch.cat([row[1] for row in epoch(numbered(64), 8, seed)]) for seed in (0, 0, 1)]
     assert torch.equal(orders[0], torch.randperm(64, generator=seeded(0)))
     assert torch.equal(orders[0], orders[1])
     assert not torch.equal(orders[0], orders[2])
@@ -65,7 +64,7 @@ def test_an_epoch_begun_again_is_the_same_and_another_is_not() -> None:
     epochs = []
     for seed in (3, 3, 4):
         batches.begin(seeded(seed), seeded(seed))
-        epochs.append(torch.cat([batches.take(size)[1] for size in batches.sizes]))
+        epochs.append(torch.cat([batches.take(size)[0] for size in batches.sizes]))
     assert torch.equal(epochs[0], epochs[1])
     assert not torch.equal(epochs[0], epochs[2])
 
@@ -73,7 +72,7 @@ def test_an_epoch_begun_again_is_the_same_and_another_is_not() -> None:
 def test_each_batch_is_augmented_as_it_would_be_alone() -> None:
     split = Split(torch.randint(256, (20, 3, 16, 16), dtype=torch.uint8), torch.arange(20))
     draws = seeded(100)
-    for _, images, labels in epoch(split, 8, augment=PUBLISHED):
+    for images, labels in epoch(split, 8, augment=PUBLISHED):
         alone = Augment(PUBLISHED)
         expected = alone(split.images[labels], alone.draw(len(labels), draws))
         assert torch.equal(images, expected)

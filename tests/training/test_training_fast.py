@@ -1,4 +1,4 @@
-"""The fast path against the plain one: low precision, and no second pass over the images."""
+"""Training in low precision against training in float32."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ from tiny_study import CPU, blob_data, tiny_trainer
 from torch import Tensor
 
 from cemlib.numerics.precision import resolve
-from cemlib.numerics.seeds import generator
 from cemlib.training.trainer import Trainer
 
 PRECISIONS = ("float32", "bfloat16")
@@ -52,32 +51,6 @@ def test_weights_and_statistics_stay_in_single_precision(tmp_path: Path) -> None
     }
     assert torch.bfloat16 not in kept
     assert {t.dtype for t in fast.step.optimiser.state_dict().values()} == {torch.float32}
-
-
-def test_a_fit_takes_the_features_of_the_training_pass(tmp_path: Path) -> None:
-    """A class's weighted centroids are its mean feature, whatever the clusters."""
-    subject = trainer(tmp_path, "clustering", fit_features="training_pass")
-    subject.epoch(1)
-    features, labels = seen(subject)
-    for label, (means, parts) in enumerate(
-        zip(subject.fits["means"][-1], subject.fits["weights"][-1], strict=True)
-    ):
-        expected = features[labels == label].mean(0)
-        torch.testing.assert_close(parts @ means, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_features_keep_the_labels_of_their_images(tmp_path: Path) -> None:
-    subject = trainer(tmp_path, "clustering", fit_features="training_pass")
-    subject.pass_over(1)
-    features, labels = seen(subject)
-    order = torch.randperm(480, generator=generator(0, "order", 1))
-    assert torch.equal(labels, subject.data.train.labels[order])
-    assert features.abs().sum(1).min() > 0
-
-
-def seen(subject: Trainer) -> tuple[Tensor, Tensor]:
-    assert subject.step.seen is not None
-    return subject.step.seen
 
 
 def test_auto_is_what_the_processor_multiplies() -> None:

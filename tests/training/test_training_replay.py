@@ -28,12 +28,11 @@ def course(subject: Trainer) -> list[dict[str, Any]]:
 def test_replayed_steps_train_as_called_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defence: str
 ) -> None:
-    train = TRAIN | ({"fit_features": "training_pass"} if defence == "clustering" else {})
-    called = tiny_trainer(tmp_path, defence, **train)
+    called = tiny_trainer(tmp_path, defence, **TRAIN)
     expected = course(called)
     monkeypatch.setattr(cemlib.training.step, "Replay", TapeReplay)
     before = TapeReplay.count
-    replayed = tiny_trainer(tmp_path, defence, **train)
+    replayed = tiny_trainer(tmp_path, defence, **TRAIN)
     for row, other in zip(expected, course(replayed), strict=True):
         # Weighted with a lambda_eff that a replay reads in float32.
         assert other.pop("train_loss") == pytest.approx(row.pop("train_loss"), rel=1e-7)

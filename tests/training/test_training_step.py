@@ -131,7 +131,7 @@ NAMES = ("features", "loss", "top1")
 
 
 def monitor(steps: list[tuple[list[float], int]]) -> Monitor:
-    watching = Monitor(NAMES, CPU)
+    watching = Monitor(CPU)
     for values, samples in steps:
         tensors = (torch.tensor(float(value), requires_grad=True) for value in values)
         watching.add(dict(zip(NAMES, tensors, strict=True)), samples)
