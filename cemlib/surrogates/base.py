@@ -182,7 +182,7 @@ class Fitted(Surrogate):
         self.register_buffer("num_train", torch.tensor(0))
 
     def blend(self, members: Tensor, weights: Tensor) -> Tensor:
-        """Return the weight of a batch's variance: a = 10 n / (pi N / C), or 0.99 where that is >= 1.
+        """Return the weight of a batch's variance, a = 10 n / (pi N / C), or 0.99 where a >= 1.
 
         n are the members of each cluster in the batch, and pi the stored weights, of one shape.
         """
