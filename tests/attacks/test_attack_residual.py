@@ -11,7 +11,6 @@ from easy_tasks import OPTIONS, changed, easy_task, same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.learning import cosine
 from cemlib.attacks.mean_image import mean_image
 from cemlib.attacks.residual import residual
@@ -108,15 +107,6 @@ def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> 
         answers = model(task.own.features[rows])
     expected = F.mse_loss(answers, task.own.images[rows].float() / 255).item()
     assert residual(task).history[0]["train_mse"] == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_trained_decoder_is_loaded_as_it_was_scored(tmp_path: Path) -> None:
-    task, _ = residual_task(tmp_path, epochs=1, channels=3)
-    found = residual(task)
-    model = load_decoder(found.state, task.options, (3, 4, 4), (3, 16, 16))
-    assert not model.training
-    assert not any(weights.requires_grad for weights in model.parameters())
-    assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
 
 
 def test_half_precision_trains_and_is_scored_in_full(tmp_path: Path) -> None:

@@ -132,14 +132,6 @@ def test_no_noise_draws_nothing(name: str) -> None:
     assert torch.equal(draws.get_state(), generator(0, "noise").get_state())
 
 
-def test_dropouts_of_four_queries_are_binomial() -> None:
-    kept = 4 * build("dropout", noise_std=0.0)(torch.ones(500, 40), generator(0, "n"), queries=4)
-    found = torch.bincount(kept.flatten().round().long(), minlength=5).numpy()
-    expected = 20_000 * stats.binom.pmf(range(5), 4, 0.8)
-    assert torch.equal(kept, kept.round())
-    assert stats.chisquare(found, expected).pvalue > 1e-3
-
-
 def test_std_counts_all_additive_noise() -> None:
     stds = [build(name, noise_std=0.3, **options).std for name, options in EVERY]
     sigma = build(**{"name": "local_dp", "noise_std": 0.0} | EVERY[4][1]).std
@@ -151,11 +143,6 @@ def test_std_counts_all_additive_noise() -> None:
 def test_an_unknown_channel_is_named_with_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"'dropuot'.*did you mean 'dropout'\?; known: noise, "):
         build("dropuot", noise_std=0.1)
-
-
-def test_an_unknown_option_is_named() -> None:
-    with pytest.raises(TypeError, match="rat"):
-        build("dropout", noise_std=0.1, rat=0.2)
 
 
 @pytest.mark.parametrize("name", CHANNELS)

@@ -1,4 +1,4 @@
-"""The random streams that a small study asks for, and what its results are when one is another.
+"""The random streams that a small study asks for, and its results.
 
 A program, for a process of its own: it replaces the function that derives seeds before anything
 else of the package is imported. It prints JSON: for every case the calls and what came out.
@@ -18,12 +18,11 @@ import cemlib.numerics.seeds
 
 PLAIN = cemlib.numerics.seeds.derive
 CALLS: list[tuple[int, str, int, str, int]] = []
-SHIFTED: set[str] = set()
 
 
 def derive(seed: int, stream: str, step: int = 0) -> int:
-    """As in the package; but a shifted stream has other numbers, and every call is written down."""
-    number = PLAIN(seed, f"{stream} shifted" if stream in SHIFTED else stream, step)
+    """As in the package, with every call written down."""
+    number = PLAIN(seed, stream, step)
     caller = sys._getframe(1)
     if caller.f_code.co_name == "generator":
         caller = caller.f_back or caller
@@ -84,17 +83,14 @@ def results(place: Path, seed: int) -> dict[str, str]:
 
 
 def main(place: Path, salt: int, cases: list[str]) -> None:
-    """A case is a seed, or the name of a stream to shift with seed 0."""
+    """Each case is a seed."""
     found = {}
     for number, case in enumerate(cases):
         random.seed(salt)
         np.random.seed(salt)
         torch.manual_seed(salt)
         CALLS.clear()
-        SHIFTED.clear()
-        SHIFTED.update([] if case.isdecimal() else [case])
-        seed = int(case) if case.isdecimal() else 0
-        parts = results(place / f"{salt}-{number}", seed)
+        parts = results(place / f"{salt}-{number}", int(case))
         found[case] = {"calls": list(CALLS), "parts": parts}
     print(json.dumps(found))
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ import yaml
 from checkout import Checkout
 from killing import STUDY, TESTS, finish, small_study, start, wait_for_line
 from result_files import bits
-from tiny_study import judged, trained
 
 from cemlib.cli import main
-from cemlib.evaluation.job import run as attack
 from cemlib.records.files import FileError
 from cemlib.records.lock import locked
 from cemlib.study.schedule import RUNNING
@@ -35,38 +32,6 @@ with locked(Path(sys.argv[1]), 'is here'):
     print("held", flush=True)
     time.sleep(600)
 """
-BUSY = "x = 0\nwhile True: x += 1"
-
-
-@pytest.fixture
-def busy() -> Iterator[None]:
-    """Two processes that compute, beside the test."""
-    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
-    yield
-    for other in others:
-        other.kill()
-        other.wait()
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return tiny_results(tmp_path_factory.mktemp("alone"))
-
-
-def tiny_results(place: Path) -> dict[str, Any]:
-    """Bits of a training and of an attack on it."""
-    run = trained(place, "gated", epochs=7)
-    list(attack(attack_job(judged(place, epochs=7), "gated", 0, ["decoder", "linear"], "cpu")))
-    return bits(run.root)
-
-
-@pytest.mark.slow
-def test_beside_busy_processes_the_bits_are_the_same(
-    alone: dict[str, Any],
-    busy: None,  # noqa: ARG001
-    tmp_path: Path,
-) -> None:
-    assert tiny_results(tmp_path) == alone
 
 
 def test_a_lock_is_refused_to_others_and_goes_with_its_holder(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_training_killed_twice_ends_with_the_same_bits(tmp_path: Path) -> None
     results, draws = tmp_path / "killed", random.Random(6)
     plan = tiny_plan(results, **settings)
     for write in (True, False):
-        victim = start_victim("train", str(results), "clustering", "40", "best_val")
+        victim = start_victim(str(results), "clustering", "40", "best_val")
         wait_for_line(victim, " epoch ")
         if write:
             left = len(halves(results / ".checkpoints"))

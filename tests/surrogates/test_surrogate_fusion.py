@@ -176,25 +176,6 @@ def test_notes_of_shortcut():
     )
 
 
-def test_the_attention_trains_as_asked_and_the_rest_descends():
-    z, y, num_classes = batch("unequal")
-    slopes = {}
-    for mode in ("descend", "ascend", "stop"):
-        fusion = small("shortcut", num_classes, z.shape[1], surrogate_grad=mode)
-        of_seed(fusion, z, y).backward()
-        slopes[mode] = {name: p.grad for name, p in fusion.named_parameters()}
-    for name, down in slopes["descend"].items():
-        if name.startswith("gated."):
-            assert torch.equal(slopes["ascend"][name], -down)
-            assert slopes["stop"][name] is None
-        elif down is not None:
-            assert torch.equal(slopes["ascend"][name], down)
-    unused = {name for name, slope in slopes["descend"].items() if slope is None}
-    assert unused == {
-        n for n in slopes["descend"] if n.startswith(("slot.gate", "slot.a_", "slot.b_"))
-    }
-
-
 def test_published_start_values():
     parallel, shortcut = (built(kind, 2, 8) for kind in ("parallel", "shortcut"))
     assert parallel.logits.tolist() == [0, 0]

@@ -82,28 +82,6 @@ def test_worked_example_of_attention(gate, first, second):
     assert surrogate.log()["effective_sample_size"] == pytest.approx(sum(sizes) / 2, rel=1e-5)
 
 
-@pytest.mark.parametrize(("gate", "expected"), [("linear", 0.0125), ("log", 0)])
-def test_worked_example_of_the_squared_norm(gate, expected):
-    """The first worked example: three classes, tau = .05, the same weight for every sample."""
-    z = torch.tensor([[0, 0], [0.2, 0.1], [1, 1], [1.2, 1.1], [1, -1], [0.8, -0.9]]).double()
-    surrogate = worked(3, gate, noise_std=0.4**0.5)
-    set_weights(surrogate, torch.eye(2), torch.eye(2), torch.zeros(1, 2))
-    for c in range(3):
-        pair = slice(2 * c, 2 * c + 2)
-        assert surrogate(z[pair], torch.tensor([c, c])).item() == pytest.approx(expected)
-    assert surrogate(z, torch.arange(6) // 2).item() == pytest.approx(expected)
-
-
-def test_worked_example_of_the_squared_norm_weighted():
-    """Weights (.7, .3) on the first class: the scores differ by log(.7 / .3)."""
-    z = torch.tensor([[0, 0], [0.2, 0.1]]).double()
-    surrogate = worked(1, "linear", hidden=1)
-    score = torch.tensor(0.2).double().tanh() * torch.tensor(0.0).sigmoid()
-    falling = torch.tensor(0.3 / 0.7).double().log() / score
-    set_weights(surrogate, [[1.0, 0.0]], [[0.0, 0.0]], falling.reshape(1, 1))
-    assert surrogate(z, torch.tensor([0, 0])).item() == pytest.approx(0.0105)
-
-
 @pytest.mark.parametrize("name", ["balanced", "unequal", "wide"])
 @pytest.mark.parametrize("variance", ["diagonal", "trace"])
 def test_raw_features_are_pulled_to_their_class_centre(name, variance):

@@ -21,17 +21,13 @@ from functools import partial
 from pathlib import Path
 from tiny_study import CPU, tiny_plan
 from cemlib.records.checkpoint import Checkpoint
-from cemlib.evaluation import job as evaluation, stage
-from cemlib.study.split import attack_job, train_job
+from cemlib.study.split import train_job
 from cemlib.training import job as training
 
-kind, results, defence, epochs, select = sys.argv[1:]
+results, defence, epochs, select = sys.argv[1:]
 plan = tiny_plan(Path(results), epochs=int(epochs), select=select)
-stage.Checkpoint = training.Checkpoint = partial(Checkpoint, interval=0.0)
-if kind == "train":
-    training.run(train_job(plan, defence, 0, "cpu"))
-else:
-    list(evaluation.run(attack_job(plan, defence, 0, ["decoder"], "cpu")))
+training.Checkpoint = partial(Checkpoint, interval=0.0)
+training.run(train_job(plan, defence, 0, "cpu"))
 """
 
 
@@ -47,13 +43,13 @@ def start_victim(*arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def kill_after(epoch: int, *arguments: str, title: str = "") -> None:
-    """Start the job and send it SIGKILL once the epoch of what has that title is done."""
+def kill_after(epoch: int, *arguments: str) -> None:
+    """Start the job and send it SIGKILL once the epoch is done."""
     victim, log = start_victim(*arguments), []
     assert victim.stdout is not None
     for line in victim.stdout:
         log.append(line)
-        if title in line and f" epoch {epoch}/" in line:
+        if f" epoch {epoch}/" in line:
             victim.kill()
             break
     victim.stdout.close()
