@@ -1,9 +1,9 @@
 """The groups of a batch, such as its classes, as batched tensor operations.
 
-Shapes: B samples, R rows (one per group). Nothing loops over
-classes or samples, and nothing reads a tensor on the host, so a training step never waits for it.
-Sums over a group are products with a membership matrix. Unlike atomic scatter additions on a GPU,
-they give the same bits in every run, in the forward and the backward pass.
+Shapes: B samples, R rows (one per group). Nothing loops over classes or samples, and nothing reads
+a tensor on the host, so a training step never waits for it. Sums over a group are products with a
+membership matrix. Unlike atomic scatter additions on a GPU, they give the same bits in every run,
+in the forward and the backward pass.
 """
 
 from dataclasses import dataclass

@@ -159,7 +159,7 @@ def test_the_answers_stay_near_and_the_critic_tells_them_apart(
     assert {row["lr"] for row in found.history} == {5e-4}
     critic = Critic((1, 16, 16), SMALL["critic_width"])
     kept = task.checkpoint.load()[0].items()
-    name = "critic/module/"
+    name = "critic/"
     critic.load_state_dict({n.removeprefix(name): t for n, t in kept if n.startswith(name)})
     with torch.no_grad():
         of_real, of_fake = critic(targets), critic(found.reconstructions)
@@ -175,17 +175,6 @@ def test_an_interrupted_attack_ends_with_the_same_bits(tmp_path: Path, start: nn
     again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
     assert again.checkpoint.load() is not None
     assert same(gan(again), gan(task))
-
-
-def test_a_strong_budget_widens_the_critic_and_keeps_the_generator(
-    tmp_path: Path, start: nn.Module
-) -> None:
-    task, _ = gan_task(tmp_path, start, epochs=1, budget="strong")
-    found = gan(task)
-    assert len(found.history) == 3
-    assert {n: t.shape for n, t in found.state.items()} == {
-        n: t.shape for n, t in start.state_dict().items()
-    }
 
 
 @pytest.mark.parametrize(("side", "channels"), [(16, 1), (128, 3)])

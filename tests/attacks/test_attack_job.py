@@ -60,22 +60,6 @@ def tasks(study: Path) -> dict[str, Task]:
     return dict(zip(KNOWLEDGES, seen, strict=True))
 
 
-def test_a_task_has_no_room_for_the_target_images() -> None:
-    names = {field.name for field in dataclasses.fields(Task)}
-    assert names == {
-        "victim",
-        "own",
-        "held_out",
-        "released",
-        "options",
-        "seed",
-        "title",
-        "checkpoint",
-        "judge",
-        "start",
-    }
-
-
 def test_each_knowledge_owns_exactly_its_images(tasks: dict[str, Task]) -> None:
     data = blob_data()
     assert torch.equal(tasks["train_data"].own.images, data.train.images)

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.models import vgg16 as architecture
 
-from cemlib.attacks.perceptual import activations, distance, feature_network, perceptual, vgg16
-from cemlib.attacks.residual import residual
+from cemlib.attacks.perceptual import activations, distance, perceptual, vgg16
 from cemlib.attacks.task import Task
-from cemlib.config.attacks import Perceptual, Residual
+from cemlib.config.attacks import Perceptual
 from cemlib.models import Decoder, build
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.files import FileError
@@ -121,18 +120,6 @@ def test_one_step_is_adams_on_both_terms(tmp_path: Path) -> None:
     row = found.history[0]
     assert row["train_mse"] == pytest.approx(mse.item(), rel=1e-5)
     assert row["train_distance"] == pytest.approx(apart.item(), rel=1e-4)
-
-
-def test_features_come_closer_than_the_plain_decoders(tmp_path: Path) -> None:
-    task, targets = perceptual_task(tmp_path / "a", std=0.05, epochs=15, feature_weight=3.0)
-    plain, _ = easy_task(tmp_path / "b", Residual, std=0.05, **(OPTIONS | {"epochs": 15}))
-    network = feature_network(task)
-    theirs = activations(network, targets)
-    apart = [
-        distance(activations(network, answers), theirs).item()
-        for answers in (perceptual(task).reconstructions, residual(plain).reconstructions)
-    ]
-    assert apart[0] < 0.95 * apart[1]
 
 
 @pytest.mark.parametrize(("side", "channels"), [(16, 1), (128, 3)])

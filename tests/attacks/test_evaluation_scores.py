@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from skimage.metrics import peak_signal_noise_ratio
 
 from cemlib.evaluation.pictures import showcase, write_strip
 from cemlib.evaluation.scores import MEASURES, means, per_image
@@ -18,17 +17,6 @@ def pairs(count: int = 5, channels: int = 3) -> tuple[torch.Tensor, torch.Tensor
     noise = torch.rand(count, channels, 16, 16, generator=draws)
     share = torch.linspace(0.1, 0.9, count).view(-1, 1, 1, 1)
     return originals, (1 - share) * originals + share * noise
-
-
-def test_each_image_is_scored_by_itself() -> None:
-    x, y = pairs()
-    scores = per_image(x, y)
-    assert tuple(scores) == MEASURES
-    for index in range(5):
-        a, b = x[index].double().numpy(), y[index].double().numpy()
-        assert scores["mse"][index].item() == pytest.approx(((a - b) ** 2).mean(), rel=1e-5)
-        expected = peak_signal_noise_ratio(a, b, data_range=1.0)
-        assert scores["psnr"][index].item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_more_images_than_one_chunk_change_nothing() -> None:

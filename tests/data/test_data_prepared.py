@@ -49,12 +49,6 @@ def test_the_same_data_give_the_same_bytes(prepared: Prepared, saved: Path, tmp_
         assert (saved / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
-def test_moving_keeps_everything(prepared: Prepared) -> None:
-    moved = prepared.to("meta")
-    assert {part.images.device.type for part in moved.parts().values()} == {"meta"}
-    assert moved.mean == prepared.mean
-
-
 @pytest.mark.parametrize("name", ["prepared.safetensors", "data.json"])
 def test_a_missing_file_is_noticed(saved: Path, name: str) -> None:
     """Damaged ones are `faults/test_damaged_results.py`'s."""

@@ -59,13 +59,6 @@ def test_a_limit_keeps_the_official_order(tmp_path: Path) -> None:
     assert prepared.test.labels.bincount().tolist() == [2] * 10
 
 
-def test_images_are_resized_and_coloured_as_configured(tmp_path: Path) -> None:
-    write_idx(tmp_path / "MNIST/raw", "train", 100)
-    write_idx(tmp_path / "MNIST/raw", "t10k", 20)
-    config = DataConfig(source="mnist", root=str(tmp_path), image_size=32, channels=3)
-    assert prepare(config).image_shape == (3, 32, 32)
-
-
 def test_an_image_folder_of_the_set_is_read_instead(make_folder: Maker) -> None:
     counts = {f"{part}/class{k}": n for part, n in (("train", 6), ("test", 2)) for k in range(10)}
     root = make_folder(counts)

@@ -108,28 +108,6 @@ def test_a_step_is_one_of_adam_with_the_attacks_decay() -> None:
     assert all(each.grad is None for each in penalty.parameters())
 
 
-def test_a_step_passes_the_decoder_once_and_in_train_mode() -> None:
-    penalty, released = adversary(), encoder()(images()).detach()
-    trained(penalty, released, steps=3)
-    counts = [
-        t.item() for name, t in penalty.state_dict().items() if name.endswith("num_batches_tracked")
-    ]
-    assert counts
-    assert set(counts) == {3}
-
-
-@pytest.mark.parametrize(
-    ("image_shape", "feature_shape"),
-    [((3, 32, 32), (8, 8, 8)), ((3, 64, 64), (8, 16, 16)), ((1, 28, 28), (4, 7, 7))],
-)
-def test_the_decoder_doubles_features_to_images(
-    image_shape: tuple[int, int, int], feature_shape: tuple[int, int, int]
-) -> None:
-    arl = build("arl", image_shape=image_shape, feature_shape=feature_shape, blocks=1, width=8)
-    assert isinstance(arl, AdversarialDecoder)
-    assert arl.decoder(torch.rand(2, *feature_shape)).shape == (2, *image_shape)
-
-
 @pytest.mark.parametrize("feature_shape", [(8, 3, 3), (8, 64, 64), (8, 8, 4), (8, 12, 12)])
 def test_sides_that_do_not_double_are_refused(feature_shape: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match=r"do not double to images of 32x32"):

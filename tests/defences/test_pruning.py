@@ -88,19 +88,6 @@ def test_build_takes_the_widths_and_the_weights() -> None:
     assert torch.equal(again(images), model(images))
 
 
-def test_pruning_twice_prunes_what_is_left() -> None:
-    model = trained()
-    full, images = copy.deepcopy(model), torch.rand(2, 3, 32, 32).double()
-    assert [prune(model, 0.5), prune(model, 0.5)] == [(32, 64), (16, 32)]
-    # The second layer's filters are measured without the kernels that the first pruning took.
-    with torch.no_grad():
-        silence(full, [32, 64])
-        first, second, *_ = layers(full, nn.Conv2d)
-        second.weight[:, smallest(first.weight, 32)] = 0
-        silence(full, [48, 96])
-    assert torch.allclose(model(images), full(images), atol=1e-10)
-
-
 def test_filters_with_the_largest_l1_norms_stay_in_order() -> None:
     weight = torch.zeros(5, 2, 1, 2)
     weight[:, 0, 0, 0] = torch.tensor([3.0, -1.0, -4.0, 2.0, 0.5])

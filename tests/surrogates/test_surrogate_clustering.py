@@ -65,43 +65,12 @@ def test_the_batch_form_equals_the_loops(name, clusters, gate, var_threshold):
     )
 
 
-def test_one_cluster_by_hand():
-    """n = 2 of N / C = 40 images: a = .5, v = .5 * .04 + .5 * .02 = .03."""
-    means = torch.tensor([[[0.0, 0.0]], [[9.0, 9.0]]])
-    variances = torch.full((2, 1), 0.02)
-    surrogate = holding(means, torch.ones(2, 1), variances, noise_std=0.2, num_train=80)
-    z, y = torch.tensor([[0.2, 0.2], [-0.2, 0.2]]), torch.tensor([0, 0])
-    ceiling = 0.125 * 0.2**2
-    expected = torch.tensor((0.03 + 0.01) / (ceiling + 0.01)).log()
-    torch.testing.assert_close(surrogate(z, y), expected)
-
-
-def test_blend_is_ten_times_the_share_of_the_batch_up_to_its_limit():
-    """Of 100 images a cluster has 50, 2.5 and none; at 10 n >= the share it is .99."""
-    members = torch.tensor([2.0, 5.0, 0.0, 0.25, 0.0, 1.0])
-    weights = torch.tensor([0.5, 0.5, 0.5, 0.025, 0.0, 0.0])
-    expected = torch.tensor([0.4, 0.99, 0.0, 0.99, 0.99, 0.99])
-    surrogate = built("clustering", 3, 2)
-    surrogate.num_train.fill_(300)
-    torch.testing.assert_close(surrogate.blend(members, weights), expected)
-
-
 @pytest.mark.parametrize("name", ["clustering", "gmm"])
 def test_the_number_of_training_images_comes_from_the_fit(name):
     surrogate = built(name, 2, 4, clusters=2)
     assert isinstance(surrogate, Fitted)
     surrogate.fit(torch.rand(12, 4), torch.arange(12) % 2)
     assert surrogate.num_train == 12
-
-
-def test_a_cluster_of_weight_zero_contributes_nothing():
-    means, weights = torch.tensor([[[0.0, 0.0], [1.0, 1.0]]]), torch.tensor([[1.0, 0.0]])
-    surrogate = holding(means, weights, torch.zeros(1, 2), num_train=10)
-    z = torch.tensor([[0.9, 0.8], [0.7, 1.0]], requires_grad=True)
-    value = surrogate(z, torch.tensor([0, 0]))
-    value.backward()
-    assert value == 0
-    assert torch.equal(z.grad, torch.zeros(2, 2))
 
 
 def test_log_counts_active_hinges_and_empty_clusters():
@@ -122,19 +91,6 @@ def test_classes_count_where_a_cluster_of_the_batch_has_a_weight():
     surrogate = holding(means, weights, torch.zeros(3, 2), num_train=2)
     surrogate(torch.tensor([[0.1], [4.0], [5.0]]), torch.tensor([0, 0, 1]))
     assert surrogate.log()["classes"] == 1
-
-
-@pytest.mark.parametrize(("gate", "expected", "active"), [("linear", 0.0125, 1), ("log", 0, 0)])
-def test_the_batch_form_gives_the_worked_example(gate, expected, active):
-    """Three classes of two points whose mean squared norm about the centre is 0.0125."""
-    z = torch.tensor([[0, 0], [0.2, 0.1], [1, 1], [1.2, 1.1], [1, -1], [0.8, -0.9]])
-    y = torch.tensor([0, 0, 1, 1, 2, 2])
-    centres = torch.stack([z[y == c].mean(0) for c in range(3)]).unsqueeze(1)
-    options = {"noise_std": 1.0, "form": "batch", "gate": gate, "var_threshold": 0.05}
-    surrogate = holding(centres, torch.ones(3, 1), torch.zeros(3, 1), **options)
-    assert float(surrogate(z, y)) == pytest.approx(expected, rel=1e-6)
-    assert surrogate.log()["variance"] == pytest.approx(0.0125, rel=1e-6)
-    assert surrogate.log()["active"] == active
 
 
 def test_the_public_codes_row_is_nearly_always_the_first_classs():

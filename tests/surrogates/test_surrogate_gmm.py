@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from mixture_references import assert_equal_to, gmm_by_loops, loaded, put, some_covariances
@@ -60,24 +58,6 @@ def test_equal_features_equal_the_loops(covariance):
     variances = covariances if covariance == "full" else covariances.diagonal(dim1=-2, dim2=-1)
     surrogate.keep(surrogate.means, surrogate.weights, variances)
     assert_equal_to(gmm_by_loops(surrogate, y, covariances, 3000), surrogate, z, y)
-
-
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_one_sample_by_hand(covariance):
-    """n = 1 of N / C = 40 images: a = .25, v = .25 (.01, .04) + .75 (.02, .02)."""
-    variances = torch.full((2, 1, 2), 0.02)
-    variances = variances.double().diag_embed() if covariance == "full" else variances
-    surrogate = made(covariance, 2, 2, clusters=1)
-    put(surrogate, torch.zeros(2, 1, 2), torch.ones(2, 1), variances, 80)
-    value = surrogate(torch.tensor([[0.1, 0.2]]), torch.tensor([1]))
-    unseen = 2 * math.log1p(0.02 / NOISE_STD**2)
-    if covariance == "diagonal":
-        seen = math.log1p(0.0175 / NOISE_STD**2) + math.log1p(0.025 / NOISE_STD**2)
-    else:
-        one, two, both = (1 + 0.0175 / NOISE_STD**2, 1 + 0.025 / NOISE_STD**2, 0.005 / NOISE_STD**2)
-        seen = math.log(one * two - both**2)
-    expected = (math.log(2) + (unseen + seen) / 4) / 2
-    assert float(value) == pytest.approx(expected, rel=1e-6)
 
 
 def test_with_one_full_component_it_is_the_leakage_bound():

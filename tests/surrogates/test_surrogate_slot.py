@@ -11,8 +11,6 @@ from surrogate_batches import (
     of_seed,
 )
 
-from cemlib.surrogates.slot import slot_weights
-
 SMALL = {"slots": 3, "iterations": 2, "heads": 2}
 
 
@@ -77,13 +75,6 @@ def test_published_start_values():
     assert surrogate.rounds.iterations == 3
     assert surrogate.refine.attention.num_heads == 4
     assert surrogate.settings.scale == 0.25
-
-
-def test_slot_weights_by_hand():
-    weights = slot_weights(torch.tensor([[0.25, 0.75], [0.0, 0.0]]), 2.5)
-    assert float(weights[0, 1] / weights[0, 0]) == pytest.approx(3**2.5)
-    assert float(weights[0].sum()) == pytest.approx(1)
-    assert torch.equal(weights[1], torch.zeros(2))
 
 
 def test_log_reports_entropy_and_gates():

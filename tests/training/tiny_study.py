@@ -36,7 +36,6 @@ RAW: dict[str, Any] = {
     "defences": {
         "none": {"noise_std": 0.0},
         "noise": {},
-        "huge_noise": {"noise_std": 1000.0},
         "nopeek": {"penalty": "nopeek"},
         "arl": {"penalty": ARL},
         "stripped": {"pruning": {"epoch": 7, "ratio": 0.9}},
