@@ -1,7 +1,8 @@
 """Samples as rectangles of one class each, so that all classes are one batched tensor problem.
 
-Tiles are for the products of a batch's rows with matrices of their classes. The product of every row with the matrix of its class, (B, D) with (C, D, D), would take C times the
-work with a rectangle of B rows for every class, and a loop with one of each class's size.
+Tiles are for the products of a batch's rows with matrices of their classes. The product of every
+row with the matrix of its class, (B, D) with (C, D, D), would take C times the work with a
+rectangle of B rows for every class, and a loop with one of each class's size.
 
 Padded rectangles of whole classes, in blocks of bounded memory, are for the fits at an epoch's end.
 """
