@@ -27,10 +27,7 @@ the squared norm `|z_i - mu|^2` over the members of a cluster, and each class c 
 
 Only the variance of the batch has a gradient.
 
-How it fails: gamma (0.01) is far above rho sigma^2 (7.8e-5 at sigma 0.025), so the hinge hardly
-pulls once v is well below gamma. Centroids are up to an epoch old. A sample nearest to a centroid
-of weight 0 is not penalised until the next fit. A squared norm grows with D: with `form: batch` the
-hinge stays active long after the variance per dimension has fallen below the ceiling.
+How it fails, and what shows it: docs/surrogates/clustering.md.
 """
 
 import math

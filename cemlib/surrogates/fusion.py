@@ -15,12 +15,7 @@ the gated attention alone. The gates of `slot` (`gate`, `a_c`, `b_c`) are not us
 
 With `use_slots: false` both are `gated`, bit for bit.
 
-How they fail: the mix is trained on the sum, and dR/dlogit_2 = m_1 m_2 (R_slot - R_gated), so
-`parallel` drifts to the smaller penalty, which need not be the one that protects: watch
-`slot_share`. In `shortcut` the variance around slots is never negative, so dR/da >= 0 and training
-only lowers a: below 0 the spread around slots cancels v_gated and is rewarded, and at the floor no
-gradient is left: watch `strength`. With raw moments the slots' variance is still on the scale of
-LayerNorm, of order 1 per dimension, and can outweigh that of the released features.
+How they fail, and what shows it: parallel.md and shortcut.md in docs/surrogates.
 """
 
 from typing import ClassVar, Unpack

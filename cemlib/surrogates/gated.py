@@ -10,11 +10,7 @@ m_c >= 2 samples in the batch, with x = LayerNorm(z) without affine part (or x =
     L_c = mean_d v_d                                            gate "linear"
     R = s sum_c p_c L_c / sum_c p_c,   p_c = m_c / B,   tau = max(rho sigma^2, 1e-8) + 1e-6
 
-How it fails: with `layernorm` R does not depend on the released scale. The hinge is always active,
-and sigma and tau shift R without any influence on its gradient. With `surrogate_grad: descend` the
-attention can put all weight on one sample, and v falls although the features have not moved: watch
-`effective_sample_size` (1 / sum alpha^2). `stop` keeps the initial attention, `ascend` trains it to
-find the widest spread (a min-max problem).
+How it fails, and what shows it: docs/surrogates/gated.md.
 """
 
 import math

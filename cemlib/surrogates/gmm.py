@@ -27,9 +27,7 @@ Everything is computed in float64, because log det(I + S / sigma^2) amplifies ro
 condition number; only the eigenvectors are float32, like z itself. Full covariances need 4 C K D^2
 bytes, and ten times that while fitting: 52 MB for 10 classes of 5 components in 512 dimensions.
 
-How it fails: without noise the bound is infinite. EM needs many samples per component and, with
-full covariances, per dimension; with few the bound is far below the information in unseen
-features. Means are up to an epoch old, so S also grows as a class moves.
+How it fails, and what shows it: docs/surrogates/gmm.md.
 """
 
 from typing import NamedTuple, Unpack

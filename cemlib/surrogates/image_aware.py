@@ -21,13 +21,7 @@ R is (1/D) sum_c p_c 1/2 [log det(I + Sigma_ref / sigma^2) + tr(Q_c (Sigma_c - S
 bound of `logdet` right after a factorisation, and otherwise the function with the gradient above.
 It is no bound then, because Q_c is not the slope of a tangent: compare `val_leakage_nats`.
 
-How it differs from an adversary: the encoder is not trained to raise the error of W, which it can
-do by encoding the same in another way, but to move less along the directions that W uses.
-
-How it fails: W is linear. Information that only a non-linear decoder can use is pulled by
-(1 - a) P_c only: compare the error of the decoder with that of the linear attack. Within an epoch
-the encoder can move detail into directions that W does not use. With few samples per feature, W
-depends on the ridge as much as on the data.
+How it fails, and what shows it: docs/surrogates/image_aware.md.
 """
 
 from typing import ClassVar, Unpack

@@ -38,15 +38,7 @@ I + Sigma / sigma^2, easily 1e3 to 1e4, and float32 would leave three digits of 
 take 16 C D^2 bytes, three times that while factorising, and half of it in a checkpoint: 42 MB for
 10 classes of 512 dimensions, 419 MB for 100 classes.
 
-How it fails: without noise the bound is infinite. A given d averages about m_c (1 + d) / (1 - d)
-samples. If that is not well above D, Sigma_c has directions without spread, along which a sample is
-pulled with the full 1 / sigma^2; R is below the bound of the true covariance after a factorisation,
-and far above it before the next. By default that happens in the first steps only, where every
-doubling of the number of steps factorises. The price is a long memory: 4 D samples of a class may
-be several epochs of a small data set, during which the encoder changes; then set a smaller
-momentum, with shrinkage. A class first seen between two factorisations has P = I / sigma^2 until
-the next. P lags behind features that move quickly: watch `stale`, and lower `refresh`. The bound is
-loose where a class is far from Gaussian.
+How it fails, and what shows it: docs/surrogates/logdet.md.
 """
 
 from typing import ClassVar, Unpack

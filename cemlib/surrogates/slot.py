@@ -16,9 +16,7 @@ beta, b_s, m0, b_snr, t_snr, a_c and b_c are learned. They start at beta = `beta
 t_snr = `snr_threshold`, b_s = b_snr = 1, a_c = 10 and b_c = 0. g, g_snr and h act per slot and
 dimension; with `snr_gate: false` g_snr is 1.
 
-How it fails: LayerNorm hides the released scale, so scaling all features leaves R unchanged. The
-learned numbers can close the gates (t_snr, b_c and m0 rise), and R falls although the features have
-not moved: watch `gate` and `class_gate`. R is noisy, because the slots start at random.
+How it fails, and what shows it: docs/surrogates/slot.md.
 """
 
 import math

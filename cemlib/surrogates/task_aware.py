@@ -32,13 +32,7 @@ pull. Before the first F, and if no logit depends on z, M is I.
 It assumes that the directions that the server uses are worth their leakage, that J at training
 images with one release each shows them, and that they change little within an epoch.
 
-How it fails: spared directions leak. The spread along used directions distinguishes the images of a
-class for the server, often shows most of the image, and the encoder can move image detail there,
-where the pull is weakest: compare `val_leakage_nats`, not R. u^T M^1/2 P M^1/2 u is at most u^T P u
-for every eigenvector u of F, so the pull never grows along those. Elsewhere it can, because M and P
-have different eigenvectors: M mixes a direction of wide spread, with a weak pull, with a narrow
-one. If the server uses all directions alike, M is a constant factor: `effective_rank` is near D. F
-takes C backward passes through the head for every sample: use fewer samples with many classes.
+How it fails, and what shows it: docs/surrogates/task_aware.md.
 """
 
 from typing import ClassVar, Unpack
