@@ -1,7 +1,8 @@
 """Surrogates of conditional entropy: penalties that keep the features of a class close together.
 
-To add one, write a file with its formula and source, and a class derived from `Surrogate`; add a line
-to `SURROGATES` and its options to `cemlib.config.surrogates`; say how it fails in docs/surrogates.
+To add one, write a file with its formula and source, and a class derived from `Surrogate`; add a
+line to `SURROGATES` and its options to `cemlib.config.surrogates`; say how it fails in
+docs/surrogates.
 
 Each name is also a function: `cemlib.surrogates.gated(dim=..., num_classes=..., noise_std=...)` is
 `build("gated", ...)`.
