@@ -40,7 +40,7 @@ def folder(study: Path) -> RunFolder:
     return tiny_plan(study).layout.run("noise", 0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tasks(study: Path) -> dict[str, Task]:
     """The tasks that an attack gets, by knowledge: a real attack that keeps what it is given."""
     seen: list[Task] = []
