@@ -25,10 +25,6 @@ class Section(BaseModel):
 class Named(Section):
     """A section whose `name` selects what is built."""
 
-    def options(self) -> dict[str, Any]:
-        """Return the keyword arguments for the `build` function of the named object."""
-        return self.model_dump(exclude={"name"})
-
 
 def named(value: Any) -> Any:
     """Replace a name by a section with that name and its defaults."""

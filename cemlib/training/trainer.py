@@ -186,8 +186,7 @@ def begin(
         model = network().measured(data.image_shape)
         if wanted.sparse_coding and SparseCoding not in map(type, model.encoder.modules()):
             raise ValueError("the defence asks for sparse_coding; build the network with it")
-    options = wanted.channel.options()
-    channel = build_channel(wanted.channel.name, noise_std=wanted.noise_std, **options)
+    channel = build_channel(noise_std=wanted.noise_std, **wanted.channel.model_dump())
     with _part(seed, "surrogate_init", f"{place}.surrogate"):
         sizes = {"dim": math.prod(model.feature_shape), "num_classes": len(data.classes)}
         if own is not None:  # the spread is measured against all noise that is released
