@@ -1,6 +1,7 @@
 """What an attack job says beside the errors: recognition, extremes, queries, and its beginnings."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -130,20 +131,32 @@ def test_few_images_are_shown_once() -> None:
     assert many == [29, 28, 27, 26, 25, 4, 3, 2, 1, 0]
 
 
-def test_an_attack_needs_the_judge(tmp_path: Path) -> None:
-    trained(tmp_path, "noise", epochs=1)
-    job = attack_job(tiny_plan(tmp_path, epochs=1), "noise", 0, ["linear"], "cpu")
+@pytest.fixture(scope="module")
+def trained_briefly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of a run and of the judge, not to be changed."""
+    place = tmp_path_factory.mktemp("briefly") / "results"
+    trained(place, "noise", epochs=1)
+    judged(place, epochs=1)
+    return place
+
+
+@pytest.fixture
+def brief(trained_briefly: Path, tmp_path: Path) -> Plan:
+    """A copy of them, to be attacked."""
+    return tiny_plan(Path(shutil.copytree(trained_briefly, tmp_path / "copy")), epochs=1)
+
+
+def test_an_attack_needs_the_judge(brief: Plan) -> None:
+    brief.layout.judge.metrics.unlink()
     with pytest.raises(FileError, match=r"judge/metrics\.json: no such file"):
-        list(run(job))
+        list(run(attack_job(brief, "noise", 0, ["linear"], "cpu")))
 
 
-def test_a_judge_that_diverged_is_refused(tmp_path: Path) -> None:
-    trained(tmp_path, "noise", epochs=1)
-    plan = judged(tmp_path, epochs=1)
-    metrics = read_json(plan.layout.judge.metrics) | {"status": "failed", "reason": "too fast"}
-    write_sealed(plan.layout.judge.metrics, metrics)
+def test_a_judge_that_diverged_is_refused(brief: Plan) -> None:
+    judge = brief.layout.judge.metrics
+    write_sealed(judge, read_json(judge) | {"status": "failed", "reason": "too fast"})
     with pytest.raises(FileError, match=r"judge diverged \(too fast\)"):
-        list(run(attack_job(plan, "noise", 0, ["linear"], "cpu")))
+        list(run(attack_job(brief, "noise", 0, ["linear"], "cpu")))
 
 
 @pytest.mark.parametrize(
@@ -169,11 +182,10 @@ def test_what_could_not_be_is_refused(changes: dict[str, Any], message: str) -> 
 SHORT = {"epochs": 2, "blocks": 1, "width": 8, "batch_size": 32}
 
 
-def test_an_attack_starts_from_the_decoder_it_names(tmp_path: Path) -> None:
+def test_an_attack_starts_from_the_decoder_it_names(brief: Plan) -> None:
     attacks = {"mine": SHORT | {"kind": "decoder"}, "optimisation": {"start": "mine"}}
     attacks["optimisation"]["iterations"] = 1
-    trained(tmp_path, "noise", epochs=1)
-    plan = replanned(judged(tmp_path, epochs=1), attacks)
+    plan = replanned(brief, attacks)
     job = attack_job(plan, "noise", 0, ["optimisation"], "cpu")
     with pytest.raises(FileError, match=r"mine-train_data/metrics\.json: no such file"):
         list(run(job))
@@ -185,10 +197,9 @@ def test_an_attack_starts_from_the_decoder_it_names(tmp_path: Path) -> None:
     assert found["optimisation"] == pytest.approx(found["mine"], rel=0.05)  # one step away
 
 
-def test_an_attack_whose_start_failed_fails_for_that_reason(tmp_path: Path) -> None:
+def test_an_attack_whose_start_failed_fails_for_that_reason(brief: Plan) -> None:
     attacks = {"decoder": SHORT | {"lr": 1e30}, "gan": {"epochs": 1}}
-    trained(tmp_path, "noise", epochs=1)
-    plan = replanned(judged(tmp_path, epochs=1), attacks)
+    plan = replanned(brief, attacks)
     *_, last = run(attack_job(plan, "noise", 0, ["decoder", "gan"], "cpu"))
     metrics = read_json(last)
     assert metrics["status"] == "failed"
