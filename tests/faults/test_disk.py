@@ -182,7 +182,7 @@ def test_a_checkpoint_without_room_is_the_one_before(
 def test_a_disk_that_becomes_read_only(
     disk: Disk, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in COMMANDS:
+    for command in COMMANDS[:4]:
         disk.allow("ro")
         assert cemlib(disk.place, *command) == 2
         line = next(x for x in capsys.readouterr().err.splitlines() if x.startswith("error: "))
@@ -217,11 +217,11 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path, whole: Path) -> None:
 
 @pytest.mark.parametrize("growth", GROWTH)
 def test_an_upload_without_room_is_made_good(
-    disk: Disk, tmp_path: Path, capsys: pytest.CaptureFixture[str], growth: int
+    disk: Disk, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], growth: int
 ) -> None:
     """The store and its artifacts lie on the full disk, the results elsewhere."""
-    for command in COMMANDS[:3]:
-        assert cemlib(tmp_path, *command) == 0
+    unreported = shutil.ignore_patterns("tables", "figures")
+    shutil.copytree(whole, tmp_path / "results", ignore=unreported)
     uri = f"sqlite:///{disk.place / 'mlflow.db'}"
     pages, refused = 0, 0
     disk.leave(pages)
