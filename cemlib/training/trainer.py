@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,14 +27,7 @@ from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.precision import autocast
 from cemlib.numerics.seeds import derive, generator
-from cemlib.records.checkpoint import (
-    Part,
-    State,
-    pack,
-    restore_training,
-    training_state,
-    unpack,
-)
+from cemlib.records.checkpoint import Part, State, pack, restore_training, training_state, unpack
 from cemlib.surrogates import SURROGATES, Surrogate
 from cemlib.training.metrics import learn_metric
 from cemlib.training.own import OwnSurrogate
@@ -136,10 +130,9 @@ class Trainer:
 
     def state(self) -> State:
         """Return a copy of everything that a checkpoint holds beside the history."""
-        best = self.selection
-        tensors = training_state(self._parts) | pack("fits", self.fits)
-        kept = {"epoch": best.epoch, "score": best.score}
-        return tensors | pack("best", best.weights), {"best": kept}
+        tensors, best = training_state(self._parts) | pack("fits", self.fits), self.selection
+        tensors |= pack("best", best.weights)
+        return tensors, {"best": {"epoch": best.epoch, "score": best.score}}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Continue from the `state` of a checkpoint."""
@@ -147,10 +140,8 @@ class Trainer:
         self.fits = unpack("fits", tensors)
         tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
         restore_training(tensors, self._parts)
-        weights = unpack("best", tensors)
-        self.selection = Selection(
-            self.settings, self.defended, self.data, self.seed, **state["best"], weights=weights
-        )
+        best = {**state["best"], "weights": unpack("best", tensors)}
+        self.selection = replace(self.selection, **best)
 
     @property
     def _parts(self) -> dict[str, Part]:
