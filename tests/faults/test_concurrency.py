@@ -16,7 +16,6 @@ from cemlib.cli import main
 from cemlib.records.files import FileError
 from cemlib.records.lock import locked
 from cemlib.study.schedule import RUNNING
-from cemlib.study.split import attack_job
 
 RUN = ("run", "--config", "study.yaml", "--slots", "2")
 SHORT: dict[str, Any] = STUDY | {
