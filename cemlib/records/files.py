@@ -56,7 +56,7 @@ def atomic(path: Path, size: int | None = None) -> Iterator[Path]:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritable(path, size, error) from error
+        raise unwritable(path, size, error) from error
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -195,7 +195,8 @@ def _parse(path: Path, content: bytes) -> Any:
         raise FileError(f"{path}: not valid JSON ({error}); delete it and rerun") from error
 
 
-def _unwritable(path: Path, size: int | None, error: OSError) -> FileError:
+def unwritable(path: Path, size: int | None, error: OSError) -> FileError:
+    """Return the error of a file that cannot be written, and of how many bytes it needs."""
     needed = "" if size is None else f"needs {size:,} bytes, "
     return FileError(
         f"{path}: cannot be written: {error.strerror or error} ({needed}{_free(path.parent)} free"

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
-from cemlib.records.files import FileError
+from cemlib.records.files import FileError, unwritable
 
 
 @contextmanager
@@ -26,22 +26,25 @@ def locked(path: Path, fault: str, patience: float = 0.0) -> Iterator[None]:
         patience: Seconds to wait for that process.
 
     Raises:
-        FileError: if another process holds it for longer; the message names that process.
+        FileError: if another process holds it for longer, which the message names, or the file
+            cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + patience
-    with path.open("a+") as file:
+    with path.open("ab+", buffering=0) as file:
         while not _taken(file):
             if time.monotonic() >= end:
                 raise FileError(f"{path}: {path.read_text() or 'another process'} {fault}")
             time.sleep(0.1)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
+        try:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}".encode())
+        except OSError as error:
+            raise unwritable(path, None, error) from error
         yield
 
 
-def _taken(file: TextIO) -> bool:
+def _taken(file: BinaryIO) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
