@@ -95,8 +95,6 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
         >>> found.mean, round(found.p, 4)
         (1.0, 0.2254)
     """
-    if len(first) != len(second):
-        raise ValueError(f"pairs need equally many values, got {len(first)} and {len(second)}")
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if not all(math.isfinite(d) for d in differences):
         return Difference(math.nan, math.nan, math.nan, len(differences))

@@ -152,13 +152,6 @@ def test_the_ratio_has_a_logarithmic_axis_unless_it_is_always_zero(study: Study)
     assert ratio.get_yscale() == "linear"
 
 
-def test_an_epoch_whose_ratio_is_unknown_is_left_out(study: Study) -> None:
-    unknown = {"surrogate/gradient_ratio": None}
-    add(study, "mine", 0, acting(1, 1.0), acting(2, 2.0, **unknown), acting(3, 3.0))
-    add(study, "mine", 1, acting(1, 2.0), acting(2, 2.0, **unknown), acting(3, 3.0, **unknown))
-    np.testing.assert_allclose(lines(course(study).axes[1], LINE), [[0.3, 0.6]])
-
-
 def test_the_reference_is_drawn_beside_the_leakage_bound_alone(study: Study) -> None:
     small(study)
     add(study, "plain", 0, line(1, val_leakage_nats=50.0), line(2, val_leakage_nats=60.0))

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -64,19 +63,3 @@ def test_other_quantities_are_read_at_the_same_place() -> None:
 @pytest.mark.parametrize("accuracy", [79.999, 98.001, 0.0, 100.0])
 def test_nothing_is_extrapolated(accuracy: float) -> None:
     assert math.isnan(read(CURVE, accuracy))
-
-
-def test_where_strength_does_not_order_the_points_the_curve_still_falls() -> None:
-    """More strength that costs accuracy and brings nothing is no part of the curve."""
-    points = [(95.0, 0.1), (93.0, 0.08), (94.0, 0.3)]
-    assert efficient(points).index.tolist() == [2, 0]
-    assert read(points, 94.5) == pytest.approx(0.2)
-    assert math.isnan(read(points, 93.5))
-
-
-@given(curves)
-def test_a_curve_never_rises(points: list[Point]) -> None:
-    curve = efficient(points)
-    places = np.linspace(curve["accuracy"].min(), curve["accuracy"].max(), 9)
-    at = [along(curve, curve["mse"].tolist(), place) for place in places]
-    assert np.all(np.diff(at) <= 1e-9)

@@ -89,13 +89,6 @@ def test_failed_jobs_are_counted_and_leave_the_means(study: Study) -> None:
     assert summary_row(study, "worst_case")["n_failed"] == 2
 
 
-def test_a_defence_of_which_nothing_finished_still_has_its_rows(study: Study) -> None:
-    two_attacks(study).add_run("gated", 0, status="failed", reason="diverged")
-    row = summary_row(study, "worst_case", "gated")
-    assert (row["n_seeds"], row["n_failed"]) == (1, 1)
-    assert row[["top1_mean", "mse_mean", "mse_ci_low"]].isna().all()
-
-
 def test_rows_follow_the_order_of_the_study(full_study: Study) -> None:
     order = list(reversed(DEFENCES))
     runs, attacks = full_study.frames()

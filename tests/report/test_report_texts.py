@@ -14,7 +14,7 @@ from synthetic_study import DEFENCES, KNOWLEDGES, Study
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.tables import summary_table
 from cemlib.report.texts import comparisons_document, paper_document, summary_document
-from cemlib.report.writer import Document, Table, escape, html, latex, markdown
+from cemlib.report.writer import Document, Table, html, latex, markdown
 
 
 def summary(study: Study, order: tuple[str, ...] = DEFENCES) -> pd.DataFrame:
@@ -104,25 +104,12 @@ def test_one_seed_has_no_interval_and_an_absent_attack_a_dash(study: Study) -> N
     assert cells(public, "noise", "|")[3:] == ["-", "-", "-", "-"]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a_b", r"a\_b"),
-        ("~^", r"\textasciitilde{}\textasciicircum{}"),
-        ("5 $", r"5 \$"),
-        (r"50%_a|b&c#{\x}", r"50\%\_a\textbar{}b\&c\#\{\textbackslash{}x\}"),
-    ],
-)
-def test_latex_escapes(text: str, expected: str) -> None:
-    assert escape(text) == expected
-
-
 def test_names_cannot_break_the_tables(study: Study) -> None:
     name = r"50%_a|b&c#{\x}"
     three_seeds(study, name)
     text, tex = rendered(study, (name,))
     assert r"| 50%_a\|b&c#{\x} |" in text
-    assert f"{escape(name)} & 99.00" in tex
+    assert r"50\%\_a\textbar{}b\&c\#\{\textbackslash{}x\} & 99.00" in tex
 
 
 PAPER = r"""\documentclass{article}

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
-from page_study import DEFENCES as PAGE_DEFENCES
-from page_study import build, page_study
 from reading_figures import marks
 from synthetic_study import DEFENCES, Study, fill
 
@@ -170,14 +168,3 @@ def test_sweeps_count_it_at_the_accuracies_beside_it(unfinished: Study) -> None:
     assert set(table.loc[late, "verdict"]) == {"unconverged"}
     assert f"strong{MARK}" in marks(frontier(points, sweeps, "train_data"))
     assert not marks(frontier(points, sweeps, "public_data"))
-
-
-def test_the_page_marks_it(tmp_path: Path) -> None:
-    study = page_study(tmp_path / "synthetic")
-    assert NOTE not in build(study, tmp_path / "before.html").read_text()
-    for seed in (0, 1):
-        interrupt(study, "none", seed)
-    text = build(study, tmp_path / "after.html").read_text()
-    assert PAGE_DEFENCES[0] == "none"
-    assert text.count(NOTE) == 2 + len(COMPARED)  # under its own tables and the comparisons
-    assert "<td>unconverged</td>" in text

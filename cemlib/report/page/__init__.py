@@ -8,8 +8,3 @@ from pathlib import Path
 
 PAGE = "index.html"
 TEMPLATE, STYLE = (Path(__file__).with_name(name) for name in ("template.html", "page.css"))
-
-
-def assets() -> tuple[Path, ...]:
-    """Return the files that decide the page beside the Python sources."""
-    return (TEMPLATE, STYLE)
