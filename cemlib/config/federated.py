@@ -2,16 +2,11 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from cemlib.config.base import Name, Section
 from cemlib.config.common import AnyStudy, Seeds
 from cemlib.config.federated_attacks import DpSgd, InversionStudy
-
-RESERVED = frozenset(
-    {"all", "federated", "pctc"}
-    | {f"federated_{job}" for job in ("prepare", "pseudo", "train", "attack", "report", "track")}
-)
 
 
 class FederatedModel(Section):
@@ -155,14 +150,6 @@ class Federated(AnyStudy):
         InversionStudy(), description="attacks on the gradients of single images"
     )
     reference: Name = Field("none", description="variant with which the others are compared")
-
-    @field_validator("variants")
-    @classmethod
-    def _not_reserved(cls, variants: dict[str, Variant]) -> dict[str, Variant]:
-        taken = sorted(set(variants) & RESERVED)
-        if taken:
-            raise ValueError(f"{taken} are names of workflow targets; choose another")
-        return variants
 
     @model_validator(mode="after")
     def _reference_exists(self) -> Self:

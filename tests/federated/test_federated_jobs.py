@@ -174,7 +174,6 @@ def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
     [
         ({"system": "fedrated"}, "system: 'fedrated' is not one of split, pctc"),
         ({"reference": "nobody"}, "reference: 'nobody'"),
-        ({"variants": {"none": {}, "federated": {}}}, "names of workflow targets"),
         ({"variants": {"none": {"mixing": {"lam": 0.5, "beta": [1, 1]}}}}, "either lam"),
         ({"variants": {"none": {"mixing": {"beta": [0, 1]}}}}, "above 0"),
         ({"variants": {"none": {"mask": {}, "dp_sgd": {}}}}, "cannot be combined"),
