@@ -109,6 +109,8 @@ def test_a_slice_changes_with_its_own_settings_alone() -> None:
     after = parse(changed(defences__gated__surrogate={"name": "gated", "scale": 0.2}))
     assert before.train_slice("gated") != after.train_slice("gated")
     assert before.train_slice("clustering") == after.train_slice("clustering")
+    moved = parse(changed(data__root="/elsewhere"))
+    assert before.train_slice("gated") == moved.train_slice("gated")
     deeper = parse(changed(attacks__decoder__width=16))
     assert before.train_slice("gated") == deeper.train_slice("gated")
     assert before.attack_slice("gated", "decoder") != deeper.attack_slice("gated", "decoder")
@@ -126,11 +128,6 @@ def test_a_defence_may_have_a_network_and_a_training_of_its_own() -> None:
     )
     alone = parse(VALID | {"defences": {"other": {}}} | own)
     assert study.train_slice("other") == alone.train_slice("other")
-
-
-def test_where_the_images_lie_decides_no_training() -> None:
-    moved = parse(changed(data__root="/elsewhere"))
-    assert moved.train_slice("noise") == parse(VALID).train_slice("noise")
 
 
 @pytest.mark.parametrize(

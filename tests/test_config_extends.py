@@ -72,13 +72,6 @@ def test_a_file_may_say_only_how_it_differs(tmp_path: Path) -> None:
     assert list(study.attacks) == ["decoder", "linear"]
 
 
-def test_a_file_may_extend_one_that_extends(tmp_path: Path) -> None:
-    written(tmp_path, "a.yaml", BASE)
-    written(tmp_path, "b.yaml", {"extends": "a.yaml", "experiment": "b", "seeds": [5]})
-    last = written(tmp_path, "c.yaml", {"extends": "b.yaml", "experiment": "c"})
-    assert read_extended(last) == BASE | {"experiment": "c", "seeds": [5]}
-
-
 def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
     study = {"extends": "base.yaml", "seeds": [5], "threads": 2, "attacks": {"linear": None}}
     short = {"seeds": [6], "attacks": {"decoder": {"epochs": 1}}}
@@ -161,8 +154,3 @@ def test_what_cannot_be_extended_is_named(tmp_path: Path, files: Any, parts: lis
     assert len(str(caught.value).splitlines()) == 1
     for part in parts:
         assert part in str(caught.value)
-
-
-def test_extending_has_no_place_further_down() -> None:
-    with pytest.raises(ConfigError, match=r"data\.extends: unknown key"):
-        parse(BASE | {"data": {"source": "digits", "extends": "x.yaml"}})

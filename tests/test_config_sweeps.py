@@ -145,13 +145,6 @@ def test_an_unreadable_section_of_sweeps_leaves_the_other_faults_in_sight() -> N
     assert fault(study(gated=GATED) | {"defences": 3}).startswith("defences: ")
 
 
-def test_a_sweep_changes_no_slice_of_what_stands_beside_it() -> None:
-    before, after = parse(STUDY | {"defences": {"n": {}}}), parse(study({"n": {}}, gated=GATED))
-    assert before.train_slice("n") == after.train_slice("n")
-    assert before.attack_slice("n", "linear") == after.attack_slice("n", "linear")
-    assert before.data_slice() == after.data_slice()
-
-
 def test_accuracies_to_compare_at_are_percentages() -> None:
     report = {"match_accuracy": [97.5, 98.0]}
     assert parse(study(gated=GATED) | {"report": report}).report.match_accuracy == (97.5, 98.0)

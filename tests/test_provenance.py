@@ -14,7 +14,6 @@ import yaml
 from cemlib.config import parse
 from cemlib.config.extending import merged
 from cemlib.config.load import parse_any
-from cemlib.numerics.seeds import derive, generator
 from cemlib.records.provenance import PACKAGE, PLUG_INS, fingerprint, source_files
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
@@ -170,11 +169,3 @@ def test_a_fingerprint_is_of_names_and_contents() -> None:
     files = trained("gated")
     assert fingerprint(files) == fingerprint(reversed(files))
     assert fingerprint(files) != fingerprint(files[1:])
-
-
-def test_random_streams_are_independent_of_each_other() -> None:
-    assert derive(0, "noise", 1) == derive(0, "noise", 1)
-    seeds = {derive(s, n, k) for s in range(5) for n in ("noise", "order") for k in range(5)}
-    assert len(seeds) == 50
-    first, second = generator(0, "noise"), generator(0, "order")
-    assert first.initial_seed() != second.initial_seed()

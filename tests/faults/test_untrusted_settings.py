@@ -49,21 +49,6 @@ def pwned(checkout: Checkout) -> list[Path]:
     return [*checkout.root.rglob("pwned"), *checkout.root.parent.glob("pwned")]
 
 
-@pytest.mark.slow  # every name by itself is refused above
-def test_snakemake_refuses_a_study_of_programs(checkout: Checkout) -> None:
-    study = renamed("experiment", PROGRAMS[0]) | {"reference": PROGRAMS[1]}
-    study["defences"] |= {PROGRAMS[2]: {}, PROGRAMS[4]: {}}
-    study["attacks"] |= {PROGRAMS[1]: {"kind": "linear"}}
-    checkout.configure(study)
-    outcome = checkout.snakemake()
-    assert outcome.code != 0
-    for key in ("experiment", "reference", "defences", "attacks"):
-        assert f"{key}" in outcome.output
-    assert "Traceback" not in outcome.output
-    assert outcome.jobs == []
-    assert pwned(checkout) == []
-
-
 @pytest.mark.parametrize("path", ["a{b}", "{", "a}}b", "-x"])
 def test_no_path_is_a_wildcard_or_an_option(path: str) -> None:
     with pytest.raises(ConfigError, match="results: "):
