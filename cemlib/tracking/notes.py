@@ -42,8 +42,6 @@ defence and seed; the attacks on it are nested below (the + beside its name).
 * A higher `mse`, and a lower `ssim`, `identified` and `leakage_nats`, is better for the defender.
   Metrics `curve/...` are the course over epochs, others final scores on the test images.
 * Means over seeds: in the charts, *Group by* the tag `defence`.
-* Filters: `tags.kind = 'run'`, `tags.attack = 'decoder' AND tags.knowledge = 'train_data'`,
-  `tags.defence = 'clustering' AND metrics.mse > 0`, `tags.status = 'failed'`.
 """
 
 

@@ -99,14 +99,6 @@ def test_the_summary_counts_what_had_not_converged_and_averages_identification(
     assert rows.loc["worst_case", "recon_top1_mean"] == pytest.approx(0.7)  # linear lacks it
 
 
-def test_the_worst_case_identifies_by_whichever_attack_does_most(study: Study) -> None:
-    study.add_attack("noise", 0, "linear", "train_data", mse=0.01, ssim=0.6, recon_top1=0.5)
-    study.add_attack("noise", 0, "gan", "train_data", mse=0.02, ssim=0.7, recon_top1=0.8)
-    row = summary(study).set_index("attack").loc["worst_case"]
-    assert row[["mse_mean", "ssim_mean", "recon_top1_mean"]].tolist() == [0.01, 0.6, 0.8]
-    assert row["strongest"] == "linear"
-
-
 def test_comparisons_are_of_one_release_and_of_identification_where_measured(
     study: Study,
 ) -> None:

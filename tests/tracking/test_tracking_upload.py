@@ -197,16 +197,6 @@ def test_a_failed_run_with_its_reason_and_an_unbounded_score(study: Study, store
     assert reason in run.data.tags["mlflow.note.content"]
 
 
-def test_what_has_not_finished_is_left_for_later(study: Study, store: Store) -> None:
-    finished, running = study.add_run("none", 0), study.add_run("none", 1)
-    study.add_attack("none", 1, "decoder")
-    running.metrics.unlink()
-    summary = study.track()
-    assert (summary.uploaded, summary.unfinished) == (1, 2)
-    assert set(store.runs()) == {"runs/none/seed0"}
-    assert finished.metrics.is_file()
-
-
 @pytest.mark.parametrize("missing", ["the end", "the digest"])
 def test_a_half_uploaded_run_is_done_again(study: Study, store: Store, missing: str) -> None:
     study.add_run("none", 0)
