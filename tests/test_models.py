@@ -77,7 +77,9 @@ def test_sparse_coding_is_a_soft_threshold_between_two_products() -> None:
 
 
 @pytest.mark.parametrize(("name", "units"), [("small", [1024]), ("vgg11", [512, 512])])
-@pytest.mark.parametrize(("given", "share"), [({}, 0.5), ({"dropout": 0.2}, 0.2)])
+@pytest.mark.parametrize(
+    ("given", "share"), [({}, 0.5), ({"dropout": 0.2}, 0.2), ({"dropout": 0.0}, 0.0)]
+)
 def test_the_head_drops_its_share_of_hidden_units(
     name: str, units: list[int], given: dict[str, float], share: float
 ) -> None:
@@ -93,16 +95,6 @@ def test_the_head_drops_its_share_of_hidden_units(
     dropped.clear()
     model.eval().head(torch.rand(20, *model.feature_shape))
     assert not any(one.any() for one in dropped)
-
-
-@pytest.mark.parametrize("name", ["small", "vgg11"])
-def test_without_dropout_a_training_pass_repeats_itself(name: str) -> None:
-    answers = []
-    for share in (0.0, 0.5):
-        model = build(name, num_classes=3, image_size=32, cut=4, dropout=share)
-        features = torch.rand(8, *model.feature_shape)
-        answers.append(torch.equal(model.head(features), model.head(features)))
-    assert answers == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -123,32 +115,12 @@ def test_an_impossible_network_is_refused(arguments: dict[str, object], message:
         build(**(valid | arguments))  # type: ignore[arg-type]
 
 
-# Saved weights go by these names.
-VGG11_CLIENT = {
-    "0.mean": (1, 3, 1, 1),
-    "0.std": (1, 3, 1, 1),
-    "1.0.weight": (64, 3, 3, 3),
-    "1.0.bias": (64,),
-    "1.1.weight": (64,),
-    "1.1.bias": (64,),
-    "1.1.running_mean": (64,),
-    "1.1.running_var": (64,),
-    "1.1.num_batches_tracked": (),
-    "1.4.weight": (128, 64, 3, 3),
-    "1.4.bias": (128,),
-    "1.5.weight": (128,),
-    "1.5.bias": (128,),
-    "1.5.running_mean": (128,),
-    "1.5.running_var": (128,),
-    "1.5.num_batches_tracked": (),
-    "2.weight": (8, 128, 3, 3),
-    "2.bias": (8,),
-}
-
-
-def test_the_client_keeps_its_names_and_shapes() -> None:
-    state = build("vgg11", num_classes=10, image_size=32, cut=4).encoder.state_dict()
-    assert {name: tuple(tensor.shape) for name, tensor in state.items()} == VGG11_CLIENT
+def test_the_client_keeps_the_names_by_which_weights_are_saved() -> None:
+    client = build("vgg11", num_classes=10, image_size=32, cut=4).encoder
+    owners = {name.rpartition(".")[0] for name in client.state_dict()}
+    layers = {name: type(client.get_submodule(name)).__name__ for name in owners}
+    first = {"0": "Normalise", "1.0": "Conv2d", "1.1": "BatchNorm2d"}
+    assert layers == first | {"1.4": "Conv2d", "1.5": "BatchNorm2d", "2": "Conv2d"}
 
 
 def test_a_narrowed_client_leaves_features_and_head_as_they_are() -> None:

@@ -72,7 +72,8 @@ class ResidualNetwork(nn.Module):
         body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU()]
         body += [ResBlock(width, width) for _ in range(blocks)]
         for _ in range(doublings):
-            body += [_doubling(width), nn.BatchNorm2d(width), nn.ReLU()]
+            doubling = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
+            body += [doubling, nn.BatchNorm2d(width), nn.ReLU()]
         self.layers = nn.Sequential(*body)
         self.last = ResBlock(width + hints, answers or image_shape[0])
 
@@ -195,7 +196,3 @@ def _start_at_zero(last: ResBlock) -> None:
 def _projection(in_channels: int, out_channels: int) -> nn.Module:
     convolution = nn.Conv2d(in_channels, out_channels, 1, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(out_channels))
-
-
-def _doubling(width: int) -> nn.Module:
-    return nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)

@@ -16,14 +16,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.models.split import (
-    Shape,
-    SplitModel,
-    back_convolution,
-    check_fits,
-    client_encoder,
-    feature_shape,
-)
+from cemlib.models.split import Shape, SplitModel, check_fits, client_encoder, feature_shape
 
 # Channels and stride of every entry: the stem, then nine blocks.
 ENTRIES = (*[(16, 1)] * 4, (32, 2), *[(32, 1)] * 2, (64, 2), *[(64, 1)] * 2)
@@ -78,7 +71,8 @@ def resnet20(shape: Shape) -> SplitModel:
     encoder = client_encoder(nn.Sequential(*layers[: shape.cut]), width, shape, halvings)
     pool = (nn.AdaptiveAvgPool2d(1), nn.Flatten())
     classifier = nn.Linear(ENTRIES[-1][0], shape.num_classes)
-    server = (back_convolution(width, shape.bottleneck), *layers[shape.cut :], *pool, classifier)
+    back = nn.Conv2d(shape.bottleneck, width, 3, padding=1)
+    server = (back, *layers[shape.cut :], *pool, classifier)
     return SplitModel(encoder, nn.Sequential(*server), feature_shape(shape, halvings))
 
 

@@ -183,11 +183,6 @@ def _bottleneck(width: int, features: Dimensions, sparse_coding: bool) -> list[n
     return [convolution, *coding, nn.Sigmoid()]
 
 
-def back_convolution(width: int, channels: int) -> nn.Conv2d:
-    """Return the server's first layer, from `channels` of the features to the width at the cut."""
-    return nn.Conv2d(channels, width, 3, padding=1)
-
-
 def _narrowed_to(channels: int, model: SplitModel, sparse_coding: bool) -> SplitModel:
     """Add the published bottleneck, with Xavier-uniform weights, to a measured model."""
     width, *sides = model.feature_shape
@@ -195,7 +190,7 @@ def _narrowed_to(channels: int, model: SplitModel, sparse_coding: bool) -> Split
     added = nn.Sequential(*_bottleneck(width, features, sparse_coding))
     xavier(added)
     encoder = nn.Sequential(model.encoder, *added)
-    head = nn.Sequential(back_convolution(width, channels), model.head)
+    head = nn.Sequential(nn.Conv2d(channels, width, 3, padding=1), model.head)
     return SplitModel(encoder, head, features)
 
 

@@ -77,23 +77,6 @@ def test_two_answers_from_filtered_features_and_the_line_are_mixed(share: float)
     torch.testing.assert_close(model(released).double(), expected, atol=1e-4, rtol=0)
 
 
-def test_a_correction_of_a_middle_grey_is_in_pixels() -> None:
-    """At the middle the logistic function has the slope 1 / 4, which the factor 4 undoes."""
-    model, step = decoder().eval(), 1e-3
-    nn.init.zeros_(model.weights)
-    nn.init.constant_(model.intercept, 0.5)
-    nn.init.constant_(model.network.last.body[-1].bias, step)
-    expected = torch.full((7, *IMAGES), 0.5 + step)
-    torch.testing.assert_close(model(releases()), expected, atol=1e-6, rtol=0)
-
-
-def test_pixels_can_saturate() -> None:
-    model = decoder().eval()
-    for shift, end in ((30.0, 1.0), (-30.0, 0.0)):
-        nn.init.constant_(model.network.last.body[-1].bias, shift)
-        torch.testing.assert_close(model(releases()), torch.full((7, *IMAGES), end))
-
-
 @pytest.mark.parametrize("width", [5, 3])
 def test_a_network_that_starts_at_zero_learns(width: int) -> None:
     """The last convolution has a slope at once, and all before it have one a step later."""
