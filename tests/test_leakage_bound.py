@@ -47,27 +47,19 @@ def axis_points(d: int) -> np.ndarray:
     return math.sqrt(d) * np.concatenate([np.eye(d), -np.eye(d)])
 
 
-def whitened(d: int) -> np.ndarray:
-    """Gaussian samples moved to mean 0 and covariance I."""
-    x = np.random.default_rng(d).normal(size=(10 * d, d))
-    x -= x.mean(0)
-    return np.asarray(x @ np.linalg.inv(np.linalg.cholesky(np.cov(x.T, bias=True))).T)
-
-
 def channel_information(A: np.ndarray, noise_std: float) -> float:
     """1/2 log det(I + A A^T / sigma^2) by the singular values of A."""
     gains = np.linalg.svd(A, compute_uv=False) / noise_std
     return float(0.5 * np.log1p(gains**2).sum())
 
 
-@pytest.mark.parametrize("samples", [axis_points, whitened])
 @pytest.mark.parametrize(("features", "inputs"), [(2, 2), (5, 3), (3, 7), (40, 4)])
 @pytest.mark.parametrize("noise_std", [0.025, 0.3, 5.0])
 def test_bound_is_exact_for_a_linear_gaussian_channel(
-    samples: Callable[[int], np.ndarray], features: int, inputs: int, noise_std: float
+    features: int, inputs: int, noise_std: float
 ) -> None:
     A = np.random.default_rng(features).normal(size=(features, inputs))
-    z = samples(inputs) @ A.T + 0.5
+    z = axis_points(inputs) @ A.T + 0.5
     assert bound([z], noise_std) == pytest.approx(channel_information(A, noise_std), rel=1e-10)
 
 

@@ -1,7 +1,5 @@
 """Image metrics against independent implementations and closed forms."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -30,12 +28,6 @@ def test_mse_and_psnr_equal_scikit_image_per_image() -> None:
         a, b = x[i].double().numpy(), y[i].double().numpy()
         assert error.item() == pytest.approx(np.mean((a - b) ** 2), rel=1e-5)
         assert ratio.item() == pytest.approx(peak_signal_noise_ratio(a, b, data_range=1), rel=1e-5)
-
-
-def test_psnr_of_a_known_error_and_of_identical_images() -> None:
-    x = torch.zeros(2, 1, 8, 8)
-    y = torch.stack([torch.full((1, 8, 8), 0.1), torch.zeros(1, 8, 8)])
-    assert psnr(x, y).tolist() == [pytest.approx(20.0, abs=1e-5), math.inf]
 
 
 def test_psnr_of_mean_mse_equals_torchmetrics_on_the_batch() -> None:
@@ -92,12 +84,6 @@ def test_ssim_is_one_for_equal_images_symmetric_and_blind_to_flips(padding: str)
     torch.testing.assert_close(ssim(x, x, padding), torch.ones(len(x)))
     torch.testing.assert_close(ssim(x, y, padding), ssim(y, x, padding))
     torch.testing.assert_close(ssim(x.flip(-1).mT, y.flip(-1).mT, padding), ssim(x, y, padding))
-
-
-def test_ssim_of_constant_images_is_its_luminance_term() -> None:
-    x, y = torch.full((1, 1, 16, 16), 0.2), torch.full((1, 1, 16, 16), 0.6)
-    expected = (2 * 0.2 * 0.6 + 1e-4) / (0.2**2 + 0.6**2 + 1e-4)
-    assert ssim(x, y, padding="valid").item() == pytest.approx(expected, abs=1e-4)
 
 
 def test_ssim_keeps_its_precision_under_autocast_and_with_half_precision_images() -> None:

@@ -196,12 +196,6 @@ def test_resizing_scales_the_shorter_side_and_keeps_the_middle(
     assert abs(found[0] - rows @ pixels @ columns.T).max() <= 1.01
 
 
-def test_reducing_is_antialiased(tmp_path: Path) -> None:
-    stripes = np.tile(np.array([[0, 255]], dtype=np.uint8), (64, 32))
-    found = read_image(written(tmp_path / "a.png", Image.fromarray(stripes)), 8, None)
-    assert abs(found[0].astype(float) - 127.5).max() < 20
-
-
 @pytest.mark.parametrize("suffix", [*LOSSLESS, *LOSSY])
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.6, 0.9])
 def test_truncated_files_are_refused_with_their_path(
