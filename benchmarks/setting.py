@@ -96,7 +96,6 @@ def prepared(train: int, rest: int, scale: Scale) -> Prepared:
         mean=(0.5,) * 3,
         std=(0.25,) * 3,
         classes=tuple(f"class{label}" for label in range(CLASSES)),
-        image_shape=scale.image_shape,
     )
 
 

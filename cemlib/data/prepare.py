@@ -15,7 +15,6 @@ from torch import Generator, Tensor
 from cemlib.config.data import DataConfig
 from cemlib.data import SOURCES
 from cemlib.data.errors import DataError, shown
-from cemlib.data.pixels import image_shape
 from cemlib.data.prepared import Prepared, Split
 from cemlib.data.raw import Raw
 from cemlib.numerics.seeds import generator
@@ -77,7 +76,6 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
         mean=mean,
         std=std,
         classes=raw.classes,
-        image_shape=image_shape(known),
         provenance=raw.provenance,
         indices=indices,
         duplicates_train_test=count_duplicates(known, parts["test"].images),

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cemlib.data.pixels import image_shape
 from cemlib.records.files import load_tensors, save_tensors, sha256
 from cemlib.records.layout import DESCRIPTION, TENSORS
 from cemlib.records.seal import check_files, read_sealed, write_sealed
 
 PARTS = ("train", "val", "test")
-FACTS = ("sha256", "classes", "mean", "std", "image_shape", "source", "duplicates_train_test")
+FACTS = ("sha256", "classes", "mean", "std", "source", "duplicates_train_test")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,6 @@ class Prepared:
         mean: Mean per channel over all pixels of ``train``, on the scale [0, 1].
         std: Standard deviation per channel, likewise.
         classes: Names in the order of the labels.
-        image_shape: (C, H, W).
         provenance: What the source says about the origin of the images.
         indices: Positions of each part in the source's training images (of ``test``: in its test
             images, where it has any).
@@ -55,10 +55,14 @@ class Prepared:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     classes: tuple[str, ...]
-    image_shape: tuple[int, int, int]
     provenance: dict[str, Any] = field(default_factory=dict)
     indices: Mapping[str, Tensor] = field(default_factory=dict)
     duplicates_train_test: int = 0
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Return (C, H, W) of the images."""
+        return image_shape(self.train.images)
 
     def parts(self) -> dict[str, Split]:
         """Return the three splits by name."""
@@ -101,13 +105,11 @@ def load(folder: Path) -> Prepared:
     check_files(folder / DESCRIPTION, facts, [folder / TENSORS])
     tensors = load_tensors(folder / TENSORS)
     indices = {name: tensors.get(f"{name}_indices") for name in PARTS}
-    channels, height, width = facts["image_shape"]
     return Prepared(
         **{name: Split(tensors[f"{name}_images"], tensors[f"{name}_labels"]) for name in PARTS},
         mean=tuple(facts["mean"]),
         std=tuple(facts["std"]),
         classes=tuple(facts["classes"]),
-        image_shape=(channels, height, width),
         provenance=facts["source"],
         indices={name: index for name, index in indices.items() if index is not None},
         duplicates_train_test=facts["duplicates_train_test"],

@@ -9,9 +9,7 @@ CIFAR's files are pickles, which can run programs. torchvision compares the MD5 
 published one before it opens it, and that of every download before it unpacks it.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,30 +31,30 @@ Part = tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]
 
 def cifar10(config: DataConfig, root: Path | None) -> Raw:
     """Read CIFAR-10: 50,000 + 10,000 colour images of 32x32, 10 classes (errors: see `_load`)."""
-    return _load(partial(_standard, "CIFAR10"), 10, config, root)
+    return _load("CIFAR10", 10, config, root)
 
 
 def cifar100(config: DataConfig, root: Path | None) -> Raw:
     """Read CIFAR-100: 50,000 + 10,000 colour images of 32x32 in 100 classes."""
-    return _load(partial(_standard, "CIFAR100"), 100, config, root)
+    return _load("CIFAR100", 100, config, root)
 
 
 def mnist(config: DataConfig, root: Path | None) -> Raw:
     """Read MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
-    return _load(partial(_standard, "MNIST"), 10, config, root)
+    return _load("MNIST", 10, config, root)
 
 
 def fashion_mnist(config: DataConfig, root: Path | None) -> Raw:
     """Read Fashion-MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
-    return _load(partial(_standard, "FashionMNIST"), 10, config, root)
+    return _load("FashionMNIST", 10, config, root)
 
 
 def svhn(config: DataConfig, root: Path | None) -> Raw:
     """Read SVHN, cropped digits: 73,257 + 26,032 colour images of 32x32 in 10 classes."""
-    return _load(_svhn, 10, config, root)
+    return _load("SVHN", 10, config, root)
 
 
-def _standard(kind: str, base: Path, train: bool) -> Part:
+def _official(kind: str, base: Path, train: bool) -> Part:
     from torchvision import datasets
 
     old = base / kind / "processed"  # where old torchvisions put MNIST, and new ones still look
@@ -65,22 +63,15 @@ def _standard(kind: str, base: Path, train: bool) -> Part:
             f"{shown(old)}: pickles of an old torchvision, which have no published checksum; remove"
             " this folder (the published files lie in raw/ beside it, or are downloaded)"
         )
+    if kind == "SVHN":
+        digits = datasets.SVHN(base, split="train" if train else "test", download=True)
+        return digits.data.transpose(0, 2, 3, 1), digits.labels, tuple("0123456789")
     held = getattr(datasets, kind)(base, train=train, download=True)
     labels = np.asarray(held.targets, dtype=np.int64)
     return np.asarray(held.data), labels, tuple(held.classes)
 
 
-def _svhn(base: Path, train: bool) -> Part:
-    from torchvision.datasets import SVHN
-
-    held = SVHN(base, split="train" if train else "test", download=True)
-    classes = tuple(str(digit) for digit in range(10))
-    return held.data.transpose(0, 2, 3, 1), held.labels, classes
-
-
-def _load(
-    fetch: Callable[[Path, bool], Part], num_classes: int, config: DataConfig, root: Path | None
-) -> Raw:
+def _load(kind: str, num_classes: int, config: DataConfig, root: Path | None) -> Raw:
     """Read an image folder if ``root`` is one, else torchvision's files, downloaded if missing.
 
     Raises:
@@ -92,7 +83,7 @@ def _load(
         return _from_folder(num_classes, config, base)
     import torchvision
 
-    train, test = (_fetched(fetch, base, part, config) for part in (True, False))
+    train, test = (_fetched(kind, base, part, config) for part in (True, False))
     origin = {"kind": "torchvision", "set": config.source, "torchvision": torchvision.__version__}
     return Raw(*train[:2], *test[:2], train[2], origin, shuffle_test=False)
 
@@ -109,11 +100,11 @@ def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:
 
 
 def _fetched(
-    fetch: Callable[[Path, bool], Part], base: Path, train: bool, config: DataConfig
+    kind: str, base: Path, train: bool, config: DataConfig
 ) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     """Return resized images, labels and classes of an official split."""
     try:
-        pixels, targets, classes = fetch(base, train)
+        pixels, targets, classes = _official(kind, base, train)
         images, labels = _resized(pixels, config), torch.from_numpy(targets)
         check_part(f"{shown(base)}: {config.source}", images, labels, len(classes))
         return images, labels, classes

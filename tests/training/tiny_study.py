@@ -82,7 +82,6 @@ def blob_data(train: int = 97) -> Prepared:
         mean=(0.5,),
         std=(0.25,),
         classes=("a", "b", "c"),
-        image_shape=(1, 16, 16),
     )
 
 
