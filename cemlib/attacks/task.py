@@ -31,11 +31,6 @@ class Pairs:
         """Return the images in [0, 1]."""
         return to_float(self.images[rows])
 
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Return (C, H, W) of the images."""
-        return image_shape(self.images)
-
     def part(self, rows: slice) -> "Pairs":
         """Return the pairs of some rows."""
         return Pairs(self.images[rows], self.features[rows], self.labels[rows])
@@ -83,7 +78,7 @@ class Task:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """Return (C, H, W) of the images."""
-        return self.own.image_shape
+        return image_shape(self.own.images)
 
     def release(self, features: Tensor, noise: torch.Generator) -> Tensor:
         """Return the mean of `queries` new releases of clean features."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from torch import Tensor, nn
 
 from cemlib.attacks import ATTACKS
@@ -114,8 +113,7 @@ class Scene:
         """
         options, images = self.study.attacks[attack].model_dump(), self.data.train.images
         shape = self.victim.model.feature_shape
-        model = load_decoder(state, options, shape, self.data.image_shape)
-        return model.to(images.device).to(memory_format=torch.channels_last)
+        return load_decoder(state, options, shape, self.data.image_shape).to(images.device)
 
     def recognition(self, answers: Tensor, knowledge: str) -> dict[str, Tensor]:
         """Return whether each reconstruction (by judge and victim) and original is recognised."""

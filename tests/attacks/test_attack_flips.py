@@ -1,7 +1,6 @@
 """Mirror images: only where the option and the study's own augmentation ask for them."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -81,18 +80,3 @@ def test_without_either_there_are_none(
     scene(attacks, flip).attempt(name, "train_data", Checkpoint(tmp_path))
     assert torch.equal(seen[0].own.images, blob_data().train.images)
     assert len(seen[0].own.features) == len(seen[0].own.labels) == 97
-
-
-def test_mirror_images_are_trained_on(tmp_path: Path) -> None:
-    """Twice the batches, and another decoder, in the attack itself."""
-    small = {"epochs": 1, "batch_size": 16, "blocks": 1, "width": 4, "lr": 0.01}
-    rates = []
-    for flip in (False, True):
-        subject = scene({"decoder": small}, flip)
-        found = subject.attempt("decoder", "train_data", Checkpoint(tmp_path / str(flip)))
-        assert isinstance(found, Outcome)
-        rates.append(found.history[0]["lr"])
-    # The last step lies half a step before the end of the cycle, of 6 and of 13 steps; its fall
-    # takes three quarters of them.
-    shares = [(1 - math.cos(math.pi * 0.5 / (0.75 * steps))) / 2 for steps in (6, 13)]
-    assert rates == pytest.approx([0.01 * share for share in shares], rel=1e-6)

@@ -1,9 +1,15 @@
-"""The attack's decoder for features whose sides do not double to the images'."""
+"""Images and features of any size, also of sides that do not double to the images'."""
+
+from pathlib import Path
 
 import pytest
 import torch
+from easy_tasks import network_task
 
+from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import untrained
+from cemlib.config.attacks import Gan, Perceptual
+from cemlib.config.base import Section
 from cemlib.models.decoder import Decoder
 
 NETWORK = {"blocks": 1, "width": 8}
@@ -39,3 +45,18 @@ def test_the_decoder_reaches_the_images(
 def test_features_larger_than_the_images_are_refused() -> None:
     with pytest.raises(ValueError, match=r"features of \(64, 64\) are larger than images"):
         untrained(OPTIONS, (8, 64, 64), (3, 32, 32))
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [(Perceptual, {"blocks": 1, "width": 4}), (Gan, {"critic_steps": 1, "critic_width": 2})],
+)
+@pytest.mark.parametrize(("side", "channels"), [(16, 1), (128, 3)])
+def test_every_size_is_attacked_in_half_precision(
+    tmp_path: Path, config: type[Section], options: dict[str, int], side: int, channels: int
+) -> None:
+    given = {"epochs": 1, "precision": "bfloat16"} | options
+    task = network_task(tmp_path, config, side, channels, **given)
+    found = ATTACKS[task.options["kind"]](task)
+    assert found.reconstructions.shape == (3, channels, side, side)
+    assert found.reconstructions.dtype == torch.float32
