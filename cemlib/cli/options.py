@@ -16,7 +16,7 @@ DEFAULT_STORE = "sqlite:///mlflow.db"
 
 
 class Option:
-    """An option of a command: the arguments of argparse's `add_argument`, and who completes it."""
+    """An option of a command: arguments of `add_argument`, and what completes its value."""
 
     def __init__(self, *flags: str, completer: Completer | None = None, **settings: Any) -> None:
         self.flags, self.completer, self.settings = flags, completer, settings

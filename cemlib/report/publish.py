@@ -24,8 +24,8 @@ def publish(
 ) -> list[Path]:
     """Copy the tables and figures of a finished study, with a file that says where they come from.
 
-    It has the command that produces the study again, and facts of the `metrics.json` of every run
-    and attack.
+    That file, `provenance.json`, has the command that produces the study again, and commits, seeds,
+    devices and versions from the `metrics.json` of every run and attack.
 
     Raises:
         FileError: if a result is missing, or was made by uncommitted code, so that nobody could
