@@ -10,7 +10,6 @@ first knowledge, the claims, and the origin of the numbers. After
 accuracy. Both are computed from the published runs, whichever version published them.
 """
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,7 +30,7 @@ from cemlib.report.claims import sentences, warnings
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.publish import published_study
-from cemlib.report.tables import summary_table
+from cemlib.report.tables import read_runs, summary_table
 from cemlib.report.texts import STRONGEST, paper_document
 from cemlib.report.writer import Column, laid_out, markdown_table
 
@@ -123,11 +122,7 @@ def at_accuracy(root: Path, folder: str, accuracy: float) -> str:
 def _published(root: Path, folder: str) -> tuple[Study, pd.DataFrame, pd.DataFrame]:
     """Return a published study, its runs, and its attacks."""
     file, changes = published_study(root / folder)
-    rows = pd.read_csv(root / folder / "runs.csv")
-    if "chance_top1" not in rows:  # published before that was a column: then nothing warns of it
-        rows["chance_top1"] = math.nan
-    runs = rows.drop_duplicates(["defence", "seed"])
-    return load(root / file, changes), runs, rows.dropna(subset=["knowledge"])
+    return load(root / file, changes), *read_runs(root / folder / "runs.csv")
 
 
 def commands_page() -> str:

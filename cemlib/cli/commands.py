@@ -157,8 +157,12 @@ COMMANDS: dict[str, Command] = {
         [
             *CONFIG,
             Option("--compare", action="store_true", help="compare with what is published"),
+            Option("--add", action="store_true", help="add these seeds to the published ones"),
         ],
-        ["cemlib publish --config config/config.yaml"],
+        [
+            "cemlib publish --config config/config.yaml",
+            "cemlib publish --config config/config.yaml --set 'seeds=[5, 6]' --add",
+        ],
     ),
     "match": Command(
         match,

@@ -130,9 +130,14 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
 
     With --compare, nothing is copied; the differences from the published tables are printed.
 
+    With --add, the seeds of this study join the published ones, as where several machines compute
+    some seeds each: the tables, and the figures that follow from them, are of all seeds.
+
     Raises:
+        ConfigError: if seeds are added to a study of another system than split inference.
         FileError: if a result is missing, was made with other settings, data or code, or with code
-            that was not committed; if tables or figures are older than results.
+            that was not committed; if tables or figures are older than results; or if a seed that
+            is added is published already.
     """
     from cemlib.records.files import FileError
     from cemlib.report.publish import differences, publish
@@ -145,18 +150,48 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     if other := [job.name for job in jobs if not job.records and not is_written(job)]:
         fault = "absent, or older than its results or settings; run the study to its end"
         raise FileError(f"{', '.join(other)}: {fault}")
-    out = Path("results/published") / plan.study.experiment
+    out, root = Path("results/published") / plan.study.experiment, plan.layout.root
     if options.compare:
         yield from differences(out, plan.layout.tables)
         return
-    root = plan.layout.root
     results = [path for part in ("pseudo", "runs") for path in records_below(root / part, jobs)]
-    files = [file for file in report_files(jobs) if file.suffix in ENDINGS]
-    command = ["snakemake", "--cores", "2", "--configfile", str(options.config)]
-    if options.set:
-        changes = (word for change in options.set for word in ("--set", change))
-        command = ["cemlib", "run", "--config", str(options.config), *changes]
-    yield from publish(results, files, out, shlex.join(command))
+    files, changes = report_files(jobs), options.set
+    if options.add:
+        files, changes = _with_published(options, jobs, root, out / "runs.csv")
+    kept = [file for file in files if file.suffix in ENDINGS]
+    command = _command(options.config, changes)
+    yield from publish(results, kept, out, command, joins_published=options.add)
+
+
+def _command(config: Path, changes: Sequence[str]) -> str:
+    """Return the command that runs a study again."""
+    if not changes:
+        return shlex.join(["snakemake", "--cores", "2", "--configfile", str(config)])
+    words = (word for change in changes for word in ("--set", change))
+    return shlex.join(["cemlib", "run", "--config", str(config), *words])
+
+
+def _with_published(
+    options: argparse.Namespace, jobs: "Sequence[AnyJob]", root: Path, table: Path
+) -> tuple[list[Path], list[str]]:
+    """Write tables and figures of the study's and the published seeds.
+
+    Returns:
+        The files, and what `--set` has to change so that the study has all these seeds.
+    """
+    from cemlib.config import ConfigError
+    from cemlib.evaluation.report import results_of
+    from cemlib.report.pool import pooled, write_pooled
+    from cemlib.study.systems import read_study
+
+    tables = [job for job in jobs if job.kind == "tables"]
+    if not tables:
+        raise ConfigError("--add: only the seeds of studies of split inference can be added")
+    both = pooled(results_of(tables[0]), root, table)
+    changes, seeds = [c for c in options.set if not c.startswith("seeds=")], {*both.runs["seed"]}
+    if seeds != {*read_study(options.config, changes)[0].study.seeds}:
+        changes.append(f"seeds={sorted(seeds)}")
+    return write_pooled(both, root, root / "pooled"), changes
 
 
 def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Study":

@@ -19,12 +19,12 @@ def run(job: Job[Study]) -> Iterator[Path]:
         data, *figures = job.inputs["shown"]
         metrics, (out,) = [*job.inputs["runs"], *job.inputs["attacks"]], job.outputs
         shown = {"data": data, "figures": figures, "settings": job.settings}
-        yield write_page(_results(job), metrics, out, **shown, stale=_stale(job))
+        yield write_page(results_of(job), metrics, out, **shown, stale=_stale(job))
     elif job.kind == "tables":
         out = layout.tables / scope
-        yield from write_tables(_results(job), layout.root, out, stale=_stale(job))
+        yield from write_tables(results_of(job), layout.root, out, stale=_stale(job))
     else:
-        yield from write_figures(_results(job), layout.figures / scope, job.kind)
+        yield from write_figures(results_of(job), layout.figures / scope, job.kind)
 
 
 def _stale(job: Job[Study]) -> list[str]:
@@ -37,7 +37,7 @@ def _scope(job: Job[Study]) -> str:
     return str(job.of.get("defence", ""))
 
 
-def _results(job: Job[Study]) -> Results:
+def results_of(job: Job[Study]) -> Results:
     """Read the results of one defence, or of all with the settings that compare them."""
     study, scope = job.plan.study, _scope(job)
     defences = [name for name in study.defences if scope in ("", name)]

@@ -36,6 +36,7 @@ class Results:
         reference: the defence that others are compared with (see `comparisons_table`).
         sweeps: sweeps of the study; None where it has none.
         surrogates: the defences whose training has a surrogate.
+        has_images: whether the folders of the attacks, with the scores of single images, are here.
     """
 
     runs: pd.DataFrame
@@ -44,6 +45,7 @@ class Results:
     reference: str | None = None
     sweeps: Sweeps | None = None
     surrogates: Sequence[str] = ()
+    has_images: bool = True
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -54,7 +56,7 @@ class Results:
     def compared(self) -> pd.DataFrame:
         """Return the differences to the reference (see `comparisons_table`)."""
         table = comparisons_table(self.runs, self.attacks, self.defences, self.reference)
-        return with_image_intervals(table, self.attacks)
+        return with_image_intervals(table, self.attacks) if self.has_images else table
 
     @cached_property
     def points(self) -> pd.DataFrame:

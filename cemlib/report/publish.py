@@ -2,7 +2,7 @@
 
 import platform
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,24 @@ from cemlib.records.seal import read_sealed
 from cemlib.report.cells import formatted
 
 _NEEDED = ("seed", "status", "wall_seconds", "provenance")
+ORIGIN = "provenance.json"
+_SETS = ("commits", "seeds", "devices", "threads")  # of the provenance
+_SUMS = ("jobs", "failed", "job_seconds")
 
 
 def publish(
-    metrics: Sequence[Path], sources: Sequence[Path], out: Path, command: str
+    metrics: Sequence[Path],
+    sources: Sequence[Path],
+    out: Path,
+    command: str,
+    *,
+    joins_published: bool = False,
 ) -> list[Path]:
     """Copy the tables and figures of a finished study, with a file that says where they come from.
 
     That file, `provenance.json`, has the command that produces the study again, and commits, seeds,
-    devices and versions from the `metrics.json` of every run and attack.
+    devices and versions from the `metrics.json` of every run and attack. If the tables also have
+    the results that were published before, it has the origin of both.
 
     Raises:
         FileError: if a result is missing, or was made by uncommitted code, so that nobody could
@@ -35,11 +44,14 @@ def publish(
     for path, result in zip(metrics, results, strict=True):
         if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
             raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
+    place, origin = out / ORIGIN, _provenance(results, command)
+    if joins_published:
+        origin = _joined(read_record(place, ("processors", *_SETS, *_SUMS)), origin)
     written = [out / source.name for source in sources]
     for source, copy in zip(sources, written, strict=True):
         write_bytes(copy, source.read_bytes())
-    write_json(out / "provenance.json", _provenance(results, command))
-    return [*written, out / "provenance.json"]
+    write_json(place, origin)
+    return [*written, place]
 
 
 def published_study(folder: Path) -> tuple[Path, list[str]]:
@@ -48,7 +60,7 @@ def published_study(folder: Path) -> tuple[Path, list[str]]:
     Raises:
         FileError: if the folder's `provenance.json` is missing, or has no command with a file.
     """
-    place = folder / "provenance.json"
+    place = folder / ORIGIN
     words = shlex.split(read_record(place, ("command",))["command"])
     named = [(word, after) for word, after in pairwise(words) if word.startswith("--")]
     files = [after for word, after in named if word in ("--configfile", "--config")]
@@ -70,6 +82,17 @@ def _provenance(results: Sequence[dict[str, Any]], command: str) -> dict[str, An
         "jobs": len(results),
         "failed": sum(result["status"] == "failed" for result in results),
         "job_seconds": round(sum(result["wall_seconds"] for result in results)),
+    }
+
+
+def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the provenance of results of which some were published before."""
+    processors = dict.fromkeys((before["processors"], now["processors"]))
+    return {
+        **now,
+        **{key: sorted({*before[key], *now[key]}) for key in _SETS},
+        **{key: before[key] + now[key] for key in _SUMS},
+        "processors": "; ".join(processors),
     }
 
 

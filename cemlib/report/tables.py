@@ -8,7 +8,16 @@ from typing import Any
 import pandas as pd
 
 from cemlib.records.scores import IDENTIFICATION, RUN_SCORES, SCORES
-from cemlib.report.collect import ATTACK, CODE, EPOCHS, ERRORS, LEAKAGE, RECOGNITION
+from cemlib.report.collect import (
+    ATTACK,
+    ATTACK_COLUMNS,
+    CODE,
+    EPOCHS,
+    ERRORS,
+    LEAKAGE,
+    RECOGNITION,
+    RUN_COLUMNS,
+)
 from cemlib.report.statistics import mean_columns
 from cemlib.report.worst_case import unconverged, worst_cases
 
@@ -65,6 +74,24 @@ def runs_table(
     table["folder"] = [Path(folder).relative_to(root).as_posix() for folder in table["folder"]]
     table = table.rename(columns=_COSTS).astype(dict.fromkeys(_COUNTS, "Int64"))
     return _ordered(table, defences)[list(_RUNS_COLUMNS)]
+
+
+def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs and the attacks of a published ``runs.csv``, as `collect` returns them.
+
+    Columns that an earlier version did not write are NaN. Their folders may be on another machine.
+    """
+    rows = pd.read_csv(table, dtype=dict.fromkeys(("reason", *CODE), str))
+    rows["reason"] = rows["reason"].fillna("")
+    rows = rows.rename(columns={column: name for name, column in _COSTS.items()})
+    attacks = rows.dropna(subset=["knowledge"]).reindex(columns=list(ATTACK_COLUMNS))
+    runs = rows.drop_duplicates(["defence", "seed"]).drop(
+        columns=["wall_seconds", "peak_memory_mb"]
+    )
+    runs = runs.rename(columns=lambda name: name.removesuffix("_run"))
+    runs = runs.reindex(columns=list(RUN_COLUMNS))
+    runs["status"] = runs["top1"].notna().map({True: "ok", False: "failed"})
+    return runs, attacks
 
 
 def summary_table(

@@ -1,0 +1,95 @@
+"""Seeds that several machines computed, published together."""
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from synthetic_study import DEFENCES, Study, fill
+
+from cemlib.records.files import FileError
+from cemlib.report.build import Results, write_tables
+from cemlib.report.pool import pooled, write_pooled
+from cemlib.report.tables import read_runs
+
+OF_IMAGES = ["boot_low", "boot_high"]
+
+
+@pytest.fixture
+def three_seeds(study: Study) -> Study:
+    """A study whose last run has failed, and one of its attacks."""
+    filled = fill(study, DEFENCES)
+    failed = {"status": "failed", "reason": "diverged"}
+    filled.add_attack("gated", 0, "decoder", "public_data", **failed)
+    filled.add_run("slot", 2, **failed)
+    lost = f"{study.root}/runs/slot/seed2/"
+    filled.attacks = [path for path in filled.attacks if not str(path).startswith(lost)]
+    return filled
+
+
+def of_seeds(study: Study, seeds: set[int]) -> Results:
+    runs, attacks = study.frames()
+    chosen = (frame[frame["seed"].isin(seeds)] for frame in (runs, attacks))
+    return Results(*chosen, DEFENCES, reference="noise")
+
+
+def test_a_published_table_is_read_as_it_was(three_seeds: Study, tmp_path: Path) -> None:
+    results = of_seeds(three_seeds, {0, 1, 2})
+    write_tables(results, three_seeds.root, tmp_path)
+    runs, attacks = read_runs(tmp_path / "runs.csv")
+    again = Results(
+        runs.assign(folder=str(three_seeds.root) + "/" + runs["folder"]),
+        attacks.assign(folder=str(three_seeds.root) + "/" + attacks["folder"]),
+        DEFENCES,
+        reference="noise",
+    )
+    write_tables(again, three_seeds.root, tmp_path / "again")
+    for table in tmp_path.glob("*.*"):
+        assert (tmp_path / "again" / table.name).read_text() == table.read_text(), table
+
+
+def test_tables_of_pooled_seeds_are_those_of_one_machine(
+    three_seeds: Study, tmp_path: Path
+) -> None:
+    published, root = tmp_path / "published", three_seeds.root
+    write_tables(of_seeds(three_seeds, {0, 2}), root, published)
+    both = pooled(of_seeds(three_seeds, {1}), root, published / "runs.csv")
+    written = write_pooled(both, root, tmp_path / "pooled")
+    write_tables(of_seeds(three_seeds, {0, 1, 2}), root, tmp_path / "whole")
+    for name in ("runs", "summary"):
+        texts = [(tmp_path / place / f"{name}.csv").read_text() for place in ("pooled", "whole")]
+        assert texts[0] == texts[1]
+    found, whole = (
+        pd.read_csv(tmp_path / place / "comparisons.csv") for place in ("pooled", "whole")
+    )
+    assert found[OF_IMAGES].isna().all(axis=None)
+    assert whole.loc[whole["metric"] == "mse", "boot_low"].notna().all()
+    pd.testing.assert_frame_equal(found.drop(columns=OF_IMAGES), whole.drop(columns=OF_IMAGES))
+    pictures = {path.stem for path in written if path.suffix == ".png"}
+    assert {"accuracy_mse", "overview", "comparisons-train_data"} <= pictures
+    assert not {name for name in pictures if "course" in name or "reconstructions" in name}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "change", "fault"),
+    [
+        ({1, 2}, {}, r"runs\.csv: has none, seed 1 already; choose the seeds that it lacks"),
+        ({2}, {"experiment": "else"}, r"runs\.csv: of another experiment, else"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    full_study: Study, tmp_path: Path, seeds: set[int], change: dict[str, str], fault: str
+) -> None:
+    write_tables(of_seeds(full_study, {0, 1}), full_study.root, tmp_path)
+    table = tmp_path / "runs.csv"
+    pd.read_csv(table).assign(**change).to_csv(table, index=False)
+    with pytest.raises(FileError, match=fault):
+        pooled(of_seeds(full_study, seeds), full_study.root, table)
+
+
+def test_a_table_without_a_newer_column_is_read(full_study: Study, tmp_path: Path) -> None:
+    write_tables(of_seeds(full_study, {0}), full_study.root, tmp_path)
+    table = tmp_path / "runs.csv"
+    pd.read_csv(table).drop(columns="chance_top1").to_csv(table, index=False)
+    runs, _ = read_runs(table)
+    assert all(map(math.isnan, runs["chance_top1"]))
