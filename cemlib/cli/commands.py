@@ -161,7 +161,7 @@ COMMANDS: dict[str, Command] = {
         ],
         [
             "cemlib publish --config config/config.yaml",
-            "cemlib publish --config config/config.yaml --set 'seeds=[5, 6]' --add",
+            "cemlib publish --config config/config.yaml --set seeds=[5] --add",
         ],
     ),
     "match": Command(
