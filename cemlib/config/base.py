@@ -22,10 +22,6 @@ class Section(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
-class Named(Section):
-    """A section whose `name` selects what is built."""
-
-
 def named(value: Any) -> Any:
     """Replace a name by a section with that name and its defaults."""
     return {"name": value} if isinstance(value, str) else value

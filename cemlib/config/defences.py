@@ -4,31 +4,31 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from cemlib.config.base import Named, Section, named
+from cemlib.config.base import Section, named
 from cemlib.config.surrogates import AnySurrogate
 
 
-class NoiseChannel(Named):
+class NoiseChannel(Section):
     """The features with Gaussian noise of `noise_std`, and nothing else."""
 
     name: Literal["noise"] = "noise"
 
 
-class DropoutChannel(Named):
+class DropoutChannel(Section):
     """Every feature is set to zero at random in each release; the others are not rescaled."""
 
     name: Literal["dropout"] = "dropout"
     rate: float = Field(0.2, ge=0, lt=1, description="probability that a feature is set to zero")
 
 
-class TopKChannel(Named):
+class TopKChannel(Section):
     """Only the features of largest magnitude of each image; the others are set to zero."""
 
     name: Literal["topk"] = "topk"
     keep: float = Field(0.2, gt=0, le=1, description="share of the features that is released")
 
 
-class LocalDPChannel(Named):
+class LocalDPChannel(Section):
     """Local differential privacy: features clipped to a norm, then noise to match."""
 
     name: Literal["local_dp"] = "local_dp"
@@ -44,14 +44,14 @@ class LocalDPChannel(Named):
     )
 
 
-class NoPeek(Named):
+class NoPeek(Section):
     """Distance correlation between images and features."""
 
     name: Literal["nopeek"] = "nopeek"
     scale: float = Field(0.1, gt=0, description="weight of the distance correlation in the loss")
 
 
-class Arl(Named):
+class Arl(Section):
     """Adversarial representation learning, against a decoder that is trained with the encoder."""
 
     name: Literal["arl"] = "arl"

@@ -5,7 +5,7 @@ from typing import ClassVar, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
-from cemlib.config.clusters import Clustering, Gmm, SurrogateConfig
+from cemlib.config.surrogates import Clustering, Gmm, SurrogateConfig
 from cemlib.numerics.sums import Sums
 
 BLEND = 10.0  # one sample of a batch counts as this many of the fit

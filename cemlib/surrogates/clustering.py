@@ -36,7 +36,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from cemlib.config import clusters as config
+from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Fitted, Sizes
 from cemlib.surrogates.groups import Groups, count, group
 from cemlib.surrogates.kmeans import fit_clusters

@@ -35,7 +35,7 @@ from typing import NamedTuple, Unpack
 import torch
 from torch import Tensor
 
-from cemlib.config import clusters as config
+from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Fitted, Sizes, needs_noise
 from cemlib.surrogates.mixture import RIDGE, Mixtures, fit_mixtures
 from cemlib.surrogates.tiles import own_product, tile

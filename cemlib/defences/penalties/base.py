@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from cemlib.config.base import Named
+from cemlib.config.base import Section
 from cemlib.numerics.optim import Optimiser
 
 Shape = tuple[int, int, int]
@@ -18,11 +18,11 @@ class Penalty(nn.Module):
         feature_shape: (c, h, w) of the features.
     """
 
-    settings: Named
+    settings: Section
     optimiser: Optimiser | None = None
     """The optimiser of the penalty's own parameters; None for a penalty without any."""
 
-    def __init__(self, settings: Named, *, image_shape: Shape, feature_shape: Shape) -> None:
+    def __init__(self, settings: Section, *, image_shape: Shape, feature_shape: Shape) -> None:
         super().__init__()
         self.settings, self.image_shape = settings, image_shape
         self.feature_shape = feature_shape
