@@ -5,8 +5,8 @@ and its name in `cemlib.config.data.DataConfig.source`.
 """
 
 from cemlib.data.digits import digits
-from cemlib.data.errors import DataError
 from cemlib.data.folder import folder
+from cemlib.data.raw import DataError
 from cemlib.data.torchvision_sets import cifar10, cifar100, fashion_mnist, mnist, svhn
 
 __all__ = ["SOURCES", "DataError"]

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError, shown
-from cemlib.data.raw import Raw
+from cemlib.data.raw import DataError, Raw, shown
 
 if TYPE_CHECKING:
     from cemlib.data.images import Pixels

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from cemlib.data.errors import DataError, shown
+from cemlib.data.raw import DataError, shown
 
 Pixels: TypeAlias = NDArray[np.uint8]
 

@@ -14,9 +14,8 @@ from torch import Generator, Tensor
 
 from cemlib.config.data import DataConfig
 from cemlib.data import SOURCES
-from cemlib.data.errors import DataError, shown
 from cemlib.data.prepared import Prepared, Split
-from cemlib.data.raw import Raw
+from cemlib.data.raw import DataError, Raw, shown
 from cemlib.numerics.seeds import generator
 
 

@@ -1,12 +1,27 @@
-"""The images of a source, before they are split."""
+"""The images of a source before they are split, and the exception where they cannot be used."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cemlib.data.errors import DataError
+from cemlib.records.files import FileError
+
+
+class DataError(FileError):
+    """The images cannot be used; the message names the place, what was found and what to do."""
+
+
+def shown(path: Path | str) -> str:
+    r"""Return a path or name, which may hold any bytes but two, as one printable line.
+
+    >>> shown("a\nb")
+    'a\\nb'
+    """
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(path))
+    return "".join(escaped)
 
 
 @dataclass(frozen=True)

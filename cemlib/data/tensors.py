@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
 from cemlib.data.prepare import divided
 from cemlib.data.prepared import Prepared
-from cemlib.data.raw import Raw
+from cemlib.data.raw import DataError, Raw
 
 Images = Tensor | ArrayLike | Dataset[Any]
 Labels = Tensor | ArrayLike

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError, shown
 from cemlib.data.folder import folder, has_train_and_test
-from cemlib.data.raw import Raw, check_part
+from cemlib.data.raw import DataError, Raw, check_part, shown
 
 DEFAULT_ROOT = Path("data")
 

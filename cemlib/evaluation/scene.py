@@ -10,7 +10,7 @@ from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.config.study import Study
-from cemlib.data.errors import DataError
+from cemlib.data import DataError
 from cemlib.data.prepared import Prepared, Split
 from cemlib.defences.deployed import Deployed
 from cemlib.numerics.divergence import DivergedError

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.federated_attacks import Linked
-from cemlib.data.errors import DataError
+from cemlib.data import DataError
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.evaluation.pictures import COLUMNS, write_strip

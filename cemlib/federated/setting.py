@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.federated import Federated
-from cemlib.data.errors import DataError
+from cemlib.data import DataError
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
 from cemlib.federated.network import FederatedNet, build

@@ -9,7 +9,7 @@ from image_folders import Maker, write_class
 from PIL import Image
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
+from cemlib.data import DataError
 from cemlib.data.folder import folder
 
 CONFIG = DataConfig(source="folder", image_size=8)

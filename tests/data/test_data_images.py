@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from cemlib.data.errors import DataError
+from cemlib.data import DataError
 from cemlib.data.images import read_image, stack
 
 RNG = np.random.default_rng(0)

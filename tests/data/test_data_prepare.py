@@ -12,7 +12,6 @@ from image_folders import Maker
 from PIL import Image
 
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
 from cemlib.data.prepare import (
     allocate,
     prepare,
@@ -20,7 +19,7 @@ from cemlib.data.prepare import (
     split_indices,
     stratified,
 )
-from cemlib.data.raw import Raw
+from cemlib.data.raw import DataError, Raw
 
 DIGITS = DataConfig(image_size=8)
 

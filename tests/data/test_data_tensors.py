@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from cemlib.config.data import DataConfig
+from cemlib.data import DataError
 from cemlib.data.digits import digits
-from cemlib.data.errors import DataError
 from cemlib.data.prepare import prepare
 from cemlib.data.tensors import from_tensors
 

@@ -11,8 +11,7 @@ import torch
 from image_folders import Maker
 
 from cemlib.config.data import DataConfig
-from cemlib.data import SOURCES
-from cemlib.data.errors import DataError
+from cemlib.data import SOURCES, DataError
 from cemlib.data.prepare import prepare
 
 RNG = np.random.default_rng(1)

@@ -14,10 +14,10 @@ from deadlines import watchdog
 
 from cemlib.cli import main
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError, shown
 from cemlib.data.images import SUFFIXES
 from cemlib.data.prepare import prepare
 from cemlib.data.prepared import Prepared, load, save
+from cemlib.data.raw import DataError, shown
 
 FEW, MANY = 40, 540
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from cemlib.attacks.perceptual import vgg16
 from cemlib.config import ConfigError, load
 from cemlib.config.data import DataConfig
-from cemlib.data.errors import DataError
+from cemlib.data import DataError
 from cemlib.data.prepare import prepare
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_arrays, load_tensors, read_json, read_jsonl

@@ -8,7 +8,7 @@ import torch
 from tiny_federation import study_of
 
 from cemlib.config.federated import DpSgd, MaskConfig, Variant
-from cemlib.data.errors import DataError
+from cemlib.data import DataError
 from cemlib.data.prepared import Prepared
 from cemlib.federated import setting
 from cemlib.federated.adversaries import Pseudo
