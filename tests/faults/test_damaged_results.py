@@ -22,7 +22,7 @@ from short_study import SMALL
 from cemlib.cli import main
 from cemlib.config import load as load_config
 from cemlib.data.prepared import load as load_prepared
-from cemlib.evaluation.stage import Stage, load_judge
+from cemlib.evaluation.job import Stage, load_judge
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.report import OF_RUNS
