@@ -21,11 +21,12 @@ from torch import Tensor, nn
 
 from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Sizes, Surrogate
-from cemlib.surrogates.groups import Groups, group
-from cemlib.surrogates.moments import (
+from cemlib.surrogates.groups import (
     VARIANCE_FLOOR,
+    Groups,
     attention_width,
     ceiling,
+    group,
     softmax,
     weighted_mean,
     weighted_moments,

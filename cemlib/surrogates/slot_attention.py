@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cemlib.surrogates.groups import Groups
-from cemlib.surrogates.moments import attention_width, softmax, weighted_sum
+from cemlib.surrogates.groups import Groups, attention_width, softmax, weighted_sum
 
 
 def residual_network(dim: int) -> nn.Sequential:
