@@ -34,28 +34,21 @@ class Clusters(NamedTuple):
 
 
 def fit_clusters(
-    z: Tensor,
-    y: Tensor,
-    means: Tensor,
-    weights: Tensor,
-    generator: torch.Generator,
-    *,
-    max_steps: int = MAX_STEPS,
-    block: int = BLOCK,
+    z: Tensor, y: Tensor, means: Tensor, weights: Tensor, generator: torch.Generator
 ) -> Clusters:
     """Cluster the features (N, D) of every class, with labels (N,) in [0, C).
 
     A class starts from the last fit's means (C, K, D), or from k-means++ if its weights (C, K) are
     all 0. Empty clusters keep their centroid, with weight and variance 0. The CPU generator is for
-    the draws of k-means++. The result does not depend on `block`.
+    the draws of k-means++. The result does not depend on `BLOCK`.
     """
     index, sizes = padded_index(y, len(means))
     draws = _draws(len(y), means.shape[1], generator).to(z.device)
     fitted = Clusters(means.clone(), weights.clone(), means.clone())
-    for ids in class_blocks(sizes * z.shape[1], block):
+    for ids in class_blocks(sizes * z.shape[1], BLOCK):
         held = index[ids, : largest(sizes[ids])]
         x = z.index_select(0, held.flatten()).view(*held.shape, -1)
-        new = _fit_block(x, sizes[ids], means[ids], weights[ids], draws[held], max_steps)
+        new = _fit_block(x, sizes[ids], means[ids], weights[ids], draws[held])
         for kept, found in zip(fitted, new, strict=True):
             kept[ids] = found
     return fitted
@@ -67,15 +60,13 @@ def _draws(samples: int, clusters: int, generator: torch.Generator) -> Tensor:
     return draws.clamp_min_(torch.finfo(draws.dtype).tiny)
 
 
-def _fit_block(
-    x: Tensor, sizes: Tensor, means: Tensor, weights: Tensor, draws: Tensor, max_steps: int
-) -> Clusters:
+def _fit_block(x: Tensor, sizes: Tensor, means: Tensor, weights: Tensor, draws: Tensor) -> Clusters:
     """Cluster a rectangle x (c, M, D) of classes, which is overwritten; draws (c, M, K)."""
     mask, centre = centre_(x, sizes)
     means, known = means - centre, weights.sum(1) > 0
     if not bool(known.all()):
         means = torch.where(known.view(-1, 1, 1), means, _plus_plus(x, mask, draws))
-    means = _lloyd(x, mask, means, max_steps)
+    means = _lloyd(x, mask, means)
     joined = joining(x, mask, means)
     members = joined.sum(1)  # (c, K)
     squares = x.baddbmm_(joined, means, alpha=-1).square_()
@@ -106,10 +97,10 @@ def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
     return joined.scatter_(-1, nearest, mask.unsqueeze(-1))
 
 
-def _lloyd(x: Tensor, mask: Tensor, means: Tensor, max_steps: int) -> Tensor:
+def _lloyd(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
     """Take Lloyd steps until no sample changes its cluster; empty clusters do not move."""
     last = None
-    for _ in range(max_steps):
+    for _ in range(MAX_STEPS):
         joined = joining(x, mask, means)
         if last is not None and torch.equal(joined, last):
             break

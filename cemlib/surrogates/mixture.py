@@ -60,30 +60,22 @@ def _like(chosen: Tensor, values: Tensor) -> Tensor:
     return chosen.view(*chosen.shape, *[1] * (values.ndim - chosen.ndim))
 
 
-def fit_mixtures(
-    z: Tensor,
-    y: Tensor,
-    previous: Mixtures,
-    generator: torch.Generator,
-    *,
-    max_steps: int = MAX_STEPS,
-    block: int = BLOCK,
-) -> Mixtures:
+def fit_mixtures(z: Tensor, y: Tensor, previous: Mixtures, generator: torch.Generator) -> Mixtures:
     """Fit a mixture to the features (N, D) of every class, with labels (N,) in [0, C).
 
     A class starts from its previous mixture, or from K-means with the CPU generator if it has none.
     The shape of the previous covariances, which are float64 and positive definite, decides whether
     full or diagonal ones are fitted. A class without samples gets weight 0 and keeps means and
-    covariances. The result does not depend on `block`.
+    covariances. The result does not depend on `BLOCK`.
     """
     index, sizes = padded_index(y, len(previous.means))
     fresh = previous.weights.sum(1) == 0
     start = previous._replace(means=_starts(z, y, previous, fresh, generator))
     fitted = Mixtures(*(torch.empty_like(values) for values in start))
     values = sizes * z.shape[1] + previous.covariances[0].numel()
-    for ids in class_blocks(values, block):
+    for ids in class_blocks(values, BLOCK):
         x = z[index[ids, : largest(sizes[ids])]].to(torch.float64)
-        new = _fit_block(x, sizes[ids], start.of(ids), fresh[ids], max_steps)
+        new = _fit_block(x, sizes[ids], start.of(ids), fresh[ids])
         for kept, found in zip(fitted, new, strict=True):
             kept[ids] = found
     return fitted
@@ -99,15 +91,13 @@ def _starts(
     return torch.where(_like(fresh, previous.means), found.means.to(torch.float64), previous.means)
 
 
-def _fit_block(
-    x: Tensor, sizes: Tensor, start: Mixtures, fresh: Tensor, max_steps: int
-) -> Mixtures:
+def _fit_block(x: Tensor, sizes: Tensor, start: Mixtures, fresh: Tensor) -> Mixtures:
     """Fit mixtures to a rectangle x (c, M, D) of classes, which is overwritten."""
     mask, centre = centre_(x, sizes)
     samples = (FullSamples if start.covariances.ndim == 4 else DiagonalSamples)(x)
     mixture = start._replace(means=start.means - centre)
     hard = _maximise(samples, joining(x, mask, mixture.means), mixture)
-    mixture = _climb(samples, mask, hard.where(fresh, mixture), max_steps)
+    mixture = _climb(samples, mask, hard.where(fresh, mixture))
     return mixture._replace(means=mixture.means + centre)
 
 
@@ -161,11 +151,11 @@ class FullSamples:
 Samples = DiagonalSamples | FullSamples
 
 
-def _climb(samples: Samples, mask: Tensor, mixture: Mixtures, max_steps: int) -> Mixtures:
+def _climb(samples: Samples, mask: Tensor, mixture: Mixtures) -> Mixtures:
     """Take EM steps until every class of the block has stopped."""
     last = mask.new_full((len(mask),), -torch.inf)
     moving = torch.ones_like(last, dtype=torch.bool)
-    for _ in range(max_steps):
+    for _ in range(MAX_STEPS):
         shares, now = expect(samples, mask, mixture)
         # Where rounding has made a covariance indefinite, the class keeps its last mixture.
         moving = moving & now.isfinite()

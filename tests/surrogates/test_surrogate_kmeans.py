@@ -3,6 +3,7 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
+from cemlib.surrogates import kmeans
 from cemlib.surrogates.kmeans import fit_clusters
 
 
@@ -38,10 +39,11 @@ def assert_statistics(z, members, labels, clusters, c):
 
 @pytest.mark.parametrize(("clusters", "dim"), [(1, 3), (3, 2), (5, 16)])
 @pytest.mark.parametrize("steps", [2, 50])
-def test_equals_scikit_learn_from_the_same_start(clusters, dim, steps):
+def test_equals_scikit_learn_from_the_same_start(clusters, dim, steps, monkeypatch):
+    monkeypatch.setattr(kmeans, "MAX_STEPS", steps)
     z, y = unequal_classes([40, 25, 60], dim)
     start = torch.stack([z[y == c][:clusters] for c in range(3)])
-    found = fit_clusters(z, y, *started(start), generator(), max_steps=steps)
+    found = fit_clusters(z, y, *started(start), generator())
     for c in range(3):
         members = y == c
         model = KMeans(
@@ -74,12 +76,13 @@ def test_plus_plus_finds_separated_blobs():
     assert float(found.variances.max()) < 1.5
 
 
-def test_plus_plus_draws_in_proportion_to_squared_distance():
+def test_plus_plus_draws_in_proportion_to_squared_distance(monkeypatch):
     """Points 0, 1 and 3 in 3000 classes: after 0 the next is 3 with chance 9 / 10."""
+    monkeypatch.setattr(kmeans, "MAX_STEPS", 0)
     classes = 3000
     z = torch.tensor([0.0, 1.0, 3.0]).repeat(classes).unsqueeze(1)
     y = torch.arange(classes).repeat_interleave(3)
-    starts = fit_clusters(z, y, *nothing(classes, 2, 1), generator(), max_steps=0).means[..., 0]
+    starts = fit_clusters(z, y, *nothing(classes, 2, 1), generator()).means[..., 0]
     first = starts[:, 0].round()
     for point in (0, 1, 3):
         assert float((first == point).float().mean()) == pytest.approx(1 / 3, abs=0.04)
@@ -129,11 +132,12 @@ def test_a_warm_start_does_not_draw():
     assert torch.equal(again[0].means, again[1].means)
 
 
-def test_a_class_that_appears_later_is_seeded_then():
+def test_a_class_that_appears_later_is_seeded_then(monkeypatch):
     """Its start is drawn from its members; the other class starts from its own centroids."""
     z, y = unequal_classes([30, 20], 3)
     first = fit_clusters(z[y == 0], y[y == 0], *nothing(2, 3, 3, z.dtype), generator())
-    second = fit_clusters(z, y, first.means, first.weights, generator(), max_steps=0)
+    monkeypatch.setattr(kmeans, "MAX_STEPS", 0)
+    second = fit_clusters(z, y, first.means, first.weights, generator())
     assert float(first.weights[1].sum()) == 0
     torch.testing.assert_close(second.means[0], first.means[0])
     nearest = torch.cdist(second.means[1], z[y == 1]).min(1)
@@ -141,13 +145,12 @@ def test_a_class_that_appears_later_is_seeded_then():
     assert len(set(nearest.indices.tolist())) == 3
 
 
-def test_results_do_not_depend_on_the_block():
+def test_results_do_not_depend_on_the_block(monkeypatch):
     """With the small one every class is alone, the empty ones as well."""
     z, y = unequal_classes([30, 5, 0, 80, 12, 0], 6)
-    whole, pieces = (
-        fit_clusters(z, y, *nothing(6, 3, 6, z.dtype), generator(4), block=block)
-        for block in (2**25, 10)
-    )
+    whole = fit_clusters(z, y, *nothing(6, 3, 6, z.dtype), generator(4))
+    monkeypatch.setattr(kmeans, "BLOCK", 10)
+    pieces = fit_clusters(z, y, *nothing(6, 3, 6, z.dtype), generator(4))
     torch.testing.assert_close(pieces.means, whole.means)
     torch.testing.assert_close(pieces.weights, whole.weights)
     torch.testing.assert_close(pieces.variances, whole.variances)

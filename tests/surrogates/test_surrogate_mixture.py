@@ -6,6 +6,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from cemlib.surrogates import mixture
 from cemlib.surrogates.kmeans import fit_clusters
 from cemlib.surrogates.mixture import MAX_STEPS, RIDGE, Mixtures, fit_mixtures
 
@@ -72,10 +73,11 @@ def assert_alike(found, expected, rtol=1e-9):
 @pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize(("clusters", "dim"), [(1, 3), (3, 2), (4, 8)])
 @pytest.mark.parametrize("steps", [1, 4, MAX_STEPS])
-def test_equals_scikit_learn_from_the_same_start(covariance, clusters, dim, steps):
+def test_equals_scikit_learn_from_the_same_start(covariance, clusters, dim, steps, monkeypatch):
+    monkeypatch.setattr(mixture, "MAX_STEPS", steps)
     z, y = mixed_classes([90, 40, 150], dim)
     start = started(z, y, clusters, covariance)
-    found = fit_mixtures(z, y, start, generator(), max_steps=steps)
+    found = fit_mixtures(z, y, start, generator())
     for c in range(3):
         model = by_scikit_learn(z[y == c], start, c, covariance, steps)
         np.testing.assert_allclose(found.weights[c], model.weights_, rtol=1e-7)
@@ -84,9 +86,10 @@ def test_equals_scikit_learn_from_the_same_start(covariance, clusters, dim, step
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_a_class_without_a_mixture_starts_from_its_clusters(covariance):
+def test_a_class_without_a_mixture_starts_from_its_clusters(covariance, monkeypatch):
+    monkeypatch.setattr(mixture, "MAX_STEPS", 0)
     z, y = mixed_classes([60, 90], 3)
-    found = fit_mixtures(z, y, nothing(2, 3, 3, covariance), generator(5), max_steps=0)
+    found = fit_mixtures(z, y, nothing(2, 3, 3, covariance), generator(5))
     clusters = fit_clusters(
         z, y, torch.zeros(2, 3, 3).double(), torch.zeros(2, 3).double(), generator(5)
     )
@@ -98,9 +101,10 @@ def test_a_class_without_a_mixture_starts_from_its_clusters(covariance):
     torch.testing.assert_close(variances, clusters.variances + RIDGE)
 
 
-def test_full_covariances_of_clusters_are_those_of_their_members():
+def test_full_covariances_of_clusters_are_those_of_their_members(monkeypatch):
+    monkeypatch.setattr(mixture, "MAX_STEPS", 0)
     z, y = mixed_classes([80], 3)
-    found = fit_mixtures(z, y, nothing(1, 2, 3, "full"), generator(), max_steps=0)
+    found = fit_mixtures(z, y, nothing(1, 2, 3, "full"), generator())
     nearest = torch.cdist(z, found.means[0]).argmin(1)
     for k in range(2):
         expected = z[nearest == k].T.cov(correction=0) + RIDGE * torch.eye(3)
@@ -108,13 +112,12 @@ def test_full_covariances_of_clusters_are_those_of_their_members():
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_results_do_not_depend_on_the_block(covariance):
+def test_results_do_not_depend_on_the_block(covariance, monkeypatch):
     """Classes stop at different steps, and with the small block each is alone."""
     z, y = mixed_classes([30, 5, 0, 80, 12, 0], 4)
-    whole, pieces = (
-        fit_mixtures(z, y, nothing(6, 3, 4, covariance), generator(4), block=block)
-        for block in (2**24, 10)
-    )
+    whole = fit_mixtures(z, y, nothing(6, 3, 4, covariance), generator(4))
+    monkeypatch.setattr(mixture, "BLOCK", 10)
+    pieces = fit_mixtures(z, y, nothing(6, 3, 4, covariance), generator(4))
     assert_alike(pieces, whole, 1e-6)
 
 
@@ -166,11 +169,12 @@ def test_a_component_that_loses_its_members_is_emptied(covariance):
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_samples_far_from_every_component_do_not_underflow(covariance):
+def test_samples_far_from_every_component_do_not_underflow(covariance, monkeypatch):
+    monkeypatch.setattr(mixture, "MAX_STEPS", 1)
     z, y = mixed_classes([40], 2)
     start = started(z, y, 2, covariance)
     narrow = Mixtures(start.means - 1e3, start.weights, 1e-6 * start.covariances)
-    found = fit_mixtures(z, y, narrow, generator(), max_steps=1)
+    found = fit_mixtures(z, y, narrow, generator())
     assert all(values.isfinite().all() for values in found)
     nearest = torch.cdist(z, narrow.means[0]).argmin(1)
     shares = torch.bincount(nearest, minlength=2) / 40
