@@ -1,17 +1,18 @@
 """The error of a configuration, with each fault explained by its key."""
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cemlib.config.base import Section, keys_of
 
-SWEPT = (
-    "swept"  # type of a fault in a sweep, whose message begins with a key below that of the fault
-)
+SWEPT = "swept"  # type of a fault in a sweep; its message begins with a key below the fault's
+_S = TypeVar("_S", bound=Section)
 
 
 class ConfigError(ValueError):
@@ -26,6 +27,19 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def validated(kind: type[_S], raw: Mapping[str, Any]) -> _S:
+    """Turn plain nested dicts into a checked section.
+
+    Raises:
+        ConfigError: one line per fault: the key, what was found, and the nearest right name.
+    """
+    try:
+        return kind.model_validate_json(json.dumps(raw, default=str))  # YAML has dates: text
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        raise ConfigError("\n".join(explained(fault, raw, kind) for fault in faults)) from error
 
 
 def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:

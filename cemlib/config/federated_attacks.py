@@ -10,6 +10,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from cemlib.config.attacks import with_kinds
 from cemlib.config.base import Name, Section
 
+PriorWeight = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="weight of the mean squared distance to the mean image of the inferred class",
+    ),
+]
+
 
 class Linked(Section):
     """Let the attacker link gradients of single images of one class and client."""
@@ -91,22 +99,14 @@ class Features(_SecondOrder):
     """Read off the last layer's input, then search the image that has these features."""
 
     kind: Literal["features"] = "features"
-    prior_weight: float = Field(
-        1e-5,
-        ge=0,
-        description="weight of the mean squared distance to the mean image of the inferred class",
-    )
+    prior_weight: PriorWeight = 1e-5
 
 
 class Combined(_SecondOrder):
     """Match gradients, features in closed form and the mean image of the class at once."""
 
     kind: Literal["combined"] = "combined"
-    prior_weight: float = Field(
-        1e-4,
-        ge=0,
-        description="weight of the mean squared distance to the mean image of the inferred class",
-    )
+    prior_weight: PriorWeight = 1e-4
 
 
 class PriorImage(Inversion):

@@ -1,15 +1,11 @@
 """Reading a configuration, with errors that name the key, what was found and what to do."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
-from cemlib.config.base import Section
 from cemlib.config.common import AnyStudy
-from cemlib.config.errors import ConfigError, explained
+from cemlib.config.errors import ConfigError, validated
 from cemlib.config.extending import changed, read_extended
 from cemlib.config.federated import Federated
 from cemlib.config.labelling import LabellingStudy
@@ -24,7 +20,6 @@ SYSTEMS: dict[str, type[AnyStudy]] = {
 }
 """The configuration of each system's studies."""
 
-_S = TypeVar("_S", bound=Section)
 _StudyT = TypeVar("_StudyT", bound=AnyStudy)
 
 
@@ -91,19 +86,6 @@ def system_of(raw: Any) -> str:
     if found not in SYSTEMS:
         raise ConfigError(f"system: {found!r} is not one of {', '.join(SYSTEMS)}")
     return str(found)
-
-
-def validated(kind: type[_S], raw: Mapping[str, Any]) -> _S:
-    """Turn plain nested dicts into a checked section.
-
-    Raises:
-        ConfigError: one line per fault: the key, what was found, and the nearest right name.
-    """
-    try:
-        return kind.model_validate_json(json.dumps(raw, default=str))  # YAML has dates: text
-    except ValidationError as error:
-        faults = error.errors(include_url=False)
-        raise ConfigError("\n".join(explained(fault, raw, kind) for fault in faults)) from error
 
 
 def _of_kind(kind: type[_StudyT], study: AnyStudy, place: str = "") -> _StudyT:

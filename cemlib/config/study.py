@@ -1,17 +1,16 @@
 """The configuration of a study of split inference, and the slice that each job depends on."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cemlib.config.attacks import AnyAttack, with_kinds
 from cemlib.config.base import Name, Precision, Section
 from cemlib.config.common import AnyStudy, Seeds
 from cemlib.config.data import AugmentConfig
 from cemlib.config.defences import DefenceConfig
-from cemlib.config.errors import explained
+from cemlib.config.errors import ConfigError, validated
 from cemlib.config.extending import merged
 from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_members
 
@@ -99,11 +98,10 @@ def _with(section: _SectionT, changes: Mapping[str, Any], key: str) -> _SectionT
     """Return a section with some options changed; `key` names the changes in an error."""
     if not changes:
         return section
-    kind, raw = type(section), merged(section.plain(), changes)
     try:
-        return kind.model_validate_json(json.dumps(raw))
-    except ValidationError as error:
-        faults = [explained(fault, raw, kind) for fault in error.errors(include_url=False)]
+        return validated(type(section), merged(section.plain(), changes))
+    except ConfigError as error:
+        faults = str(error).splitlines()
         raise ValueError("\n".join(f"{key}.{fault}" for fault in faults)) from error
 
 

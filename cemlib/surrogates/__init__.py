@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from cemlib.config.defences import DefenceConfig
-from cemlib.config.load import validated
+from cemlib.config.errors import validated
 from cemlib.surrogates.base import Sizes, Surrogate
 from cemlib.surrogates.clustering import Clustering
 from cemlib.surrogates.fusion import ParallelFusion, ShortcutFusion

@@ -1,7 +1,7 @@
 from typing import Any
 
 from cemlib.config.defences import DefenceConfig
-from cemlib.config.load import validated
+from cemlib.config.errors import validated
 from cemlib.defences.penalties import PENALTIES, Penalty
 
 
