@@ -158,11 +158,13 @@ def _is_current(job: AnyJob, path: Path) -> bool:
     except FileError:
         return False
     beside = [file for file in job.outputs if file.parent == path.parent]
+    # Not the data, whose checksum the attacked run's record has.
+    unnamed = [file for name, files in job.inputs.items() if name != DATA for file in files]
     return (
         not differs
         and _are_there(beside)
         and all(_is_same(path.with_name(name), sum_) for name, sum_ in _checksums(record).items())
-        and (any(_named(job, record)) or _came_after([path], _unnamed(job)))
+        and (any(_named(job, record)) or _came_after([path], unnamed))
     )
 
 
@@ -227,11 +229,6 @@ def _named(job: AnyJob, record: dict[str, Any]) -> Iterator[tuple[Path, str | No
     for name, files in job.inputs.items():
         if f"{name}_sha256" in record:
             yield files[0], record[f"{name}_sha256"]
-
-
-def _unnamed(job: AnyJob) -> list[Path]:
-    """Return the inputs of a job but for the data, whose checksum the attacked run's record has."""
-    return [file for name, files in job.inputs.items() if name != DATA for file in files]
 
 
 def _recorded(file: Path) -> str | None:

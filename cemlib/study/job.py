@@ -36,14 +36,13 @@ TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 
 @dataclass(frozen=True)
 class Entry:
-    """The function that runs a job, imported only then, since planning needs no torch."""
+    """The function `run` of a module, imported when a job runs: planning needs no torch."""
 
     module: str
-    function: str = "run"
 
     def __call__(self, job: "Job[Any]") -> Iterable[Path | str]:
         """Run a job; returns the files that it wrote, and lines to print."""
-        found: Call = getattr(import_module(self.module), self.function)
+        found: Call = import_module(self.module).run
         return found(job)
 
 
