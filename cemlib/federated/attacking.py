@@ -38,10 +38,6 @@ def run(job: FederatedJob) -> Iterator[Path]:
     or updates of `inversion.local_steps` such steps. Image i is that of client i modulo their
     number: its generator makes the pseudo image. A mask's scores, noise and mixtures are drawn as
     in training. The attacker's mean images are of the validation images.
-
-    Raises:
-        DataError: if the prepared data are missing, damaged or too few.
-        FileError: if the run or the generators are.
     """
     start, inversion, data = time.perf_counter(), job.plan.study.inversion, read_data(job)
     if len(data.test) < inversion.images:

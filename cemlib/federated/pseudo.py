@@ -21,12 +21,7 @@ SHOWN = ("d_loss", "g_loss", "variance")
 
 
 def run(job: FederatedJob) -> list[Path]:
-    """Train the GANs; write their folder and return its record's path.
-
-    Raises:
-        DataError: if the prepared data are missing or damaged, or too few for the clients.
-        FileError: if torchvision's weights at hand are damaged.
-    """
+    """Train the GANs; write their folder and return its record's path."""
     start, study, seed = time.perf_counter(), job.plan.study, job.of["seed"]
     data, device = read_data(job), job.processor()
     clients = clients_of(study, data, seed)

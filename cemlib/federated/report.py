@@ -91,11 +91,7 @@ def notes(study: Federated, results: tables.Results) -> list[str]:
 
 
 def run(job: FederatedJob) -> Iterator[Path]:
-    """Write every table in every format, and every figure as PNG and PDF; yield the files.
-
-    Raises:
-        FileError: if a record is missing or damaged.
-    """
+    """Write every table in every format, and every figure as PNG and PDF; yield the files."""
     plan, results, study = job.plan, tables.collect(job.plan), job.plan.study
     for name, layout in LAYOUTS.items():
         frame = getattr(tables, f"{name}_table")(results, study)

@@ -24,11 +24,7 @@ ATTEMPTS = 1000
 
 
 def clients_of(study: Federated, data: Prepared, seed: int) -> list[Split]:
-    """Deal out the training images; return those of every client.
-
-    Raises:
-        DataError: if a client would have fewer images than a batch.
-    """
+    """Deal out the training images as `dealt` does; return those of every client."""
     clients, train = study.clients, data.train
     concentration = None if clients.split == "iid" else clients.concentration
     least, draw = study.train.batch_size, derive(seed, "federated/split")

@@ -22,11 +22,6 @@ def run(job: FederatedJob) -> list[Path]:
     """Train; write the run's folder and return its record's path.
 
     A run that diverges is finished too: its status is `failed`, its scores are null.
-
-    Raises:
-        ConfigError: if a mask is of more outputs than there are classes.
-        DataError: if the prepared data are missing or damaged, or too few for the clients.
-        FileError: if the generators are missing or damaged.
     """
     start, study, folder = time.perf_counter(), job.plan.study, run_of(job)
     data = read_data(job)

@@ -47,11 +47,7 @@ def run(job: Job[Study]) -> list[Path]:
 
 
 def new_trainer(study: Study, defence: str, seed: int, data: Prepared) -> Trainer:
-    """Return the trainer of a run at its start, on the device of the data.
-
-    Raises:
-        ConfigError: if the network or its defence cannot be built as configured.
-    """
+    """Return the trainer of a run at its start, as `begin` does, on the device of the data."""
     network = network_options(study, defence, data)
     return begin(
         study,
