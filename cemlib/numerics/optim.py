@@ -6,7 +6,7 @@ of a short job. The public functions behind these classes do not need it.
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -37,20 +37,11 @@ def one_cycle(done: float, peak: float, warm_up: float) -> float:
     return peak * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up))) / 2
 
 
-class _ScaledGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: Rate) -> Tensor:
-        ctx.factor = factor
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.factor * gradients[0], None
-
-
 def scaled_gradient(x: Tensor, factor: Rate) -> Tensor:
     """Return x; the backward pass multiplies its gradient by the value of `factor` at that time."""
-    passed: Tensor = _ScaledGradient.apply(x, factor)
+    passed = x.view_as(x)
+    if passed.requires_grad:
+        passed.register_hook(lambda gradient: factor * gradient)  # type: ignore[no-untyped-call]
     return passed
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 TILE = 3  # rows of a tile, as a multiple of the mean class size: few classes need a second tile
 
@@ -80,14 +81,9 @@ def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
 
     The indices are (C, M), padded with 0 to the size M of the largest class, and the sizes (C,).
     """
-    order = y.argsort(stable=True)
     sizes = torch.bincount(y, minlength=num_classes)
-    labels = y[order]
-    first = sizes.cumsum(0) - sizes
-    place = torch.arange(len(y), device=y.device) - first[labels]
-    index = torch.zeros(num_classes, int(sizes.max()), dtype=torch.long, device=y.device)
-    index[labels, place] = order
-    return index, sizes
+    of_classes = torch.split(y.argsort(stable=True), sizes.tolist())
+    return pad_sequence([*of_classes], batch_first=True), sizes
 
 
 def largest(sizes: Tensor) -> int:
