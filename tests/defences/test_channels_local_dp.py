@@ -9,7 +9,6 @@ from scipy import stats
 from scipy.integrate import quad
 
 from cemlib.defences.channels.local_dp import (
-    LaplaceMechanism,
     LocalDP,
     analytic_gaussian_std,
     gaussian_delta,
@@ -62,7 +61,7 @@ def test_a_value_from_the_literature() -> None:
 
 def test_the_noise_follows_sensitivity_and_budget() -> None:
     laplace, gaussian = LocalDP(0.0, 8.0, "laplace", 2.0), LocalDP(0.0, 8.0, "gaussian", 2.0)
-    assert laplace.calibrated == LaplaceMechanism(0.5)
+    assert laplace.scale == 0.5
     assert laplace.std == pytest.approx(0.5 * math.sqrt(2))
     assert divergence(8.0, gaussian.std, 4.0) == pytest.approx(1e-5, rel=1e-6, abs=0)
 

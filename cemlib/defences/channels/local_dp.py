@@ -26,7 +26,7 @@ The L1 norm grows with the number of features, and the Laplace noise with it.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -34,48 +34,6 @@ from torch import Tensor
 from cemlib.defences.channels.base import Channel, add_noise
 
 _HALF_STEP = 2.0**-24  # half the distance of float32 draws that are scaled to (-1, 1)
-
-
-@dataclass(frozen=True)
-class LaplaceMechanism:
-    """Laplace noise of scale b."""
-
-    scale: float
-    norm: ClassVar[int] = 1
-
-    @property
-    def std(self) -> float:
-        """Return the standard deviation of the noise."""
-        return math.sqrt(2) * self.scale
-
-    @property
-    def entropy_power(self) -> float:
-        """Return the variance of the Gaussian of the same entropy log(2 b e)."""
-        return 2 * math.e * self.scale**2 / math.pi
-
-    def add(self, features: Tensor, generator: torch.Generator, queries: int) -> Tensor:
-        """Add the mean of `queries` draws, which is not Laplace distributed."""
-        total = torch.zeros(features.shape, device=generator.device, dtype=torch.float32)
-        for _ in range(queries):
-            total += laplace_quantile(torch.empty_like(total).uniform_(generator=generator))
-        return features + self.scale / queries * total.to(features.device, features.dtype)
-
-
-@dataclass(frozen=True)
-class GaussianMechanism:
-    """Gaussian noise of standard deviation std."""
-
-    std: float
-    norm: ClassVar[int] = 2
-
-    @property
-    def entropy_power(self) -> float:
-        """Return the variance."""
-        return self.std**2
-
-    def add(self, features: Tensor, generator: torch.Generator, queries: int) -> Tensor:
-        """Add the mean of `queries` draws, in one draw."""
-        return add_noise(features, self.std / math.sqrt(queries), generator)
 
 
 @dataclass(frozen=True)
@@ -95,26 +53,32 @@ class LocalDP(Channel):
     delta: float = 1e-5
 
     @cached_property
-    def calibrated(self) -> LaplaceMechanism | GaussianMechanism:
-        """Return the mechanism with the noise for the privacy budget."""
+    def scale(self) -> float:
+        """Return b of the Laplace noise, or the standard deviation of the mechanism's Gaussian."""
         sensitivity = 2 * self.clip
         if self.mechanism == "laplace":
-            return LaplaceMechanism(sensitivity / self.epsilon)
-        return GaussianMechanism(analytic_gaussian_std(self.epsilon, self.delta, sensitivity))
+            return sensitivity / self.epsilon
+        return analytic_gaussian_std(self.epsilon, self.delta, sensitivity)
 
     @property
     def std(self) -> float:
         """Return the standard deviation of the sum of the mechanism's and the Gaussian noise."""
-        return math.hypot(self.calibrated.std, self.noise_std)
+        own = math.sqrt(2) * self.scale if self.mechanism == "laplace" else self.scale
+        return math.hypot(own, self.noise_std)
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of releases, each with new noise; see `Channel`."""
         released = super().__call__(features, generator, queries)
-        return self.calibrated.add(released, generator, queries)
+        if self.mechanism == "gaussian":
+            return add_noise(released, self.scale / math.sqrt(queries), generator)
+        total = torch.zeros(released.shape, device=generator.device, dtype=torch.float32)
+        for _ in range(queries):  # the mean of Laplace draws has no simple distribution
+            total += laplace_quantile(torch.empty_like(total).uniform_(generator=generator))
+        return released + self.scale / queries * total.to(released.device, released.dtype)
 
     def shape(self, features: Tensor) -> Tensor:
         """Scale each sample of features (N, ...) to a norm of at most `clip`."""
-        rest, order = tuple(range(1, features.ndim)), self.calibrated.norm
+        rest, order = tuple(range(1, features.ndim)), 1 if self.mechanism == "laplace" else 2
         norms: Tensor = torch.linalg.vector_norm(features, ord=order, dim=rest, keepdim=True)
         return features * (self.clip / norms.clamp(min=self.clip))
 
@@ -125,10 +89,9 @@ class LocalDP(Channel):
         over several queries, have no simple density and are treated as Gaussian. Arguments as for
         `Channel.misfit`.
         """
-        noise = self.calibrated
-        if isinstance(noise, LaplaceMechanism) and self.noise_std == 0 and queries == 1:
+        if self.mechanism == "laplace" and self.noise_std == 0 and queries == 1:
             errors = (released - self.shape(features)).flatten(1)
-            return 4 * noise.scale * errors.abs().sum(1)
+            return 4 * self.scale * errors.abs().sum(1)
         return super().misfit(features, released, queries)
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
@@ -142,8 +105,10 @@ class LocalDP(Channel):
         differ by a factor of at most e^epsilon, so I(x; z~), a mean of logarithms of such factors,
         is at most epsilon; further noise cannot raise it.
         """
-        noise = self.calibrated
-        power = noise.entropy_power + self.noise_std**2
+        power = self.scale**2
+        if self.mechanism == "laplace":  # of entropy log(2 b e)
+            power = 2 * math.e * power / math.pi
+        power += self.noise_std**2
         gap = features.shape[1] / 2 * math.log(self.std**2 / power)
         bound = super().leakage(features, labels) + gap
         return min(bound, self.epsilon) if self.mechanism == "laplace" else bound
