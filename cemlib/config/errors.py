@@ -1,4 +1,4 @@
-"""The error of a configuration, with each fault explained by its key."""
+"""The check of a section of the configuration, and its error: each fault explained by its key."""
 
 import difflib
 import json
