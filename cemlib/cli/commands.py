@@ -3,15 +3,10 @@
 Nothing heavy is imported before a command runs, so that `--help` answers at once.
 """
 
-import argparse
-import inspect
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cemlib import __version__
-from cemlib.cli import study
+from cemlib.cli import pctc, study
 from cemlib.cli.before import doctor, estimate, init, match
 from cemlib.cli.completion import attacks, defences, jobs, runs
 from cemlib.cli.options import (
@@ -23,6 +18,7 @@ from cemlib.cli.options import (
     SLOTS,
     STALE,
     URI,
+    Command,
     Option,
     config,
     percent,
@@ -34,27 +30,6 @@ ABOUT = (
     " reads the configuration of one study, works on the whole study unless options narrow it, and"
     " prints the files that it wrote. Snakemake runs the same commands as jobs."
 )
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command: its function, whose docstring is the help, its options, and examples."""
-
-    run: Callable[[argparse.Namespace], Iterator[Path | str]]
-    options: Sequence[Option]
-    examples: Sequence[str]
-
-    @property
-    def description(self) -> str:
-        """Return the docstring up to its first section, such as `Raises:`."""
-        text = inspect.getdoc(self.run) or ""
-        return re.split(r"\n\n\w+:\n", text)[0]
-
-    @property
-    def phrase(self) -> str:
-        """Return the first line of the docstring as a phrase."""
-        line = self.description.partition("\n")[0]
-        return f"{line[:1].lower()}{line[1:].removesuffix('.')}"
 
 
 COMMANDS: dict[str, Command] = {
@@ -268,7 +243,9 @@ COMMANDS: dict[str, Command] = {
         [*config(None, "a study, to check also what it needs"), URI],
         ["cemlib doctor --config config/cifar10.yaml"],
     ),
+    **pctc.COMMANDS,
 }
+GROUPS = {"pctc": pctc.ABOUT}
 GENERAL = (
     Option(
         "--version", action="version", version=f"cemlib {__version__}", help="print the version"

@@ -16,7 +16,7 @@ OK, ERROR, USAGE, DIVERGED, CLOSED = 0, 1, 2, 3, 141
 
 EXIT_CODES = {
     OK: "success",
-    ERROR: "some jobs of a study failed, or `doctor` found a problem",
+    ERROR: "jobs of a study failed, `doctor` found a problem, or `pctc` refused or lost a round",
     USAGE: "wrong usage, or a file or configuration that cannot be used; a line for each fault",
     DIVERGED: (
         "success, but a training or an attack diverged: a line says which and why, and tables and"

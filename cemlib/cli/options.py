@@ -1,7 +1,11 @@
-"""The options that several commands share, each declared once."""
+"""What a command is, and the options that several share, each declared once."""
 
 import argparse
+import inspect
 import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +24,27 @@ class Option:
 
     def __init__(self, *flags: str, completer: Completer | None = None, **settings: Any) -> None:
         self.flags, self.completer, self.settings = flags, completer, settings
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its function, whose docstring is the help, its options, and examples."""
+
+    run: Callable[[argparse.Namespace], Iterator[Path | str]]
+    options: Sequence[Option]
+    examples: Sequence[str]
+
+    @property
+    def description(self) -> str:
+        """Return the docstring up to its first section, such as `Raises:`."""
+        text = inspect.getdoc(self.run) or ""
+        return re.split(r"\n\n\w+:\n", text)[0]
+
+    @property
+    def phrase(self) -> str:
+        """Return the first line of the docstring as a phrase."""
+        line = self.description.partition("\n")[0]
+        return f"{line[:1].lower()}{line[1:].removesuffix('.')}"
 
 
 def positive(text: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from cemlib.cli.commands import ABOUT, COMMANDS, GENERAL
+from cemlib.cli.commands import ABOUT, COMMANDS, GENERAL, GROUPS
 from cemlib.cli.exits import EXIT_CODES
 from cemlib.cli.options import Option
 
@@ -27,11 +27,18 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     parser = argparse.ArgumentParser(prog="cemlib", **_texts(ABOUT, epilog))
     _add(parser, GENERAL)
     found = {"cemlib": parser}
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands_of: dict[str, Any] = {"title": "commands", "required": True, "metavar": "COMMAND"}
+    groups = {"": (commands := parser.add_subparsers(**commands_of))}
     for name, command in COMMANDS.items():
+        group, _, own = name.rpartition(" ")
+        if group not in groups:
+            found[group] = commands.add_parser(
+                group, help=GROUPS[group], **_texts(GROUPS[group], "")
+            )
+            groups[group] = found[group].add_subparsers(**commands_of)
         epilog = "\n".join(["examples:", *(f"  {line}" for line in command.examples)])
         texts = _texts(command.description, epilog)
-        found[name] = commands.add_parser(name, help=command.phrase, **texts)
+        found[name] = groups[group].add_parser(own, help=command.phrase, **texts)
         _add(found[name], command.options)
         found[name].set_defaults(command=command.run)
     return found

@@ -1,6 +1,6 @@
 """Label collaboratively (PCTC): participants vote on images, and nobody learns a single vote.
 
 Cryptography: `paillier`, `sharing`, `packing`. Protocol: `setting`, `messages`, `parties`,
-`protocol`; over sockets: `channels`, `process`, `sockets`. Learning: `learning`, `loss`,
-`participants`, `experiment`, `accounting`. Cost: `cost`.
+`protocol`; on machines of their own: `dealing`, `channels`, `queries`, `roles`. Learning:
+`learning`, `loss`, `participants`, `experiment`, `accounting`. Cost: `cost`.
 """

@@ -2,6 +2,13 @@
 
 from collections.abc import Iterable
 
+REQUESTER = -1  # where participants are numbered from 0 on
+
+
+def party_name(index: int) -> str:
+    """Return the name of a participant, or of the requester, as certificates have it."""
+    return "requester" if index == REQUESTER else f"participant-{index}"
+
 
 class LabellingError(ValueError):
     """Say why a round of collaborative labelling cannot be carried out as asked."""
@@ -16,18 +23,18 @@ class ShareError(LabellingError):
 
 
 class DroppedOutError(LabellingError):
-    """Name the participants who are gone, which voids the round; see `protocol.remaining`.
+    """Name the parties who are gone, which voids the round; see `protocol.remaining`.
 
     Attributes:
-        gone: the indices of the participants who are gone.
-        phase: what the round was waiting for, `votes` or `decryption`.
+        gone: the indices of the participants who are gone, and `REQUESTER`.
+        phase: what the round was waiting for, `images`, `votes` or `decryption`.
     """
 
     def __init__(self, gone: Iterable[int], phase: str) -> None:
         self.gone = tuple(sorted(gone))
         self.phase = phase
-        names = ", ".join(str(index) for index in self.gone)
+        names = ", ".join(map(party_name, self.gone))
         super().__init__(
-            f"{phase}: nothing from participant {names}; with an n-of-n key this round is void and "
-            "reveals nothing: go on with protocol.remaining, a new round of those left"
+            f"{phase}: nothing from {names}; with an n-of-n key this round is void: a new one needs"
+            " all, or protocol.remaining, a new round of those left"
         )

@@ -45,12 +45,17 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Round:
-    """Define one round of labelling, which every message names."""
+    """Define one round of labelling, which every message names.
+
+    With `images`, a digest of the images (`cemlib.labelling.queries`), parties that do not share
+    their memory agree on what they vote on.
+    """
 
     public: PublicKey
     setting: Setting
     queries: int
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+    images: str = ""
 
     def __post_init__(self) -> None:
         if self.public.bits != self.setting.key_bits:
@@ -66,7 +71,7 @@ class Round:
     def name(self) -> bytes:
         """Return the SHA-256 of all that the parties must agree on."""
         setting = sorted(asdict(self.setting).items())
-        agreed = (self.public.fingerprint, self.nonce, setting, self.queries)
+        agreed = (self.public.fingerprint, self.nonce, setting, self.queries, self.images)
         return hashlib.sha256(repr(agreed).encode()).digest()
 
     @property

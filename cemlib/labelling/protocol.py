@@ -5,7 +5,7 @@
     participants:   c = prod_i Enc(x_i + v_i);  c^(s_i), from which m = sum_i x_i + sum_i v_i
     aggregator:     m - t = sum_i x_i - sum_i e_i,   whose noise is N(0, sigma^2)
 
-The messages are the bytes that `cemlib.labelling.sockets` sends; here they are handed over. See
+The messages are the bytes that `cemlib.labelling.roles` sends; here they are handed over. See
 docs/labelling_protocol.md for what this protects, and what it does not.
 
 When a participant is gone, the round is void, and those left begin a new one (`remaining`). The old
@@ -14,7 +14,6 @@ shares must be destroyed: if the lost participant came back, the same votes coul
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +22,9 @@ from cemlib.labelling.errors import LabellingError, ShareError
 from cemlib.labelling.messages import Round
 from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.setting import Setting
-from cemlib.labelling.sharing import Keys, KeyShare, generate, split
+from cemlib.labelling.sharing import Keys, generate, split
 
-__all__ = ["Keys", "Setting", "aggregate", "deal", "remaining", "start_round"]
-
-Secrets: TypeAlias = tuple[KeyShare, NDArray[np.int64], int | None]
+__all__ = ["Keys", "Setting", "aggregate", "deal", "remaining"]
 
 
 def deal(setting: Setting) -> Keys:
@@ -53,23 +50,6 @@ def aggregate(
     Raises:
         LabellingError: votes, keys and setting do not fit together.
     """
-    round_, secrets = start_round(votes, setting, keys, noise)
-    participants = [Participant(round_, *own) for own in secrets]
-    aggregator = Aggregator(round_)
-    exchange(aggregator, participants, [participant.vote() for participant in participants])
-    return aggregator.counts()
-
-
-def start_round(
-    votes: NDArray[np.int64],
-    setting: Setting,
-    keys: Keys | None,
-    noise: np.random.Generator | None,
-) -> tuple[Round, list[Secrets]]:
-    """Return a new round, and each participant's key share, votes and seed of its noise.
-
-    Arguments and errors are those of `aggregate`.
-    """
     number = setting.participants
     if votes.ndim != 2 or votes.shape[1] != number or not len(votes):
         raise LabellingError(f"votes: shape {votes.shape} where (queries, {number}) is due")
@@ -82,7 +62,11 @@ def start_round(
         raise ShareError(f"keys: {len(keys.shares)} shares for {number} participants")
     drawn = None if noise is None else noise.integers(0, 2**63 - 1, number).tolist()
     secrets = zip(keys.shares, votes.T, drawn or [None] * number, strict=True)
-    return Round(keys.public, setting, len(votes)), list(secrets)
+    round_ = Round(keys.public, setting, len(votes))
+    participants = [Participant(round_, *own) for own in secrets]
+    aggregator = Aggregator(round_)
+    exchange(aggregator, participants, [participant.vote() for participant in participants])
+    return aggregator.counts()
 
 
 def exchange(

@@ -142,7 +142,7 @@ def test_a_participant_who_leaves_after_voting_voids_the_round() -> None:
     aggregator, everybody = voted()
     for index in (0, 1, 3):
         aggregator.receive_partial(index, everybody[index].partial(aggregator.request()))
-    with pytest.raises(DroppedOutError, match="decryption: nothing from participant 2") as caught:
+    with pytest.raises(DroppedOutError, match="decryption: nothing from participant-2") as caught:
         aggregator.counts()
     assert aggregator.view.sums is None
     assert aggregator.view.counts is None

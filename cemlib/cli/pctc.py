@@ -1,0 +1,199 @@
+"""The commands of labelling between parties on machines of their own (`cemlib.labelling.roles`)."""
+
+import argparse
+import asyncio
+import importlib
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cemlib.cli.options import Command, Option, positive
+
+if TYPE_CHECKING:
+    from cemlib.labelling.roles import Seat
+
+ABOUT = "deal keys, and label images by votes between parties on machines of their own"
+
+
+def address(text: str) -> tuple[str, int]:
+    """Read HOST:PORT, as the type of an option."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) >= 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def deal(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Deal the keys of a group of participants into a new folder.
+
+    All parties get `public.json`. Participant I alone gets `share-I.json`, by a channel that nobody
+    else can read; delete it here.
+    """
+    from cemlib.labelling.dealing import make_certificates, write_keys
+    from cemlib.labelling.setting import Setting
+
+    fields = Setting.__dataclass_fields__.keys() & vars(options).keys()
+    yield from write_keys(options.folder, Setting(**{n: getattr(options, n) for n in fields}))
+    if options.certificates:
+        yield from make_certificates(options.folder, options.participants)
+
+
+def aggregate(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Carry out one round: add the votes of all participants, and send the requester the tallies.
+
+    It waits until all of them have called.
+    """
+    from cemlib.labelling.roles import aggregate
+
+    seat = _seat(options, server=True)
+    family = socket.AF_INET6 if ":" in seat.address[0] else socket.AF_INET
+    with socket.create_server(seat.address, family=family) as listener:
+        yield "listening on {}:{}".format(*listener.getsockname())
+        yield f"sent the tallies of {asyncio.run(aggregate(seat, listener))} images"
+
+
+def party(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Take part in one round: vote on the images that come, and decrypt a part of their tallies.
+
+    A round by another public.json than one's own is refused, and so are images in the ledger: it
+    has all that were voted on, even if the round failed afterwards.
+    """
+    from cemlib.labelling.dealing import read_dealt
+    from cemlib.labelling.roles import take_part
+    from cemlib.labelling.sharing import KeyShare
+
+    own = read_dealt(options.share, KeyShare), _function(options.classifier)
+    seat, memory = _seat(options), (options.ledger, options.most)
+    yield f"voted on {asyncio.run(take_part(seat, *own, *memory))} images"
+
+
+def request(options: argparse.Namespace) -> Iterator[Path | str]:
+    """Have images labelled by the votes of one round.
+
+    The table has a row for each image: its label, which is the class of the largest noisy count and
+    is empty where no count is positive, and the counts.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from cemlib.labelling.roles import request
+    from cemlib.records.files import FileError, write_text
+
+    try:
+        with options.images.open("rb") as file:
+            images = np.lib.format.read_array(file, allow_pickle=False)
+    except ValueError as error:
+        raise FileError(f"{options.images}: no array in NumPy's format: {error}") from error
+    if options.out.exists():
+        raise FileError(f"{options.out}: exists, and labels are not written over: name another")
+    counts = asyncio.run(request(_seat(options), images))
+    table = pd.DataFrame(counts).add_prefix("count_")
+    table.insert(0, "label", np.where(counts.max(1) > 0, counts.argmax(1).astype(str), ""))
+    write_text(options.out, table.to_csv(index_label="image"))
+    yield options.out
+
+
+def _seat(options: argparse.Namespace, *, server: bool = False) -> "Seat":
+    from cemlib.labelling.channels import secured
+    from cemlib.labelling.dealing import Public, read_dealt
+    from cemlib.labelling.roles import Seat
+
+    tls = secured(options.certificate, options.authority, server=server)
+    return Seat(read_dealt(options.public, Public), tls, options.address, options.seconds)
+
+
+def _function(text: str) -> Any:
+    """Return the function MODULE:FUNCTION; raise ConfigError if there is none."""
+    from cemlib.config.errors import ConfigError
+
+    module, _, name = text.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"--classifier: {text!r} is no MODULE:FUNCTION: {error}") from error
+
+
+def _file(flag: str, about: str, default: str | None = None) -> Option:
+    """Return an option for a file, which must be given unless it has a default."""
+    about += "" if default is None else f"; {DEFAULT}"
+    needed = default is None
+    return Option(flag, type=Path, required=needed, default=default, metavar="FILE", help=about)
+
+
+def _at(flag: str, about: str) -> Option:
+    return Option(
+        flag, dest="address", type=address, required=True, metavar="HOST:PORT", help=about
+    )
+
+
+DEFAULT = "default: %(default)s"
+CONNECT = _at("--connect", "address of the aggregator")
+OWN = (
+    _file("--certificate", "own private key and certificate, in PEM"),
+    _file("--authority", "certificates of who may sign, in PEM", "authority.pem"),
+    _file("--public", "the same for all parties", "public.json"),
+    Option(
+        "--seconds", type=positive, default=600, metavar="N", help=f"limit of a round; {DEFAULT}"
+    ),
+)
+PACKINGS = ("none", "label", "images")
+NOISE = "standard deviation of the noise on a count, of all participants together; 0 is no privacy"
+COMMANDS = {
+    "pctc deal": Command(
+        deal,
+        [
+            Option("folder", type=Path, metavar="FOLDER", help="a new folder"),
+            Option("--participants", type=int, required=True, metavar="N", help="all of them vote"),
+            Option("--classes", type=int, required=True, metavar="K", help="classes of the images"),
+            Option("--noise-std", type=float, required=True, metavar="SIGMA", help=NOISE),
+            Option("--key-bits", type=int, default=2048, metavar="BITS", help=DEFAULT),
+            Option("--packing", choices=PACKINGS, default="images", help=DEFAULT),
+            Option("--blinding", choices=("full", "short"), default="short", help=DEFAULT),
+            Option("--insecure-for-testing", action="store_true", help="allow shorter keys"),
+            Option("--certificates", action="store_true", help="also make these, for a trial"),
+        ],
+        ["cemlib pctc deal keys --participants 3 --classes 10 --noise-std 4"],
+    ),
+    "pctc aggregate": Command(
+        aggregate,
+        [_at("--listen", "own address; the port 0 takes any, and prints it"), *OWN],
+        ["cemlib pctc aggregate --listen 0.0.0.0:4711 --certificate aggregator.pem"],
+    ),
+    "pctc party": Command(
+        party,
+        [
+            CONNECT,
+            *OWN,
+            _file("--share", "own share of the key"),
+            Option(
+                "--classifier",
+                required=True,
+                metavar="MODULE:FUNCTION",
+                help="takes a NumPy array of images, uint8 (images, channels, height, width), and"
+                " returns class indices (images,)",
+            ),
+            _file("--ledger", "digests of all images voted on", "ledger.txt"),
+            Option("--most", type=positive, metavar="N", help="images in all; default: no limit"),
+        ],
+        [
+            "cemlib pctc party --connect aggregator.example:4711 --certificate participant-0.pem"
+            " --share share-0.json --classifier voter:classify"
+        ],
+    ),
+    "pctc request": Command(
+        request,
+        [
+            CONNECT,
+            *OWN,
+            _file("--images", "of uint8 (images, channels, height, width), in NumPy's format"),
+            _file("--out", "the table to write (CSV)"),
+        ],
+        [
+            "cemlib pctc request --connect aggregator.example:4711 --certificate requester.pem"
+            " --images images.npy --out labels.csv"
+        ],
+    ),
+}

@@ -1,0 +1,81 @@
+"""The images (Q, C, H, W), uint8, that a round is about: their shape, their digests, a ledger.
+
+A ledger is a file with the SHA-256 of every image that a participant has voted on, one to a line.
+One changed pixel makes another digest: only a bound on their number keeps a participant from voting
+too often on images that are nearly the same.
+"""
+
+import fcntl
+import hashlib
+import math
+import os
+import re
+import struct
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cemlib.labelling.errors import LabellingError, MessageError
+from cemlib.records.files import FileError, unwritable
+
+Images: TypeAlias = NDArray[np.uint8]
+SHAPE = struct.Struct(">4I")
+MOST_BYTES = 1 << 26  # of the images of a round
+
+
+def encode_shape(images: Images) -> bytes:
+    """Return the shape as four 32-bit numbers; raise LabellingError if no round has such images."""
+    if images.dtype != np.uint8 or images.ndim != 4 or not 0 < images.size <= MOST_BYTES:
+        raise LabellingError(
+            f"images: {images.dtype} of shape {images.shape}, where uint8 (queries, channels,"
+            " height, width) of at most 64 MiB are due; divide more into rounds"
+        )
+    return SHAPE.pack(*images.shape)
+
+
+def decode_shape(data: bytes) -> tuple[int, int, int, int]:
+    """Return the shape; raise MessageError if such images are empty or too large."""
+    queries, channels, height, width = SHAPE.unpack(data)
+    shape = queries, channels, height, width
+    if not 0 < math.prod(shape) <= MOST_BYTES:
+        raise MessageError(f"requester: images of shape {shape}, where 1 byte to 64 MiB are due")
+    return shape
+
+
+def digests(images: Images) -> list[str]:
+    """Return the SHA-256 of each image, in hexadecimal."""
+    shape = SHAPE.pack(1, *images.shape[1:])
+    return [hashlib.sha256(shape + image.tobytes()).hexdigest() for image in images]
+
+
+def enter(ledger: Path, new: list[str], most: int | None = None) -> None:
+    """Add digests to a ledger, which is made if there is none; they are on the disk at return.
+
+    Raises:
+        LabellingError: one is in it already, or there are more than `most` in all; it stays as it
+            was.
+        FileError: the file is no ledger, or cannot be written.
+    """
+    try:
+        with ledger.open("a+", encoding="ascii", errors="replace") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            _check(ledger, file.read(), new, most)
+            file.write("".join(f"{digest}\n" for digest in new))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise unwritable(ledger, None, error) from error
+
+
+def _check(ledger: Path, text: str, new: list[str], most: int | None) -> None:
+    if not re.fullmatch("([0-9a-f]{64}\n)*", text):
+        advice = "delete its last line if a crash cut it off: that vote never left"
+        raise FileError(f"{ledger}: not a ledger; {advice}")
+    seen = set(text.split())
+    if again := len(new) - len({*new} - seen):
+        raise LabellingError(f"{ledger}: no second vote on {again} of {len(new)} images")
+    if most is not None and len(seen) + len(new) > most:
+        raise LabellingError(f"{ledger}: {len(new)} images after {len(seen)}, of {most} at most")

@@ -1,0 +1,177 @@
+"""Act as one party of a round on a machine of its own; all others connect to the aggregator.
+
+    requester    -> aggregator    shape of the images; images
+    aggregator   -> participants  shape, nonce and name of the round; images
+    participants -> aggregator    votes, and parts of the decryption, as in `messages`
+    aggregator   -> requester     tallies in steps of the noise, 64-bit integers
+    requester    -> aggregator    0 bytes: the tallies are there
+
+A participant makes the round of its own copy of the public parameters: the aggregator cannot change
+noise, key or number of participants. The round's name has a digest of the images: all see the same.
+"""
+
+import asyncio
+import hashlib
+import math
+import secrets
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cemlib.labelling import channels, errors, queries
+from cemlib.labelling.channels import Channel, receive, send
+from cemlib.labelling.dealing import Public
+from cemlib.labelling.errors import REQUESTER, DroppedOutError, LabellingError, MessageError
+from cemlib.labelling.messages import Kind, Round
+from cemlib.labelling.parties import Aggregator, Participant
+from cemlib.labelling.queries import SHAPE, Images
+from cemlib.labelling.sharing import KeyShare
+
+Classifier: TypeAlias = Callable[[Images], Any]  # class indices (Q,) of images uint8 (Q, C, H, W)
+NONCE_BYTES, NAME_BYTES = 16, 32
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Hold what a party of any role needs.
+
+    Attributes:
+        public: its copy of `public.json`.
+        tls: its certificates, by `cemlib.labelling.channels.secured`.
+        address: host and port of the aggregator.
+        seconds: after which it takes others to be gone.
+    """
+
+    public: Public
+    tls: ssl.SSLContext
+    address: channels.Address
+    seconds: float = 600.0
+
+    def round(self, images: Images, nonce: bytes) -> Round:
+        """Return the round of these images."""
+        digest = hashlib.sha256("".join(queries.digests(images)).encode()).hexdigest()
+        own = self.public
+        return Round(own.key, own.setting, len(images), nonce.hex(), digest)
+
+
+async def request(seat: Seat, images: Images) -> NDArray[np.float64]:
+    """Return the noisy tallies (Q, classes) of the votes on images uint8 (Q, C, H, W).
+
+    A notebook awaits it; a script calls it by `asyncio.run`.
+
+    Raises:
+        LabellingError: the images are not of this kind or too large, or there is no round.
+    """
+    shape, setting = queries.encode_shape(images), seat.public.setting
+    async with channels.connected(seat.tls, seat.address, seat.seconds) as channel:
+        await send(channel, shape)
+        await send(channel, images.tobytes())
+        steps = await receive(channel, 8 * len(images) * setting.classes)
+        await send(channel, b"")
+    counts: NDArray[np.float64] = np.frombuffer(steps, ">i8") / setting.scale
+    return counts.reshape(-1, setting.classes)
+
+
+async def take_part(
+    seat: Seat, share: KeyShare, classify: Classifier, ledger: Path, most: int | None = None
+) -> int:
+    """Vote on the images that come, and decrypt a part of the sums; return how many they are.
+
+    The images are in the ledger (`cemlib.labelling.queries`) before the vote leaves.
+
+    Raises:
+        LabellingError: there is no round, or none with the own public parameters; the ledger
+            refuses the images; or the classifier returns something else than votes.
+    """
+    queries.enter(ledger, [])  # a file of no use is found before the others vote
+    async with channels.connected(seat.tls, seat.address, seat.seconds) as channel:
+        head = await receive(channel, SHAPE.size + NONCE_BYTES + NAME_BYTES)
+        shape = queries.decode_shape(head[: SHAPE.size])
+        images = _array(shape, await receive(channel, math.prod(shape)))
+        round_ = seat.round(images, head[SHAPE.size : -NAME_BYTES])
+        if round_.name != head[-NAME_BYTES:]:
+            raise MessageError("the aggregator's public.json is not mine: compare them")
+        party = Participant(round_, share, _votes(classify, images))
+        vote = party.vote()
+        queries.enter(ledger, queries.digests(images), most)
+        await send(channel, vote)
+        await send(channel, party.partial(await receive(channel, round_.size(Kind.REQUEST))))
+    return len(images)
+
+
+def _array(shape: tuple[int, ...], data: bytes) -> Images:
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def _votes(classify: Classifier, images: Images) -> NDArray[np.int64]:
+    """Return the votes on a copy of the images; the participant checks their number and range."""
+    try:
+        votes = np.asarray(classify(images.copy()))
+    except channels.GONE as error:  # which would be taken for the aggregator's
+        raise RuntimeError("the classifier failed") from error
+    if not np.issubdtype(votes.dtype, np.integer):
+        raise LabellingError(f"classifier: returned {votes.dtype} where class indices are due")
+    return votes
+
+
+async def aggregate(seat: Seat, listener: socket.socket) -> int:
+    """Carry out a round, and send its tallies to the requester; return the number of images.
+
+    Raises:
+        DroppedOutError: a participant or the requester is gone.
+        MessageError: what one of them sent is no message of this round.
+    """
+    parties = range(REQUESTER, seat.public.setting.participants)
+    deadline = asyncio.get_running_loop().time() + seat.seconds
+    async with channels.accepted(listener, seat.tls, parties, deadline) as called:
+        requester, voters = {REQUESTER: called[REQUESTER]}, {i: called[i] for i in parties[1:]}
+        ask = partial(_answers, deadline)
+        shape = (await ask("images", requester, SHAPE.size))[REQUESTER]
+        sizes, nonce = queries.decode_shape(shape), secrets.token_bytes(NONCE_BYTES)
+        pixels = (await ask("images", requester, math.prod(sizes)))[REQUESTER]
+        round_ = seat.round(_array(sizes, pixels), nonce)
+        aggregator = Aggregator(round_)
+        query = shape + nonce + round_.name, pixels
+        votes = await ask("votes", voters, round_.size(Kind.VOTE), *query)
+        for index, vote in votes.items():
+            aggregator.receive_vote(index, vote)
+        if channels.has_left(requester[REQUESTER]):
+            raise DroppedOutError({REQUESTER}, "decryption")
+        size = round_.size(Kind.PARTIAL)
+        for index, part in (await ask("decryption", voters, size, aggregator.request())).items():
+            aggregator.receive_partial(index, part)
+        steps = np.rint(aggregator.counts() * round_.setting.scale).astype(">i8")
+        await ask("tallies", requester, 0, steps.tobytes())
+    return sizes[0]
+
+
+async def _answers(
+    deadline: float, phase: str, parties: dict[int, Channel], size: int, *messages: bytes
+) -> dict[int, bytes]:
+    """Return the answers of so many bytes to messages; end with the first party that fails.
+
+    A party that leaves is therefore named at once, and a slow one is not named in its place.
+    """
+
+    async def answer(channel: Channel) -> bytes:
+        for message in messages:
+            await send(channel, message)
+        return await receive(channel, size)
+
+    tasks = {index: asyncio.create_task(answer(channel)) for index, channel in parties.items()}
+    left = deadline - asyncio.get_running_loop().time()
+    done, _ = await asyncio.wait(tasks.values(), timeout=left, return_when=asyncio.FIRST_EXCEPTION)
+    faults = {i: fault for i, t in tasks.items() if t in done and (fault := t.exception())}
+    for index, fault in faults.items():
+        if not isinstance(fault, channels.GONE):
+            raise MessageError(f"{errors.party_name(index)}: {fault}") from fault
+    if gone := faults or {i for i, t in tasks.items() if t not in done}:
+        raise DroppedOutError(gone, phase)
+    return {index: task.result() for index, task in tasks.items()}
