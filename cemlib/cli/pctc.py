@@ -58,7 +58,7 @@ def party(options: argparse.Namespace) -> Iterator[Path | str]:
     """Take part in one round: vote on the images that come, and decrypt a part of their tallies.
 
     A round by another public.json than one's own is refused, and so are images in the ledger: it
-    has all that were voted on, even if the round failed afterwards.
+    has all whose tallies the party has helped to decrypt.
     """
     from cemlib.labelling.dealing import read_dealt
     from cemlib.labelling.roles import take_part
@@ -175,7 +175,7 @@ COMMANDS = {
                 help="takes a NumPy array of images, uint8 (images, channels, height, width), and"
                 " returns class indices (images,)",
             ),
-            _file("--ledger", "digests of all images voted on", "ledger.txt"),
+            _file("--ledger", "digests of all images decrypted", "ledger.txt"),
             Option("--most", type=positive, metavar="N", help="images in all; default: no limit"),
         ],
         [

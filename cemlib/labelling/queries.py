@@ -1,6 +1,7 @@
 """The images (Q, C, H, W), uint8, that a round is about: their shape, their digests, a ledger.
 
-A ledger is a file with the SHA-256 of every image that a participant has voted on, one to a line.
+A ledger is a file with the SHA-256 of every image whose votes a participant has helped to decrypt,
+one to a line.
 One changed pixel makes another digest: only a bound on their number keeps a participant from voting
 too often on images that are nearly the same.
 """
@@ -50,8 +51,10 @@ def digests(images: Images) -> list[str]:
     return [hashlib.sha256(shape + image.tobytes()).hexdigest() for image in images]
 
 
-def enter(ledger: Path, new: list[str], most: int | None = None) -> None:
+def enter(ledger: Path, new: list[str], most: int | None = None, *, dry: bool = False) -> None:
     """Add digests to a ledger, which is made if there is none; they are on the disk at return.
+
+    With `dry`, they are only checked.
 
     Raises:
         LabellingError: one is in it already, or there are more than `most` in all; it stays as it
@@ -63,7 +66,7 @@ def enter(ledger: Path, new: list[str], most: int | None = None) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             _check(ledger, file.read(), new, most)
-            file.write("".join(f"{digest}\n" for digest in new))
+            file.write("" if dry else "".join(f"{digest}\n" for digest in new))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -72,7 +75,7 @@ def enter(ledger: Path, new: list[str], most: int | None = None) -> None:
 
 def _check(ledger: Path, text: str, new: list[str], most: int | None) -> None:
     if not re.fullmatch("([0-9a-f]{64}\n)*", text):
-        advice = "delete its last line if a crash cut it off: that vote never left"
+        advice = "delete its last line if a crash cut it off: that part never left"
         raise FileError(f"{ledger}: not a ledger; {advice}")
     seen = set(text.split())
     if again := len(new) - len({*new} - seen):

@@ -84,13 +84,14 @@ async def take_part(
 ) -> int:
     """Vote on the images that come, and decrypt a part of the sums; return how many they are.
 
-    The images are in the ledger (`cemlib.labelling.queries`) before the vote leaves.
+    The images are in the ledger (`cemlib.labelling.queries`) before its part of the decryption
+    leaves, without which nobody reads its vote: a round that fails before costs no images.
 
     Raises:
         LabellingError: there is no round, or none with the own public parameters; the ledger
             refuses the images; or the classifier returns something else than votes.
     """
-    queries.enter(ledger, [])  # a file of no use is found before the others vote
+    queries.enter(ledger, [], dry=True)  # a file of no use is found before the others vote
     async with channels.connected(seat.tls, seat.address, seat.seconds) as channel:
         head = await receive(channel, SHAPE.size + NONCE_BYTES + NAME_BYTES)
         shape = queries.decode_shape(head[: SHAPE.size])
@@ -99,10 +100,12 @@ async def take_part(
         if round_.name != head[-NAME_BYTES:]:
             raise MessageError("the aggregator's public.json is not mine: compare them")
         party = Participant(round_, share, _votes(classify, images))
-        vote = party.vote()
-        queries.enter(ledger, queries.digests(images), most)
-        await send(channel, vote)
-        await send(channel, party.partial(await receive(channel, round_.size(Kind.REQUEST))))
+        asked = queries.digests(images)
+        queries.enter(ledger, asked, most, dry=True)
+        await send(channel, party.vote())
+        part = party.partial(await receive(channel, round_.size(Kind.REQUEST)))
+        queries.enter(ledger, asked, most)
+        await send(channel, part)
     return len(images)
 
 

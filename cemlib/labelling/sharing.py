@@ -20,6 +20,7 @@ c^(s_j), which anybody can compute.
 """
 
 import math
+import re
 import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,6 +47,10 @@ class KeyShare:
     value: int = field(repr=False)
     fingerprint: str
     mac_key: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[0-9a-f]{64}", self.mac_key):
+            raise ShareError(f"share {self.index}: mac_key has not 64 hexadecimal digits")
 
 
 @dataclass(frozen=True)

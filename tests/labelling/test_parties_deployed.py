@@ -1,10 +1,10 @@
 """Parties as processes of their own, by the commands that their owners run."""
 
 import csv
+import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -20,6 +20,7 @@ from cemlib.cli import main
 from cemlib.labelling.dealing import Public, read_dealt
 from cemlib.labelling.errors import LabellingError, MessageError
 from cemlib.labelling.queries import digests, enter
+from cemlib.labelling.sharing import KeyShare
 from cemlib.records.files import FileError
 
 pytest.importorskip("cryptography")
@@ -159,14 +160,12 @@ def test_a_second_vote_and_too_many_votes_are_refused(group: Group) -> None:
     assert (group.folder / "ledger-1.txt").read_text().split() == digests(MANY)
 
 
-def test_a_process_killed_after_its_vote_voids_the_round(group: Group) -> None:
+def test_a_process_killed_in_a_round_voids_it(group: Group) -> None:
     aggregator, port = group.aggregator()
     parties = [group.party(index, port, "--ledger", f"killed-{index}") for index in (0, 2)]
     requester = group.requester(port, IMAGES, "killed.csv")
     with Caller(group.folder / "keys", "participant-1", port) as caller:
         own = caller.joins(1)
-        while not all((group.folder / f"killed-{i}").read_text() for i in (0, 2)):
-            time.sleep(0.05)
         parties[1].kill()
         caller.send(framed(own.vote()))
         code, said = ended(aggregator)
@@ -187,6 +186,24 @@ def test_a_setting_that_the_aggregator_changed_is_refused_before_the_vote(
         with pytest.raises(MessageError, match=r"public\.json is not mine"):
             part.result(SECONDS)
         assert (running.ledgers / f"{index}.txt").read_text() == ""
+
+
+def test_a_round_that_fails_before_the_decryption_costs_no_images(running: Parties) -> None:
+    running.asking()
+    parts = running.honest(0, 1)
+    with running.caller("participant-2") as caller:
+        caller.joins(1)
+    for index, part in enumerate(parts):
+        with pytest.raises(LabellingError, match="is gone or ended the round"):
+            part.result(SECONDS)
+        assert (running.ledgers / f"{index}.txt").read_text() == ""
+
+
+def test_a_share_without_a_key_for_tags_is_refused(keys: Path, tmp_path: Path) -> None:
+    share = json.loads((keys / "share-0.json").read_text()) | {"mac_key": "g" * 64}
+    (tmp_path / "share.json").write_text(json.dumps(share))
+    with pytest.raises(FileError, match="mac_key has not 64 hexadecimal digits"):
+        read_dealt(tmp_path / "share.json", KeyShare)
 
 
 def test_a_share_under_anothers_name_is_refused(running: Parties) -> None:
