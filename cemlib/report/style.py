@@ -42,6 +42,8 @@ _COLOURS = (
     "#882255",
     "#B8A000",
     "#44AA99",
+    "#332288",
+    "#AA6644",
 )
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
@@ -82,7 +84,7 @@ class Look:
 def looks(defences: Sequence[str]) -> dict[str, Look]:
     """Return the look of each defence, by its place in the order of the study.
 
-    The cycles have lengths 11, 8 and 9, so that 792 defences differ in at least one respect.
+    The cycles have lengths 13, 8 and 9, so that 936 defences differ in at least one respect.
     """
     return {
         defence: Look(
