@@ -18,7 +18,7 @@ from typing import Any, get_origin
 
 import pandas as pd
 
-from cemlib.cli.parser import parsers
+from cemlib.cli import parsers
 from cemlib.config import Study, load
 from cemlib.config.base import Section, nested, tagged
 from cemlib.config.load import SPLIT, SYSTEMS

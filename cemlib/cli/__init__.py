@@ -6,25 +6,73 @@ Nothing heavy is imported before the subcommand is known, so that `--help` answe
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from argcomplete import autocomplete
 
 from cemlib.cli import exits
-from cemlib.cli.exits import FailedResultsError, ProblemsError
-from cemlib.cli.parser import build_parser
+from cemlib.cli.commands import ABOUT, COMMANDS, GENERAL, GROUPS
+from cemlib.cli.exits import EXIT_CODES, FailedResultsError, ProblemsError
+from cemlib.cli.options import Option
 from cemlib.study.environment import exit_code, farewell, set_for_jobs, sigterm_raises
+
+WIDTH = 79
+COMPLETION = 'Completion by the shell: eval "$(register-python-argcomplete cemlib)"'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return one of `cemlib.cli.exits.EXIT_CODES`."""
-    parser = build_parser()
+    parser = parsers()["cemlib"]
     autocomplete(parser)
     options = parser.parse_args(arguments)
     set_for_jobs()
     with sigterm_raises():
         return _run(options)
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of `cemlib`, and of every command by its name.
+
+    The options of a command carry its function as `command`.
+    """
+    codes = [f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()]
+    hanging = (textwrap.fill(line, WIDTH, subsequent_indent=" " * 7) for line in codes)
+    epilog = "\n".join(["exit codes:", *hanging, "", COMPLETION])
+    parser = argparse.ArgumentParser(prog="cemlib", **_texts(ABOUT, epilog))
+    _add(parser, GENERAL)
+    found = {"cemlib": parser}
+    commands_of: dict[str, Any] = {"title": "commands", "required": True, "metavar": "COMMAND"}
+    groups = {"": (commands := parser.add_subparsers(**commands_of))}
+    for name, command in COMMANDS.items():
+        group, _, own = name.rpartition(" ")
+        if group not in groups:
+            texts = _texts(GROUPS[group], "")
+            found[group] = commands.add_parser(group, help=GROUPS[group], **texts)
+            groups[group] = found[group].add_subparsers(**commands_of)
+        epilog = "\n".join(["examples:", *(f"  {line}" for line in command.examples)])
+        texts = _texts(command.description, epilog)
+        found[name] = groups[group].add_parser(own, help=command.phrase, **texts)
+        _add(found[name], command.options)
+        found[name].set_defaults(command=command.run)
+    return found
+
+
+def _texts(description: str, epilog: str) -> dict[str, Any]:
+    """Return the arguments of a parser whose help is the same in every terminal."""
+    filled = "\n\n".join(textwrap.fill(part, WIDTH) for part in description.split("\n\n"))
+    formatter = partial(argparse.RawDescriptionHelpFormatter, width=WIDTH)
+    return {"description": filled, "epilog": epilog, "formatter_class": formatter}
+
+
+def _add(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
+    for option in options:
+        action = parser.add_argument(*option.flags, **option.settings)
+        if option.completer:
+            vars(action)["completer"] = option.completer
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -62,17 +62,13 @@ def _devices() -> Iterator[Finding]:
 
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)
-        found = f"{properties.name}, {_gib(properties.total_memory)}"
+        found = f"{properties.name}, {properties.total_memory / 2**30:.1f} GiB"
         yield Finding(OK, f"device cuda:{number}", found)
     if not torch.cuda.is_available():
         yield Finding(OK, "device", "cpu; torch finds no usable CUDA device")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     fast = "yes" if multiplies_bfloat16(device) else "no; `precision: auto` will be float32"
     yield Finding(OK, "bfloat16", f"{fast} ({device.type})")
-
-
-def _gib(amount: float) -> str:
-    return f"{amount / 2**30:.1f} GiB"
 
 
 def places(store: str, plan: AnyPlan | None = None) -> Iterator[Finding]:

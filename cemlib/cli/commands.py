@@ -8,7 +8,6 @@ from pathlib import Path
 from cemlib import __version__
 from cemlib.cli import pctc, study
 from cemlib.cli.before import doctor, estimate, init, match
-from cemlib.cli.completion import attacks, defences, jobs, runs
 from cemlib.cli.options import (
     CONFIG,
     DEFENCE,
@@ -20,8 +19,12 @@ from cemlib.cli.options import (
     URI,
     Command,
     Option,
+    attacks,
     config,
+    defences,
+    jobs,
     percent,
+    runs,
 )
 from cemlib.cli.results import KINDS, RUNS, compare, names, show
 

@@ -1,19 +1,24 @@
-"""What a command is, and the options that several share, each declared once."""
+"""What a command is, the options that several share, and the names that the shell completes.
+
+Names are those of the study of the `--config` and `--set` typed so far.
+"""
 
 import argparse
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cemlib.cli.completion import Completer, defences
+from cemlib.records.layout import KNOWLEDGES
 
 if TYPE_CHECKING:
     from cemlib.config import Study
     from cemlib.study.plan import Plan
+
+Completer: TypeAlias = Callable[..., Iterable[str]]
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 DEFAULT_STORE = "sqlite:///mlflow.db"
@@ -63,6 +68,33 @@ def percent(text: str) -> float:
     if not 0 < value <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and up to 100")
     return value
+
+
+def defences(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Return the names of the defences."""
+    return list(plan_of(parsed_args).study.defences)
+
+
+def attacks(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Return the names of the attacks."""
+    return list(plan_of(parsed_args).study.attacks)
+
+
+def jobs(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Return the names of the jobs of a study of any system."""
+    from cemlib.study.systems import read_study
+
+    return [job.name for job in read_study(parsed_args.config, parsed_args.set)[1]]
+
+
+def runs(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Return the names of the trainings and of the attacks on them."""
+    from cemlib.config.study import JUDGE
+
+    study = plan_of(parsed_args).study
+    trained = [f"{name}/seed{seed}" for name in study.defences for seed in study.seeds]
+    known = [f"{attack}-{knowledge}" for attack in study.attacks for knowledge in KNOWLEDGES]
+    return [JUDGE, *trained, *(f"{run}/{attack}" for run in trained for attack in known)]
 
 
 SET = Option(

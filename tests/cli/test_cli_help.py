@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cemlib.cli import exits
+from cemlib.cli import exits, parsers
 from cemlib.cli.commands import COMMANDS
 from cemlib.cli.options import DEFAULT_STORE
-from cemlib.cli.parser import build_parser, parsers
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.study.environment import Terminated, exit_code
 from docs.generated import commands_page
@@ -75,7 +74,7 @@ def test_the_committed_page_is_the_parsers(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
-        build_parser().parse_args([*name.split(), "--help"])
+        parsers()["cemlib"].parse_args([*name.split(), "--help"])
     told = capsys.readouterr().out
     assert told.startswith(f"usage: cemlib {name}")
     assert all(option.settings["help"] for option in COMMANDS[name].options)
@@ -86,7 +85,7 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
 def test_examples_are_calls_that_the_parser_takes(name: str) -> None:
     for example in COMMANDS[name].examples:
         program, *words = example.split()
-        options = build_parser().parse_args(words)
+        options = parsers()["cemlib"].parse_args(words)
         assert program == "cemlib"
         assert words[: len(name.split())] == name.split()
         assert options.command is COMMANDS[name].run
@@ -102,7 +101,7 @@ def test_help_names_every_command() -> None:
 
 
 def test_help_has_every_exit_code() -> None:
-    told = build_parser().format_help()
+    told = parsers()["cemlib"].format_help()
     for code, meaning in exits.EXIT_CODES.items():
         assert f"\n  {code:<4} {meaning[:20]}" in told
 
@@ -116,4 +115,4 @@ def test_exit_codes_are_those_that_the_code_has() -> None:
 
 def test_an_empty_store_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
-    assert build_parser().parse_args(["track"]).uri == DEFAULT_STORE
+    assert parsers()["cemlib"].parse_args(["track"]).uri == DEFAULT_STORE
