@@ -18,7 +18,7 @@ from cemlib.config.study import TrainConfig
 from cemlib.data.augment import Augment
 from cemlib.data.batches import Batches
 from cemlib.data.prepared import Prepared
-from cemlib.defences.channels import build as build_channel
+from cemlib.defences.channels import CHANNELS
 from cemlib.defences.deployed import Deployed
 from cemlib.defences.penalties import PENALTIES, Penalty
 from cemlib.defences.pruning import prune
@@ -177,7 +177,7 @@ def begin(
         model = network().measured(data.image_shape)
         if wanted.sparse_coding and SparseCoding not in map(type, model.encoder.modules()):
             raise ValueError("the defence asks for sparse_coding; build the network with it")
-    channel = build_channel(noise_std=wanted.noise_std, **wanted.channel.model_dump())
+    channel = CHANNELS[wanted.channel.name](wanted.noise_std, wanted.channel)
     with _part(seed, "surrogate_init", f"{place}.surrogate"):
         sizes = {"dim": math.prod(model.feature_shape), "num_classes": len(data.classes)}
         if own is not None:  # the spread is measured against all noise that is released

@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 from scipy.integrate import quad
 
+from cemlib.config.defences import LocalDPChannel
 from cemlib.defences.channels.local_dp import (
     LocalDP,
     analytic_gaussian_std,
@@ -17,6 +18,12 @@ from cemlib.defences.channels.local_dp import (
 from cemlib.numerics.seeds import generator
 
 BUDGETS = [(0.01, 1e-5), (0.5, 1e-5), (1.0, 1e-8), (3.0, 0.01), (30.0, 1e-5), (400.0, 1e-5)]
+
+
+def local_dp(epsilon: float, mechanism: str, clip: float) -> LocalDP:
+    """The channel without other noise."""
+    options = {"epsilon": epsilon, "mechanism": mechanism, "clip": clip}
+    return LocalDP(0.0, LocalDPChannel.model_validate(options))
 
 
 def divergence(epsilon: float, sigma: float, sensitivity: float) -> float:
@@ -60,7 +67,7 @@ def test_a_value_from_the_literature() -> None:
 
 
 def test_the_noise_follows_sensitivity_and_budget() -> None:
-    laplace, gaussian = LocalDP(0.0, 8.0, "laplace", 2.0), LocalDP(0.0, 8.0, "gaussian", 2.0)
+    laplace, gaussian = (local_dp(8.0, mechanism, 2.0) for mechanism in ("laplace", "gaussian"))
     assert laplace.scale == 0.5
     assert laplace.std == pytest.approx(0.5 * math.sqrt(2))
     assert divergence(8.0, gaussian.std, 4.0) == pytest.approx(1e-5, rel=1e-6, abs=0)
@@ -71,7 +78,7 @@ def test_each_sample_is_clipped_by_itself(mechanism: str, order: int) -> None:
     z = torch.randn(40, 3, 2, 2, dtype=torch.float64, generator=generator(0, "z"))
     z[0] = 0
     z *= torch.linspace(0.01, 2, 40, dtype=torch.float64).view(-1, 1, 1, 1)
-    clipped = LocalDP(0.0, 1.0, mechanism, 3.0).shape(z).flatten(1).numpy()
+    clipped = local_dp(1.0, mechanism, 3.0).shape(z).flatten(1).numpy()
     for row, found in zip(z.flatten(1).numpy(), clipped, strict=True):
         norm = np.linalg.norm(row, order)
         np.testing.assert_allclose(found, row * (min(1, 3 / norm) if norm > 0 else 1), rtol=1e-12)
@@ -93,6 +100,6 @@ def test_the_laplace_quantile_in_float32() -> None:
 
 def test_four_laplace_queries_are_a_mean_of_four_draws() -> None:
     """The mean of four has an excess kurtosis of 3 / 4; a single draw has 3, a Gaussian 0."""
-    channel = LocalDP(0.0, 1.0, "laplace", 0.5)
+    channel = local_dp(1.0, "laplace", 0.5)
     draws = channel(torch.zeros(400_000, 1), generator(0, "n"), queries=4).double().numpy()
     assert stats.kurtosis(draws[:, 0]) == pytest.approx(0.75, abs=0.08)

@@ -141,7 +141,7 @@ def test_std_counts_all_additive_noise() -> None:
 
 
 def test_an_unknown_channel_is_named_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"'dropuot'.*did you mean 'dropout'\?; known: noise, "):
+    with pytest.raises(ValueError, match=r"'dropuot'.*did you mean 'dropout'\? \(known: noise, "):
         build("dropuot", noise_std=0.1)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cemlib.defences.channels.topk import TopK
+from cemlib.defences.channels import build
 from cemlib.numerics.seeds import generator
 
 
@@ -21,7 +21,7 @@ def loop(row: np.ndarray, count: int) -> tuple[float, set[int], set[int]]:
 @pytest.mark.parametrize("keep", [0.01, 0.2, 0.5, 0.9, 1.0])
 def test_exactly_k_of_the_largest_stay_with_ties(keep: float) -> None:
     z = torch.randint(-4, 5, (50, 4, 3, 2), generator=generator(0, "z")).float()
-    pruned = TopK(0.0, keep).shape(z).flatten(1).numpy()
+    pruned = build("topk", noise_std=0.0, keep=keep).shape(z).flatten(1).numpy()
     count = math.ceil(keep * 24)
     for row, found in zip(z.flatten(1).numpy(), pruned, strict=True):
         border, above, ties = loop(row, count)
@@ -32,7 +32,7 @@ def test_exactly_k_of_the_largest_stay_with_ties(keep: float) -> None:
 
 
 def test_all_equal_keeps_k() -> None:
-    pruned = TopK(0.0, 0.2).shape(torch.full((7, 10), -0.5))
+    pruned = build("topk", noise_std=0.0, keep=0.2).shape(torch.full((7, 10), -0.5))
     assert ((pruned == -0.5).sum(1) == 2).all()
 
 
@@ -41,11 +41,12 @@ def test_all_equal_keeps_k() -> None:
 )
 def test_the_share_is_rounded_up_without_rounding_errors(keep: float, dim: int, count: int) -> None:
     z = torch.rand(3, dim, generator=generator(0, "z")) + 0.1
-    assert ((TopK(0.0, keep).shape(z) != 0).sum(1) == count).all()
+    assert ((build("topk", noise_std=0.0, keep=keep).shape(z) != 0).sum(1) == count).all()
 
 
 def test_only_kept_features_have_a_gradient() -> None:
     z = torch.tensor([[0.1, -3.0, 2.0, 0.5]], requires_grad=True)
-    (TopK(0.3, 0.5)(z, generator(0, "n")) * torch.arange(1.0, 5)).sum().backward()
+    released = build("topk", noise_std=0.3, keep=0.5)(z, generator(0, "n"))
+    (released * torch.arange(1.0, 5)).sum().backward()
     assert z.grad is not None
     assert z.grad.tolist() == [[0, 2, 3, 0]]

@@ -2,13 +2,14 @@
 
 The server and the attackers see releases only, in training, validation and test.
 
-To add one, write a file with its formula, its source and how it fails, and a frozen dataclass
-derived from `Channel`; add a line to `CHANNELS` and its options to `cemlib.config.defences`.
+To add one, write a file with its formula, its source and how it fails, and a class derived
+from `Channel`; add a line to `CHANNELS` and its options to `cemlib.config.defences`.
 """
 
 from typing import Any
 
-from cemlib.config.errors import nearest
+from cemlib.config.defences import DefenceConfig
+from cemlib.config.errors import validated
 from cemlib.defences.channels.base import Channel
 from cemlib.defences.channels.dropout import Dropout
 from cemlib.defences.channels.local_dp import LocalDP
@@ -32,17 +33,15 @@ def build(name: str, *, noise_std: float, **options: Any) -> Channel:
     Args:
         name: key of `CHANNELS`.
         noise_std: standard deviation of the Gaussian noise that every channel adds.
-        options: options of the channel's class.
+        options: options of its section of the configuration.
 
     Raises:
-        ValueError: if the name is unknown.
-        TypeError: if an option is unknown.
+        ConfigError: if the name or an option is unknown, or a value is out of range.
 
     Example:
         >>> build("dropout", noise_std=0.025, rate=0.3)
-        Dropout(noise_std=0.025, rate=0.3)
+        Dropout(noise_std=0.025, settings=DropoutChannel(name='dropout', rate=0.3))
     """
-    if name not in CHANNELS:
-        known = ", ".join(CHANNELS)
-        raise ValueError(f"no channel is called {name!r}{nearest(name, CHANNELS)}; known: {known}")
-    return CHANNELS[name](noise_std=noise_std, **options)
+    section = {"name": name} | options
+    defence = validated(DefenceConfig, {"channel": section, "noise_std": noise_std})
+    return CHANNELS[name](noise_std, defence.channel)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cemlib.config.base import Section
 from cemlib.numerics.leakage import leakage_estimate
 
 
@@ -23,9 +24,11 @@ class Channel:
 
     Attributes:
         noise_std: standard deviation of the Gaussian noise; with 0 none is drawn.
+        settings: its section of the configuration, which describes each option.
     """
 
     noise_std: float
+    settings: Section | None = None
 
     @property
     def std(self) -> float:

@@ -13,39 +13,36 @@ only, so averaging reveals everything.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from cemlib.config.defences import DropoutChannel
 from cemlib.defences.channels.base import Channel
 from cemlib.numerics.leakage import leakage_estimate
 
 FLOOR = 0.01  # smallest noise_std in the likelihood, which has no density without noise
 
 
-@dataclass(frozen=True)
 class Dropout(Channel):
-    """Independent dropout of features, then Gaussian noise.
+    """Independent dropout of features, then Gaussian noise."""
 
-    Attributes:
-        rate: probability that a feature is set to zero, in [0, 1).
-    """
-
-    rate: float = 0.2
+    settings: DropoutChannel
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of releases, each with a new mask; see `Channel`."""
         count = torch.zeros(features.shape, device=generator.device)
         for _ in range(queries):
-            count += torch.rand(count.shape, generator=generator, device=count.device) >= self.rate
+            draws = torch.rand(count.shape, generator=generator, device=count.device)
+            count += draws >= self.settings.rate
         kept = (count / queries).to(features.device, features.dtype)
         return super().__call__(features * kept, generator, queries)
 
     def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
         """Return the mean (N, D) and the variance (D,) of releases, with that of the mask."""
-        by_mask = self.rate * (1 - self.rate) * features.square().mean(0)
-        return (1 - self.rate) * features, (by_mask + self.std**2) / queries
+        rate = self.settings.rate
+        by_mask = rate * (1 - rate) * features.square().mean(0)
+        return (1 - rate) * features, (by_mask + self.std**2) / queries
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:
         """Return -2 s^2 times the log-likelihood of the mean of n releases with unknown masks.
@@ -60,7 +57,7 @@ class Dropout(Channel):
         count = torch.arange(queries + 1, device=features.device, dtype=features.dtype)
         count = count[:, None, None]
         errors = (released.flatten(1) - count / queries * features.flatten(1)).square()
-        terms = _log_binomial(count, queries, 1 - self.rate) - errors / (2 * variance)
+        terms = _log_binomial(count, queries, 1 - self.settings.rate) - errors / (2 * variance)
         return -2 * variance * terms.logsumexp(0).sum(1)
 
     def leakage(self, features: Tensor, labels: Tensor) -> float:
@@ -72,7 +69,7 @@ class Dropout(Channel):
         Sigma_k. Its logarithm is concave in M, so its mean over masks is at most its value at the
         mean mask (1 - rate) I. This is never above the bound without dropout.
         """
-        return leakage_estimate(math.sqrt(1 - self.rate) * features, labels, self.std)
+        return leakage_estimate(math.sqrt(1 - self.settings.rate) * features, labels, self.std)
 
 
 def _log_binomial(count: Tensor, n: int, p: float) -> Tensor:

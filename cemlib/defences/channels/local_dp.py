@@ -24,52 +24,40 @@ The L1 norm grows with the number of features, and the Laplace noise with it.
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from cemlib.config.defences import LocalDPChannel
 from cemlib.defences.channels.base import Channel, add_noise
 
 _HALF_STEP = 2.0**-24  # half the distance of float32 draws that are scaled to (-1, 1)
 
 
-@dataclass(frozen=True)
 class LocalDP(Channel):
-    """Clipping of each sample's features, noise of a private mechanism, then Gaussian noise.
+    """Clipping of each sample's features, noise of a private mechanism, then Gaussian noise."""
 
-    Attributes:
-        epsilon: privacy budget of one release, above 0.
-        mechanism: the mechanism.
-        clip: norm that the features of a sample are clipped to, above 0.
-        delta: delta of the Gaussian mechanism, in (0, 1).
-    """
-
-    epsilon: float = 5000.0
-    mechanism: Literal["laplace", "gaussian"] = "laplace"
-    clip: float = 300.0
-    delta: float = 1e-5
+    settings: LocalDPChannel
 
     @cached_property
     def scale(self) -> float:
         """Return b of the Laplace noise, or the standard deviation of the mechanism's Gaussian."""
-        sensitivity = 2 * self.clip
-        if self.mechanism == "laplace":
-            return sensitivity / self.epsilon
-        return analytic_gaussian_std(self.epsilon, self.delta, sensitivity)
+        sensitivity = 2 * self.settings.clip
+        if self.settings.mechanism == "laplace":
+            return sensitivity / self.settings.epsilon
+        return analytic_gaussian_std(self.settings.epsilon, self.settings.delta, sensitivity)
 
     @property
     def std(self) -> float:
         """Return the standard deviation of the sum of the mechanism's and the Gaussian noise."""
-        own = math.sqrt(2) * self.scale if self.mechanism == "laplace" else self.scale
+        own = math.sqrt(2) * self.scale if self.settings.mechanism == "laplace" else self.scale
         return math.hypot(own, self.noise_std)
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of releases, each with new noise; see `Channel`."""
         released = super().__call__(features, generator, queries)
-        if self.mechanism == "gaussian":
+        if self.settings.mechanism == "gaussian":
             return add_noise(released, self.scale / math.sqrt(queries), generator)
         total = torch.zeros(released.shape, device=generator.device, dtype=torch.float32)
         for _ in range(queries):  # the mean of Laplace draws has no simple distribution
@@ -78,9 +66,10 @@ class LocalDP(Channel):
 
     def shape(self, features: Tensor) -> Tensor:
         """Scale each sample of features (N, ...) to a norm of at most `clip`."""
-        rest, order = tuple(range(1, features.ndim)), 1 if self.mechanism == "laplace" else 2
+        rest = tuple(range(1, features.ndim))
+        order = 1 if self.settings.mechanism == "laplace" else 2
         norms: Tensor = torch.linalg.vector_norm(features, ord=order, dim=rest, keepdim=True)
-        return features * (self.clip / norms.clamp(min=self.clip))
+        return features * (self.settings.clip / norms.clamp(min=self.settings.clip))
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:
         """Return squared errors of clipped features, or 4 b absolute errors for pure Laplace noise.
@@ -89,7 +78,7 @@ class LocalDP(Channel):
         over several queries, have no simple density and are treated as Gaussian. Arguments as for
         `Channel.misfit`.
         """
-        if self.mechanism == "laplace" and self.noise_std == 0 and queries == 1:
+        if self.settings.mechanism == "laplace" and self.noise_std == 0 and queries == 1:
             errors = (released - self.shape(features)).flatten(1)
             return 4 * self.scale * errors.abs().sum(1)
         return super().misfit(features, released, queries)
@@ -106,12 +95,12 @@ class LocalDP(Channel):
         is at most epsilon; further noise cannot raise it.
         """
         power = self.scale**2
-        if self.mechanism == "laplace":  # of entropy log(2 b e)
+        if self.settings.mechanism == "laplace":  # of entropy log(2 b e)
             power = 2 * math.e * power / math.pi
         power += self.noise_std**2
         gap = features.shape[1] / 2 * math.log(self.std**2 / power)
         bound = super().leakage(features, labels) + gap
-        return min(bound, self.epsilon) if self.mechanism == "laplace" else bound
+        return min(bound, self.settings.epsilon) if self.settings.mechanism == "laplace" else bound
 
 
 def laplace_quantile(uniform: Tensor) -> Tensor:

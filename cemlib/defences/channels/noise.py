@@ -7,11 +7,8 @@ alone it costs as much accuracy as it gives privacy. An encoder trained without 
 its features until the noise is harmless. The mean of n releases has sqrt(n) times less noise.
 """
 
-from dataclasses import dataclass
-
 from cemlib.defences.channels.base import Channel
 
 
-@dataclass(frozen=True)
 class GaussianNoise(Channel):
     """Gaussian noise of `noise_std`, and nothing else."""

@@ -13,23 +13,18 @@ the kept features, so it need not hide much.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from cemlib.config.defences import TopKChannel
 from cemlib.defences.channels.base import Channel
 
 
-@dataclass(frozen=True)
 class TopK(Channel):
-    """Per-sample pruning by magnitude, then Gaussian noise.
+    """Per-sample pruning by magnitude, then Gaussian noise."""
 
-    Attributes:
-        keep: share of the features that is released, in (0, 1]; rounded up, and at least one.
-    """
-
-    keep: float = 0.2
+    settings: TopKChannel
 
     def shape(self, features: Tensor) -> Tensor:
         """Set all but the k largest magnitudes of each sample of (N, ...) to 0."""
@@ -53,7 +48,7 @@ class TopK(Channel):
     def _largest(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Return the k largest magnitudes of each row (N, D), descending, and a mask of them."""
         # Without rounding, ceil(0.07 * 100) would be 8.
-        count = max(1, math.ceil(round(self.keep * flat.shape[1], 9)))
+        count = max(1, math.ceil(round(self.settings.keep * flat.shape[1], 9)))
         magnitudes, places = flat.abs().topk(count)
         kept = torch.zeros_like(flat, dtype=torch.bool).scatter(1, places, True)
         return magnitudes, kept
