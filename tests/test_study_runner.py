@@ -18,10 +18,9 @@ from cemlib.study import workers as workers_module
 from cemlib.study.environment import OF_JOBS
 from cemlib.study.job import AnyJob, Call, Job
 from cemlib.study.plan import Plan
-from cemlib.study.process import Outcome
 from cemlib.study.schedule import Schedule
 from cemlib.study.split import jobs as split_jobs
-from cemlib.study.workers import Ended, Workers
+from cemlib.study.workers import Ended, Outcome, Workers
 
 ROOT = Path(__file__).parents[1]
 PLAN = Plan(parse(tiny()))
@@ -61,7 +60,7 @@ def workers() -> Iterator[Workers]:
 
 
 def carry_out(workers: Workers, call: Call, log: Path) -> Outcome:
-    workers.start(Job(PLAN, "job", {}, frozenset(), {}, (), None, (), call), log)
+    workers.start(Job(PLAN, "job", (), None, (), call), log)
     (ended,) = workers.wait()
     return ended.outcome
 

@@ -98,8 +98,8 @@ def _run(options: argparse.Namespace) -> int:
 def _code(error: Exception) -> int | None:
     """Return the exit code of an error; None if it is a bug."""
     from cemlib.labelling.errors import LabellingError
-    from cemlib.study.process import USER_ERRORS
     from cemlib.study.schedule import StudyError
+    from cemlib.study.workers import USER_ERRORS
 
     if isinstance(error, StudyError | ProblemsError | LabellingError):
         return exits.ERROR

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -56,27 +56,27 @@ class Job(Generic[StudyT]):
     Attributes:
         plan: The study.
         pattern: The name with wildcards, such as `train/{defence}/seed{seed}`.
-        of: Values of the wildcards, and further facts about the job.
-        reads: Jobs whose files it reads.
-        inputs: Files that it reads, by role. If a record has `<role>_sha256`, that is the checksum
-            of the first of them.
         leaves: Files that it writes, with wildcards; a job without any is never finished.
         settings: The part of the configuration that it depends on.
         sources: Source files that decide what it writes.
         call: Runs it; returns the files that it wrote, and lines to print.
+        of: Values of the wildcards, and further facts about the job.
+        reads: Jobs whose files it reads.
+        inputs: Files that it reads, by role. If a record has `<role>_sha256`, that is the checksum
+            of the first of them.
         device: `auto`, `cpu` or `cuda`.
         parts: Jobs that it runs together, each with settings and sources of its own.
     """
 
     plan: Plan[StudyT]
     pattern: str
-    of: Mapping[str, Any]
-    reads: tuple["Job[StudyT]", ...]
-    inputs: Mapping[str, Sequence[Path]]
     leaves: Sequence[Path]
     settings: Any
     sources: Sequence[Path]
     call: Call
+    of: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple["Job[StudyT]", ...] = ()
+    inputs: Mapping[str, Sequence[Path]] = field(default_factory=dict)
     device: str = CPU
     parts: tuple["Job[StudyT]", ...] = ()
 
@@ -175,9 +175,6 @@ def prepare_job(plan: Plan[StudyT]) -> Job[StudyT]:
     return Job(
         plan,
         "prepare",
-        of={},
-        reads=(),
-        inputs={},
         leaves=(plan.layout.prepared, plan.layout.prepared_facts),
         settings=plan.study.data_slice(),
         sources=source_files("cemlib.data.prepare", data=plan.study.data.source),
@@ -201,20 +198,20 @@ def report_job(
     read: Iterable[Job[StudyT]],
     inputs: Mapping[str, Sequence[Path]],
     leaves: Sequence[Path],
-    sources: Sequence[Path],
-    call: Call,
+    **made_by: Any,
 ) -> Job[StudyT]:
-    """Return a job that writes tables or figures from the files of other jobs."""
+    """Return a job that writes tables or figures from the files of other jobs.
+
+    `made_by` are its `sources` and its `call`.
+    """
     return Job(
         plan,
         pattern,
-        of={},
+        leaves,
+        settings=plan.study.report_slice(),
         reads=tuple(read),
         inputs={**inputs, CONFIG: [plan.layout.config]},
-        leaves=leaves,
-        settings=plan.study.report_slice(),
-        sources=sources,
-        call=call,
+        **made_by,
     )
 
 

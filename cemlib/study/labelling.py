@@ -52,9 +52,6 @@ def cost_job(plan: Plan[LabellingStudy]) -> LabellingJob:
     return Job(
         plan,
         "cost",
-        of={},
-        reads=(),
-        inputs={},
         leaves=[plan.layout.cost],
         settings=plan.study.cost_slice(),
         **by("cemlib.labelling.cost"),

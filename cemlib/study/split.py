@@ -10,6 +10,7 @@ from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.records.layout import KNOWLEDGES, Layout, RunFolder
 from cemlib.records.provenance import source_files
 from cemlib.report import OF_RUNS, SWEEP_TABLES, TABLES, WHOLE
+from cemlib.report.figures import drawings, modules
 from cemlib.report.page import PAGE, STYLE, TEMPLATE
 from cemlib.study.job import (
     Entry,
@@ -165,15 +166,15 @@ def report_jobs(
     *drawn, page = PARTS
     parts = []
     for part in drawn:
-        sources, files = _report_sources(), _written(plan, part)
+        sources, files = source_files("cemlib.report.build", *modules()), _written(plan, part)
         read, inputs = (trained, runs) if part == OF_RUNS else (everything, both)
-        parts.append(report_job(plan, part, read, inputs, files, sources, call))
+        parts.append(report_job(plan, part, read, inputs, files, sources=sources, call=call))
     pictures = [file for job in parts for file in job.outputs if file.suffix == ".png"]
     shown = both | {"shown": [plan.layout.prepared_facts, *pictures]}
     sources = (*source_files("cemlib.report.page.build"), TEMPLATE, STYLE)
     made = [plan.layout.written / PAGE]
     read = [prepare_job(plan), *everything, *parts]
-    last = report_job(plan, page, read, shown, made, sources, call)
+    last = report_job(plan, page, read, shown, made, sources=sources, call=call)
     return [*parts, replace(last, settings=plan.study.plain())]
 
 
@@ -206,16 +207,8 @@ def _written(plan: Plan[Study], part: str) -> list[Path]:
     if part == "tables":
         sweeps = SWEEP_TABLES if plan.study.sweeps else ()
         return [plan.layout.tables / name for name in (*TABLES, *sweeps)]
-    from cemlib.report.figures import drawings  # which decides nothing of a training
-
     study = plan.study
     several = len({attack.releases for attack in study.attacks.values()}) > 1
     has = ["releases"] * several + ["sweeps"] * bool(study.sweeps)
     names = [drawing.name for drawing in drawings(part, KNOWLEDGES, has)]
     return figure_files(plan, names)
-
-
-def _report_sources() -> tuple[Path, ...]:
-    from cemlib.report.figures import modules
-
-    return source_files("cemlib.report.build", *modules())
