@@ -198,13 +198,9 @@ def _parse(path: Path, content: bytes) -> Any:
 def unwritable(path: Path, size: int | None, error: OSError) -> FileError:
     """Return the error of a file that cannot be written, and of how many bytes it needs."""
     needed = "" if size is None else f"needs {size:,} bytes, "
+    there = next((place for place in path.parents if place.exists()), Path())
     return FileError(
-        f"{path}: cannot be written: {error.strerror or error} ({needed}{_free(path.parent)} free"
-        " there); make room or give the right to write, then run the same command again"
+        f"{path}: cannot be written: {error.strerror or error} ({needed}"
+        f"{shutil.disk_usage(there).free:,} free there); make room or give the right to write, then"
+        " run the same command again"
     )
-
-
-def _free(folder: Path) -> str:
-    """Return the free bytes of a folder's disk; the folder need not exist yet."""
-    there = next((place for place in (folder, *folder.parents) if place.exists()), Path())
-    return f"{shutil.disk_usage(there).free:,}"

@@ -13,7 +13,6 @@ Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathe
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,11 +26,10 @@ from cemlib.report.statistics import (
     paired_difference,
     student_quantile,
 )
+from cemlib.report.worst_case import Row
 
 POWER = 0.8
 _COMPARED = ("n_pairs", "difference", "ci_low", "ci_high", "p")
-
-Row = dict[str, Any]
 
 
 def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:

@@ -1,8 +1,7 @@
 """Write sentences about the comparisons that claim no more than the corrected test shows."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -11,8 +10,7 @@ from cemlib.report.comparisons import UNCONVERGED
 from cemlib.report.style import readable, significant
 from cemlib.report.tables import records
 from cemlib.report.worst_case import CEILING, WORST_CASE
-
-Row = Mapping[str, Any]
+from cemlib.report.writer import Row
 
 _HEAD = """\
 Each defence is compared with {reference} on the same seeds. The worst-case MSE is tested by a

@@ -47,10 +47,7 @@ def write_pooled(results: Results, root: Path, out: Path) -> list[Path]:
 
     Pictures and learning curves need more than the tables and are not drawn.
     """
-    drawn = [(name, draw) for name, draw in figures(results).items() if _is_of_tables(name)]
+    every = figures(results).items()
+    drawn = [(name, draw) for name, draw in every if DRAWINGS[name].category == UTILITY]
     pictures = [path for name, draw in drawn for path in save(draw(), out, name)]
     return [*write_tables(results, root, out), *pictures]
-
-
-def _is_of_tables(name: str) -> bool:
-    return DRAWINGS[name].category == UTILITY

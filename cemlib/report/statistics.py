@@ -56,7 +56,9 @@ def mean_interval(values: Sequence[float]) -> Interval:
     kept = np.array([value for value in values if not math.isnan(value)], dtype=np.float64)
     n = len(kept)
     mean = float(kept.mean()) if n else math.nan
-    half = _half_width(kept) if n > 1 and math.isfinite(mean) else math.nan
+    half = math.nan
+    if n > 1 and math.isfinite(mean):
+        half = student_quantile(n - 1) * float(kept.std(ddof=1)) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n)
 
 
@@ -101,11 +103,12 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
     found = Difference(**vars(mean_interval(differences)))
     if found.n < 2:
         return found
-    size = max(map(abs, (*first, *second)))
-    if np.std(differences, ddof=1) <= _ROUNDING * size:
+    size, spread = max(map(abs, (*first, *second))), np.std(differences, ddof=1)
+    if spread <= _ROUNDING * size:
         are_zero = all(abs(d) <= _ROUNDING * size for d in differences)
         return replace(found, p=1.0 if are_zero else math.nan)
-    return replace(found, p=_p_of_zero(differences))
+    t = abs(found.mean) / (spread / math.sqrt(found.n))
+    return replace(found, p=float(2 * stdtr(found.n - 1, -t)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -130,15 +133,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def student_quantile(freedom: float, probability: float = 0.5 + LEVEL / 2) -> float:
     """Return a quantile of Student's t distribution, by default that of the intervals."""
     return float(stdtrit(freedom, probability))
-
-
-def _half_width(values: np.ndarray) -> float:
-    n = len(values)
-    return student_quantile(n - 1) * float(values.std(ddof=1)) / math.sqrt(n)
-
-
-def _p_of_zero(differences: Sequence[float]) -> float:
-    """Return the two-sided p of a one-sample t test against zero, of values not all equal."""
-    n = len(differences)
-    mean, spread = np.mean(differences), np.std(differences, ddof=1)
-    return float(2 * stdtr(n - 1, -abs(mean) / (spread / math.sqrt(n))))
