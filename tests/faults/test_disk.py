@@ -21,7 +21,7 @@ from result_files import content
 from short_study import SMALL
 
 from cemlib.cli import main
-from cemlib.evaluation import stage
+from cemlib.evaluation import job as attacking
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.training import job as training
 
@@ -152,7 +152,7 @@ def test_every_write_that_meets_a_full_disk(
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints after every epoch instead of every 20 seconds."""
-    for module in (training, stage):
+    for module in (training, attacking):
         monkeypatch.setattr(module, "Checkpoint", partial(Checkpoint, interval=0.0))
 
 
