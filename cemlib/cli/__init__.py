@@ -14,8 +14,9 @@ from typing import Any
 
 from argcomplete import autocomplete
 
+from cemlib import __version__
 from cemlib.cli import exits
-from cemlib.cli.commands import ABOUT, COMMANDS, GENERAL, GROUPS
+from cemlib.cli.commands import ABOUT, COMMANDS, GROUPS
 from cemlib.cli.exits import EXIT_CODES, FailedResultsError, ProblemsError
 from cemlib.cli.options import Option
 from cemlib.study.environment import exit_code, farewell, set_for_jobs, sigterm_raises
@@ -43,7 +44,8 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     hanging = (textwrap.fill(line, WIDTH, subsequent_indent=" " * 7) for line in codes)
     epilog = "\n".join(["exit codes:", *hanging, "", COMPLETION])
     parser = argparse.ArgumentParser(prog="cemlib", **_texts(ABOUT, epilog))
-    _add(parser, GENERAL)
+    version = f"cemlib {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="print the version")
     found = {"cemlib": parser}
     commands_of: dict[str, Any] = {"title": "commands", "required": True, "metavar": "COMMAND"}
     groups = {"": (commands := parser.add_subparsers(**commands_of))}

@@ -5,7 +5,6 @@ Nothing heavy is imported before a command runs, so that `--help` answers at onc
 
 from pathlib import Path
 
-from cemlib import __version__
 from cemlib.cli import pctc, study
 from cemlib.cli.before import doctor, estimate, init, match
 from cemlib.cli.options import (
@@ -249,8 +248,3 @@ COMMANDS: dict[str, Command] = {
     **pctc.COMMANDS,
 }
 GROUPS = {"pctc": pctc.ABOUT}
-GENERAL = (
-    Option(
-        "--version", action="version", version=f"cemlib {__version__}", help="print the version"
-    ),
-)

@@ -200,9 +200,6 @@ def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None
     from cemlib.study.job import records_below, report_files
     from cemlib.tracking import Study
 
-    runs, attacks = list[Path](), list[Path]()
-    of_part = [job for job in jobs if part is None or part in job.name.split("/")]
-    for record in records_below(plan.layout.root / "runs", of_part):
-        (attacks if record.parent.parent.name == "attacks" else runs).append(record)
-    files = (runs, attacks, report_files(jobs))
-    return Study(plan.layout.root, plan.study.experiment, *files, partial(belonging, jobs))
+    root, of_part = plan.layout.root, [j for j in jobs if part in (None, *j.name.split("/"))]
+    files = records_below(root / "runs", of_part), report_files(jobs)
+    return Study(root, plan.study.experiment, *files, partial(belonging, jobs))

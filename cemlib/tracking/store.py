@@ -36,10 +36,7 @@ HELD = f"is uploading to this store; wait for it, or end it if it hangs; {AGAIN}
 
 
 class TrackingError(FileError):
-    """The MLflow store cannot be used; the message names it and says what to do.
-
-    The result folder is untouched, so the same upload can be repeated later.
-    """
+    """The MLflow store cannot be used; the message names it and says what to do."""
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,8 @@ class Study:
     Attributes:
         root: Result folder of the experiment.
         experiment: Name of the MLflow experiment.
-        run_metrics: `metrics.json` of every run of the study, below `root`; those that do not exist
-            are counted as unfinished.
-        attack_metrics: `metrics.json` of every attack of the study, likewise.
+        records: `metrics.json` of every run and attack of the study, below `root`, a run's before
+            those of the attacks on it; those that do not exist are counted as unfinished.
         report_files: Tables and figures below `root`; they need not exist.
         belonging: Returns, before each upload, those of all these files that are the study's
             present ones; the others count as unfinished.
@@ -55,8 +54,7 @@ class Study:
 
     root: Path
     experiment: str
-    run_metrics: Sequence[Path]
-    attack_metrics: Sequence[Path]
+    records: Sequence[Path]
     report_files: Sequence[Path]
     belonging: Callable[[], Collection[Path]] | None = None
 
@@ -98,17 +96,17 @@ class Study:
         """Yield each run and the attacks on it, then the report; None for missing results."""
         from cemlib.tracking.worst_case import with_summary, with_worst_case  # needs pandas
 
-        everything = {*self.run_metrics, *self.attack_metrics, *self.report_files}
-        ours = everything if self.belonging is None else self.belonging()
+        ours = {*self.records, *self.report_files} if self.belonging is None else self.belonging()
 
         def read(metrics: Path) -> Result | None:
             return read_result(self.root, metrics) if metrics in ours else None
 
-        attacks = defaultdict[Path, list[Path]](list)
-        for metrics in self.attack_metrics:
-            attacks[metrics.parents[2]].append(metrics)
-        for metrics in self.run_metrics:
-            run, on_it = read(metrics), [read(attack) for attack in attacks[metrics.parent]]
+        by_run = defaultdict[Path, list[Path]](list)
+        for metrics in self.records:
+            place = metrics.parent
+            by_run[place.parents[1] if place.parent.name == "attacks" else place].append(metrics)
+        for of_run in by_run.values():
+            run, *on_it = map(read, of_run)
             yield run and with_worst_case(run, on_it)
             yield from on_it
         report_files = [file for file in self.report_files if file in ours]

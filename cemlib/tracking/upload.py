@@ -92,7 +92,8 @@ class Uploader:
 
     def put(self, result: Result) -> Outcome:
         """Make the store hold exactly this result of its folder; put runs before their attacks."""
-        parent = self._finished_run(result.parent) if result.parent else None
+        attacked = self._known.get(result.parent, []) if result.parent else []
+        parent = next((run.run_id for run in attacked if run.digest is not None), None)
         if result.parent and parent is None:
             return Outcome.WAITING
         known = self._known.get(result.folder, [])
@@ -111,10 +112,6 @@ class Uploader:
             page = self._client.search_runs([self._experiment], max_results=PAGE, page_token=token)
             yield from page
             token = page.token or ""
-
-    def _finished_run(self, folder: str) -> str | None:
-        finished = (run.run_id for run in self._known.get(folder, []) if run.digest is not None)
-        return next(finished, None)
 
     def _create(self, result: Result, parent: str | None) -> Known:
         tags = {**SOURCE, **_trimmed(result.tags), FOLDER: result.folder}

@@ -93,7 +93,8 @@ class Study(synthetic_study.Study):
         self.report = [*tables, figure]
 
     def files(self, experiment: str = "toy") -> tracking.Study:
-        return tracking.Study(self.root, experiment, self.runs, self.attacks, self.report)
+        records = [*self.runs, *self.attacks]
+        return tracking.Study(self.root, experiment, records, self.report)
 
     def track(self, experiment: str = "toy") -> tracking.Summary:
         return self.files(experiment).track(self.uri)
