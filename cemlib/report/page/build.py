@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,14 +97,7 @@ def _page(**content: Any) -> str:
 
 def _sections(files: Mapping[str, Path]) -> dict[str, list[Picture]]:
     """Return the pictures by category, in the order of the table of figures."""
-    pictures = list(_pictures(files))
-    return {
-        category: [picture for picture in pictures if picture.figure.category == category]
-        for category in CATEGORIES
-    }
-
-
-def _pictures(files: Mapping[str, Path]) -> Iterator[Picture]:
+    sections: dict[str, list[Picture]] = {category: [] for category in CATEGORIES}
     opened = set()
     for name, figure in DRAWINGS.items():
         if name in files:
@@ -115,8 +108,10 @@ def _pictures(files: Mapping[str, Path]) -> Iterator[Picture]:
                     f"{files[name]}: cannot be read ({error}); draw it again"
                 ) from error
             source = f"data:image/png;base64,{content}"
-            yield Picture(figure, source, is_open=figure.function not in opened)
+            picture = Picture(figure, source, is_open=figure.function not in opened)
+            sections[figure.category].append(picture)
             opened.add(figure.function)
+    return sections
 
 
 def _facts(
