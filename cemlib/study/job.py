@@ -198,12 +198,10 @@ def report_job(
     read: Iterable[Job[StudyT]],
     inputs: Mapping[str, Sequence[Path]],
     leaves: Sequence[Path],
-    **made_by: Any,
+    sources: Sequence[Path],
+    call: Call,
 ) -> Job[StudyT]:
-    """Return a job that writes tables or figures from the files of other jobs.
-
-    `made_by` are its `sources` and its `call`.
-    """
+    """Return a job that writes tables or figures from the files of other jobs."""
     return Job(
         plan,
         pattern,
@@ -211,7 +209,8 @@ def report_job(
         settings=plan.study.report_slice(),
         reads=tuple(read),
         inputs={**inputs, CONFIG: [plan.layout.config]},
-        **made_by,
+        sources=sources,
+        call=call,
     )
 
 

@@ -168,13 +168,13 @@ def report_jobs(
     for part in drawn:
         sources, files = source_files("cemlib.report.build", *modules()), _written(plan, part)
         read, inputs = (trained, runs) if part == OF_RUNS else (everything, both)
-        parts.append(report_job(plan, part, read, inputs, files, sources=sources, call=call))
+        parts.append(report_job(plan, part, read, inputs, files, sources, call))
     pictures = [file for job in parts for file in job.outputs if file.suffix == ".png"]
     shown = both | {"shown": [plan.layout.prepared_facts, *pictures]}
     sources = (*source_files("cemlib.report.page.build"), TEMPLATE, STYLE)
     made = [plan.layout.written / PAGE]
     read = [prepare_job(plan), *everything, *parts]
-    last = report_job(plan, page, read, shown, made, sources=sources, call=call)
+    last = report_job(plan, page, read, shown, made, sources, call)
     return [*parts, replace(last, settings=plan.study.plain())]
 
 
