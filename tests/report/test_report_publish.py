@@ -41,6 +41,20 @@ def test_tables_and_pictures_are_copied_with_their_origin(tmp_path: Path) -> Non
     assert (found["jobs"], found["failed"], found["job_seconds"]) == (2, 0, 3)
 
 
+def test_results_that_join_published_ones_have_the_origin_of_both(tmp_path: Path) -> None:
+    first, sources = finished(tmp_path / "first", commit="def")
+    publish(first, sources, tmp_path / "out", "do it")
+    place = tmp_path / "out/provenance.json"
+    write_json(place, read_json(place) | {"processors": "another", "seeds": [5]})
+    second, sources = finished(tmp_path / "second", commit="fed")
+    publish(second, sources, tmp_path / "out", "do both", joins_published=True)
+    found = read_json(place)
+    assert found["command"] == "do both"
+    assert found["commits"] == ["abc", "def", "fed"]
+    assert (found["seeds"], found["jobs"], found["job_seconds"]) == ([0, 1, 5], 4, 6)
+    assert found["processors"].startswith("another; ")
+
+
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from checkout import Checkout, tiny
 
 TWO = {"none": {"noise_std": 0.0}, "noise": {}}
@@ -31,6 +32,7 @@ def cemlib(checkout: Checkout, command: str, seeds: str, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_seeds_of_two_machines_are_published_together(fresh: Checkout, tmp_path: Path) -> None:
     brief = {"train": BRIEF, "attacks": {"linear": {}}, "reference": "noise"}
     fresh.configure({**tiny(), "seeds": [0, 1], "defences": TWO, **brief})
