@@ -35,6 +35,6 @@ class DroppedOutError(LabellingError):
         self.phase = phase
         names = ", ".join(map(party_name, self.gone))
         super().__init__(
-            f"{phase}: nothing from {names}; with an n-of-n key this round is void: a new one needs"
-            " all, or protocol.remaining, a new round of those left"
+            f"{phase}: nothing from {names}; with an n-of-n key this round is void: begin a new one"
+            " with all, or with new keys for those left"
         )
