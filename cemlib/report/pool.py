@@ -25,9 +25,14 @@ def pooled(results: Results, root: Path, table: Path) -> Results:
         table: the published table.
 
     Raises:
-        FileError: if a run is in both, or the table is of another experiment.
+        FileError: if there is no such table, a run is in both, or the table is of another
+            experiment or has a defence that the study has not.
     """
+    if not table.is_file():
+        raise FileError(f"{table}: no such file; publish the first seeds without --add")
     runs, attacks = read_runs(table)
+    if unknown := set(runs["defence"]) - set(results.defences):
+        raise FileError(f"{table}: has {', '.join(sorted(unknown))}, which the study has not")
     if other := set(runs["experiment"]) - set(results.runs["experiment"]):
         raise FileError(f"{table}: of another experiment, {', '.join(sorted(other))}")
     for row in runs.merge(results.runs[_KEY]).to_dict("records"):

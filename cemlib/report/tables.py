@@ -79,7 +79,8 @@ def runs_table(
 def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs and the attacks of a published ``runs.csv``, as `collect` returns them.
 
-    Columns that an earlier version did not write are NaN. Their folders may be on another machine.
+    Columns that an earlier version did not write are NaN. The folders that the table names,
+    relative to that of the experiment, need not be there.
     """
     rows = pd.read_csv(table, dtype=dict.fromkeys(("reason", *CODE), str))
     rows["reason"] = rows["reason"].fillna("")

@@ -75,6 +75,7 @@ def test_tables_of_pooled_seeds_are_those_of_one_machine(
     [
         ({1, 2}, {}, r"runs\.csv: has none, seed 1 already; choose the seeds that it lacks"),
         ({2}, {"experiment": "else"}, r"runs\.csv: of another experiment, else"),
+        ({2}, {"defence": "lost"}, r"runs\.csv: has lost, which the study has not"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
@@ -85,6 +86,13 @@ def test_what_does_not_go_together_is_refused(
     pd.read_csv(table).assign(**change).to_csv(table, index=False)
     with pytest.raises(FileError, match=fault):
         pooled(of_seeds(full_study, seeds), full_study.root, table)
+
+
+def test_a_study_that_is_not_published_is_named(full_study: Study, tmp_path: Path) -> None:
+    with pytest.raises(
+        FileError, match=r"runs\.csv: no such file; publish the first seeds without"
+    ):
+        pooled(of_seeds(full_study, {0}), full_study.root, tmp_path / "runs.csv")
 
 
 def test_a_table_without_a_newer_column_is_read(full_study: Study, tmp_path: Path) -> None:

@@ -121,6 +121,19 @@ class Checkout:
         )
         return Outcome(done.returncode, done.stdout)
 
+    def cemlib(self, *arguments: str) -> str:
+        """What a command prints, which must succeed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "cemlib", *arguments],
+            cwd=self.root,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def plan(self, *arguments: str, config: str | None = STUDY) -> Outcome:
         """What Snakemake would do."""
         outcome = self.snakemake(*arguments, "--dry-run", config=config)

@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
 
 import pandas as pd
@@ -79,21 +77,12 @@ def test_a_study_with_it_is_estimated(finished: Checkout) -> None:
     config["defences"] = {"clustering": clustering, "spread": {"surrogate": "spread"}}
     finished.configure(config)
     shutil.rmtree(finished.results / "data")  # to be prepared
-    command = [sys.executable, "-m", "cemlib", "estimate", "--config", "study.yaml"]
-    done = subprocess.run(
-        [*command, "--slots", "2"],
-        cwd=finished.root,
-        env=finished.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = {kind: [*map(number, row)] for kind, *row in ROW.findall(done.stdout)}
+    told = finished.cemlib("estimate", "--config", "study.yaml", "--slots", "2")
+    rows = {kind: [*map(number, row)] for kind, *row in ROW.findall(told)}
     assert {kind: jobs for kind, (jobs, *_) in rows.items()} == OFTEN
     assert all(seconds > 0 and peak > 100 for _, seconds, _, peak in rows.values())
-    total = TOTAL.match(done.stdout.splitlines()[-1])
-    assert total, done.stdout
+    total = TOTAL.match(told.splitlines()[-1])
+    assert total, told
     hours = sum(jobs * seconds for jobs, seconds, *_ in rows.values()) / 3600
     assert number(total[1]) == pytest.approx(hours, abs=0.01)
     assert number(total[2]) == pytest.approx(hours / 2, abs=0.01)

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,16 +19,7 @@ def git(checkout: Checkout, *arguments: str) -> None:
 
 def cemlib(checkout: Checkout, command: str, seeds: str, *options: str) -> str:
     arguments = [command, "--config", "study.yaml", "--set", f"seeds={seeds}", *options]
-    done = subprocess.run(
-        [sys.executable, "-m", "cemlib", *arguments],
-        cwd=checkout.root,
-        env=checkout.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return checkout.cemlib(*arguments)
 
 
 @pytest.mark.slow
