@@ -1,6 +1,6 @@
 """Write the tables and figures of a study's results."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -11,7 +11,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from cemlib.records.files import write_text
-from cemlib.records.seal import checked
 from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.claims import claims, warnings
@@ -20,7 +19,7 @@ from cemlib.report.figures import Figure as Drawing
 from cemlib.report.figures import drawings
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.style import save, settings
-from cemlib.report.tables import present, runs_table, summary_table
+from cemlib.report.tables import runs_table, summary_table
 from cemlib.report.texts import comparisons_document, paper_document, summary_document
 from cemlib.report.writer import csv, html, latex, markdown
 
@@ -63,18 +62,6 @@ class Results:
         """Return the points of the sweeps' curves (see `sweep_points`)."""
         assert self.sweeps is not None
         return sweep_points(self.runs, self.attacks, self.sweeps)
-
-    @cached_property
-    def clusters(self) -> Mapping[str, Sequence[Path]]:
-        """Return the fitted clusters of every finished run that left any, by defence."""
-        finished = self.runs[self.runs["status"] == "ok"]
-        found: dict[str, list[Path]] = {}
-        for defence in present(self.runs, self.defences):
-            for folder in finished.loc[finished["defence"] == defence, "folder"]:
-                path = Path(folder) / "clusters.safetensors"
-                if path.is_file():
-                    found.setdefault(defence, []).append(checked(path))
-        return found
 
 
 def write_tables(
@@ -120,7 +107,7 @@ def write_tables(
 def write_figures(results: Results, out: Path, part: str = WHOLE) -> list[Path]:
     """Write the figures of one part of the report as PNG and PDF; return the files.
 
-    They are also drawn from the histories, clusters and pictures beside the metrics files. The part
+    They are also drawn from the histories and pictures beside the metrics files. The part
     about trainings needs no results of attacks.
 
     Raises:

@@ -136,15 +136,6 @@ FIGURES = (
         " effective surrogate lowers the bound below the reference's once it has started.",
         part=OF_RUNS,
     ),
-    Figure(
-        "cluster_course",
-        "clusters.cluster_course",
-        "how fitted clusters moved",
-        TRAINING,
-        "How fitted clusters moved from epoch to epoch: thin lines are classes, the thick line is"
-        " their mean. An effective number near one means that one cluster holds all of a class.",
-        part=OF_RUNS,
-    ),
 )
 
 

@@ -25,10 +25,7 @@ from cemlib.data.prepared import load as load_prepared
 from cemlib.evaluation.job import Stage, load_judge
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
-from cemlib.report import OF_RUNS
-from cemlib.report.build import Results, figures
 from cemlib.report.collect import collect
-from cemlib.report.style import save
 from cemlib.study.finished import finished
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, jobs, train_job
@@ -115,11 +112,6 @@ class Readers:
         frames = collect(*self._metrics())
         return [frame.to_csv() for frame in frames]
 
-    def clusters(self) -> Any:
-        found = Results(*collect(self._metrics()[0]), ["clustering"])
-        figure = figures(found, OF_RUNS)["cluster_course"]()
-        return [path.read_bytes() for path in save(figure, self.folder / "drawn", "clusters")]
-
     def uploaded(self, folder: str) -> Any:
         found = read_result(self.root, self.root / folder / "metrics.json")
         assert found is not None
@@ -178,7 +170,6 @@ CASES = {
     f"{RUN}/config.json": ("attacked", "uploaded"),
     f"{RUN}/metrics.json": ("attacked", "tables", "uploaded"),
     f"{RUN}/history.jsonl": ("tables", "uploaded"),
-    f"{RUN}/clusters.safetensors": ("clusters",),
     f"{ATTACK}/metrics.json": ("tables", "uploaded", "begun_with"),
     f"{ATTACK}/attacker.safetensors": ("begun_with",),
     f"{ATTACK}/history.jsonl": ("tables", "uploaded"),

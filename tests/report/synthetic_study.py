@@ -1,17 +1,15 @@
 """A synthetic study in a folder: metrics, histories, clusters and pictures as real jobs leave."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from PIL import Image
 
-from cemlib.records.files import save_tensors, write_jsonl
+from cemlib.records.files import write_jsonl
 from cemlib.records.layout import AttackFolder, Layout, RunFolder
 from cemlib.records.seal import write_sealed
 from cemlib.report.collect import collect
@@ -129,8 +127,6 @@ def fill(
             bound = None if defence == "none" else 400 * (1 - 60 * _MSE[defence]) + seed
             folder = study.add_run(defence, seed, top1=top1, val_top1=top1, leakage_nats=bound)
             write_jsonl(folder.history, training_history(defence, rng))
-            if defence == "clustering":
-                save_tensors(folder.clusters, fitted_clusters(seed))
             for knowledge in knowledges:
                 _add_attacks(study, defence, seed, knowledge, rng)
     return study
@@ -223,23 +219,6 @@ def attack_history(error: float, rng: np.random.Generator) -> list[dict[str, Any
         }
         for epoch in range(1, EPOCHS + 1)
     ]
-
-
-def fitted_clusters(seed: int, epochs: int = EPOCHS) -> Mapping[str, torch.Tensor]:
-    """Centroids that settle, variances that shrink, weights that grow uneven."""
-    generator = torch.Generator().manual_seed(seed)
-    classes, clusters, dim = 10, 5, 16
-    time = torch.arange(epochs, dtype=torch.float32).view(-1, 1, 1)
-    start = torch.randn(classes, clusters, dim, generator=generator)
-    drift = torch.randn(epochs, classes, clusters, dim, generator=generator)
-    tilt = torch.randn(classes, clusters, generator=generator)
-    spread = 0.5 + torch.rand(classes, 1, generator=generator)
-    return {
-        "epochs": torch.arange(1, epochs + 1),
-        "means": start + drift * (0.3 * torch.exp(-time / 8))[..., None],
-        "weights": torch.softmax(tilt * time / epochs, dim=-1),
-        "variances": spread * 0.03 * torch.exp(-time / 10).expand(-1, classes, clusters) + 1e-3,
-    }
 
 
 def strip(error: float, count: int = 12, side: int = 16, factor: int = 2) -> Image.Image:

@@ -27,7 +27,7 @@ PER_KNOWLEDGE = ("reconstructions", "comparisons")
 DRAWN = {
     WHOLE: {"accuracy_mse", "accuracy_ssim", "overview", "attack_course"}
     | {f"{name}-{knowledge}" for name in PER_KNOWLEDGE for knowledge in KNOWLEDGES},
-    OF_RUNS: {"training_curves", "surrogate_course", "cluster_course"},
+    OF_RUNS: {"training_curves", "surrogate_course"},
 }
 
 
