@@ -25,7 +25,7 @@ from cemlib.cli.options import (
     percent,
     runs,
 )
-from cemlib.cli.results import KINDS, RUNS, compare, names, show
+from cemlib.cli.results import KINDS, RUNS, names, show
 
 ABOUT = (
     "Train defended split classifiers, attack them, and report utility against privacy. A command"
@@ -81,7 +81,6 @@ COMMANDS: dict[str, Command] = {
         study.report,
         [
             *CONFIG,
-            DEFENCE,
             Option(
                 "--only",
                 choices=("tables", "figures", "training_figures", "page"),
@@ -220,24 +219,6 @@ COMMANDS: dict[str, Command] = {
             "cemlib show clustering/seed0",
             "cemlib show clustering/seed0/decoder-train_data --json",
             "cemlib show results/digits/judge --all",
-        ],
-    ),
-    "compare": Command(
-        compare,
-        [
-            Option("first", completer=defences, metavar="FIRST", help="a defence of the study"),
-            Option(
-                "second",
-                completer=defences,
-                metavar="SECOND",
-                help="the one that it is compared with",
-            ),
-            *CONFIG,
-            STALE,
-            JSON,
-        ],
-        [
-            "cemlib compare clustering noise",
         ],
     ),
     "doctor": Command(

@@ -63,16 +63,12 @@ def report(options: argparse.Namespace) -> Iterator[Path | str]:
     Raises:
         FileError: if there are such results, without --stale.
     """
-    from cemlib.config import ConfigError
-    from cemlib.study.split import PARTS, jobs, jobs_of_one
+    from cemlib.study.split import PARTS, jobs
 
-    plan, defence, only = plan_of(options), options.defence, options.only
-    if defence is not None and only == "page":
-        raise ConfigError(f"--defence {defence}: the page is about the whole study; leave it out")
+    plan, parts = plan_of(options), (options.only,) if options.only else PARTS
     if not plan.layout.config.is_file():
         plan.write_config()
-    found = jobs(plan) if defence is None else jobs_of_one(plan, defence)
-    yield from _carried_out(job for job in found if job.kind in ([only] if only else PARTS))
+    yield from _carried_out(job for job in jobs(plan) if job.kind in parts)
 
 
 def run(options: argparse.Namespace) -> Iterator[Path | str]:

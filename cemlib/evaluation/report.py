@@ -13,18 +13,17 @@ from cemlib.study.job import Job, owners
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
-    """Write the tables, figures or page of one defence, or of all."""
-    layout, scope = job.plan.layout, _scope(job)
+    """Write the tables, figures or page."""
+    layout = job.plan.layout
     if job.kind == "page":
         data, *figures = job.inputs["shown"]
         metrics, (out,) = [*job.inputs["runs"], *job.inputs["attacks"]], job.outputs
         shown = {"data": data, "figures": figures, "settings": job.settings}
         yield write_page(results_of(job), metrics, out, **shown, stale=_stale(job))
     elif job.kind == "tables":
-        out = layout.tables / scope
-        yield from write_tables(results_of(job), layout.root, out, stale=_stale(job))
+        yield from write_tables(results_of(job), layout.root, layout.tables, stale=_stale(job))
     else:
-        yield from write_figures(results_of(job), layout.figures / scope, job.kind)
+        yield from write_figures(results_of(job), layout.figures, job.kind)
 
 
 def _stale(job: Job[Study]) -> list[str]:
@@ -32,20 +31,14 @@ def _stale(job: Job[Study]) -> list[str]:
     return [f"Stale: {line}" for line in mismatches(owners(job.reads))] if job.plan.stale else []
 
 
-def _scope(job: Job[Study]) -> str:
-    """Return the one defence that a job is about, or an empty text for all."""
-    return str(job.of.get("defence", ""))
-
-
 def results_of(job: Job[Study]) -> Results:
-    """Read the results of one defence, or of all with the settings that compare them."""
-    study, scope = job.plan.study, _scope(job)
-    defences = [name for name in study.defences if scope in ("", name)]
-    report, several = study.report, study.sweeps and not scope
+    """Read the results, with the settings that compare them."""
+    study = job.plan.study
+    accuracies = study.report.match_accuracy
     return Results(
         *collect(job.inputs["runs"], job.inputs.get("attacks", ())),
-        defences,
-        reference=None if scope else study.reference,
-        sweeps=Sweeps(study.families(), report.match_accuracy) if several else None,
-        surrogates=[name for name in defences if study.defences[name].surrogate],
+        list(study.defences),
+        reference=study.reference,
+        sweeps=Sweeps(study.families(), accuracies) if study.sweeps else None,
+        surrogates=[name for name, defence in study.defences.items() if defence.surrogate],
     )

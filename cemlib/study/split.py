@@ -178,30 +178,6 @@ def report_jobs(
     return [*parts, replace(last, settings=plan.study.plain())]
 
 
-def jobs_of_one(plan: Plan[Study], defence: str) -> list[SplitJob]:
-    """Return the jobs of tables and figures of one defence alone.
-
-    Raises:
-        ConfigError: if there is no such defence.
-    """
-    chosen("defence", tuple(plan.study.defences), defence)
-    own = [job for job in jobs(plan) if job.of.get("defence") == defence]
-    trained = [job for job in own if job.kind == "train"]
-    attacked = [job for job in own if job.kind != "train"]
-    *parts, _ = report_jobs(plan, trained, attacked)
-    return [_narrowed(job, defence) for job in parts]
-
-
-def _narrowed(job: SplitJob, defence: str) -> SplitJob:
-    names = TABLES if job.kind == "tables" else ()  # which figures there are, it shows when drawn
-    return replace(
-        job,
-        pattern=f"{job.pattern}/{{defence}}",
-        of={"defence": defence},
-        leaves=[job.plan.layout.tables / "{defence}" / name for name in names],
-    )
-
-
 def _written(plan: Plan[Study], part: str) -> list[Path]:
     """Return the files of a part of the report."""
     if part == "tables":

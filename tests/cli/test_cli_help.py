@@ -53,7 +53,6 @@ def pressed(words: str, folder: Path = ROOT) -> list[str]:
         ("train --defence cl", ["clustering"]),
         ("attack --config config/digits_attacks.yaml --attack op", ["optimisation"]),
         ("show clustering/seed0/mean", [f"clustering/seed0/mean_image-{k}" for k in KNOWLEDGES]),
-        ("compare --config config/table1.yaml gated sl", ["slot"]),
         ("run --config config/pctc.yaml --only co", ["cost"]),
         ("train --config missing.yaml --defence ", []),
     ],

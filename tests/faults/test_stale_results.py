@@ -155,7 +155,6 @@ def test_no_number_of_other_settings_is_shown_without_a_mark(
         assert uploaded(study) == results - concerned, edit
         for name in draws.sample(sorted(results), 3):
             is_refused(study, capsys, name in concerned, "show", name.replace("attacks/", ""))
-        is_refused(study, capsys, bool(concerned & results), "compare", "noise", "strong")
         is_refused(study, capsys, True, "report", "--only", "tables")
         is_refused(study, capsys, True, "publish")
         shutil.rmtree(study.own.root)
@@ -205,7 +204,7 @@ def test_the_difference_is_named_as_the_study_writes_it(
 
 def test_a_copy_is_told_by_whose_it_is(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     lay(study.own.run("noise/seed0"), study.own.run("strong/seed0"))
-    assert main(["compare", "noise", "strong", "--config", study.own.config]) == 2
+    assert main(["report", "--config", study.own.config]) == 2
     assert "strong/seed0 and 4 more: made for defence noise\n" in capsys.readouterr().err
 
 
@@ -214,10 +213,9 @@ def test_stale_results_are_shown_marked(study: Study, capsys: pytest.CaptureFixt
     difference = "made with defences.noise.noise_std 0.025, now 0.7"
     config = ["--stale", "--config", study.own.config]
     assert listed(study, capsys, "--stale") == {*RUNS, "judge"}
-    for words in (["compare", "noise", "strong"], ["show", "noise/seed0"]):
-        assert main([*words, *config]) == 0
-        assert f"stale: {study.own.run('noise/seed0')}" in (out := capsys.readouterr().out)
-        assert difference in out
+    assert main(["show", "noise/seed0", *config]) == 0
+    assert f"stale: {study.own.run('noise/seed0')}" in (out := capsys.readouterr().out)
+    assert difference in out
     before = (study.own.results / "tables/summary.md").read_bytes()
     assert main(["report", *config]) == 0
     written = [Path(line) for line in capsys.readouterr().out.splitlines()]
