@@ -57,7 +57,7 @@ docs: .venv/ready
 # Needs network: writes the newest versions that fit pyproject.toml.
 lock: .venv/ready
 	uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
-	  --no-emit-index-url --no-emit-find-links pyproject.toml --extra workflow --extra labelling --extra federated \
+	  --no-emit-index-url --no-emit-find-links pyproject.toml --extra workflow --extra federated \
 	  --extra docs --extra dev \
 	  --output-file requirements.lock
 	echo 'snakemake-executor-plugin-slurm>=2.8,<3' | uv pip compile --universal --python-version 3.11 \

@@ -31,13 +31,11 @@ def deal(options: argparse.Namespace) -> Iterator[Path | str]:
     All parties get `public.json`. Participant I alone gets `share-I.json`, by a channel that nobody
     else can read; delete it here.
     """
-    from cemlib.labelling.dealing import make_certificates, write_keys
+    from cemlib.labelling.dealing import write_keys
     from cemlib.labelling.setting import Setting
 
     fields = Setting.__dataclass_fields__.keys() & vars(options).keys()
     yield from write_keys(options.folder, Setting(**{n: getattr(options, n) for n in fields}))
-    if options.certificates:
-        yield from make_certificates(options.folder, options.participants)
 
 
 def aggregate(options: argparse.Namespace) -> Iterator[Path | str]:
@@ -153,7 +151,6 @@ COMMANDS = {
             Option("--packing", choices=PACKINGS, default="images", help=DEFAULT),
             Option("--blinding", choices=("full", "short"), default="short", help=DEFAULT),
             Option("--insecure-for-testing", action="store_true", help="allow shorter keys"),
-            Option("--certificates", action="store_true", help="also make these, for a trial"),
         ],
         ["cemlib pctc deal keys --participants 3 --classes 10 --noise-std 4"],
     ),

@@ -1,17 +1,21 @@
 """Three parties with certificates, in threads of this process and on real sockets, for tests."""
 
 import asyncio
+import re
+import shutil
 import socket
 import ssl
+import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from cemlib.labelling.channels import secured
-from cemlib.labelling.dealing import Public, make_certificates, read_dealt, write_keys
+from cemlib.labelling.dealing import Public, read_dealt, write_keys
 from cemlib.labelling.parties import Participant
 from cemlib.labelling.protocol import Setting
 from cemlib.labelling.roles import Seat, aggregate, request, take_part
@@ -23,14 +27,25 @@ VOTES = np.array([[0, 1, 1], [3, 2, 3]])
 TALLIES = [[1, 2, 0, 0], [0, 0, 1, 2]]
 IMAGES = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
 SECONDS = 30.0
+PAGE = Path(__file__).parents[2] / "docs/labelling_protocol.md"
+NEEDS_OPENSSL = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
 HEAD = 64  # bytes: shape, nonce and name of a round
 
 
 def dealt(folder: Path) -> Path:
     """A new folder with keys and certificates."""
     write_keys(folder, SETTING)
-    make_certificates(folder, SETTING.participants)
+    certify(folder, SETTING.participants)
     return folder
+
+
+def certify(folder: Path, participants: int) -> None:
+    """Carry out the documentation's commands in the folder `keys`, for so many participants."""
+    commands = PAGE.read_text().partition("cd keys\n")[2].partition("cd ..\n")[0]
+    names = " ".join(["aggregator requester", *(f"participant-{i}" for i in range(participants))])
+    found, count = re.subn('PARTIES=".*"', f'PARTIES="{names}"', commands)
+    assert count == 1
+    subprocess.run(["bash", "-ec", found], cwd=folder, check=True, capture_output=True)
 
 
 def framed(message: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from deployed import HOST, IMAGES, SECONDS, Caller, Parties, framed
+from deployed import HOST, IMAGES, NEEDS_OPENSSL, SECONDS, Caller, Parties, certify, framed
 from numpy.typing import NDArray
 
 from cemlib.cli import main
@@ -23,7 +23,7 @@ from cemlib.labelling.queries import digests, enter
 from cemlib.labelling.sharing import KeyShare
 from cemlib.records.files import FileError
 
-pytest.importorskip("cryptography")
+pytestmark = NEEDS_OPENSSL
 ROOT = Path(__file__).parents[2]
 VOTER = """
 def vote_{0}(images):
@@ -44,7 +44,8 @@ class Group:
         voters = (VOTER.format(i, 2 * i + 1) for i in range(participants))
         (folder / "voter.py").write_text("".join(voters))
         number = "--participants", str(participants), "--classes", "4", "--noise-std", "0"
-        ended(self.start("deal", "keys", *number, "--certificates", *options))
+        ended(self.start("deal", "keys", *number, *options))
+        certify(folder / "keys", participants)
 
     def start(self, *arguments: str) -> Process:
         paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

@@ -5,20 +5,29 @@ Parties that misbehave write their messages to blocking sockets by themselves.
 
 import socket
 import ssl
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from deployed import HOST, IMAGES, SECONDS, SETTING, TALLIES, Caller, Parties, framed
+from deployed import (
+    HOST,
+    IMAGES,
+    NEEDS_OPENSSL,
+    SECONDS,
+    SETTING,
+    TALLIES,
+    Caller,
+    Parties,
+    framed,
+)
 
 from cemlib.labelling import channels
-from cemlib.labelling.dealing import make_certificates, write_keys
+from cemlib.labelling.dealing import write_keys
 from cemlib.labelling.errors import REQUESTER, DroppedOutError, LabellingError, MessageError
 from cemlib.labelling.messages import Kind
 from cemlib.labelling.queries import SHAPE
 
-pytest.importorskip("cryptography")
+pytestmark = NEEDS_OPENSSL
 ALONE = pytest.mark.parametrize("running", [0.1], indirect=True)  # the test is the aggregator
 
 
@@ -230,27 +239,5 @@ def test_keys_are_read_by_this_user_alone_and_never_written_over(keys: Path) -> 
     assert {file.stem for file in keys.iterdir()} == names
     assert {file.stat().st_mode & 0o777 for file in keys.iterdir()} == {0o600}
     assert keys.stat().st_mode & 0o777 == 0o700
-    assert b"PRIVATE" not in (keys / "authority.pem").read_bytes()
     with pytest.raises(FileExistsError):
         write_keys(keys, SETTING)
-    with pytest.raises(FileExistsError):
-        make_certificates(keys, 3)
-
-
-def test_a_party_is_no_authority(keys: Path) -> None:
-    x509 = pytest.importorskip("cryptography.x509")
-    found = {}
-    for file in keys.glob("*.pem"):
-        certificate = x509.load_pem_x509_certificates(file.read_bytes())[0]
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-        found[file.stem] = (names.get_values_for_type(x509.DNSName), basic.ca)
-    assert found == {name: ([name], name == "authority") for name in found}
-
-
-def test_without_cryptography_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
-    with pytest.raises(LabellingError, match=r"pip install 'cemlib\[labelling\]'"):
-        make_certificates(tmp_path, 2)
