@@ -14,17 +14,17 @@ from cemlib.config.differing import flatten
 from cemlib.records.files import FileError, parse_jsonl, parse_record
 from cemlib.records.layout import identity
 from cemlib.records.scores import UNBOUNDED, impossible
-from cemlib.records.seal import check_record, check_sums
+from cemlib.records.seal import FILES, check_record, check_sums, read_sealed
 from cemlib.tracking.model import Model, read_model
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Row, curves, scores
-from cemlib.tracking.origin import OF_THE_VICTIM, Dataset, data_name, dataset, victim
 
 CURVES = "history.jsonl"
 CONFIG = "config.json"
 ARTIFACTS = (CONFIG, CURVES, "reconstructions.png", "extremes.png", "per_image.parquet")
+OF_THE_VICTIM = ("top1", "leakage_nats")  # also logged with an attack, for charts of both
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
-LAYOUT = b"6"  # version of what is uploaded: a new one uploads every result again
+LAYOUT = b"7"  # version of what is uploaded: a new one uploads every result again
 REPORT = "report"
 WORST = "worst_case/"  # prefix of the metrics in `worst`
 NEEDED = ("status", "config", "provenance", "wall_seconds")
@@ -59,7 +59,6 @@ class Result:
     scores: Mapping[str, float] = field(default_factory=dict)
     curves: Sequence[Row] = ()
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
-    dataset: Dataset | None = None
     worst: Mapping[str, float] = field(default_factory=dict)
     model: Model | None = None
 
@@ -119,7 +118,7 @@ def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | 
 def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     metrics = _record(path, found)
     names, folder = identity(path.parent), _folder(root, path.parent)
-    run = victim(path, metrics) if names["kind"] == "attack" else metrics
+    run = _victim(path, metrics) if names["kind"] == "attack" else metrics
     end = found[path.name].modified
     contents = {name: file.content for name, file in found.items()}
     artifacts = {n: each for n, each in contents.items() if 0 < len(each) <= LARGEST_ARTIFACT}
@@ -136,9 +135,16 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         scores=dict(scores(metrics)) | _attacked(names, metrics, run),
         curves=curves(parse_jsonl(path.with_name(CURVES), contents.get(CURVES, b""))),
         artifacts=artifacts,
-        dataset=dataset(root, run, names["kind"]),
         model=read_model(path, metrics, found[CONFIG].content) if CONFIG in found else None,
     )
+
+
+def _victim(path: Path, attack: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of the attacked run; empty if it is gone or has other weights now."""
+    file = path.parents[2] / path.name
+    found = read_sealed(file) if file.is_file() else {}
+    same = found.get(FILES, {}).get("model.safetensors") == attack.get("model_sha256")
+    return found if same else {}
 
 
 def _attacked(
@@ -197,10 +203,11 @@ def _tags(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _settings(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Return tags to filter and group by: the images, the network, and parts of the defence."""
+    """Return tags to filter and group by; images of a user's folder are named by the study."""
     config = metrics["config"]
     defence = config.get("defence", {})
-    tags = {"data": data_name(config, str(metrics.get("experiment")))}
+    source = str(config.get("data", {}).get("source", "unknown"))
+    tags = {"data": str(metrics.get("experiment")) if source == "folder" else source}
     tags |= {"model": config["model"]["name"]} if "model" in config else {}
     for part in ("surrogate", "channel", "penalty"):
         tags[part] = (defence.get(part) or {}).get("name", "none")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from cemlib.records.files import write_bytes
 from cemlib.tracking.numbers import Row
-from cemlib.tracking.origin import Dataset
 from cemlib.tracking.results import RUNNING, WORST, Result
 from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
 
@@ -127,7 +126,6 @@ class Uploader:
         if run.shown:  # after an interruption from here on, the run is replaced, not continued
             self._client.delete_tag(run.run_id, SHOWN)
         self._add_artifacts(run, result)
-        self._add_dataset(run, result.dataset)
         self._add_scores(run, result)
         self._extend(run, result)
         self._client.set_terminated(run.run_id, result.status, max(result.end, run.start))
@@ -176,15 +174,6 @@ class Uploader:
         scores = [Metric(name, value, end, 0) for name, value in found.items()]
         tags = _tags({**result.tags, NOTE: result.note, DIGEST: result.digest})
         self._client.log_batch(run.run_id, scores, params, tags)
-
-    def _add_dataset(self, run: Known, data: Dataset | None) -> None:
-        from mlflow import entities
-
-        if data is not None:
-            text = (data.name, data.digest, SOURCE["mlflow.source.name"], data.source)
-            entity = entities.Dataset(*text, profile=data.profile)
-            context = entities.InputTag("mlflow.data.context", data.context)
-            self._client.log_inputs(run.run_id, [entities.DatasetInput(entity, [context])])
 
     def _add_artifacts(self, run: Known, result: Result) -> None:
         try:
