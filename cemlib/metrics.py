@@ -1,4 +1,4 @@
-"""MSE, PSNR and SSIM of image pairs, one number per pair.
+"""MSE, PSNR and SSIM of image pairs, one number per pair, and the bound on a release's leakage.
 
 Source: SSIM by Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error
 visibility to structural similarity", IEEE Trans. Image Processing 13(4), 2004.
@@ -9,6 +9,10 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+
+from cemlib.numerics.leakage import leakage_bound
+
+__all__ = ["leakage_bound", "mse", "psnr", "ssim"]
 
 Padding = Literal["zero", "valid"]
 

@@ -139,7 +139,7 @@ def ours(found: plain.Statistics) -> Clustering:
     surrogate = build("clustering", dim=dim, num_classes=CLASSES, noise_std=NOISE_STD)
     assert isinstance(surrogate, Clustering)
     surrogate.num_train.fill_(found.samples)
-    surrogate.keep(found.means, found.weights, found.variances)
+    surrogate.load_statistics(found.means, found.weights, found.variances)
     return surrogate
 
 

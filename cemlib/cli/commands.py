@@ -82,6 +82,12 @@ COMMANDS: dict[str, Command] = {
         [
             *CONFIG,
             Option(
+                "--defence",
+                completer=defences,
+                metavar="NAME",
+                help="the tables of this defence alone",
+            ),
+            Option(
                 "--only",
                 choices=("tables", "figures", "training_figures", "page"),
                 help="only this part",

@@ -63,12 +63,13 @@ def report(options: argparse.Namespace) -> Iterator[Path | str]:
     Raises:
         FileError: if there are such results, without --stale.
     """
-    from cemlib.study.split import PARTS, jobs
+    from cemlib.study.split import PARTS, jobs, tables_of_one
 
     plan, parts = plan_of(options), (options.only,) if options.only else PARTS
+    found = jobs(plan) if options.defence is None else [tables_of_one(plan, options.defence)]
     if not plan.layout.config.is_file():
         plan.write_config()
-    yield from _carried_out(job for job in jobs(plan) if job.kind in parts)
+    yield from _carried_out(job for job in found if job.kind in parts)
 
 
 def run(options: argparse.Namespace) -> Iterator[Path | str]:

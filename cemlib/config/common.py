@@ -31,10 +31,6 @@ class AnyStudy(Section):
     )
     data: DataConfig = Field(description="the images and their splits")
 
-    def paths(self) -> dict[str, str | None]:
-        """Return the paths that the study names, by their keys."""
-        return {"results": self.results}
-
     def data_slice(self) -> dict[str, Any]:
         """Return the settings of the prepared data, without the place of the images."""
         return {key: value for key, value in self.data.plain().items() if key != "root"}

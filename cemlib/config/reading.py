@@ -1,11 +1,6 @@
-"""Reading a configuration file, YAML or JSON, and refusing ambiguous ones.
-
-Of a key given twice, libraries take the last. Some numbers (`010`, `1_0`, `0b11`, `1:30`) mean
-different things in versions 1.1 and 1.2 of YAML.
-"""
+"""Reading a configuration file, YAML or JSON; a key given twice is refused."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +9,13 @@ from yaml.nodes import MappingNode, ScalarNode
 
 from cemlib.config.errors import ConfigError
 
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-_AMBIGUOUS = re.compile(r"[-+]?(0\d+|0b.*|.*[_:].*)")
-
 
 def read(path: Path) -> Any:
     """Read the values of a YAML (or JSON) file.
 
     Raises:
-        ConfigError: if the file is missing, a pipe, neither YAML nor JSON, or gives a key twice.
+        ConfigError: if the file is missing, is neither YAML nor JSON, or gives a key twice.
     """
-    if path.is_fifo():
-        raise ConfigError(f"{path}: a pipe, which is not read again; write a file and name that")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -65,7 +55,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses repeated keys and ambiguous numbers."""
+    """A safe loader that refuses repeated keys."""
 
     def compose_mapping_node(self, anchor: Any) -> MappingNode:
         """Refuse repeated keys, before the keys of a merge (`<<`) are added."""
@@ -79,14 +69,4 @@ class _Loader(yaml.SafeLoader):
                     f"line {line}: key {key.value!r} is given twice, {first}; keep one"
                 )
             lines[str(key.value)] = line
-        return node
-
-    def compose_scalar_node(self, anchor: Any) -> ScalarNode:
-        """Refuse a number that two versions of YAML read differently."""
-        node = super().compose_scalar_node(anchor)
-        if node.tag in _NUMBERS and _AMBIGUOUS.fullmatch(node.value):
-            raise ConfigError(
-                f"line {node.start_mark.line + 1}: {node.value} is another number, or text, in"
-                " another version of YAML; write it in plain digits, or in quotes if it is text"
-            )
         return node

@@ -198,11 +198,6 @@ class Study(AnyStudy):
             return self.train.model_copy(update={"select": "last"})
         return _with(self.train, self.defences[name].train, f"defences.{name}.train")
 
-    def paths(self) -> dict[str, str | None]:
-        """Return the paths that the study names, by their keys."""
-        weights = {f"attacks.{n}.pretrained": a.foreign_weights for n, a in self.attacks.items()}
-        return super().paths() | weights
-
     def train_slice(self, defence: str) -> dict[str, Any]:
         """Return the settings that the training of one defence depends on, for any seed."""
         return {

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 ClassFiles: TypeAlias = dict[str, list[Path]]
 SHOWN = 5  # damaged files named in one message
 DECODERS = 4  # threads; with more, small images only wait for the interpreter lock
-CHUNK = 64  # images per task; handing over single small ones costs as much as decoding them
 
 
 def folder(config: DataConfig, root: Path | None) -> Raw:
@@ -148,40 +147,25 @@ def _files(files: ClassFiles) -> list[Path]:
 
 
 def _read(paths: Sequence[Path], config: DataConfig) -> Tensor:
-    """Decode files in threads, in the order of ``paths``: large images gain, small lose nothing."""
+    """Decode files in threads, in the order of ``paths``: large images gain, small lose little."""
     from tqdm import tqdm
 
-    from cemlib.data.images import stack
+    from cemlib.data.images import read_image, stack
 
-    chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
-    images: list[Pixels] = []
-    damaged: list[DataError] = []
-    with (
-        warnings.catch_warnings(),
-        ThreadPoolExecutor(DECODERS) as pool,
-        tqdm(total=len(paths), desc="reading images", unit="image", disable=None) as bar,
-    ):
+    def decoded(path: Path) -> "Pixels | DataError":
+        try:
+            return read_image(path, config.image_size, config.channels)
+        except DataError as error:
+            return error
+
+    progress = partial(tqdm, total=len(paths), desc="reading images", unit="image", disable=None)
+    with warnings.catch_warnings(), ThreadPoolExecutor(DECODERS) as pool:
         # Pillow warns of odd metadata without naming the file; what does not decode is an error.
         warnings.simplefilter("ignore", UserWarning)
-        for results in pool.map(partial(_decode, config), chunks):
-            images += [each for each in results if not isinstance(each, DataError)]
-            damaged += [each for each in results if isinstance(each, DataError)]
-            bar.update(len(results))
-    if damaged:
+        found = list(progress(pool.map(decoded, paths)))
+    if damaged := [each for each in found if isinstance(each, DataError)]:
         raise _damaged(damaged)
-    return stack(images)
-
-
-def _decode(config: DataConfig, paths: Sequence[Path]) -> "list[Pixels | DataError]":
-    from cemlib.data.images import read_image
-
-    found: list[Pixels | DataError] = []
-    for path in paths:
-        try:
-            found.append(read_image(path, config.image_size, config.channels))
-        except DataError as error:
-            found.append(error)
-    return found
+    return stack([each for each in found if not isinstance(each, DataError)])
 
 
 def _damaged(errors: Sequence[DataError]) -> DataError:

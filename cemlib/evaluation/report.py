@@ -21,7 +21,8 @@ def run(job: Job[Study]) -> Iterator[Path]:
         shown = {"data": data, "figures": figures, "settings": job.settings}
         yield write_page(results_of(job), metrics, out, **shown, stale=_stale(job))
     elif job.kind == "tables":
-        yield from write_tables(results_of(job), layout.root, layout.tables, stale=_stale(job))
+        out = job.outputs[0].parent
+        yield from write_tables(results_of(job), layout.root, out, stale=_stale(job))
     else:
         yield from write_figures(results_of(job), layout.figures, job.kind)
 
@@ -32,13 +33,13 @@ def _stale(job: Job[Study]) -> list[str]:
 
 
 def results_of(job: Job[Study]) -> Results:
-    """Read the results, with the settings that compare them."""
-    study = job.plan.study
-    accuracies = study.report.match_accuracy
+    """Read the results of one defence, or of all with the settings that compare them."""
+    study, one = job.plan.study, job.of.get("defence")
+    curves = Sweeps(study.families(), study.report.match_accuracy) if study.sweeps else None
     return Results(
         *collect(job.inputs["runs"], job.inputs.get("attacks", ())),
-        list(study.defences),
-        reference=study.reference,
-        sweeps=Sweeps(study.families(), accuracies) if study.sweeps else None,
+        [one] if one else list(study.defences),
+        reference=None if one else study.reference,
+        sweeps=None if one else curves,
         surrogates=[name for name, defence in study.defences.items() if defence.surrogate],
     )

@@ -21,6 +21,7 @@ how many there are, and the estimate is too low.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -28,19 +29,23 @@ from torch import Tensor
 HALVINGS = 60  # bisection steps for t, more than the bits of a float
 
 
-def leakage_estimate(z: Tensor, y: Tensor, noise_std: float, *, corrected: bool = True) -> float:
-    """Estimate L_C of the population from which the features were drawn, in nats.
+def leakage_bound(z: Tensor, y: Tensor, noise_std: float) -> float:
+    """Return L_C at the frequencies and (1/n) covariances of the given samples, in nats.
 
-    Without the correction for the number of samples, it is L_C at the frequencies and (1/n)
-    covariances of the given samples, which is never above the estimate. That bounds the information
-    about which *sample* was processed, for classes of any shape; for the population it is too low
-    with few samples.
+    It bounds the information about which *sample* was processed, for classes of any shape. For the
+    population it is too low with few samples: it is never above `leakage_estimate`, which has the
+    same arguments and errors.
+    """
+    return _over_classes(z, y, noise_std, _plain)
+
+
+def leakage_estimate(z: Tensor, y: Tensor, noise_std: float) -> float:
+    """Estimate L_C of the population from which the features were drawn, in nats.
 
     Args:
         z: clean features (N, D), before the noise of the release.
         y: classes (N,), integers.
         noise_std: standard deviation of the Gaussian noise of the release.
-        corrected: whether it is corrected for the number of samples.
 
     Returns:
         The bound in nats; ``math.inf`` without noise, or if squares of z / noise_std overflow.
@@ -54,13 +59,19 @@ def leakage_estimate(z: Tensor, y: Tensor, noise_std: float, *, corrected: bool 
 
         >>> z = torch.randn(40, 30, generator=torch.Generator().manual_seed(0))
         >>> one = torch.zeros(40, dtype=torch.long)
-        >>> [round(leakage_estimate(z, one, 1.0, corrected=it), 1) for it in (False, True)]
-        [8.9, 10.4]
+        >>> round(leakage_bound(z, one, 1.0), 1), round(leakage_estimate(z, one, 1.0), 1)
+        (8.9, 10.4)
     """
+    return _over_classes(z, y, noise_std, _corrected)
+
+
+def _over_classes(
+    z: Tensor, y: Tensor, noise_std: float, half_log_det: Callable[[Tensor], float]
+) -> float:
     _check_features(z, y, noise_std)
     if noise_std == 0:
         return math.inf
-    total, half_log_det = 0.0, _corrected if corrected else _plain
+    total = 0.0
     for label in torch.unique(y):
         members = z.detach()[y == label].double() / noise_std
         if not members.square().sum().isfinite():

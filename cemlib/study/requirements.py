@@ -1,4 +1,4 @@
-"""Check that a study can run as configured: its images, threads, network and epochs."""
+"""Check that a study can run as configured: its images, network and epochs."""
 
 import os
 from collections.abc import Iterator
@@ -52,7 +52,6 @@ class Finding(NamedTuple):
 def requirements(plan: AnyPlan) -> Iterator[Finding]:
     """Yield the findings about a study that are known before its first job."""
     yield images(plan)
-    yield _threads(plan.study.threads)
     if isinstance(plan.study, Study):
         yield from _network(plan.study)
         yield from _epochs(plan.study)
@@ -151,18 +150,3 @@ def _folder(subject: str, place: Path, by: str) -> Finding:
         advice = f"set {by} to a folder of class folders, or of train/ and test/ with them"
         return Finding(PROBLEM, subject, f"{part}: {len(classes)} class folders", advice)
     return Finding(OK, subject, f"{len(classes)} class folders in {part}")
-
-
-def _threads(threads: int) -> Finding:
-    cores = usable_cores()
-    if threads > cores:
-        advice = f"set `threads` to {cores} or less; results depend on it in their last bits"
-        return Finding(WARNING, "study's threads", f"{threads} on {cores} cores", advice)
-    return Finding(OK, "study's threads", f"{threads} a job")
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux alone
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

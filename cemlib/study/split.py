@@ -178,6 +178,20 @@ def report_jobs(
     return [*parts, replace(last, settings=plan.study.plain())]
 
 
+def tables_of_one(plan: Plan[Study], defence: str) -> SplitJob:
+    """Return the job of the tables of one defence alone.
+
+    Raises:
+        ConfigError: if there is no such defence.
+    """
+    chosen("defence", tuple(plan.study.defences), defence)
+    own = [job for job in jobs(plan) if job.of.get("defence") == defence]
+    trained = [job for job in own if job.kind == "train"]
+    tables, *_ = report_jobs(plan, trained, [job for job in own if job.kind != "train"])
+    files = [plan.layout.tables / "{defence}" / name for name in TABLES]
+    return replace(tables, pattern="tables/{defence}", of={"defence": defence}, leaves=files)
+
+
 def _written(plan: Plan[Study], part: str) -> list[Path]:
     """Return the files of a part of the report."""
     if part == "tables":

@@ -13,7 +13,7 @@ from typing import Any
 
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.errors import validated
-from cemlib.surrogates.base import Sizes, Surrogate
+from cemlib.surrogates.base import Fitted, Sizes, Surrogate
 from cemlib.surrogates.clustering import Clustering
 from cemlib.surrogates.fusion import ParallelFusion, ShortcutFusion
 from cemlib.surrogates.gated import GatedAttention
@@ -41,7 +41,15 @@ SURROGATES: dict[str, type[Surrogate]] = {
 """The class behind each name."""
 
 
-def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options: Any) -> Surrogate:
+def build(
+    name: str,
+    *,
+    dim: int,
+    num_classes: int,
+    noise_std: float,
+    num_train: int | None = None,
+    **options: Any,
+) -> Surrogate:
     """Build a surrogate by name.
 
     Args:
@@ -49,6 +57,7 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
         dim: number of feature dimensions D.
         num_classes: number of classes C.
         noise_std: standard deviation sigma of the release noise.
+        num_train: number of training images N, for a surrogate with statistics until it is fitted.
         options: options of its section of the configuration.
 
     Raises:
@@ -66,7 +75,10 @@ def build(name: str, *, dim: int, num_classes: int, noise_std: float, **options:
     section = {"name": name} | options
     defence = validated(DefenceConfig, {"surrogate": section, "noise_std": noise_std})
     sizes: Sizes = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
-    return SURROGATES[name](defence.surrogate, **sizes)
+    surrogate = SURROGATES[name](defence.surrogate, **sizes)
+    if num_train is not None and isinstance(surrogate, Fitted):
+        surrogate.num_train.fill_(num_train)
+    return surrogate
 
 
 # These hide the modules of the same names, which `from cemlib.surrogates.gated import ...` finds.

@@ -140,5 +140,4 @@ class Clustering(Fitted):
 
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
         new = fit_clusters(z.to(self.means), y, self.means, self.weights, generator)
-        scalar = self.settings.variance == "scalar"
-        self.keep(new.means, new.weights, new.variances.mean(-1) if scalar else new.variances)
+        self.load_statistics(new.means, new.weights, new.variances)

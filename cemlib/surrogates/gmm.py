@@ -150,7 +150,7 @@ class GaussianMixture(Fitted):
         last = Mixtures(self.means, self.weights, self._covariances())
         new = fit_mixtures(z, y, last, generator)
         self.class_shares.copy_(torch.bincount(y, minlength=self.num_classes) / len(y))
-        self.keep(new.means, new.weights, new.covariances)
+        self.load_statistics(new.means, new.weights, new.covariances)
 
     def _covariances(self) -> Tensor:
         """Return stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
@@ -161,12 +161,14 @@ class GaussianMixture(Fitted):
         each = zip(self.axes, variances.unsqueeze(-2), strict=True)
         return torch.stack([(axes * spread) @ axes.to(spread).mT for axes, spread in each])
 
-    def keep(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
-        """Store variances (C, K, D), or the eigenvectors and eigenvalues of (C, K, D, D)."""
-        if self.covariance == "diagonal":
-            super().keep(means, weights, variances)
+    def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
+        """Use statistics as every fitted surrogate does; full covariances may be (C, K, D, D)."""
+        if variances.ndim < 4:
+            super().load_statistics(means, weights, variances)
+            if self.covariance == "full":
+                self.axes.copy_(torch.eye(self.dim))
             return
-        super().keep(means, weights, self.variances)
+        super().load_statistics(means, weights, self.variances)
         for c, matrices in enumerate(variances):
             spread, self.axes[c] = torch.linalg.eigh(matrices)
             self.variances[c] = spread.clamp_min(0)

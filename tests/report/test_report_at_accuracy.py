@@ -20,7 +20,7 @@ from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
 from cemlib.report.tradeoff import frontier
 from cemlib.study.finished import rerun_job
 from cemlib.study.plan import Plan
-from cemlib.study.split import jobs
+from cemlib.study.split import jobs, tables_of_one
 
 ROOT = Path(__file__).parents[2]
 FAMILIES: Any = {
@@ -226,6 +226,8 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
     tables = found["tables"].outputs
     assert set(rerun_job(found["tables"])) == set(tables)
     assert tables[-1].name == "tradeoff.csv"
+    one = tables_of_one(plan, "noise_noise_std0p1")
+    assert {path.name for path in rerun_job(one)} == {path.name for path in tables[:-1]}
     table = pd.read_csv(tables[-1])
     assert set(table["knowledge"]) == {"train_data", "public_data"}
     assert {"lambda_mean", "noise_std_mean"} <= set(table.columns)

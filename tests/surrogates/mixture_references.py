@@ -12,26 +12,21 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 
-def put(surrogate, means, weights, variances, num_train=1):
-    """Put statistics in the place of those of a fit to num_train images."""
-    surrogate.num_train.fill_(num_train)
-    surrogate.keep(means, weights, variances)
-    return surrogate
-
-
 def loaded(name, num_classes, dim, clusters, *, num_train=1, **options):
     """A surrogate with made-up statistics, one cluster of them empty where there are several."""
     generator = torch.Generator().manual_seed(1)
     weights = torch.rand(num_classes, clusters, generator=generator)
     if clusters > 1:
         weights[0, 1] = 0
+    options["num_train"] = num_train
     surrogate = built(name, num_classes, dim, clusters=clusters, **options)
     shape = (num_classes, clusters, dim)
     means = torch.rand(shape, generator=generator)
     variances = 0.02 * torch.rand(shape[: surrogate.variances.ndim], generator=generator)
     if options.get("covariance") == "full":
         variances = variances.double().diag_embed()
-    return put(surrogate, means, weights / weights.sum(1, keepdim=True), variances, num_train)
+    surrogate.load_statistics(means, weights / weights.sum(1, keepdim=True), variances)
+    return surrogate
 
 
 def stored(surrogate) -> list[Tensor]:

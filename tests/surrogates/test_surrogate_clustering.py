@@ -1,7 +1,7 @@
 import mixture_references as reference
 import pytest
 import torch
-from mixture_references import assert_equal_to, loaded, put, stored
+from mixture_references import assert_equal_to, loaded, stored
 from surrogate_batches import BATCHES, NOISE_STD, batch, built
 
 from cemlib.surrogates.base import Fitted
@@ -13,8 +13,10 @@ BLENDED.append(BLENDED[1] | BLENDED[2])
 def holding(*statistics, num_train=1, **options):
     """A surrogate with given means, weights and variances."""
     num_classes, clusters, dim = statistics[0].shape
-    surrogate = built("clustering", num_classes, dim, clusters=clusters, **options)
-    return put(surrogate, *statistics, num_train)
+    options |= {"clusters": clusters, "num_train": num_train}
+    surrogate = built("clustering", num_classes, dim, **options)
+    surrogate.load_statistics(*statistics)
+    return surrogate
 
 
 def assert_blended_loops(surrogate, z, y, num_train):

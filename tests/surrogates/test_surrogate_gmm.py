@@ -1,6 +1,6 @@
 import pytest
 import torch
-from mixture_references import assert_equal_to, gmm_by_loops, loaded, put, some_covariances
+from mixture_references import assert_equal_to, gmm_by_loops, loaded, some_covariances
 from surrogate_batches import (
     BATCHES,
     NOISE_STD,
@@ -10,7 +10,7 @@ from surrogate_batches import (
     value_and_gradient,
 )
 
-from cemlib.numerics.leakage import leakage_estimate
+from cemlib.metrics import leakage_bound
 
 COVARIANCES = ["diagonal", "full"]
 
@@ -43,7 +43,7 @@ def test_full_equals_the_loops(name, clusters, num_train):
     expected, (slope,) = value_and_gradient(function, z.double())
     for dtype, rel in ((torch.float32, 1e-5), (torch.float64, 1e-9)):
         surrogate.axes = surrogate.axes.to(dtype)
-        surrogate.keep(surrogate.means, surrogate.weights, covariances)
+        surrogate.load_statistics(surrogate.means, surrogate.weights, covariances)
         value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z.to(dtype))
         assert_near(value, expected, rel)
         assert_near(gradient, slope, rel)
@@ -56,7 +56,7 @@ def test_equal_features_equal_the_loops(covariance):
     surrogate = loaded("gmm", 3, 8, 2, num_train=3000, covariance=covariance)
     covariances = some_covariances(3, 2, 8).diagonal(dim1=-2, dim2=-1).diag_embed()
     variances = covariances if covariance == "full" else covariances.diagonal(dim1=-2, dim2=-1)
-    surrogate.keep(surrogate.means, surrogate.weights, variances)
+    surrogate.load_statistics(surrogate.means, surrogate.weights, variances)
     assert_equal_to(gmm_by_loops(surrogate, y, covariances, 3000), surrogate, z, y)
 
 
@@ -66,7 +66,7 @@ def test_with_one_full_component_it_is_the_leakage_bound():
     z = 0.1 * torch.randn(180, 5, generator=torch.Generator().manual_seed(0)) + y.unsqueeze(1)
     surrogate = made("full", 3, 5, clusters=1)
     surrogate.fit(z, y)
-    bound = leakage_estimate(z, y, NOISE_STD, corrected=False)
+    bound = leakage_bound(z, y, NOISE_STD)
     assert float(surrogate(z, y)) * 5 == pytest.approx(bound, rel=1e-4)
 
 
@@ -101,7 +101,7 @@ def test_the_statistics_are_means_weights_and_mean_variances():
     surrogate = made("full", 1, 3, clusters=2)
     covariances = some_covariances(1, 2, 3)
     means, weights = torch.rand(1, 2, 3), torch.tensor([[0.3, 0.7]])
-    surrogate.keep(means, weights, covariances)
+    surrogate.load_statistics(means, weights, covariances)
     found = surrogate.statistics()
     assert torch.equal(found["means"], means)
     assert torch.equal(found["weights"], weights)
@@ -109,11 +109,29 @@ def test_the_statistics_are_means_weights_and_mean_variances():
     torch.testing.assert_close(found["variances"], spread.float())
 
 
+@pytest.mark.parametrize("name", ["clustering", "gmm"])
+def test_variances_fitted_elsewhere_may_be_one_number_or_one_for_each_dimension(name):
+    z, y, num_classes = batch("balanced")
+    narrow, wide = torch.full((num_classes, 2), 0.02), torch.full((num_classes, 2, 8), 0.02)
+    means, weights = z[:8].view(4, 2, 8), torch.full((num_classes, 2), 0.5)
+    options = [{}, {"variance": "diagonal"} if name == "clustering" else {"covariance": "full"}]
+    for option in options:
+        found = []
+        for variances in (narrow, wide):
+            surrogate = built(name, num_classes, 8, clusters=2, num_train=100, **option)
+            surrogate.load_statistics(means, weights, variances)
+            found.append(surrogate(z, y))
+        assert found[0] == found[1] > 0
+        with pytest.raises(ValueError, match=r"means \(4, 2, 7\) and weights"):
+            surrogate.load_statistics(means[..., 1:], weights, narrow)
+
+
 def test_log_counts_the_components_that_the_batch_reaches():
     """Far components get no representable responsibility: one of three with a weight is reached."""
-    surrogate = made("diagonal", 2, 1, clusters=2)
+    surrogate = made("diagonal", 2, 1, clusters=2, num_train=8)
     means = torch.tensor([[[0.0], [100.0]], [[0.0], [100.0]]])
-    put(surrogate, means, torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.full((2, 2, 1), 0.01), 8)
+    weights, variances = torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.full((2, 2, 1), 0.01)
+    surrogate.load_statistics(means, weights, variances)
     surrogate(torch.tensor([[0.1], [0.3]]), torch.tensor([0, 0]))
     notes = surrogate.log()
     assert notes["classes"] == 1
@@ -125,9 +143,10 @@ def test_log_counts_the_components_that_the_batch_reaches():
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_stored_variances_of_zero_are_survived(covariance):
     z, y, num_classes = batch("balanced")
-    surrogate = made(covariance, num_classes, 8, clusters=2)
+    surrogate = made(covariance, num_classes, 8, clusters=2, num_train=100)
     variances = torch.zeros(4, 2, 8, *([8] if covariance == "full" else [])).double()
-    put(surrogate, z[:8].view(4, 2, 8), torch.full((num_classes, 2), 0.5), variances, 100)
+    weights = torch.full((num_classes, 2), 0.5)
+    surrogate.load_statistics(z[:8].view(4, 2, 8), weights, variances)
     value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
     assert value > 0
     assert gradient.isfinite().all()

@@ -20,7 +20,7 @@ from cemlib.report.figures import figure_entry, strip_entry, table_entry
 from cemlib.study.requirements import Level, check, images
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.schedule import duration
-from cemlib.study.split import jobs_of_one
+from cemlib.study.split import tables_of_one
 from cemlib.study.standing import failed_results
 from cemlib.study.plan import Plan
 from cemlib.study.systems import SYSTEMS, jobs_of, read_study

@@ -1,7 +1,7 @@
 # Targets of split inference alone: `snakemake gated` makes everything of one defence: its runs,
 # attacks, tables and MLflow runs.
 DEFENCES = list(STUDY.plan.study.defences)
-ONE = JobRule("report_one", [jobs_of_one(STUDY.plan, name)[0] for name in DEFENCES])
+ONE = JobRule("report_one", [tables_of_one(STUDY.plan, name) for name in DEFENCES])
 
 
 # The first page of `snakemake --report`.
@@ -25,7 +25,7 @@ rule report_one:
     message:
         "tables/{wildcards.defence}" if BRIEF else None
     shell:
-        "python -m cemlib report --only tables --config {params.config:q}"
+        "python -m cemlib report --config {params.config:q}"
         " --defence {wildcards.defence:q} > {log:q} 2>&1"
 
 
