@@ -1,4 +1,4 @@
-"""Draw the figures of a federated study: curves, bars, and pictures."""
+"""Draw the figures of a federated study: curves and pictures."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from cemlib.config.federated import Federated
 from cemlib.federated.inversion.scoring import WORST_CASE
-from cemlib.federated.tables import Results, cost_table, tradeoff_table
+from cemlib.federated.tables import Results, tradeoff_table
 from cemlib.records.files import load_arrays
 from cemlib.records.seal import checked
 from cemlib.report.grid import Pictures, read_strip, show
@@ -98,24 +98,6 @@ def tradeoff(plan: Plan[Federated], results: Results) -> Figure:
         figure.legend(loc="outside right upper")
     else:
         remark(panel, "no variant was trained and attacked without a failure")
-    return figure
-
-
-def cost(plan: Plan[Federated], results: Results) -> Figure:
-    """Draw the seconds and the bytes of a round, by variant."""
-    table = cost_table(results, plan.study)
-    names = [readable(name) for name in table["variant"]]
-    figure, (left, right) = new_figure(0.9 + 0.22 * len(names), columns=2, share_y=True)
-    halves = (table["seconds_ci_high"] - table["seconds_mean"]).fillna(0)
-    left.barh(names, table["seconds_mean"], xerr=halves, color="#0072B2", capsize=2)
-    left.set_xlabel("seconds of a round")
-    kilobytes = table[["bytes_up_per_round", "bytes_down_per_round"]] / 1000
-    right.barh(names, kilobytes.iloc[:, 0], color="#E69F00", label="up")
-    down, up = kilobytes.iloc[:, 1], kilobytes.iloc[:, 0]
-    right.barh(names, down, left=up, color="#56B4E9", label="down")
-    right.set_xlabel("kB in a round")
-    figure.legend(loc="outside upper right", ncols=2)
-    left.invert_yaxis()
     return figure
 
 

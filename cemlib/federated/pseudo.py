@@ -33,7 +33,7 @@ def run(job: FederatedJob) -> list[Path]:
     resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
-        reason = resumed.finish(job.title, study.gan.epochs, SHOWN, folder.history)
+        reason = resumed.finish(job.name, study.gan.epochs, SHOWN, folder.history)
         found = {"extractor": extractor.origin, "wall_seconds": resumed.seconds}
         _write(job, gans, reason, found)
     checkpoint.remove()

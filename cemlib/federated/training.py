@@ -36,7 +36,7 @@ def run(job: FederatedJob) -> list[Path]:
     resumed = Resumed(federation, checkpoint, start)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
-        reason = fault or resumed.finish(job.title, study.train.rounds, SHOWN, folder.history)
+        reason = fault or resumed.finish(job.name, study.train.rounds, SHOWN, folder.history)
         ended = {"generators_sha256": generators, "wall_seconds": resumed.seconds}
         _write(job, federation, reason, ended)
     checkpoint.remove()

@@ -1,7 +1,6 @@
 """Draw the figures of a labelling study."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -54,45 +53,18 @@ def accuracy(results: Results, study: LabellingStudy) -> Figure:
     return figure
 
 
-def participants(results: Results, study: LabellingStudy) -> Figure:
-    """Draw every participant as the requester, by network: thin each repeat, thick the mean."""
-    figure, panels = _by_images(3.0, results.participants, study, _slopes)
-    handles, titles = panels[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, titles, loc="outside lower center", ncols=len(handles))
-    return figure
-
-
-def _by_images(
-    height: float, rows: pd.DataFrame, study: LabellingStudy, draw: Callable[..., None]
-) -> tuple[Figure, list[Axes]]:
-    """Make a figure with a panel for each number of images, drawn from its rows."""
-    figure, panels = new_figure(height, columns=len(study.images), share_y=True)
+def epsilon(results: Results, study: LabellingStudy) -> Figure:
+    """Draw accuracy against the epsilon of one query, with the accuracy before as a line."""
+    figure, panels = new_figure(2.8, columns=len(study.images), share_y=True)
+    table = epsilon_table(results, study)
     for panel, images in zip(panels, study.images, strict=True):
-        found = rows[rows["images"] == images] if len(rows) else rows
         panel.set_title(f"{images} images")
-        if len(found):
-            draw(panel, found)
+        rows = table[table["images"] == images] if len(table) else table
+        if len(rows):
+            _curves(panel, rows)
         else:
             remark(panel, "no finished repeat")
     panels[0].set_ylabel(ACCURACY)
-    return figure, panels
-
-
-def _slopes(panel: Axes, rows: pd.DataFrame) -> None:
-    names = list(NAMES)
-    for network, look in looks(sorted(rows["network"].unique())).items():
-        group = rows[rows["network"] == network]
-        means = group.groupby("participant")[names].mean()
-        panel.plot(names, 100 * group[names].T, color=look.colour, alpha=0.08, lw=0.6)
-        drawn = panel.plot(names, 100 * means.T, look.marker + "-", color=look.colour, lw=1, ms=3)
-        drawn[0].set_label(network)
-    panel.set_xticks(range(len(names)), list(NAMES.values()))
-
-
-def epsilon(results: Results, study: LabellingStudy) -> Figure:
-    """Draw accuracy against the epsilon of one query, with the accuracy before as a line."""
-    figure, _ = _by_images(2.8, epsilon_table(results, study), study, _curves)
     figure.supxlabel("ε of one query, by the formula", fontsize=9)
     return figure
 

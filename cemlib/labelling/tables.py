@@ -30,13 +30,11 @@ class Results:
 
     Attributes:
         repeats: the record of each number of images and repeat.
-        participants: a row for each of its participants as the requester.
         sweep: a row for each of its epsilons, `inf` for no noise.
         rounds: a row for each timed round.
     """
 
     repeats: pd.DataFrame
-    participants: pd.DataFrame
     sweep: pd.DataFrame
     rounds: pd.DataFrame
 
@@ -48,13 +46,11 @@ def collect(job: Job[LabellingStudy]) -> Results:
         FileError: if a record is missing or damaged.
     """
     records = [read_sealed(path, KEYS) for path in job.inputs["metrics"]]
-    participants = pd.json_normalize(records, "participants", ["images", "seed"])
-    participants["participant"] = participants.groupby(["images", "seed"]).cumcount() + 1
     swept = ["images", "seed", "epsilon", "sigma", *SCORES, *QUALITY]
     sweep = pd.json_normalize(records, "sweep", ["images", "seed"]).reindex(columns=swept)
     sweep["epsilon"] = sweep["epsilon"].astype(float).fillna(math.inf)
     rounds = pd.DataFrame(read_sealed(job.plan.layout.cost, ("rounds",))["rounds"])
-    return Results(pd.DataFrame(records), participants, sweep, rounds)
+    return Results(pd.DataFrame(records), sweep, rounds)
 
 
 def accuracy_table(results: Results, study: LabellingStudy) -> pd.DataFrame:

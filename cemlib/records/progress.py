@@ -1,12 +1,9 @@
-"""Progress of long work: a live bar on a terminal, one line per epoch anywhere else."""
+"""Progress of long work: one line per epoch."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-
-from tqdm import tqdm
 
 Numbers = Mapping[str, float | None]
 
@@ -19,25 +16,10 @@ def progress(title: str, epochs: int, done: int = 0) -> Iterator[Callable[[int, 
     def print_line(epoch: int, numbers: Numbers) -> None:
         elapsed = time.perf_counter() - start
         left = elapsed / max(1, epoch - done) * (epochs - epoch)
-        filled = "#" * (20 * epoch // epochs)
-        print(
-            f"{title} [{filled:<20}] epoch {epoch}/{epochs} {_join(numbers)}"
-            f" | {elapsed:.0f} s, {left:.0f} s left",
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"{title} epoch {epoch}/{epochs} {_join(numbers)}"
+        print(f"{line} | {elapsed:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True)
 
-    # Some terminals have no width, and tqdm could draw no bar there.
-    if not (sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0):
-        yield print_line
-        return
-    with tqdm(total=epochs, initial=done, desc=title, unit="epoch", dynamic_ncols=True) as bar:
-
-        def move_bar(epoch: int, numbers: Numbers) -> None:
-            bar.update(epoch - bar.n)
-            bar.set_postfix_str(_join(numbers))
-
-        yield move_bar
+    yield print_line
 
 
 def _join(numbers: Numbers) -> str:

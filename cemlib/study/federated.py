@@ -17,7 +17,7 @@ from cemlib.study.job import (
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "privacy", "tradeoff", "cost")
-FIGURES = ("accuracy", "tradeoff", "cost", "reconstructions")
+FIGURES = ("accuracy", "tradeoff", "reconstructions")
 PSEUDO_FIGURES = ("pseudo", "convergence")
 _RUN = ("{variant}", "{seed}")
 

@@ -90,11 +90,6 @@ class Job(Generic[StudyT]):
         """Return the name, which is also the path of its log without the suffix."""
         return self.pattern.format(**self.of)
 
-    @property
-    def title(self) -> str:
-        """Return the name as the progress bar shows it."""
-        return self.name.replace("/", " ")
-
     @cached_property
     def needs(self) -> frozenset[str]:
         """Return the names of the jobs whose files it reads."""

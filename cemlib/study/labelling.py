@@ -13,7 +13,7 @@ from cemlib.study.job import (
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
-FIGURES = ("accuracy", "participants", "epsilon", "cost")
+FIGURES = ("accuracy", "epsilon", "cost")
 
 LabellingJob = Job[LabellingStudy]
 

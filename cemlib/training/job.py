@@ -37,7 +37,7 @@ def run(job: Job[Study]) -> list[Path]:
     for before in (folder.metrics, folder.clusters):  # of an older run of this name
         before.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
-        reason = resumed.finish(job.title, trainer.settings.epochs, SHOWN, folder.history)
+        reason = resumed.finish(job.name, trainer.settings.epochs, SHOWN, folder.history)
         metrics = _metrics(trainer, reason) | _pruned(trainer, network)
         of = {"kind": "run", **job.of, "data_sha256": checksum(job.plan.layout.data)}
         spent = {"wall_seconds": resumed.seconds}

@@ -119,7 +119,7 @@ def test_a_training_keeps_its_last_finished_epoch(
 
 @LATER
 @pytest.mark.parametrize(
-    ("name", "line"), [("decoder", " epoch 5/"), ("refinement", "seed0 [##########")]
+    ("name", "line"), [("decoder", " epoch 5/"), ("refinement", "seed0 epoch 3/")]
 )
 def test_an_attack_keeps_what_is_finished(
     attacked: Path,
