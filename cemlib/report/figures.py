@@ -71,9 +71,9 @@ FIGURES = (
         "curves of the sweeps, {knowledge}",
         UTILITY,
         "Accuracy against worst-case MSE along each sweep: faint marks are seeds, strong ones their"
-        " means with 95 % intervals, and a line joins the means that no other mean of that sweep"
-        " beats in both. At equal accuracy the higher line is more private. Dotted lines are the"
-        " accuracies of tradeoff.csv.",
+        " means, with 95 % intervals where there are few, and a line joins those that no other mean"
+        " of that sweep beats in both. At equal accuracy the higher line is more private. Dotted"
+        " lines are the accuracies of tradeoff.csv.",
         needs="sweeps",
     ),
     Figure(

@@ -24,7 +24,7 @@ from cemlib.report.style import (
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import unconverged, worst_case
 
-_MOST_LABELS = 12  # more would cover each other
+_MOST_LABELS = 16  # more labels and intervals would cover each other
 _SYMBOLS = {"lambda": "λ", "noise_std": "σ"}
 
 
@@ -82,7 +82,7 @@ def _family(panel: Axes, rows: pd.DataFrame, look: Look, labels: Mapping[str, st
         x, y = (mean_interval(member[column].tolist()) for column in ("accuracy", "mse"))
         if x.n:
             late = bool((member["unconverged"] > 0).any())
-            _draw_point(panel, look, x, y, hollow=late)
+            _draw_point(panel, look, x, y, hollow=late, arms=bool(label))
             place: Any = {"xytext": (8, 6), "textcoords": "offset points", "fontsize": 8}
             panel.annotate(marked(label, late and bool(label)), (x.mean, y.mean), **place)
     curve = mean_curve(rows)
@@ -118,13 +118,15 @@ def _points(
     panel.locator_params(axis="x", nbins=5)
 
 
-def _draw_point(panel: Axes, look: Look, x: Interval, y: Interval, *, hollow: bool) -> None:
-    """Draw a mean with its intervals, hollow where the attack had not converged."""
+def _draw_point(
+    panel: Axes, look: Look, x: Interval, y: Interval, *, hollow: bool, arms: bool = True
+) -> None:
+    """Draw a mean, also its intervals, hollow where the attack had not converged."""
     panel.errorbar(
         x.mean,
         y.mean,
-        xerr=x.arms,
-        yerr=y.arms,
+        xerr=x.arms if arms else None,
+        yerr=y.arms if arms else None,
         fmt=look.marker,
         color=look.colour,
         markersize=7,
