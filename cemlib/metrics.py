@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cemlib.numerics.leakage import leakage_bound
 
-__all__ = ["leakage_bound", "mse", "psnr", "ssim"]
+__all__ = ["leakage_bound", "mse", "psnr", "psnr_of_mean_mse", "ssim"]
 
 Padding = Literal["zero", "valid"]
 

@@ -82,6 +82,7 @@ def test_a_wrong_call_is_refused_with_the_usage(
     [
         (["train", "--defence", "nois"], ["no defence 'nois'", "did you mean 'noise'?"]),
         (["attack", "--defence", "clusterin"], ["'clusterin'", "did you mean 'clustering'?"]),
+        (["report", "--defence", "noise", "--only", "page"], ["there are tables alone"]),
         (["report", "--defence", "zzz"], ["no defence 'zzz'", "noise, clustering"]),
         (["attack", "--attack", "liner"], ["no attack 'liner'", "did you mean 'linear'?"]),
         (["train", "--seed", "7"], ["no seed 7 in this study (it has 0)"]),

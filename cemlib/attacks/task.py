@@ -53,7 +53,7 @@ class Task:
             attacker's queries; no attack has access to these images.
         options: The attack's section of the configuration, as plain values.
         seed: Seed of the attack's random streams.
-        title: Title of the progress bar.
+        title: Title of the lines of progress.
         checkpoint: The checkpoint of the attack.
         judge: An undefended classifier trained on the same data, in eval mode.
         start: The trained decoder of the attack `options["start"]`, in eval mode and frozen.

@@ -63,8 +63,11 @@ def report(options: argparse.Namespace) -> Iterator[Path | str]:
     Raises:
         FileError: if there are such results, without --stale.
     """
+    from cemlib.config import ConfigError
     from cemlib.study.split import PARTS, jobs, tables_of_one
 
+    if options.defence is not None and options.only not in (None, "tables"):
+        raise ConfigError(f"--defence {options.defence}: of one defence there are tables alone")
     plan, parts = plan_of(options), (options.only,) if options.only else PARTS
     found = jobs(plan) if options.defence is None else [tables_of_one(plan, options.defence)]
     if not plan.layout.config.is_file():

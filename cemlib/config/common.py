@@ -25,7 +25,10 @@ class AnyStudy(Section):
     """The settings that the studies of all systems share."""
 
     experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
-    results: str = Field("results", min_length=1, description="folder of all result folders")
+    # Without the wildcards of Snakemake, and no option of a command.
+    results: str = Field(
+        "results", pattern=r"^[^-{}][^{}]*$", description="folder of all result folders"
+    )
     threads: int = Field(
         1, ge=1, description="CPU threads of a job; they change the last bits of results"
     )

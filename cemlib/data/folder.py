@@ -91,6 +91,9 @@ def _list_classes(place: Path, at_least: int) -> ClassFiles:
     for entry in entries:
         if entry.is_symlink() and not entry.exists():  # else its class would be missing unnoticed
             raise DataError(f"{shown(entry)}: a link that leads nowhere; mend or remove it")
+    for entry in folders:
+        if any("\ud800" <= sign <= "\udfff" for sign in entry.name):
+            raise DataError(f"{shown(entry)}: the name is not UTF-8; rename the folder")
     if len(folders) < 2:
         found = ", ".join(shown(entry.name) for entry in folders) or "none"
         raise DataError(

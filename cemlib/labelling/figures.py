@@ -8,23 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.labelling.tables import (
-    PUBLISHED,
-    SECONDS,
-    Results,
-    epsilon_table,
-    growth_exponent,
-)
+from cemlib.labelling.tables import Results, epsilon_table
 from cemlib.report.statistics import mean_interval
-from cemlib.report.style import log_scale, looks, new_figure, remark
+from cemlib.report.style import looks, new_figure, remark
 
 NAMES = {"init": "before", "capc": "CaPC-style", "iel": "IEL"}
 LOOKS = looks(list(NAMES))
-WAYS = {  # packing and blinding
-    "one counter in a ciphertext, full blinding": ("none", "full"),
-    "packed, full blinding": ("images", "full"),
-    "packed, short blinding": ("images", "short"),
-}
 NO_NOISE = 4.0  # its place on the axis of epsilon, in multiples of the largest
 ACCURACY = "test accuracy [%]"
 
@@ -89,31 +78,3 @@ def _curves(panel: Axes, rows: pd.DataFrame) -> None:
     panel.minorticks_off()
     panel.tick_params(axis="x", labelrotation=45)
     panel.legend(loc="lower right")
-
-
-def cost(results: Results, study: LabellingStudy) -> Figure:  # noqa: ARG001 - as every figure
-    """Draw the seconds of an image by key length, with growth exponents and the published ones."""
-    rounds = results.rounds
-    ours = rounds[~rounds["precomputed"]].set_index(["packing", "blinding"])
-    figure, panels = new_figure(3.2, columns=2, share_y=True)
-    for panel, name in zip(panels, SECONDS, strict=True):
-        for title, look in looks(list(WAYS)).items():
-            rows = ours.loc[[WAYS[title]]]
-            exponent = growth_exponent(rows, name)
-            label = title if math.isnan(exponent) else f"{title}: {exponent:.2f}"
-            at, seconds = rows["key_bits"], rows[name]
-            panel.plot(at, seconds, f"{look.marker}-", color=look.colour, label=label)
-        panel.plot(PUBLISHED["key_bits"], PUBLISHED[name], "kx", ms=8, label="published, not ours")
-        _axes(panel, name, rounds)
-    panels[0].set_ylabel("seconds of an image, all participants")
-    return figure
-
-
-def _axes(panel: Axes, name: str, rounds: pd.DataFrame) -> None:
-    lengths = sorted({*rounds["key_bits"].tolist(), PUBLISHED["key_bits"]})
-    panel.set_xscale("log", base=2)
-    log_scale(panel)
-    panel.set_xticks(lengths, [str(length) for length in lengths])
-    panel.minorticks_off()
-    panel.set(title=f"{SECONDS[name]}, with growth exponents", xlabel="key length [bits]")
-    panel.legend(loc="upper left", fontsize=6)

@@ -3,10 +3,11 @@
 The mean curve of a family is read at an accuracy, and a jackknife over the seeds says how far to
 trust the number. With n seeds, t read off the curve of all and t(s) off that without seed s,
 
-    pseudo-value of s = n t - (n - 1) t(s)
+    pseudo-value of s = n t - (n - 1) t(s), shifted so that the mean of all is t
 
 Mean, Student-t interval and paired tests are those of the n pseudo-values. So every seed counts at
-every accuracy, even one that is more accurate at all strengths.
+every accuracy, even one that is more accurate at all strengths. The shift leaves out the
+jackknife's correction of bias: where a curve has a kink, it carries t beyond all seeds.
 
 Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathematical Statistics
 29, 1958.
@@ -67,6 +68,7 @@ def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.
     left = [_read(points[points["seed"] != seed], columns, accuracy) for seed in seeds if n > 1]
     values = [n * whole - (n - 1) * without for without in left] or [whole] * n
     found = pd.DataFrame(values, index=seeds, columns=columns, dtype=float)
+    found += whole - found.mean()
     return found.where(found.abs().lt(np.inf).all(), axis=1)
 
 

@@ -24,7 +24,7 @@ from cemlib.report.style import (
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import unconverged, worst_case
 
-_MOST_LABELS = 16  # more labels and intervals would cover each other
+_MOST_LABELS = 12  # more labels and intervals would cover each other
 _SYMBOLS = {"lambda": "λ", "noise_std": "σ"}
 
 
@@ -47,7 +47,10 @@ def tradeoff(
 
 
 def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
-    """Draw every seed's points, their means with intervals, and a line through efficient means."""
+    """Draw every seed's points, their means, and a line through the efficient ones.
+
+    Up to `_MOST_LABELS` defences have intervals and labels.
+    """
     style = looks(list(sweeps.families))
     rows = points[points["knowledge"] == knowledge]
     labelled = sum(map(len, sweeps.families.values())) <= _MOST_LABELS

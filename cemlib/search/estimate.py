@@ -107,7 +107,7 @@ def _in_new_process(kind: str, job: SplitJob) -> tuple[float, float, float]:
 def _measured(job: SplitJob, asked: float) -> tuple[float, float, float]:
     """Return seconds and both peaks of a job, for which this process was asked at that time."""
     started = time.time() - asked
-    with redirect_stderr(StringIO()):  # a progress bar of a few steps would mislead
+    with redirect_stderr(StringIO()):  # progress of a few steps would mislead
         if job.kind == "prepare":
             seconds = seconds_of(lambda: list(run_job(job)))
         else:

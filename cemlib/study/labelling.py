@@ -13,7 +13,7 @@ from cemlib.study.job import (
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
-FIGURES = ("accuracy", "epsilon", "cost")
+FIGURES = ("accuracy", "epsilon")
 
 LabellingJob = Job[LabellingStudy]
 

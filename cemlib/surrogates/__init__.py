@@ -57,7 +57,7 @@ def build(
         dim: number of feature dimensions D.
         num_classes: number of classes C.
         noise_std: standard deviation sigma of the release noise.
-        num_train: number of training images N, for a surrogate with statistics until it is fitted.
+        num_train: number of training images behind loaded statistics; `fit` replaces it.
         options: options of its section of the configuration.
 
     Raises:

@@ -213,24 +213,24 @@ class Fitted(Surrogate):
         found = {"means": self.means, "weights": self.weights, "variances": spread}
         return {name: values.detach().float().clone() for name, values in found.items()}
 
+    @torch.no_grad()
     def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
         """Use means (C, K, D), weights (C, K) and variances (C, K) or (C, K, D).
 
         Variances are averaged over the dimensions, or repeated, to the form that is stored.
 
         Raises:
-            ValueError: if means or weights have other shapes.
+            ValueError: if they have other shapes.
         """
-        if (means.shape, weights.shape) != (self.means.shape, self.weights.shape):
-            raise ValueError(
-                f"means {tuple(means.shape)} and weights {tuple(weights.shape)}: expected"
-                f" {tuple(self.means.shape)} and {tuple(self.weights.shape)}"
-            )
-        fewer = variances.ndim - self.variances.ndim
+        full, short = self.means.shape, self.weights.shape
+        found = means.shape, weights.shape, variances.shape
+        if found not in ((full, short, full), (full, short, short)):
+            raise ValueError(f"{[*map(tuple, found)]}: expected {tuple(full)} and {tuple(short)}")
+        extra = variances.ndim - self.variances.ndim
         forms = {-1: variances.unsqueeze(-1), 0: variances, 1: variances.mean(-1)}
         self.means.copy_(means)
         self.weights.copy_(weights)
-        self.variances.copy_(forms[fewer])
+        self.variances.copy_(forms[extra])
 
 
 def needs_noise(name: str, noise_std: float) -> None:

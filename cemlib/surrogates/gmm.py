@@ -161,9 +161,10 @@ class GaussianMixture(Fitted):
         each = zip(self.axes, variances.unsqueeze(-2), strict=True)
         return torch.stack([(axes * spread) @ axes.to(spread).mT for axes, spread in each])
 
+    @torch.no_grad()
     def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
         """Use statistics as every fitted surrogate does; full covariances may be (C, K, D, D)."""
-        if variances.ndim < 4:
+        if variances.ndim < 4 or self.covariance == "diagonal":
             super().load_statistics(means, weights, variances)
             if self.covariance == "full":
                 self.axes.copy_(torch.eye(self.dim))

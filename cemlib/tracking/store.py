@@ -108,7 +108,7 @@ def database_of(uri: str) -> Path | None:
     Raises:
         TrackingError: if it is the address of neither.
     """
-    if uri.startswith(("http://", "https://")):
+    if re.fullmatch(r"https?://(\S+@)?(\[[\da-fA-F:]+\]|[^\s\[\]/:@]+)(:\d+)?(/\S*)?", uri):
         return None
     name = uri.removeprefix(SQLITE)
     if not uri.startswith(SQLITE) or name in ("", ":memory:") or "?" in name:

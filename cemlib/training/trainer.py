@@ -34,7 +34,7 @@ from cemlib.training.own import OwnSurrogate
 from cemlib.training.selection import Selection
 from cemlib.training.step import Defended, Row, Step
 
-SHOWN = ("train_loss", "val_top1")  # columns of the history that the progress bar shows
+SHOWN = ("train_loss", "val_top1")  # columns of the history that the lines of progress show
 Network = Callable[[], SplitModel]
 
 

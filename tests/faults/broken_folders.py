@@ -215,6 +215,7 @@ DAMAGES: dict[str, Damage] = {
     "empty class": _in_the_way(Path.mkdir, "empty", beside=True),
     "emptied": _emptied(0),
     "one image": _emptied(1),
+    "class no UTF-8": _renamed(b"\xff"),
     "class escape": _renamed(b"\x1b[2J\nb"),
     "class renamed": _renamed("ünï cødé".encode()),
     "class lost": _lost_class,

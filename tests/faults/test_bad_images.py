@@ -153,6 +153,7 @@ NAMED = {
     "pipe": "pipe.png",
     "no UTF-8, broken": "/\\udcff\\n.png",
     "escape": "/\\x1b[2J\\nerror: nothing.png",
+    "class no UTF-8": "/\\udcff",
     "class gone": "/gone",
     "one colour": "images: channel 0",
 }

@@ -41,11 +41,15 @@ def dealt(folder: Path) -> Path:
 
 def certify(folder: Path, participants: int) -> None:
     """Carry out the documentation's commands in the folder `keys`, for so many participants."""
-    commands = PAGE.read_text().partition("cd keys\n")[2].partition("cd ..\n")[0]
+    commands = PAGE.read_text().partition("cd keys\n")[2].partition("\n)\n")[0]
     names = " ".join(["aggregator requester", *(f"participant-{i}" for i in range(participants))])
     found, count = re.subn('PARTIES=".*"', f'PARTIES="{names}"', commands)
     assert count == 1
     subprocess.run(["bash", "-ec", found], cwd=folder, check=True, capture_output=True)
+    show = ["openssl", "x509", "-noout", "-ext", "basicConstraints", "-in"]
+    for file in folder.glob("*.pem"):
+        said = subprocess.run([*show, file], check=True, capture_output=True, text=True).stdout
+        assert ("CA:TRUE" in said) == (file.stem == "authority")
 
 
 def framed(message: bytes) -> bytes:

@@ -73,7 +73,7 @@ def read_by_hand(names: tuple[str, str], values: Any, seeds: list[int]) -> float
 def pseudo_values(names: tuple[str, str], values: Any) -> list[float]:
     whole = read_by_hand(names, values, [0, 1, 2])
     left = [read_by_hand(names, values, [t for t in range(3) if t != s]) for s in range(3)]
-    return [3 * whole - 2 * without for without in left]
+    return [whole + 2 * (np.mean(left) - without) for without in left]
 
 
 ACCURACIES = {name: [x for x, _ in found] for name, found in RESULTS.items()}

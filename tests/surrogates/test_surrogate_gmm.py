@@ -122,8 +122,9 @@ def test_variances_fitted_elsewhere_may_be_one_number_or_one_for_each_dimension(
             surrogate.load_statistics(means, weights, variances)
             found.append(surrogate(z, y))
         assert found[0] == found[1] > 0
-        with pytest.raises(ValueError, match=r"means \(4, 2, 7\) and weights"):
-            surrogate.load_statistics(means[..., 1:], weights, narrow)
+        for wrong in ((means[..., 1:], weights, narrow), (means, weights, wide[..., 1:])):
+            with pytest.raises(ValueError, match=r"expected \(4, 2, 8\) and \(4, 2\)"):
+                surrogate.load_statistics(*wrong)
 
 
 def test_log_counts_the_components_that_the_batch_reaches():

@@ -138,7 +138,7 @@ def test_a_store_whose_version_mlflow_refuses(study: Study, copied: Path) -> Non
     [
         *(
             (uri, "give sqlite:///FILE")
-            for uri in ("mlruns", "sqlite:///", "sqlite:///x.db?mode=ro")
+            for uri in ("mlruns", "sqlite:///", "sqlite:///x.db?mode=ro", "http://[h", "https://")
         ),
         # Whoever writes past the server would put the files where nobody else finds them.
         ("postgresql://me:secret@h/db", r"//h/db: .* http\(s\) address of an `mlflow server`"),
