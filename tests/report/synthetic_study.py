@@ -1,4 +1,4 @@
-"""A synthetic study in a folder: metrics, histories, clusters and pictures as real jobs leave."""
+"""A synthetic study in a folder: metrics, histories and pictures as real jobs leave."""
 
 import math
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a reader finds in an uploaded study: tags, filters, parameters, data sets, descriptions."""
+"""What a reader finds in an uploaded study: tags, filters, parameters, descriptions."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,10 @@ from pathlib import Path
 import pytest
 from toy_study import CONFIG, Store, Study
 
-from cemlib.records.layout import Layout
 from cemlib.records.scores import MARK, NOTE
-from cemlib.records.seal import write_sealed
 
 RUN = "runs/mine/seed0"
 ATTACK = f"{RUN}/attacks/decoder-train_data"
-CHECKSUM = "d" * 64
 SETTINGS = CONFIG | {
     "data": {"source": "digits", "image_size": 16},
     "model": {"name": "small", "cut": 3},
@@ -27,17 +24,14 @@ SETTINGS = CONFIG | {
 
 @pytest.fixture
 def filled(study: Study) -> Study:
-    """One run of a defence with a name of its own, an attack on it, and their images."""
-    study.add_run("mine", 0, config=SETTINGS, data_sha256=CHECKSUM)
+    """One run of a defence with a name of its own, and an attack on it."""
+    study.add_run("mine", 0, config=SETTINGS)
     attacked = SETTINGS | {"attack": {"epochs": 1, "kind": "decoder"}}
     study.add_attack("mine", 0, "decoder", config=attacked, queries=4, converged=False)
-    facts = {"sha256": CHECKSUM, "counts": {"train": 180, "test": 100}, "source": {"kind": "toy"}}
-    shape = {"image_shape": [1, 16, 16], "classes": ["0", "1"]}
-    write_sealed(Layout(study.root).prepared_facts, facts | shape)
     return study
 
 
-def test_tags_parameters_and_images_say_what_was_made_of_what(filled: Study, store: Store) -> None:
+def test_tags_and_parameters_say_what_was_made_of_what(filled: Study, store: Store) -> None:
     filled.track()
     tags = store.runs()[RUN].data.tags
     wanted = {"data": "digits", "model": "small", "surrogate": "gated", "channel": "dropout"}
