@@ -50,3 +50,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False  # it would put groups of many tests first
     return Rooms(config, log)
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No network."""
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")  # nothing listens on the discard port
+    monkeypatch.setenv("no_proxy", "")
+    # urllib keeps the opener of its first call, with the proxies of that moment, for the process.
+    monkeypatch.setattr("urllib.request._opener", None)

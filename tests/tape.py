@@ -16,6 +16,8 @@ from cemlib.numerics.replay import Replay, Step
 
 # What needs a number or a size on the host, and tensors made of Python's numbers (`lift_fresh`).
 WAITING = {"_local_scalar_dense", "bincount", "equal", "lift_fresh", "masked_select", "nonzero"}
+# The last two read whether they succeeded; linalg_cholesky_ex does not.
+WAITING |= {"_unique2", "linalg_cholesky", "linalg_inv"}
 
 
 class Tape(TorchDispatchMode):

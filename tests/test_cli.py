@@ -50,19 +50,6 @@ def only_error(capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys\nfrom cemlib.cli import main\n"
-        "try:\n    main(['train', '--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = ('torch', 'numpy', 'pandas', 'sklearn', 'mlflow', 'matplotlib', 'pydantic')\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stderr.strip() == "[]"
-
-
 def test_the_version_is_the_packages() -> None:
     assert cemlib("--version").stdout.strip() == f"cemlib {__version__}"
 
@@ -96,17 +83,6 @@ def test_a_users_mistake_is_one_line(
     assert main([command, "--config", configuration(tmp_path), *rest]) == 2
     line = only_error(capsys)
     assert all(part in line for part in parts)
-
-
-def test_an_attack_before_the_training_says_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = configuration(tmp_path)
-    assert main(["prepare", "--config", config]) == 0
-    capsys.readouterr()
-    assert main(["attack", "--config", config]) == 2
-    line = only_error(capsys)
-    assert "runs/noise/seed0/metrics.json: no such file; rerun the job that writes it" in line
 
 
 def test_a_study_from_the_first_command_to_the_last(

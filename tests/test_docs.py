@@ -93,13 +93,6 @@ def test_formulas_of_docstrings_keep_their_lines(site: Path) -> None:
     assert [line.split(" = ")[0] for line in text if " = " in line][:3] == ["alpha", "mu", "L_c"]
 
 
-@pytest.mark.slow
-def test_the_page_of_every_key_is_the_one_from_the_schema(site: Path) -> None:
-    page = (site / "configuration.html").read_text(encoding="utf-8")
-    assert "var_threshold" in page
-    assert "crop_padding" in page
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))

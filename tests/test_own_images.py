@@ -3,42 +3,30 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from PIL import Image
+from image_folders import write_class
 
 from cemlib.cli import main
 
 
-def write_folder(root: Path, classes: int, each: int, mode: str, side: int) -> None:
-    """Images that differ in their mean between classes, with noise."""
-    draws = np.random.default_rng(0)
-    channels = (3,) if mode == "RGB" else ()
-    for label in range(classes):
-        folder = root / f"class_{label:04}"
-        folder.mkdir(parents=True)
-        for number in range(each):
-            bright = 255 * label / max(1, classes - 1)
-            pixels = draws.normal(bright, 40, (side, side + 3, *channels)).clip(0, 255)
-            Image.fromarray(pixels.astype(np.uint8), mode).save(folder / f"{number}.png")
-
-
 @pytest.mark.parametrize(
-    ("classes", "each", "mode", "side", "model"),
+    ("classes", "each", "colour", "side", "model"),
     [
-        (2, 20, "L", 32, {"name": "small"}),
-        (3, 6, "L", 128, {"name": "small"}),
-        (2, 9, "RGB", 40, {"name": "resnet20", "cut": 8}),
-        pytest.param(2, 15, "RGB", 96, {"name": "vgg11"}, marks=pytest.mark.slow),
-        pytest.param(1000, 3, "RGB", 32, {"name": "small"}, marks=pytest.mark.slow),
+        (2, 20, False, 32, {"name": "small"}),
+        (3, 6, False, 128, {"name": "small"}),
+        (2, 9, True, 40, {"name": "resnet20", "cut": 8}),
+        pytest.param(2, 15, True, 96, {"name": "vgg11"}, marks=pytest.mark.slow),
+        pytest.param(1000, 3, True, 32, {"name": "small"}, marks=pytest.mark.slow),
     ],
 )
 def test_any_image_folder_goes_through_to_the_table(
-    tmp_path: Path, classes: int, each: int, mode: str, side: int, model: dict[str, Any]
+    tmp_path: Path, classes: int, each: int, colour: bool, side: int, model: dict[str, Any]
 ) -> None:
-    write_folder(tmp_path / "images", classes, each, mode, min(side, 48))
+    shape = (min(side, 48), min(side, 48) + 3, *([3] if colour else []))
+    for label in range(classes):
+        write_class(tmp_path / f"images/class_{label:04}", each, label, shape)
     study = {
         "experiment": "own",
         "results": str(tmp_path / "results"),

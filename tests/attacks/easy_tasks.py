@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from result_files import timeless
 from tiny_study import blobs
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -108,16 +109,11 @@ def changed(task: Task, **fields: Any) -> Task:
     return Task(**(vars(task) | fields))
 
 
-def rows(found: Outcome) -> list[dict[str, Any]]:
-    """The history without the times it took."""
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in found.history]
-
-
 def same(one: Outcome, other: Outcome) -> bool:
     """Whether two attacks ended with the same bits."""
     return (
         torch.equal(one.reconstructions, other.reconstructions)
-        and rows(one) == rows(other)
+        and timeless(one.history) == timeless(other.history)
         and one.state.keys() == other.state.keys()
         and all(torch.equal(one.state[name], other.state[name]) for name in one.state)
     )

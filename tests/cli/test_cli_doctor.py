@@ -129,23 +129,12 @@ def test_what_stops_the_runner_is_a_problem_here(
     assert [" ".join(line.split()) for line in found] == [line.replace(":", "", 1) for line in told]
 
 
-@pytest.mark.parametrize(
-    ("uri", "told"),
-    [
-        ("sqlite:///mlflow.db", "not a usable SQLite file"),
-        ("postgresql://me:secret@host/db", "give sqlite:///FILE"),
-    ],
-)
-def test_what_is_no_store_is_a_line(
-    uri: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other addresses that are none are in `tracking/test_mlflow_away.py`."""
-    monkeypatch.chdir(tmp_path)
-    Path("mlflow.db").write_bytes(b"no database at all" * 100)
-    found = about("MLflow store", places(uri))
+def test_what_is_no_store_is_a_line(tmp_path: Path) -> None:
+    """Addresses that are none are in `tracking/test_mlflow_away.py`."""
+    (tmp_path / "mlflow.db").write_bytes(b"no database at all" * 100)
+    found = about("MLflow store", places(f"sqlite:///{tmp_path / 'mlflow.db'}"))
     assert found.level is Level.WARNING
-    assert told in f"{found.found}; {found.advice}"
-    assert "secret" not in found.found
+    assert "not a usable SQLite file" in found.found
 
 
 def test_images_of_a_folder_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

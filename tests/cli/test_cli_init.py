@@ -2,22 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from image_folders import write_class
 
 from cemlib.cli import main
 from cemlib.config import load
 from cemlib.records.files import read_json
-
-
-def make_images(root: Path, classes: int, each: int) -> None:
-    draws = np.random.default_rng(0)
-    for label in range(classes):
-        (root / f"{label}").mkdir(parents=True)
-        for number in range(each):
-            pixels = draws.integers(0, 256, (40, 40, 3), np.uint8)
-            Image.fromarray(pixels).save(root / f"{label}/{number}.png")
 
 
 def test_a_new_study_is_sound_and_prepares_its_images(
@@ -31,7 +21,8 @@ def test_a_new_study_is_sound_and_prepares_its_images(
     assert (study.experiment, study.data.root, study.reference) == ("faces", str(images), "noise")
     assert main(["doctor", "--config", "faces.yaml"]) == 1
     assert "no such folder" in capsys.readouterr().out
-    make_images(images, classes=3, each=30)
+    for label in range(3):
+        write_class(images / f"{label}", 30, label, (40, 40, 3))
     assert main(["doctor", "--config", "faces.yaml"]) == 0
     assert "3 class folders" in capsys.readouterr().out
     assert main(["prepare", "--config", "faces.yaml"]) == 0

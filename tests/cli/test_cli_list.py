@@ -11,7 +11,6 @@ from finished_study import Finished
 
 from cemlib import attacks, data, models, surrogates
 from cemlib.cli import main
-from cemlib.cli.columns import aligned
 from cemlib.cli.results import KINDS
 from cemlib.defences import channels, penalties
 from cemlib.records.files import read_json
@@ -99,25 +98,6 @@ def test_a_diverged_run_is_told_with_its_reason(
     assert "epoch 1" in row
 
 
-@pytest.mark.parametrize("word", ["surogates", "run"])
-def test_an_unknown_kind_is_refused_with_the_known_ones(
-    word: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["list", word])
-    assert "'surrogates'" in capsys.readouterr().err
-
-
-def test_looking_imports_nothing_heavy() -> None:
-    calls = "main(['list']); main(['list', 'runs']); main(['show', 'no/seed0'])"
-    program = f"import sys; from cemlib.cli import main; {calls}; print('#', *sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, cwd=ROOT
-    )
-    modules = done.stdout.decode().rpartition("#")[2].split()
-    assert not {"torch", "pandas", "matplotlib", "mlflow", "sklearn"} & set(modules)
-
-
 def test_a_reader_who_left_causes_no_traceback() -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -125,8 +105,3 @@ def test_a_reader_who_left_causes_no_traceback() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, cwd=ROOT)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
-
-
-def test_a_table_is_aligned() -> None:
-    rows = [("a", "1", "few words"), ("long", "22", "more words")]
-    assert aligned(rows, right=[1]) == "a      1  few words\nlong  22  more words"

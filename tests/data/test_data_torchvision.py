@@ -73,15 +73,9 @@ def test_an_image_folder_of_another_set_is_refused(make_folder: Maker) -> None:
         prepare(DataConfig(source="cifar100", root=str(root), image_size=8))
 
 
+@pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize("source", ["cifar10", "cifar100", "mnist", "fashion_mnist", "svhn"])
-def test_without_a_network_the_error_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.setenv(variable, "http://127.0.0.1:9")  # nothing listens on the discard port
-    monkeypatch.setenv("no_proxy", "")
-    # urllib keeps the opener of its first call, with the proxies of that moment, for the process.
-    monkeypatch.setattr("urllib.request._opener", None)
+def test_without_a_network_the_error_says_what_to_do(tmp_path: Path, source: str) -> None:
     config = DataConfig(source=source, root=str(tmp_path))
     with pytest.raises(DataError, match=f"{source} is not there and could not be downloaded") as e:
         SOURCES[source](config, tmp_path)

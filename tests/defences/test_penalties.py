@@ -25,10 +25,6 @@ def batch(size: int = 6) -> tuple[Tensor, Tensor, Tensor]:
     return images, features, features + 0.1 * torch.randn(features.shape, generator=numbers)
 
 
-def test_every_penalty_is_covered_here() -> None:
-    assert OPTIONS.keys() == PENALTIES.keys()
-
-
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_single(name: str, kind: torch.dtype) -> None:

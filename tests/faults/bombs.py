@@ -1,10 +1,8 @@
-"""Files that would leave a mark if anybody unpickled, unpacked or ran them."""
+"""Files that would leave a mark if anybody unpickled them."""
 
 import io
 import pickle
 import subprocess
-import tarfile
-import zipfile
 from pathlib import Path
 
 import torch
@@ -40,27 +38,3 @@ def old_torch_bomb(marker: Path) -> bytes:
 
 
 BOMBS = {"pickle": plain_bomb, "torch": torch_bomb, "old torch": old_torch_bomb}
-
-
-def escaping_tar(place: str, folder: str, content: bytes) -> bytes:
-    """A tar.gz with a member that leaves its folder, one by a link, and sound ones beside them."""
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w:gz") as archive:
-        for name in (f"{folder}/data_batch_1", f"../{place}", f"{folder}/../../{place}"):
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-        link = tarfile.TarInfo(f"{folder}/out")
-        link.type, link.linkname = tarfile.SYMTYPE, "../.."
-        archive.addfile(link)
-        through = tarfile.TarInfo(f"{folder}/out/{place}")
-        archive.addfile(through, io.BytesIO())
-    return held.getvalue()
-
-
-def escaping_zip(place: str) -> bytes:
-    """A zip with a member that leaves its folder."""
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
-        archive.writestr(f"../{place}", "x")
-    return held.getvalue()

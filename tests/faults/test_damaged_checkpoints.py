@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from damaging import cut, flipped
-from killed_job import first_epoch_shown, kill_after
+from killed_job import first_epoch_shown, start_victim
+from killing import kill, wait_for_line
 from result_files import bits
 from tiny_study import tiny_plan, trained
 
@@ -25,7 +26,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results with the checkpoint of a training that was killed, not to be changed."""
     results = tmp_path_factory.mktemp("damaged") / "killed"
     tiny_plan(results, **SETTINGS)
-    kill_after(4, str(results), DEFENCE, "9", "best_val")
+    victim = start_victim(str(results), DEFENCE, "9", "best_val")
+    wait_for_line(victim, " epoch 4/")
+    kill(victim)
     return results
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from checkout import Checkout
+from killed_job import first_epoch_shown
 from killing import STUDY, small_study, stamps, start, start_in, wait_for_line
 from result_files import bits
 
@@ -90,11 +91,7 @@ def go_on(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> int:
     """Run the same command again; returns the first epoch that it shows."""
     capsys.readouterr()
     assert main(command) == 0
-    return first_epoch(capsys.readouterr().err)
-
-
-def first_epoch(said: str) -> int:
-    return int(said.split(" epoch ")[1].split("/")[0])
+    return first_epoch_shown(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=LATER)])
@@ -199,7 +196,7 @@ def test_ctrl_c_at_snakemake_reaches_its_jobs(base: Path, tmp_path: Path) -> Non
     assert found is not None
     again = place.snakemake(TARGET)
     assert again.code == 0, again.output
-    assert first_epoch((place.root / LOG).read_text()) == len(found[1]["history"]) + 1
+    assert first_epoch_shown((place.root / LOG).read_text()) == len(found[1]["history"]) + 1
     # The records name the commit, and the checkout is none.
     done, expected = (
         bits(folder / "runs/clustering/seed0", left_out=("metrics.json",))

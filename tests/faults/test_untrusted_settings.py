@@ -45,20 +45,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return Checkout.create(tmp_path_factory.mktemp("settings") / "checkout")
 
 
-def pwned(checkout: Checkout) -> list[Path]:
-    return [*checkout.root.rglob("pwned"), *checkout.root.parent.glob("pwned")]
-
-
 HOSTILE = "r; touch pwned $(touch pwned) `touch pwned` 'a' \"c\" * é |&>x #%(y)s \\ $HOME"
-
-
-def test_a_path_that_a_shell_would_run_is_planned_as_it_is(checkout: Checkout) -> None:
-    study = renamed("results", HOSTILE)
-    study["attacks"]["mine"] = {"kind": "perceptual", "pretrained": f"{HOSTILE}.pth"}
-    (checkout.root / f"{HOSTILE}.pth").write_bytes(b"")
-    checkout.configure(study)
-    assert checkout.plan().rules > {"prepare", "train", "attack", "tables", "track"}
-    assert pwned(checkout) == []
 
 
 @pytest.mark.slow
@@ -68,18 +55,10 @@ def test_a_path_that_a_shell_would_run_holds_the_results(checkout: Checkout) -> 
     outcome = checkout.snakemake()
     assert outcome.code == 0, outcome.output
     assert (checkout.root / HOSTILE / "x/tables/summary.csv").is_file()
-    assert pwned(checkout) == []
+    root = checkout.root
+    assert [*root.rglob("pwned"), *root.parent.glob("pwned")] == []
     ours = {HOSTILE, ".snakemake", "mlflow.db", "mlflow.db.lock", "mlartifacts", "study.yaml"}
-    assert {path.name for path in checkout.root.iterdir()} - before <= ours
-
-
-@pytest.mark.slow
-def test_snakemake_refuses_a_target_that_is_a_program(checkout: Checkout) -> None:
-    checkout.configure(STUDY)
-    outcome = checkout.snakemake("results/x/runs/noise; touch pwned/seed0/metrics.json")
-    assert outcome.code != 0
-    assert outcome.jobs == []
-    assert pwned(checkout) == []
+    assert {path.name for path in root.iterdir()} - before <= ours
 
 
 @pytest.mark.parametrize("given", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -130,12 +130,6 @@ def test_the_scale_of_the_metric_does_not_matter(name, scale):
 
 
 @either
-def test_checkpoints_hold_the_moments_only(name):
-    """Metric and factors come anew with every epoch."""
-    assert set(pair(name)[0].state_dict()) == {"means", "covariances", "samples"}
-
-
-@either
 def test_a_new_metric_acts_from_the_next_factorisation_on(name):
     surrogate, reference = pair(name, refresh=2)
     for step, (z, y) in enumerate(batches(torch.float64)):

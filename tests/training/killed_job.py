@@ -1,7 +1,6 @@
 """Jobs of the tiny study that die: by SIGKILL in a process of their own, or in this one."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -41,19 +40,6 @@ def start_victim(*arguments: str) -> "subprocess.Popen[str]":
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
     )
-
-
-def kill_after(epoch: int, *arguments: str) -> None:
-    """Start the job and send it SIGKILL once the epoch is done."""
-    victim, log = start_victim(*arguments), []
-    assert victim.stdout is not None
-    for line in victim.stdout:
-        log.append(line)
-        if f" epoch {epoch}/" in line:
-            victim.kill()
-            break
-    victim.stdout.close()
-    assert victim.wait() == -signal.SIGKILL, "".join(log)
 
 
 @dataclass

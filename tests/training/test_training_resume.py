@@ -13,7 +13,6 @@ from killed_job import Dying, first_epoch_shown
 from result_files import bits
 from tiny_study import tiny_plan, trained
 
-from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import read_jsonl
 from cemlib.records.provenance import library_versions
 from cemlib.study.split import attack_job, train_job
@@ -87,12 +86,3 @@ def test_another_device_or_library_never_meets_a_checkpoint(
     newer = library_versions() | {"torch": "99.0"}
     monkeypatch.setattr("cemlib.study.job.library_versions", lambda: newer)
     assert checkpoint_place(train_job(plan, "noise", 0, "cpu")) != here
-
-
-def test_a_foreign_checkpoint_is_neither_read_nor_removed(tmp_path: Path) -> None:
-    other = tiny_plan(tmp_path, epochs=2)
-    foreign = Checkpoint(checkpoint_place(train_job(other, "noise", 0, "cpu")))
-    foreign.save({}, {"unreadable": True})
-    ours, clean = (trained(place, "noise", epochs=1) for place in (tmp_path, tmp_path / "clean"))
-    assert bits(ours.root) == bits(clean.root)
-    assert foreign.load() == ({}, {"unreadable": True})

@@ -147,19 +147,6 @@ class Checkout:
         place = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         return kept | {"PATH": place, "PYTHONPATH": str(self.root)}
 
-    def imported(self) -> Path:
-        """Where the jobs' `python -m cemlib` takes the library from."""
-        code = "import cemlib; print(cemlib.__file__)"
-        done = subprocess.run(
-            ["python", "-c", code],
-            cwd=self.root.parent,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return Path(done.stdout.strip())
-
     def metrics(self, folder: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.results / folder / "metrics.json").read_text())
         return found

@@ -10,7 +10,6 @@ from checkout import Checkout, Outcome, tiny
 def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Outcome]:
     """The finished study, not to be changed, and what Snakemake said while it ran."""
     checkout = Checkout.create(tmp_path_factory.mktemp("base") / "checkout")
-    assert checkout.imported().is_relative_to(checkout.root)
     checkout.configure(tiny())
     outcome = checkout.snakemake()
     assert outcome.code == 0, outcome.output

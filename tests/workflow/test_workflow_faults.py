@@ -1,14 +1,10 @@
 """What a user sees when something is wrong, and what is still there afterwards."""
 
 import re
-from pathlib import Path
 
-import numpy as np
 import pytest
 from checkout import Checkout, tiny
-from PIL import Image
-
-CLASSES = ("cat", "dog")
+from image_folders import write_class
 
 
 def test_a_wrong_configuration_stops_before_any_job(fresh: Checkout) -> None:
@@ -68,10 +64,11 @@ def test_changed_prepared_data_are_refused(finished: Checkout) -> None:
 @pytest.mark.slow  # as the job above stops; `faults/test_bad_images.py` has the preparation
 def test_an_unusable_image_stops_at_the_preparation(fresh: Checkout) -> None:
     images = fresh.root / "images"
-    _write_images(images)
+    for seed, name in enumerate(("cat", "dog")):
+        write_class(images / name, 20, seed, (16, 16, 3))
     fresh.configure(tiny() | {"data": {"source": "folder", "root": "images", "image_size": 16}})
-    (images / "cat/3.png").write_bytes(b"not a picture")
-    message = "images/cat/3.png"
+    (images / "cat/003.png").write_bytes(b"not a picture")
+    message = "images/cat/003.png"
     outcome = fresh.snakemake()
     log = (fresh.results / "logs/prepare.log").read_text()
     assert outcome.code != 0
@@ -80,12 +77,3 @@ def test_an_unusable_image_stops_at_the_preparation(fresh: Checkout) -> None:
     assert "Traceback" not in outcome.output
     assert outcome.rules == {"prepare"}
     assert fresh.listing(fresh.results) == {"config.json", "logs/prepare.log"}
-
-
-def _write_images(folder: Path) -> None:
-    draws = np.random.default_rng(0)
-    for name in CLASSES:
-        (folder / name).mkdir(parents=True)
-        for number in range(20):
-            pixels = draws.integers(0, 256, (16, 16, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")

@@ -46,15 +46,6 @@ def test_runs_every_job_once(base: Base) -> None:
     assert {rule: rules.count(rule) for rule in set(rules)} == RULES
 
 
-def test_configfile_replaces_the_embedded_default(base: Base) -> None:
-    checkout, outcome = base
-    assert {job.defence for job in outcome.jobs} == {None, *DEFENCES}
-    assert [path.name for path in (checkout.root / "results").iterdir()] == ["tiny"]
-    assert list(json.loads((checkout.results / "config.json").read_text())["defences"]) == [
-        *DEFENCES
-    ]
-
-
 def test_every_job_has_a_log_and_a_benchmark(base: Base) -> None:
     checkout, outcome = base
     for job in outcome.jobs:
