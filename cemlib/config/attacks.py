@@ -92,7 +92,7 @@ class Perceptual(_Decoding):
     )
     pretrained: str | None = Field(
         None,
-        min_length=1,
+        pattern=r"^[^{}]+$",  # braces are wildcards to Snakemake
         description="file with torchvision's VGG16 weights (.pth); null = features of the study's"
         " own undefended judge",
     )

@@ -217,7 +217,8 @@ class Fitted(Surrogate):
     def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:
         """Use means (C, K, D), weights (C, K) and variances (C, K) or (C, K, D).
 
-        Variances are averaged over the dimensions, or repeated, to the form that is stored.
+        Variances are averaged over the dimensions, or repeated, to the form that is stored. While
+        `num_train` is 0, a batch's own variance has the weight 0.99 beside them.
 
         Raises:
             ValueError: if they have other shapes.
@@ -226,11 +227,13 @@ class Fitted(Surrogate):
         found = means.shape, weights.shape, variances.shape
         if found not in ((full, short, full), (full, short, short)):
             raise ValueError(f"{[*map(tuple, found)]}: expected {tuple(full)} and {tuple(short)}")
-        extra = variances.ndim - self.variances.ndim
-        forms = {-1: variances.unsqueeze(-1), 0: variances, 1: variances.mean(-1)}
+        if variances.ndim > self.variances.ndim:
+            variances = variances.mean(-1)
+        elif variances.ndim < self.variances.ndim:
+            variances = variances.unsqueeze(-1)
         self.means.copy_(means)
         self.weights.copy_(weights)
-        self.variances.copy_(forms[extra])
+        self.variances.copy_(variances)
 
 
 def needs_noise(name: str, noise_std: float) -> None:

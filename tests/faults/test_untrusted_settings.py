@@ -45,6 +45,16 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return Checkout.create(tmp_path_factory.mktemp("settings") / "checkout")
 
 
+@pytest.mark.parametrize("path", ["a{b}", "{", "a}}b", "-x"])
+def test_no_path_is_a_wildcard_or_an_option(path: str) -> None:
+    with pytest.raises(ConfigError, match="results: "):
+        parse(STUDY | {"results": path})
+    study = renamed("results", "out")
+    study["attacks"]["mine"] = {"kind": "perceptual", "pretrained": f"{path}{{}}"}
+    with pytest.raises(ConfigError, match=r"attacks\.mine\.pretrained: "):
+        parse(study)
+
+
 HOSTILE = "r; touch pwned $(touch pwned) `touch pwned` 'a' \"c\" * é |&>x #%(y)s \\ $HOME"
 
 

@@ -101,6 +101,18 @@ def test_privacy_at_matched_accuracy_is_the_jackknife_of_mean_curves(study: Stud
     assert math.isnan(noise["difference"])
 
 
+def test_intervals_and_labels_are_drawn_of_few_defences_alone(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = points(fill(study))
+    for most, arms in ((4, 4), (3, 0)):
+        monkeypatch.setattr("cemlib.report.tradeoff._MOST_LABELS", most)
+        (panel,) = frontier(found, SWEEPS, found["knowledge"].iloc[0]).axes
+        drawn = [bar for bar in panel.containers if bar.has_xerr and bar.has_yerr]
+        assert len(drawn) == arms
+        assert len([text for text in panel.texts if text.get_text()]) == arms
+
+
 def test_the_jackknife_of_a_mean_is_the_mean() -> None:
     """Its pseudo-values are the values themselves."""
     values = [0.3, 0.7, 0.1, 0.5]
