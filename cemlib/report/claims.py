@@ -7,7 +7,7 @@ import pandas as pd
 
 from cemlib.records.scores import SCORES, TESTED, marked
 from cemlib.report.comparisons import UNCONVERGED
-from cemlib.report.style import readable, significant
+from cemlib.report.style import decimals, readable
 from cemlib.report.tables import records
 from cemlib.report.worst_case import CEILING, WORST_CASE
 from cemlib.report.writer import Row
@@ -111,11 +111,12 @@ def _test(row: Row) -> str:
 
 
 def _amount(row: Row) -> str:
-    """Return a difference with its sign and its interval, in the unit of its tables."""
+    """Return a difference and its interval with signs, in the unit of its tables.
+
+    All have the decimals of the largest, since rounding errors of a mean near 0 say nothing.
+    """
     scale = SCORES[row["metric"]].scale
-    mean, *ends = (_signed(scale * row[key]) for key in ("difference", "ci_low", "ci_high"))
+    values = [scale * row[key] for key in ("difference", "ci_low", "ci_high")]
+    places = decimals(max(abs(value) for value in values if math.isfinite(value)))
+    mean, *ends = (f"{value:+z.{places}f}".replace("-", "−") for value in values)
     return mean if math.isnan(row["ci_low"]) else f"{mean} [{', '.join(ends)}]"
-
-
-def _signed(value: float) -> str:
-    return ("−" if value < 0 else "+") + significant(abs(value))

@@ -185,4 +185,9 @@ def significant(value: float, digits: int = 3) -> str:
     """Return ``value`` with so many significant digits, never in exponential form."""
     if not math.isfinite(value) or value == 0:
         return "∞" if math.isinf(value) else f"{value:g}"
-    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    return f"{value:.{decimals(value, digits)}f}"
+
+
+def decimals(value: float, digits: int = 3) -> int:
+    """Return the number of decimals that show so many significant digits of ``value``."""
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0

@@ -34,13 +34,18 @@ def test_a_shown_difference_is_told_with_its_numbers_and_its_cost() -> None:
     )
     assert claim(row()) == f"{told})."
     accuracy = row(metric="top1", difference=-0.0123, ci_low=-0.02, ci_high=0.004)
-    cost = "accuracy −1.23 [−2.00, +0.400] percentage points"
+    cost = "accuracy −1.23 [−2.00, +0.40] percentage points"
     assert claim(row(), accuracy) == f"{told}; {cost})."
     numbers = {"difference": -0.02, "ci_low": -0.03, "ci_high": -0.01, "p_holm": 0.0004}
     assert claim(row(verdict="lower", **numbers)) == (
         "strong one is significantly less private than noise (MSE −0.0200 [−0.0300, −0.0100],"
         " p < 0.001, 3 pairs of seeds)."
     )
+
+
+def test_a_difference_without_size_has_the_decimals_of_its_interval() -> None:
+    accuracy = row(metric="top1", difference=-1.2e-8, ci_low=-0.00587, ci_high=0.00587)
+    assert "; accuracy +0.000 [−0.587, +0.587] percentage points" in claim(row(), accuracy)
 
 
 def test_every_tested_comparison_has_one_sentence(full_study: Study) -> None:
