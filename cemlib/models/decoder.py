@@ -3,10 +3,12 @@
 `Decoder` is that of the published attack on split inference ("res_normN8C64"): blocks of batch
 normalisation, ReLU and convolution in pre-activation order (He et al., "Identity mappings in deep
 residual networks", ECCV 2016). `CorrectedDecoder` adds such a network to a linear reconstruction.
+ReLUs are in place where their input is needed nowhere else, which saves memory traffic on a CPU.
 """
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +27,10 @@ class ResBlock(nn.Module):
         super().__init__()
         self.body = nn.Sequential(
             nn.BatchNorm2d(in_channels),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(in_channels, out_channels, 3, padding=1),
             nn.BatchNorm2d(out_channels),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(out_channels, out_channels, 3, padding=1),
         )
         self.shortcut: nn.Module = nn.Identity()
@@ -69,11 +71,11 @@ class ResidualNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.image_shape = image_shape
-        body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU()]
+        body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU(inplace=True)]
         body += [ResBlock(width, width) for _ in range(blocks)]
         for _ in range(doublings):
             doubling = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
-            body += [doubling, nn.BatchNorm2d(width), nn.ReLU()]
+            body += [doubling, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*body)
         self.last = ResBlock(width + hints, answers or image_shape[0])
 
@@ -82,8 +84,8 @@ class ResidualNetwork(nn.Module):
         _, height, width = self.image_shape
         maps: Tensor = self.layers(features)[..., :height, :width]
         if hints:
-            maps = torch.cat([maps, *(hint.to(maps.dtype) for hint in hints)], 1)
-            maps = maps.contiguous(memory_format=torch.channels_last)
+            alike = partial(Tensor.to, dtype=maps.dtype, memory_format=torch.channels_last)
+            maps = torch.cat([maps, *map(alike, hints)], 1)
         found: Tensor = self.last(maps)
         return found
 
