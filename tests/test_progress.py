@@ -18,11 +18,10 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[re.Match[str]]:
 
 
 def test_a_log_gets_one_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = []
-    with progress("train noise", 4) as report:
-        for epoch in range(1, 5):
-            report(epoch, {"loss": 0.5 / epoch, "val_top1": 0.123456, "missing": None})
-            lines += lines_of(capsys)
+    report, lines = progress("train noise", 4), []
+    for epoch in range(1, 5):
+        report(epoch, {"loss": 0.5 / epoch, "val_top1": 0.123456, "missing": None})
+        lines += lines_of(capsys)
     assert [int(line[1]) for line in lines] == [1, 2, 3, 4]
     assert lines[1][2] == "loss 0.25 val_top1 0.1235"
     assert lines[3][4] == "0"
@@ -34,7 +33,6 @@ def test_the_time_left_counts_this_process_only(
     """Resumed after epoch 2 of 4, 30 seconds for the third: 30 more for the fourth."""
     clock = iter([100.0, 130.0])
     monkeypatch.setattr("cemlib.records.progress.time.perf_counter", lambda: next(clock))
-    with progress("train noise", 4, done=2) as report:
-        report(3, {"loss": 1.0})
+    progress("train noise", 4, done=2)(3, {"loss": 1.0})
     line = lines_of(capsys)[0]
     assert (line[3], line[4]) == ("30", "30")

@@ -153,10 +153,10 @@ class _Search:
             best = self._best_of(_variants(tried), truth[:TRIED], released[:TRIED])
             tried = replace(best, steps=EPOCHS * options["iterations"])
         marks = checkpoints(tried.steps)
-        with progress(f"{self.task.title}, held-out images", len(marks)) as report:
-            for number, row in enumerate(_descend(self.task, tried, truth, released), 1):
-                self.history.append(row)
-                report(number, {"misfit": row["misfit"], "val_mse": row["val_mse"]})
+        report = progress(f"{self.task.title}, held-out images", len(marks))
+        for number, row in enumerate(_descend(self.task, tried, truth, released), 1):
+            self.history.append(row)
+            report(number, {"misfit": row["misfit"], "val_mse": row["val_mse"]})
         best_row = min(self.history, key=_val_mse)
         self.settings = replace(tried, steps=best_row["epoch"])
         self._keep(self.settings)
@@ -164,25 +164,25 @@ class _Search:
 
     def _best_of(self, trials: list[Settings], truth: Tensor, released: Tensor) -> Settings:
         errors = []
-        with progress(f"{self.task.title}, settings", len(trials)) as report:
-            for number, trial in enumerate(trials, 1):
-                errors.append(min(map(_val_mse, _descend(self.task, trial, truth, released))))
-                numbers = {"lr": trial.lr, "tv_weight": trial.tv_weight, "val_mse": errors[-1]}
-                report(number, numbers)
+        report = progress(f"{self.task.title}, settings", len(trials))
+        for number, trial in enumerate(trials, 1):
+            errors.append(min(map(_val_mse, _descend(self.task, trial, truth, released))))
+            numbers = {"lr": trial.lr, "tv_weight": trial.tv_weight, "val_mse": errors[-1]}
+            report(number, numbers)
         return trials[errors.index(min(errors))]
 
     def answer(self, settings: Settings) -> Tensor:
         """Return the images (N, C, H, W) of all releases."""
         chunks = torch.split(self.task.released, self.options["batch_size"])
         done = len(self._answers)
-        with progress(self.task.title, len(chunks), done) as report:
-            for number, released in enumerate(chunks[done:], done + 1):
-                descent = Descent(self.task, released, settings)
-                descent.go_on(settings.steps)
-                misfit = _mean_misfit([descent], settings.steps)
-                self._answers.append(descent.images.detach().contiguous())
-                self._keep(settings)
-                report(number, {"misfit": misfit})
+        report = progress(self.task.title, len(chunks), done)
+        for number, released in enumerate(chunks[done:], done + 1):
+            descent = Descent(self.task, released, settings)
+            descent.go_on(settings.steps)
+            misfit = _mean_misfit([descent], settings.steps)
+            self._answers.append(descent.images.detach().contiguous())
+            self._keep(settings)
+            report(number, {"misfit": misfit})
         return torch.cat(self._answers)
 
     def _keep(self, settings: Settings) -> None:

@@ -56,16 +56,16 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     participants = Participants(study, repeat, load(place))
     checkpoint = Checkpoint(job.checkpoint(checksum(place)))
     stages = Stages(checkpoint)
-    with progress(f"pctc repeat {repeat}", len(study.images), 0) as report:
-        for done, images in enumerate(study.images, start=1):
-            start, path = stages.seconds, job.plan.layout.repeat(images, repeat).metrics
-            path.unlink(missing_ok=True)  # of an older repeat of this number
-            outcome, reason = None, None
-            try:
-                outcome = carry_out(participants, images, stages)
-            except DivergedError as error:
-                reason = str(error)
-            metrics = write_repeat(job, images, outcome, reason, stages.seconds - start)
-            report(done, {"images": images} | {name: metrics[name] for name in SHOWN})
-            yield path
+    report = progress(f"pctc repeat {repeat}", len(study.images))
+    for done, images in enumerate(study.images, start=1):
+        start, path = stages.seconds, job.plan.layout.repeat(images, repeat).metrics
+        path.unlink(missing_ok=True)  # of an older repeat of this number
+        outcome, reason = None, None
+        try:
+            outcome = carry_out(participants, images, stages)
+        except DivergedError as error:
+            reason = str(error)
+        metrics = write_repeat(job, images, outcome, reason, stages.seconds - start)
+        report(done, {"images": images} | {name: metrics[name] for name in SHOWN})
+        yield path
     checkpoint.remove()

@@ -169,13 +169,13 @@ class Resumed:
             shown: Columns of the history that the progress shows.
         """
         learner = self.learner
-        with progress(title, total, len(learner.history)) as report:
-            for row in learner.remaining():
-                yield row
-                tensors, state = learner.state()
-                known = {"history": [*learner.history], "spent": self.seconds}
-                self.checkpoint.keep((tensors, state | known))
-                report(row["epoch"], {name: row[name] for name in shown})
+        report = progress(title, total, len(learner.history))
+        for row in learner.remaining():
+            yield row
+            tensors, state = learner.state()
+            known = {"history": [*learner.history], "spent": self.seconds}
+            self.checkpoint.keep((tensors, state | known))
+            report(row["epoch"], {name: row[name] for name in shown})
 
     def finish(self, title: str, total: int, shown: Sequence[str], history: Path) -> str | None:
         """Carry out the remaining epochs and write the history; return why it failed, or None."""

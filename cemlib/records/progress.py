@@ -2,15 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 Numbers = Mapping[str, float | None]
 
 
-@contextmanager
-def progress(title: str, epochs: int, done: int = 0) -> Iterator[Callable[[int, Numbers], None]]:
-    """Yield the function that shows each finished epoch, and some numbers, on standard error."""
+def progress(title: str, epochs: int, done: int = 0) -> Callable[[int, Numbers], None]:
+    """Return the function that shows each finished epoch, and some numbers, on standard error."""
     start = time.perf_counter()
 
     def print_line(epoch: int, numbers: Numbers) -> None:
@@ -19,7 +17,7 @@ def progress(title: str, epochs: int, done: int = 0) -> Iterator[Callable[[int, 
         line = f"{title} epoch {epoch}/{epochs} {_join(numbers)}"
         print(f"{line} | {elapsed:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True)
 
-    yield print_line
+    return print_line
 
 
 def _join(numbers: Numbers) -> str:

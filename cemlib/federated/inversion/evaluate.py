@@ -65,23 +65,23 @@ def run_attacks(
     shared = shared_gradients(net, scene, variant, batch, seed, steps, lr)
     searched: dict[AnyInversion, Reconstruction] = {}
     found: dict[str, Finding] = {}
-    with progress("inversion", len(attacks)) as report:
-        for done, (name, settings) in enumerate(attacks.items(), 1):
-            search, linked, repeats = search_of(settings, variant), settings.linked, scene.repeats
-            if linked is not None and repeats is not None:
-                many = linked_scene(scene, repeats, linked)
-                all_seen = shared_gradients(net, many, variant, 1, seed)
-                answer = solved(answer_of(all_seen, search), scene, repeats, linked)
-            else:
-                if search not in searched:
-                    searched[search] = answer_of(shared, search)
-                answer = searched[search]
-                if settings.unmix:
-                    answer = unmixed(answer, scene.ratio.view(-1, batch).mean(1), scene.prior)
-            report(done, {"loss": float(answer.loss.nanmean())})
-            ordered = matched(answer, scene.images)
-            pictures = ordered.images.flatten(0, 1)
-            found[name] = Finding(scored(ordered, scene), pictures, answer.curve)
+    report = progress("inversion", len(attacks))
+    for done, (name, settings) in enumerate(attacks.items(), 1):
+        search, linked, repeats = search_of(settings, variant), settings.linked, scene.repeats
+        if linked is not None and repeats is not None:
+            many = linked_scene(scene, repeats, linked)
+            all_seen = shared_gradients(net, many, variant, 1, seed)
+            answer = solved(answer_of(all_seen, search), scene, repeats, linked)
+        else:
+            if search not in searched:
+                searched[search] = answer_of(shared, search)
+            answer = searched[search]
+            if settings.unmix:
+                answer = unmixed(answer, scene.ratio.view(-1, batch).mean(1), scene.prior)
+        report(done, {"loss": float(answer.loss.nanmean())})
+        ordered = matched(answer, scene.images)
+        pictures = ordered.images.flatten(0, 1)
+        found[name] = Finding(scored(ordered, scene), pictures, answer.curve)
     return found
 
 
