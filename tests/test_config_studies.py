@@ -84,7 +84,7 @@ def variants(name: str) -> dict[str, dict[str, Any]]:
     return {family: dict(one.surrogate) for family, one in first.items() if one.surrogate}
 
 
-@pytest.mark.parametrize("name", ["gated", "slot"])
+@pytest.mark.parametrize("name", ["clustering", "gated", "slot"])
 def test_every_ablation_changes_one_thing_and_no_two_the_same(name: str) -> None:
     found = variants(name)
     assert next(iter(found)) == name  # which all others are compared with

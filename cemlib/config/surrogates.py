@@ -34,6 +34,7 @@ class Clustering(Hinge):
 
     name: Literal["clustering"] = "clustering"
     clusters: int = Field(5, ge=1, description="clusters per class")
+    refit: int = Field(1, ge=1, description="epochs from one fit of the clusters to the next")
     gate: Literal["log", "linear"] = Field("log", description="form of the hinge")
     gamma: float = Field(0.01, gt=0, description="offset inside the logarithms")
     variance: Literal["scalar", "diagonal"] = Field(
@@ -62,6 +63,7 @@ class Gmm(SurrogateConfig):
 
     name: Literal["gmm"] = "gmm"
     clusters: int = Field(5, ge=1, description="components per class")
+    refit: int = Field(1, ge=1, description="epochs from one fit of the mixtures to the next")
     covariance: Literal["diagonal", "full"] = Field(
         "diagonal", description="covariance of each component"
     )
@@ -136,6 +138,7 @@ class Shortcut(Fusion):
     residual: float = Field(
         0.1, description="start of a: the slots' variance enters with the factor tanh(a)"
     )
+    nonnegative: bool = Field(False, description="tanh(a) counts as 0 where it is below 0")
 
 
 class Gaussian(SurrogateConfig):

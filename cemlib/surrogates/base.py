@@ -36,8 +36,8 @@ class Surrogate(nn.Module):
     start_epoch: ClassVar[int] = 1
     """First epoch, counted from 1, at which the penalty is active."""
 
-    fits: ClassVar[bool] = False
-    """True if `fit` needs the whole training set's features at the end of every epoch."""
+    fits: int = 0
+    """Epochs from one `fit` to the whole training set's features to the next; 0 = it needs none."""
 
     metric: ClassVar[str | None] = None
     """Key in `cemlib.training.metrics.METRICS` of what `learn` gets before every epoch, or None."""
@@ -79,6 +79,10 @@ class Surrogate(nn.Module):
         computed from, and `active`, the share of active hinges (1 without hinges).
         """
         raise NotImplementedError
+
+    def fit_is_due(self, epoch: int) -> bool:
+        """Return whether `fit` is to be called at the end of an epoch, counted from 1."""
+        return self.fits > 0 and (epoch - 1) % self.fits == 0
 
     def fit(self, z: Tensor, y: Tensor) -> None:
         """Fit to the features (N, D) and labels (N,) of the training set, at an epoch's end."""
@@ -157,7 +161,7 @@ class Fitted(Surrogate):
     """
 
     start_epoch: ClassVar[int] = 2
-    fits = True
+    fits = 1
 
     settings: Clustering | Gmm
     means: Tensor
@@ -174,7 +178,7 @@ class Fitted(Surrogate):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(settings, **sizes)
-        self.clusters, self._seed = settings.clusters, 0
+        self.clusters, self.fits, self._seed = settings.clusters, settings.refit, 0
         rows = torch.zeros(self.num_classes, self.clusters, dtype=dtype)
         self.register_buffer("means", rows.new_zeros(*rows.shape, self.dim))
         self.register_buffer("weights", rows)

@@ -4,6 +4,7 @@ Source: the two surrogates; see `gated` and `slot`. With learned m and a,
 
     parallel:  R = m_1 R_gated + m_2 R_slot,   (m_1, m_2) = softmax of two logits, both 0 at first
     shortcut:  v = max(v_gated + tanh(a) sum_k w_k v_k, 1e-6),   a = `residual` at first
+               with `nonnegative` max(tanh(a), 0) in place of tanh(a)
                then the hinge, the means over dimensions and classes and the scale of `gated`
 
 In `parallel` each penalty is that of its surrogate alone on the batch, with its own scale and its
@@ -84,13 +85,15 @@ class ParallelFusion(Fusion):
 class ShortcutFusion(Fusion):
     """Gated variances plus those around slots; the module's docstring has the formula."""
 
+    settings: config.Shortcut
+
     def __init__(self, settings: config.Shortcut, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, **sizes)
         if self.slot is not None:
             self.a = nn.Parameter(torch.tensor(settings.residual))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs the scalars of both spreads, and tanh(a) as `strength`."""
+        """Return the penalty; logs the scalars of both spreads, and the `strength` of the slots."""
         groups = self.gated.rows(z, y)
         v, notes = self.gated.spread(z, groups)
         if self.slot is not None:
@@ -104,8 +107,8 @@ class ShortcutFusion(Fusion):
     def _residual(
         self, slot: SlotAttention, z: Tensor, y: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return `tanh(a) sum_k w_k v_k` of the classes with slots, (R, D); 0 in unused rows."""
+        """Return what the slots add to v, for the classes with slots, (R, D); 0 in unused rows."""
         found, notes = slot.spread(z, slot.rows(z, y))
-        strength = self.a.tanh()
+        strength = self.a.tanh().relu() if self.settings.nonnegative else self.a.tanh()
         pooled = torch.einsum("rs,rsd->rd", found.weights, found.variance)
         return strength * pooled, notes | {"strength": strength.detach()}

@@ -114,8 +114,7 @@ def _write(
     write_json(folder.config, origin | metrics["config"])
     save_tensors(folder.model, trainer.deployed.model.state_dict())
     if trainer.fits:
-        epochs = torch.arange(1, len(trainer.history) + 1)
-        save_tensors(folder.clusters, {"epochs": epochs} | trainer.fits)
+        save_tensors(folder.clusters, trainer.fits)
     others = {*folder.files(), folder.clusters} - {folder.metrics}
     write_sealed(folder.metrics, metrics, sorted(file for file in others if file.is_file()))
 

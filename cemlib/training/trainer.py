@@ -49,7 +49,7 @@ class Trainer:
 
     Attributes:
         history: One row for every finished epoch.
-        fits: The statistics of a surrogate that `fits`, stacked over the epochs.
+        fits: The statistics of a surrogate that `fits`, stacked over its fits, and their `epochs`.
         selection: The epoch to deploy.
         client_widths: Channels of the client's convolutions, once they are pruned.
     """
@@ -81,7 +81,7 @@ class Trainer:
         start = time.perf_counter()
         row = self.pass_over(number)
         row |= self._validate(number)
-        if self.surrogate is not None and self.surrogate.fits:
+        if self.surrogate is not None and self.surrogate.fit_is_due(number):
             self._fit(self.surrogate, number)
         row["seconds"] = time.perf_counter() - start
         self.history.append(row)
@@ -124,7 +124,8 @@ class Trainer:
                 features.append(shape(encoder(images).flatten(1).float()))
                 labels.append(of_batch)
         surrogate.fit(torch.cat(features), torch.cat(labels))
-        for name, values in surrogate.statistics().items():
+        found = {"epochs": torch.tensor(number)} | surrogate.statistics()
+        for name, values in found.items():
             new = values.cpu().unsqueeze(0)
             self.fits[name] = torch.cat([self.fits.get(name, new[:0]), new])
 

@@ -157,6 +157,19 @@ def test_shortcut_at_strength_zero_and_on_pairs_is_gated():
     assert of_seed(fusion, z, y) == gated(z, y)
 
 
+def test_a_nonnegative_strength_never_rewards_spread():
+    z, y, num_classes = batch("unequal")
+    free, bounded = (small("shortcut", num_classes, 12, nonnegative=on) for on in (False, True))
+    bounded.load_state_dict(free.state_dict())
+    assert of_seed(bounded, z, y) == of_seed(free, z, y)
+    for each in (free, bounded):
+        torch.nn.init.constant_(each.a, -0.3)
+    gated = alone(bounded, "gated", hidden=7)
+    assert of_seed(free, z, y) < of_seed(bounded, z, y) == gated(z, y)
+    of_seed(bounded, z, y).backward()
+    assert bounded.a.grad == 0
+
+
 def test_notes_of_shortcut():
     z, y, num_classes = batch("unequal")
     fusion = small("shortcut", num_classes, z.shape[1], gate="linear")

@@ -161,6 +161,13 @@ def test_every_epochs_clusters_are_kept(tmp_path: Path) -> None:
     assert not torch.equal(fits["means"][0], fits["means"][2])
 
 
+def test_clusters_are_refitted_every_few_epochs(tmp_path: Path) -> None:
+    fits = load_tensors(trained(tmp_path, "rarely", epochs=4).clusters)
+    assert fits["epochs"].tolist() == [1, 3]
+    assert len(fits["means"]) == 2
+    assert not torch.equal(fits["means"][0], fits["means"][1])
+
+
 def test_clusters_of_an_older_run_do_not_survive(tmp_path: Path) -> None:
     folder = trained(tmp_path, "noise", epochs=1)
     folder.clusters.write_bytes(b"of an older run")
