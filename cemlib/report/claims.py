@@ -117,6 +117,6 @@ def _amount(row: Row) -> str:
     """
     scale = SCORES[row["metric"]].scale
     values = [scale * row[key] for key in ("difference", "ci_low", "ci_high")]
-    places = decimals(max(abs(value) for value in values if math.isfinite(value)))
+    places = decimals(max((abs(value) for value in values if math.isfinite(value)), default=0))
     mean, *ends = (f"{value:+z.{places}f}".replace("-", "−") for value in values)
     return mean if math.isnan(row["ci_low"]) else f"{mean} [{', '.join(ends)}]"
