@@ -8,7 +8,6 @@ ReLUs are in place where their input is needed nowhere else, which saves memory 
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -84,8 +83,8 @@ class ResidualNetwork(nn.Module):
         _, height, width = self.image_shape
         maps: Tensor = self.layers(features)[..., :height, :width]
         if hints:
-            alike = partial(Tensor.to, dtype=maps.dtype, memory_format=torch.channels_last)
-            maps = torch.cat([maps, *map(alike, hints)], 1)
+            alike = (hint.to(maps.dtype, memory_format=torch.channels_last) for hint in hints)
+            maps = torch.cat([maps, *alike], 1)
         found: Tensor = self.last(maps)
         return found
 

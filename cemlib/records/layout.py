@@ -62,7 +62,7 @@ class RunFolder(Folder):
 
     Attributes:
         model: Weights of the split model as deployed.
-        clusters: Every epoch's fitted clusters, if the surrogate fits any.
+        clusters: The clusters of every fit, if the surrogate fits any.
     """
 
     model = _Below("model.safetensors")

@@ -81,6 +81,9 @@ def warnings(summary: pd.DataFrame) -> list[str]:
 
 def claim(row: Row, accuracy: Row | None = None) -> str:
     """Return the sentence for one row of the MSE, and the row of the same defence's accuracy."""
+    if row["n_pairs"] == 0:
+        reference = readable(row["reference"])
+        return f"{_verdict(row)}: on no seed do it and {reference} both have a result."
     is_tested = _is_tested(row) and row["verdict"] != UNCONVERGED
     numbers = f"MSE {_amount(row)}" + (f", {_test(row)}" if is_tested else "")
     cost = f"; accuracy {_amount(accuracy)} percentage points" if accuracy else ""
@@ -117,6 +120,6 @@ def _amount(row: Row) -> str:
     """
     scale = SCORES[row["metric"]].scale
     values = [scale * row[key] for key in ("difference", "ci_low", "ci_high")]
-    places = decimals(max((abs(value) for value in values if math.isfinite(value)), default=0))
+    places = decimals(max(abs(value) for value in values if math.isfinite(value)))
     mean, *ends = (f"{value:+z.{places}f}".replace("-", "−") for value in values)
     return mean if math.isnan(row["ci_low"]) else f"{mean} [{', '.join(ends)}]"

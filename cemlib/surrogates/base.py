@@ -37,7 +37,7 @@ class Surrogate(nn.Module):
     """First epoch, counted from 1, at which the penalty is active."""
 
     fits: int = 0
-    """Epochs from one `fit` to the whole training set's features to the next; 0 = it needs none."""
+    """Number of epochs from one `fit` to the next, or 0 for a surrogate that is not fitted."""
 
     metric: ClassVar[str | None] = None
     """Key in `cemlib.training.metrics.METRICS` of what `learn` gets before every epoch, or None."""
@@ -81,7 +81,7 @@ class Surrogate(nn.Module):
         raise NotImplementedError
 
     def fit_is_due(self, epoch: int) -> bool:
-        """Return whether `fit` is to be called at the end of an epoch, counted from 1."""
+        """Return whether `fit` is called at the end of an epoch, counted from 1."""
         return self.fits > 0 and (epoch - 1) % self.fits == 0
 
     def fit(self, z: Tensor, y: Tensor) -> None:

@@ -3,10 +3,10 @@
 Source: Xia et al., "Theoretical Insights in Model Inversion Robustness and Conditional Entropy
 Maximization for Collaborative Inference Systems", CVPR 2025, and its public code.
 
-At the end of each epoch the features of every class are clustered. A cluster keeps its centroid mu,
-its weight pi = n / N_c and its variance vbar, the mean of (z - mu)^2 over members and dimensions.
-In a batch each sample joins the nearest centroid of its own class. For a cluster with n members in
-the batch, N training images and C classes,
+At the end of epochs 1, 1 + `refit`, 1 + 2 `refit`, ... the features of every class are clustered. A
+cluster keeps its centroid mu, its weight pi = n / N_c and its variance vbar, the mean of (z - mu)^2
+over members and dimensions. In a batch each sample joins the nearest centroid of its own class. For
+a cluster with n members in the batch, N training images and C classes,
 
     a = 10 n / (pi N / C), or 0.99 where that is >= 1
     v = a mean_{i,d} (z_i - mu)^2 + (1 - a) vbar

@@ -3,9 +3,10 @@
 Source: Xia et al., "Theoretical Insights in Model Inversion Robustness and Conditional Entropy
 Maximization for Collaborative Inference Systems", CVPR 2025.
 
-At the end of each epoch EM fits K Gaussians to every class. A component has weight w_ck in its
-class c and p_ck = (N_c / N) w_ck among all classes. In a batch, with responsibilities r_ik of each
-sample over the components of its own class, which carry no gradient, and n = sum_i r_ik,
+At the end of epochs 1, 1 + `refit`, 1 + 2 `refit`, ..., EM fits K Gaussians to every class. A
+component has weight w_ck in its class c and p_ck = (N_c / N) w_ck among all classes. In a batch,
+with responsibilities r_ik of each sample over the components of its own class, which carry no
+gradient, and n = sum_i r_ik,
 
     a = 10 n / (w N / C), or 0.99 where that is >= 1
     S_ck = a sum_i r_ik (z_i - mu)(z_i - mu)^T / n + (1 - a) Sigma_ck      mu, Sigma as fitted

@@ -76,5 +76,7 @@ def test_one_pair_and_a_lone_defence_are_told() -> None:
     assert text.count("strong one") == 1  # SSIM is in no sentence
     assert text.endswith("\n- strong one could not be tested (MSE +0.00551).\n")
     assert "nothing to compare it with" in claims(pd.DataFrame({"metric": []}))
-    failed = row(**nothing, difference=math.nan, ci_low=math.nan, ci_high=math.nan)
-    assert claim(failed) == "strong one could not be tested (MSE +nan)."
+    failed = row(**nothing | {"n_pairs": 0}, difference=math.nan, ci_low=math.nan, ci_high=math.nan)
+    assert claim(failed) == (
+        "strong one could not be tested: on no seed do it and noise both have a result."
+    )
