@@ -51,6 +51,20 @@ class NoPeek(Section):
     scale: float = Field(0.1, gt=0, description="weight of the distance correlation in the loss")
 
 
+class BiDO(Section):
+    """Bilateral dependency optimisation, with the Hilbert-Schmidt independence criterion."""
+
+    name: Literal["bido"] = "bido"
+    scale: float = Field(
+        0.1, gt=0, description="weight of the dependence of images and features in the loss"
+    )
+    label_ratio: float = Field(
+        10.0,
+        ge=0,
+        description="weight by which dependence on labels is rewarded, relative to `scale`",
+    )
+
+
 class Arl(Section):
     """Adversarial representation learning, against a decoder that is trained with the encoder."""
 
@@ -79,7 +93,9 @@ AnyChannel = Annotated[
     ],
     BeforeValidator(named),
 ]
-AnyPenalty = Annotated[Annotated[NoPeek | Arl, Field(discriminator="name")], BeforeValidator(named)]
+AnyPenalty = Annotated[
+    Annotated[NoPeek | BiDO | Arl, Field(discriminator="name")], BeforeValidator(named)
+]
 
 
 class DefenceConfig(Section):

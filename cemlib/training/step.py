@@ -177,7 +177,7 @@ class Step:
             logits = model.head(released)
         ce = F.cross_entropy(logits.float(), labels, label_smoothing=self.settings.label_smoothing)
         if penalty is not None:
-            adversary = penalty(images, z, released)
+            adversary = penalty(images, labels, z, released)
 
         self.optimiser.zero_grad()
         (ce + spread + adversary).backward()

@@ -9,7 +9,12 @@ from torch import Tensor
 
 from cemlib.defences.penalties import PENALTIES, Penalty
 
-OPTIONS: dict[str, dict[str, Any]] = {"nopeek": {"scale": 0.7}, "arl": {"blocks": 1, "width": 8}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "nopeek": {"scale": 0.7},
+    "bido": {},
+    "arl": {"blocks": 1, "width": 8},
+}
+LABELS = torch.tensor([0, 1, 0, 2, 1, 2])
 IMAGES, FEATURES = (1, 8, 8), (2, 4, 4)
 
 
@@ -18,10 +23,10 @@ def penalty(name: str) -> Penalty:
     return build(name, image_shape=IMAGES, feature_shape=FEATURES, **OPTIONS[name])
 
 
-def batch(size: int = 6) -> tuple[Tensor, Tensor, Tensor]:
+def batch() -> tuple[Tensor, Tensor, Tensor]:
     numbers = torch.Generator().manual_seed(1)
-    images = torch.rand(size, *IMAGES, generator=numbers)
-    features = torch.rand(size, *FEATURES, generator=numbers)
+    images = torch.rand(len(LABELS), *IMAGES, generator=numbers)
+    features = torch.rand(len(LABELS), *FEATURES, generator=numbers)
     return images, features, features + 0.1 * torch.randn(features.shape, generator=numbers)
 
 
@@ -29,11 +34,13 @@ def batch(size: int = 6) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_single(name: str, kind: torch.dtype) -> None:
     low = [x.to(kind) for x in batch()]
-    expected = penalty(name)(*[x.float() for x in low])
+    images, *rest = (x.float() for x in low)
+    expected = penalty(name)(images, LABELS, *rest)
     features = low[1].requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = penalty(name)(low[0], features, features + (low[2] - low[1]).detach())
-        single = penalty(name)(*[x.detach().float() for x in low])
+        noise = (low[2] - low[1]).detach()
+        found = penalty(name)(low[0], LABELS, features, features + noise)
+        single = penalty(name)(images, LABELS, *rest)
     assert found.dtype == torch.float32
     assert torch.equal(single, expected)
     assert found.item() == pytest.approx(expected.item(), rel=1e-2)
@@ -43,8 +50,9 @@ def test_half_precision_is_computed_in_single(name: str, kind: torch.dtype) -> N
 
 
 def test_only_the_adversary_has_weights_to_train() -> None:
-    assert penalty("nopeek").optimiser is None
-    assert not list(penalty("nopeek").parameters())
+    for name in ("nopeek", "bido"):
+        assert penalty(name).optimiser is None
+        assert not list(penalty(name).parameters())
     adversary = penalty("arl")
     assert adversary.optimiser is not None
     assert list(map(id, adversary.optimiser.parameters)) == list(map(id, adversary.parameters()))

@@ -12,6 +12,7 @@ from cemlib.metrics import ssim
 
 IMAGES, FEATURES = (1, 8, 8), (2, 4, 4)
 SCALE = 0.3
+LABELS = torch.zeros(12, dtype=torch.long)  # which it does not use
 
 
 def adversary(threshold: float = -1.0, lr: float = 1e-2) -> AdversarialDecoder:
@@ -44,7 +45,7 @@ def similarity(penalty: AdversarialDecoder, released: Tensor) -> Tensor:
 
 def trained(penalty: AdversarialDecoder, released: Tensor, steps: int = 40) -> AdversarialDecoder:
     for _ in range(steps):
-        penalty(images(), released, released).backward()
+        penalty(images(), LABELS, released, released).backward()
         penalty.step()
     return penalty
 
@@ -63,8 +64,10 @@ def test_the_value_is_the_encoders_penalty() -> None:
     released = encoder()(images()).detach()
     reached = similarity(adversary(), released).item()
     above, below = adversary(reached - 0.25), adversary(reached + 0.25)
-    assert above(images(), released, released).item() == pytest.approx(SCALE * 0.25, rel=1e-9)
-    assert below(images(), released, released).item() == 0
+    assert above(images(), LABELS, released, released).item() == pytest.approx(
+        SCALE * 0.25, rel=1e-9
+    )
+    assert below(images(), LABELS, released, released).item() == 0
 
 
 def separately(penalty: AdversarialDecoder, outer: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
@@ -86,7 +89,7 @@ def test_one_backward_equals_two_passes(threshold: float, factor: float) -> None
     start = trained(adversary(threshold), encoder()(images()).detach(), steps=5)
     expected = separately(copy.deepcopy(start), copy.deepcopy(outer := encoder()))
     features = outer(images())
-    penalty = start(images(), features, features + 0.01)
+    penalty = start(images(), LABELS, features, features + 0.01)
     (factor * ((features - 0.2).square().sum() + penalty)).backward()
     for module, wanted in zip((outer, start.decoder), expected, strict=True):
         for one, other in zip(gradients(module), wanted, strict=True):

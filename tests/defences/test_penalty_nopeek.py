@@ -137,7 +137,7 @@ def test_the_penalty_weighs_the_correlation_of_images_and_clean_features() -> No
     features = features.view(12, 2, 4, 4).requires_grad_()
     noise = samples(12, 32, 2).view(12, 2, 4, 4)
     nopeek = build("nopeek", image_shape=(1, 8, 8), feature_shape=(2, 4, 4), scale=2.5)
-    value = nopeek(images, features, features + noise)
+    value = nopeek(images, torch.zeros(12), features, features + noise)
     expected = plain(images.flatten(1), features.detach().flatten(1))
     assert value.item() == pytest.approx(2.5 * expected, rel=1e-12)
     value.backward()

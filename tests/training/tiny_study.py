@@ -37,6 +37,7 @@ RAW: dict[str, Any] = {
         "none": {"noise_std": 0.0},
         "noise": {},
         "nopeek": {"penalty": "nopeek"},
+        "bido": {"penalty": "bido"},
         "arl": {"penalty": ARL},
         "stripped": {"pruning": {"epoch": 7, "ratio": 0.9}},
         "undressed": {"pruning": {"epoch": 1, "ratio": 0.5}},

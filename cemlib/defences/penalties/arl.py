@@ -53,7 +53,7 @@ class AdversarialDecoder(Penalty):
         self.decoder = decoder.to(memory_format=torch.channels_last)
         self.optimiser = Adam(self.decoder.parameters(), weight_decay=WEIGHT_DECAY)
 
-    def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
+    def penalty(self, images: Tensor, labels: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
         """Return `scale` relu(S - threshold); its backward pass also gives D the gradient of -S."""
         scale, threshold = self.settings.scale, self.settings.threshold
         pull = released.new_zeros(())  # set once S is known

@@ -27,22 +27,23 @@ class Penalty(nn.Module):
         self.settings, self.image_shape = settings, image_shape
         self.feature_shape = feature_shape
 
-    def forward(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:
+    def forward(self, images: Tensor, labels: Tensor, features: Tensor, released: Tensor) -> Tensor:
         """Return the weighted scalar to add to the training loss.
 
         Half precision is computed in float32, autocast or not.
 
         Args:
             images: (B, C, H, W), floating point in [0, 1].
+            labels: (B,).
             features: clean features, (B, c, h, w), attached to the encoder's graph.
             released: their release, of the same shape and attached.
         """
         half = (torch.float16, torch.bfloat16)
-        full = (x.float() if x.dtype in half else x for x in (images, features, released))
+        full = (x.float() if x.dtype in half else x for x in (images, labels, features, released))
         with torch.autocast(images.device.type, enabled=False):
             return self.penalty(*full)
 
-    def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:
+    def penalty(self, images: Tensor, labels: Tensor, features: Tensor, released: Tensor) -> Tensor:
         """Return the penalty in full precision; every penalty implements it."""
         raise NotImplementedError
 

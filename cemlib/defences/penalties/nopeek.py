@@ -32,7 +32,7 @@ class NoPeek(Penalty):
 
     settings: config.NoPeek
 
-    def penalty(self, images: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
+    def penalty(self, images: Tensor, labels: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
         """Return `scale` dCor(images, features)."""
         return self.settings.scale * distance_correlation(images.flatten(1), features.flatten(1))
 
@@ -51,20 +51,22 @@ def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
         >>> distance_correlation(x, 3 - 2 * x)
         tensor(1.)
     """
-    a, b = _centred_distances(x), _centred_distances(y)
+    a, b = centred(distances(x)), centred(distances(y))
     deviations = _root((a * a).mean()) * _root((b * b).mean())
     return _root((a * b).mean() / torch.where(deviations > 0, deviations, 1))
 
 
-def _centred_distances(x: Tensor) -> Tensor:
-    """Return doubly centred distances, (N, N)."""
-    distances = _distances(x)
-    means = distances.mean(0)
-    return distances - means - means[:, None] + means.mean()
+def centred(matrix: Tensor) -> Tensor:
+    """Return a symmetric matrix (N, N) less its row and column means plus its grand mean."""
+    means = matrix.mean(0)
+    return matrix - means - means[:, None] + means.mean()
 
 
-def _distances(x: Tensor) -> Tensor:
-    """Return Euclidean distances (N, N); products would lose the digits of small distances."""
+def distances(x: Tensor) -> Tensor:
+    """Return Euclidean distances (N, N) of samples (N, D).
+
+    They are 0 for equal samples; products would lose the digits of small distances.
+    """
     rows, columns = torch.triu_indices(len(x), len(x), 1, device=x.device)
     upper = x.new_zeros(len(x), len(x)).index_put((rows, columns), F.pdist(x))
     return upper + upper.T
