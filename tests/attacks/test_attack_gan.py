@@ -149,7 +149,7 @@ def test_the_start_is_left_alone(tmp_path: Path, start: nn.Module) -> None:
 def test_the_answers_stay_near_and_the_critic_tells_them_apart(
     tmp_path: Path, start: nn.Module
 ) -> None:
-    task, targets = gan_task(tmp_path, start, epochs=15)
+    task, targets = gan_task(tmp_path, start, epochs=40)
     task.checkpoint.interval = 0.0
     found = gan(task)
     begun = F.mse_loss(start(task.released), targets).item()
