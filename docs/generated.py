@@ -3,11 +3,11 @@
     make reference
 
 writes `config/README.md` from the schema of the configuration and `docs/commands.md` from the help
-texts. In `README.md` and `docs/findings.md` it replaces everything between
-`<!-- results/published/<study> -->` and `<!-- end -->` by the worst case of every defence under the
-first knowledge, the claims, and the origin of the numbers. After
-`<!-- results/published/<study> at 93.5 % -->` it writes the privacy of the study's sweeps at that
-accuracy. Both are computed from the published runs, whichever version published them.
+texts. In the pages of `PAGES` it replaces everything between `<!-- results/published/<study> -->`
+and `<!-- end -->` by the worst case of every defence under the first knowledge, the claims, and the
+origin of the numbers. After `<!-- results/published/<study> at 93.5 % -->` it writes the privacy of
+the study's sweeps at that accuracy; `<study>+<other>` takes the sweeps of both. All is computed
+from the published runs, whichever version published them.
 """
 
 import re
@@ -58,9 +58,11 @@ eval "$(register-python-argcomplete cemlib)"
 
 This page is written from the code by `make reference`.
 """
+PAGES = ("README.md", "docs/start.md", "docs/findings.md", "docs/board.md")
 _BLOCK = re.compile(
-    r"(<!-- (results/published/\w+)(?: at ([\d.]+) %)? -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (results/published/[\w+]+)(?: at ([\d.]+) %)? -->\n).*?(<!-- end -->)", re.DOTALL
 )
+_FROZEN = ("model", "train", "attacks", "threads")  # the same in all studies of a table
 _LEFT_OUT = (SCORES["leakage_nats"].heading, SCORES["psnr"].heading, STRONGEST)
 _COLUMNS: tuple[Column, ...] = (
     ("attacker", number("knowledge")),
@@ -112,11 +114,38 @@ def conclusions(root: Path, folder: str) -> str:
 
 
 def at_accuracy(root: Path, folder: str, accuracy: float) -> str:
-    """Return a Markdown table of the privacy of a published study's sweeps at an accuracy in %."""
-    study, runs, attacks = _published(root, folder)
-    sweeps = Sweeps(study.families(), [accuracy])
+    """Return a Markdown table of the privacy of published sweeps at an accuracy in %.
+
+    Holm's correction is over all accuracies that the first study names, if this is one of them.
+    """
+    first, *others = folder.split("+")
+    study, runs, attacks = _published(root, first)
+    families = study.families()
+    for name in others:
+        joined, *frames = _published(root, f"{Path(first).parent}/{name}")
+        own = {defence for family in joined.families().values() for defence in family}
+        _check_joins(name, joined, own, study)
+        if both := sorted({*families} & {*joined.families()}):
+            raise ValueError(f"{name}: {', '.join(both)} is a family of another study already")
+        families |= joined.families()
+        parts = (frame[frame["defence"].isin(own)] for frame in frames)
+        runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
+    named = study.report.match_accuracy or ()
+    sweeps = Sweeps(families, named if accuracy in named else [accuracy])
     table = tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
+    table = table[table["accuracy"] == accuracy]
     return f"\n{markdown_table(laid_out('', table, _COLUMNS))}\n\n"
+
+
+def _check_joins(name: str, joined: Study, own: set[str], study: Study) -> None:
+    """Refuse a study with other images, networks, trainings or attacks than the first study's."""
+    differing = [key for key in _FROZEN if getattr(joined, key) != getattr(study, key)]
+    differing += ["data"] * (joined.data_slice() != study.data_slice())
+    if differing:
+        raise ValueError(f"{name}: its {', '.join(differing)} differ from those of the first study")
+    for each in sorted(own):
+        if (joined.network(each), joined.training(each)) != (study.model, study.train):
+            raise ValueError(f"{name}: {each} has a network or a training of its own")
 
 
 def _published(root: Path, folder: str) -> tuple[Study, pd.DataFrame, pd.DataFrame]:
@@ -206,5 +235,5 @@ if __name__ == "__main__":
     root = Path(__file__).parents[1]
     write_text(root / "config/README.md", reference())
     write_text(root / "docs/commands.md", commands_page())
-    for page in (root / name for name in ("README.md", "docs/start.md", "docs/findings.md")):
+    for page in (root / name for name in PAGES):
         write_text(page, with_conclusions(page.read_text(encoding="utf-8"), root))

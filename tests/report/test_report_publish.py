@@ -45,14 +45,15 @@ def test_results_that_join_published_ones_have_the_origin_of_both(tmp_path: Path
     first, sources = finished(tmp_path / "first", commit="def")
     publish(first, sources, tmp_path / "out", "do it")
     place = tmp_path / "out/provenance.json"
-    write_json(place, read_json(place) | {"processors": "another", "seeds": [5]})
+    here = read_json(place)["processors"]
+    write_json(place, read_json(place) | {"processors": f"another; {here}", "seeds": [5]})
     second, sources = finished(tmp_path / "second", commit="fed")
     publish(second, sources, tmp_path / "out", "do both", joins_published=True)
     found = read_json(place)
     assert found["command"] == "do both"
     assert found["commits"] == ["abc", "def", "fed"]
     assert (found["seeds"], found["jobs"], found["job_seconds"]) == ([0, 1, 5], 4, 6)
-    assert found["processors"].startswith("another; ")
+    assert found["processors"] == f"another; {here}"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,7 @@ TABLE: dict[str, list[Any]] = {
     "mse": [0.001234, 0.002],
     "bound": [float("inf"), 3.0],
     "verdict": ["", "higher"],
+    "fingerprint": ["a", "a"],
     "wall_seconds": [1.0, 2.0],
 }
 
@@ -114,6 +116,7 @@ TABLE: dict[str, list[Any]] = {
     [
         ({}, "equal"),
         ({"mse": [0.0012341, 0.002], "wall_seconds": [9.0, 9.0]}, "equal"),
+        ({"fingerprint": ["b", "b"]}, "equal"),
         ({"mse": [0.0013, 0.0021]}, "mse: 2 of 2 differ, first in line 2: 0.001234 -> 0.0013"),
         ({"bound": [5.0, 3.0]}, "bound: 1 of 2 differ, first in line 2: ∞ -> 5"),
         ({"verdict": ["", "lower"]}, "verdict: 1 of 2 differ, first in line 3: higher -> lower"),
@@ -129,6 +132,22 @@ def test_what_differs_by_more_than_is_printed(
         (tmp_path / name).mkdir()
         kept = {column: values for column, values in content.items() if values is not None}
         pd.DataFrame(kept).to_csv(tmp_path / name / "runs.csv", index=False)
+    assert list(differences(tmp_path / "before", tmp_path / "now")) == [f"runs.csv: {told}"]
+
+
+@pytest.mark.parametrize(
+    ("mse", "told"),
+    [
+        (0.2, "seeds [1] of 3: equal"),
+        (0.3, "seeds [1] of 3: mse: 1 of 1 differ, first in line 2: 0.2 -> 0.3"),
+    ],
+)
+def test_one_seed_is_compared_with_itself(tmp_path: Path, mse: float, told: str) -> None:
+    before = pd.DataFrame({"defence": ["none"] * 3, "seed": [0, 1, 2], "mse": [0.1, 0.2, 0.4]})
+    now = pd.DataFrame({"defence": ["none"], "seed": [1], "mse": [mse]})
+    for name, frame in (("before", before), ("now", now)):
+        (tmp_path / name).mkdir()
+        frame.to_csv(tmp_path / name / "runs.csv", index=False)
     assert list(differences(tmp_path / "before", tmp_path / "now")) == [f"runs.csv: {told}"]
 
 
