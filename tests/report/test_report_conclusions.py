@@ -2,20 +2,22 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from synthetic_study import DEFENCES, Study
 
+from cemlib.config import load
 from cemlib.records.files import write_json
 from cemlib.report.build import Results, write_tables
-from docs.generated import with_conclusions
+from docs.generated import PAGES, with_conclusions
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/findings.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_pages_say_what_the_published_files_say(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "<!-- end -->" in text
@@ -56,3 +58,59 @@ def test_a_block_has_the_worst_case_and_the_claims(full_study: Study, tmp_path: 
     assert [line[2:] for line in page.splitlines() if line.startswith("* ")] == [
         line[2:] for line in claims.splitlines() if line.startswith("- ")
     ]
+
+
+def joined(root: Path, config: str) -> str:
+    """A page with the map's families, and those of a study with the runs of `clustering`."""
+    (root / "config").symlink_to(ROOT / "config")
+    shutil.copytree(ROOT / "results/published/map_cifar10", root / "results/published/map_cifar10")
+    members = load(ROOT / "config/studies/map/cifar10.yaml").families()
+    theirs = load(ROOT / config).families().get("bido", {})
+    runs = pd.read_csv(root / "results/published/map_cifar10/runs.csv")
+    renamed = {"none": "none", **dict(zip(members["clustering"], theirs, strict=False))}
+    runs["defence"] = runs["defence"].map(renamed)
+    folder = root / "results/published/mine"
+    folder.mkdir()
+    runs.dropna(subset="defence").to_csv(folder / "runs.csv", index=False)
+    write_json(folder / "provenance.json", {"command": f"cemlib run --config {config}"})
+    return with_conclusions(
+        "<!-- results/published/map_cifar10+mine at 45.5 % -->\n<!-- end -->", root
+    )
+
+
+def test_a_joined_family_is_read_as_if_it_were_of_the_study(tmp_path: Path) -> None:
+    lines = joined(tmp_path, "config/studies/map/bido.yaml").splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:]] for line in lines if "|" in line]
+    rows = {(row[0], row[1]): row for row in cells}
+    assert len(cells) == 2 + 2 * 13
+    for knowledge in ("train_data", "public_data"):
+        ours, theirs = rows[knowledge, "bido"], rows[knowledge, "clustering"]
+        assert ours[2] != "-"
+        assert ours[2:] == theirs[2:]
+
+
+def test_a_study_with_another_attack_does_not_join(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="mine: its attacks differ"):
+        joined(tmp_path, "config/studies/matched/cifar10.yaml")
+
+
+def test_a_family_with_another_network_does_not_join(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="mine: channels_16_noise_std0p025 has a network"):
+        joined(tmp_path, "config/studies/map/factors.yaml")
+
+
+def test_a_family_is_in_one_study_only(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"mine: arl, clustering.* of another study already"):
+        joined(tmp_path, "config/studies/map/cifar10.yaml")
+
+
+def test_holms_correction_is_that_of_the_studys_own_table() -> None:
+    """Over both accuracies that the study names, as in its `tradeoff.csv`."""
+    text = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
+    table = pd.read_csv(ROOT / "results/published/map_cifar10/tradeoff.csv")
+    for row in table.dropna(subset="p_holm").to_dict("records"):
+        block = text.split(f"<!-- results/published/map_cifar10 at {row['accuracy']} % -->")[1]
+        (line,) = re.findall(
+            rf"^\| {row['knowledge']} \| {row['family']}†? \|.*$", block.split("<!-- end")[0], re.M
+        )
+        assert float(line.split("|")[-4]) == pytest.approx(row["p_holm"], rel=0.06)
