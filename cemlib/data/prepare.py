@@ -67,14 +67,14 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
     parts = {"train": train, "val": train, "test": test}
     parts = {n: Split(s.images[indices[n]], s.labels[indices[n]]) for n, s in parts.items()}
     if every_class:
-        _check_class_sizes(raw.classes, parts, config.min_per_class)
+        _check_class_sizes(raw.classes[: config.classes], parts, config.min_per_class)
     mean, std = channel_statistics(parts["train"].images)
     known = torch.cat([parts["train"].images, parts["val"].images])
     return Prepared(
         **parts,
         mean=mean,
         std=std,
-        classes=raw.classes,
+        classes=raw.classes[: config.classes],
         provenance=raw.provenance,
         indices=indices,
         duplicates_train_test=count_duplicates(known, parts["test"].images),
@@ -88,7 +88,11 @@ def resolve_root(config: DataConfig) -> Path | None:
 
 
 def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
-    """Return positions of train, val and test in the source's images (see `Prepared.indices`)."""
+    """Return positions of train, val and test in the source's images (see `Prepared.indices`).
+
+    Raises:
+        DataError: if there are fewer classes than ``config.classes``.
+    """
 
     def stream(name: str) -> Generator:
         return generator(config.split_seed, f"data/{name}")
@@ -101,11 +105,13 @@ def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
     def shuffled(index: Tensor, name: str) -> Tensor:
         return index[torch.randperm(len(index), generator=stream(name))]
 
-    pool, labels = torch.arange(len(raw.train_labels)), raw.train_labels
+    count = _class_count(raw, config)
+    pool, labels = (raw.train_labels < count).nonzero().flatten(), raw.train_labels
     if raw.test_labels is None:
-        test, pool = stratified(labels, _share(len(pool), config.test_fraction), stream("test"))
+        share = _share(len(pool), config.test_fraction)
+        test, pool = (pool[part] for part in stratified(labels[pool], share, stream("test")))
     else:
-        test = torch.arange(len(raw.test_labels))
+        test = (raw.test_labels < count).nonzero().flatten()
     pool = limited(pool, labels, config.train_limit, "train_limit")
     test_labels = labels if raw.test_labels is None else raw.test_labels
     test = limited(test, test_labels, config.test_limit, "test_limit")
@@ -147,6 +153,15 @@ def allocate(counts: Tensor, total: int) -> Tensor:
     left = total - int(base.sum())
     largest = (shares % population).argsort(descending=True, stable=True)[:left]
     return base.index_add(0, largest, torch.ones_like(largest))
+
+
+def _class_count(raw: Raw, config: DataConfig) -> int:
+    found = len(raw.classes)
+    if config.classes is not None and config.classes > found:
+        raise DataError(
+            f"data.classes is {config.classes}, and there are {found} classes; lower it"
+        )
+    return config.classes or found
 
 
 def _share(count: int, fraction: float) -> int:

@@ -91,6 +91,21 @@ def test_limits_keep_the_share_of_every_class(make_folder: Maker) -> None:
 
 
 @pytest.mark.parametrize("layout", ["train and test", "one folder"])
+def test_only_the_first_classes_are_kept(make_folder: Maker, layout: str) -> None:
+    places = {"train": 20, "test": 8} if layout == "train and test" else {"": 28}
+    root = make_folder({f"{p}/{name}".strip("/"): n for p, n in places.items() for name in "abcd"})
+    config = DataConfig(source="folder", root=str(root), image_size=8)
+    whole, few = prepare(config), prepare(config.model_copy(update={"classes": 2}))
+    assert few.classes == ("a", "b")
+    for name, part in few.parts().items():
+        assert part.labels.bincount().tolist() == [len(part) // 2] * 2
+        assert len(part) == len(whole.parts()[name]) // 2
+    assert set(few.indices["test"].tolist()) <= set(range(56))
+    with pytest.raises(DataError, match=r"data\.classes is 5, and there are 4 classes"):
+        prepare(config.model_copy(update={"classes": 5}))
+
+
+@pytest.mark.parametrize("layout", ["train and test", "one folder"])
 def test_no_split_of_a_folder_is_in_the_order_of_classes(make_folder: Maker, layout: str) -> None:
     places = ("train", "test") if layout == "train and test" else ("",)
     root = make_folder({f"{place}/{name}".strip("/"): 40 for place in places for name in "abcd"})
