@@ -6,12 +6,13 @@ writes `config/README.md` from the schema of the configuration and `docs/command
 texts. In the pages of `PAGES` it replaces everything between `<!-- results/published/<study> -->`
 and `<!-- end -->` by the worst case of every defence under the first knowledge, the claims, and the
 origin of the numbers. After `<!-- results/published/<study> at 93.5 % -->` it writes the privacy of
-the study's sweeps at that accuracy; `<study>+<other>` takes the sweeps of both. All is computed
-from the published runs, whichever version published them.
+the study's sweeps at that accuracy; `<study>+<other>` takes the sweeps of both, and
+`at 93.5 % of noise, gated` only these, compared with the first of them. All is computed from the
+published runs, whichever version published them.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_origin
@@ -60,7 +61,9 @@ This page is written from the code by `make reference`.
 """
 PAGES = ("README.md", "docs/start.md", "docs/findings.md", "docs/board.md")
 _BLOCK = re.compile(
-    r"(<!-- (results/published/[\w+]+)(?: at ([\d.]+) %)? -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (results/published/[\w+]+)(?: at ([\d.]+) %(?: of ([\w, ]+))?)? -->\n)"
+    r".*?(<!-- end -->)",
+    re.DOTALL,
 )
 _FROZEN = ("model", "train", "attacks", "threads")  # the same in all studies of a table
 _LEFT_OUT = (SCORES["leakage_nats"].heading, SCORES["psnr"].heading, STRONGEST)
@@ -83,10 +86,11 @@ def with_conclusions(text: str, root: Path) -> str:
     """Return a page with every block made again from the published files below a folder."""
 
     def made(block: re.Match[str]) -> str:
-        start, folder, accuracy, end = block.groups()
+        start, folder, accuracy, chosen, end = block.groups()
         if accuracy is None:
             return f"{start}{conclusions(root, folder)}{end}"
-        return f"{start}{at_accuracy(root, folder, float(accuracy))}{end}"
+        names = chosen.split(", ") if chosen else ()
+        return f"{start}{at_accuracy(root, folder, float(accuracy), names)}{end}"
 
     return _BLOCK.sub(made, text)
 
@@ -113,10 +117,11 @@ def conclusions(root: Path, folder: str) -> str:
     )
 
 
-def at_accuracy(root: Path, folder: str, accuracy: float) -> str:
+def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] = ()) -> str:
     """Return a Markdown table of the privacy of published sweeps at an accuracy in %.
 
-    Holm's correction is over all accuracies that the first study names, if this is one of them.
+    With chosen families it has only these, in their order. Holm's correction is over all accuracies
+    that the first study names, if this is one of them.
     """
     first, *others = folder.split("+")
     study, runs, attacks = _published(root, first)
@@ -130,6 +135,7 @@ def at_accuracy(root: Path, folder: str, accuracy: float) -> str:
         families |= joined.families()
         parts = (frame[frame["defence"].isin(own)] for frame in frames)
         runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
+    families = {name: families[name] for name in chosen or families}
     named = study.report.match_accuracy or ()
     sweeps = Sweeps(families, named if accuracy in named else [accuracy])
     table = tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)

@@ -89,6 +89,21 @@ def test_a_joined_family_is_read_as_if_it_were_of_the_study(tmp_path: Path) -> N
         assert ours[2:] == theirs[2:]
 
 
+def test_chosen_families_are_compared_with_the_first_of_them() -> None:
+    """The difference of two families changes its sign with their order."""
+
+    def rows(chosen: str) -> list[list[str]]:
+        block = f"<!-- results/published/map_cifar10 at 45.5 % of {chosen} -->\n<!-- end -->"
+        lines = with_conclusions(block, ROOT).splitlines()
+        return [line.split(" | ") for line in lines if line.startswith("| ")][2:]
+
+    ours, theirs = rows("sparse, arl"), rows("arl, sparse")
+    assert [row[1] for row in ours] == ["sparse", "arl"] * 2
+    assert [row[1] for row in theirs] == ["arl", "sparse"] * 2
+    assert [float(row[6]) for row in ours[1::2]] == [-float(row[6]) for row in theirs[1::2]]
+    assert [row[2:6] for row in ours[::2]] == [row[2:6] for row in theirs[1::2]]
+
+
 def test_a_study_with_another_attack_does_not_join(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mine: its attacks differ"):
         joined(tmp_path, "config/studies/matched/cifar10.yaml")
