@@ -65,6 +65,13 @@ class BiDO(Section):
     )
 
 
+class Fisher(Section):
+    """Logarithm of the Fisher information that releases have about the images."""
+
+    name: Literal["fisher"] = "fisher"
+    scale: float = Field(0.1, gt=0, description="weight of the logarithm in the loss")
+
+
 class Arl(Section):
     """Adversarial representation learning, against a decoder that is trained with the encoder."""
 
@@ -94,7 +101,7 @@ AnyChannel = Annotated[
     BeforeValidator(named),
 ]
 AnyPenalty = Annotated[
-    Annotated[NoPeek | BiDO | Arl, Field(discriminator="name")], BeforeValidator(named)
+    Annotated[NoPeek | BiDO | Fisher | Arl, Field(discriminator="name")], BeforeValidator(named)
 ]
 
 

@@ -164,6 +164,7 @@ class Step:
         model, channel = self.defended.deployed.model, self.defended.deployed.channel
         penalty = self.defended.penalty
         images, labels = self.batches.take(size)
+        images.requires_grad_(penalty is not None and penalty.differentiates_images)
         with autocast(self.precision, self.device):
             z = model.encoder(images)
         z = z.float()

@@ -7,7 +7,7 @@ import torch
 from penalties import build
 from torch import Tensor
 
-from cemlib.defences.penalties import PENALTIES, Penalty
+from cemlib.defences.penalties import Penalty
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "nopeek": {"scale": 0.7},
@@ -30,7 +30,7 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     return images, features, features + 0.1 * torch.randn(features.shape, generator=numbers)
 
 
-@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_single(name: str, kind: torch.dtype) -> None:
     low = [x.to(kind) for x in batch()]

@@ -14,7 +14,8 @@ from cemlib.surrogates import SURROGATES
 from cemlib.training.trainer import Trainer
 
 DEFENCES = [*SURROGATES, *(name for name in RAW["defences"] if name.startswith("by_"))]
-DEFENCES += ["often", "full", "none", "nopeek", "bido", "arl", "undressed", "everything", "private"]
+DEFENCES += ["often", "full", "none", "nopeek", "bido", "fisher", "arl"]
+DEFENCES += ["undressed", "everything", "private"]
 TRAIN: dict[str, Any] = {"batch_size": 16, "epochs": 8}
 
 

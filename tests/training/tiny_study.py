@@ -38,6 +38,7 @@ RAW: dict[str, Any] = {
         "noise": {},
         "nopeek": {"penalty": "nopeek"},
         "bido": {"penalty": "bido"},
+        "fisher": {"penalty": "fisher"},
         "arl": {"penalty": ARL},
         "stripped": {"pruning": {"epoch": 7, "ratio": 0.9}},
         "undressed": {"pruning": {"epoch": 1, "ratio": 0.5}},

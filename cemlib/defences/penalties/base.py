@@ -21,6 +21,8 @@ class Penalty(nn.Module):
     settings: Section
     optimiser: Optimiser | None = None
     """The optimiser of the penalty's own parameters; None for a penalty without any."""
+    differentiates_images = False
+    """Whether the features have to be differentiable in the images."""
 
     def __init__(self, settings: Section, *, image_shape: Shape, feature_shape: Shape) -> None:
         super().__init__()
