@@ -66,10 +66,10 @@ class BiDO(Section):
 
 
 class Fisher(Section):
-    """Logarithm of the Fisher information that releases have about the images."""
+    """Fisher information that releases have about the images."""
 
     name: Literal["fisher"] = "fisher"
-    scale: float = Field(0.1, gt=0, description="weight of the logarithm in the loss")
+    scale: float = Field(1.0, gt=0, description="weight of the Fisher information in the loss")
 
 
 class Arl(Section):

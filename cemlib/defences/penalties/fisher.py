@@ -6,19 +6,22 @@ leakage in machine-learning models with Fisher information", UAI 2021.
 
 With the Jacobian J of the features z (D,) in the image x of d pixels, the release z + N(0, s^2 I)
 has the Fisher information J^T J / s^2 about the image. By the Cramer-Rao bound an unbiased estimate
-of the image has a mean squared error of at least s^2 d / tr(J^T J) a pixel. With independent random
-signs v, E |J^T v|^2 = tr(J^T J), so that one backward pass of every batch of N images estimates
+of the image has a mean squared error of at least s^2 d / tr(J^T J) a pixel; by Jensen's inequality
+its mean over images is at least s^2 divided by the mean of tr(J^T J) / d. With random signs v,
+E |J^T v|^2 = tr(J^T J), so that one backward pass estimates it for a whole batch:
 
-    penalty = scale log( mean_n |J_n^T v_n|^2 / d )
+    penalty = scale mean_n |J_n^T v_n|^2 / d
 
-The variance s^2 would only add a constant. Maeng et al. choose the noise after the training, so
-that every image has the same bound, and train with tr(J^T J) relative to |z|^2. Here the noise is
-that of the defence, as with all penalties, so that features can also protect by shrinking.
+This is the Jacobian regularisation of Hoffman, Roberts and Yaida, "Robust learning with Jacobian
+regularization", 2019, at the cut. Maeng et al. choose the noise after the training, so that every
+image has the same bound, and penalise log tr(J^T J) - log |z|^2. Here the noise is that of the
+defence, as with all penalties; a logarithm, whose pull grows without limit as the information
+falls, made features and gradients overflow.
 
 How it fails: the bound holds for unbiased attackers. A decoder that knows other images is biased
 towards them, and does better. It is also local: how far apart the releases of two different images
-lie is not limited. A training step differentiates the encoder twice, which takes two to three times
-as long.
+lie is not limited. A training step differentiates the encoder twice, which takes three times as
+long.
 """
 
 import torch
@@ -29,13 +32,13 @@ from cemlib.defences.penalties.base import Penalty
 
 
 class Fisher(Penalty):
-    """Logarithm of the mean Fisher information of clean features, times `scale`."""
+    """Mean Fisher information of a release about a pixel, in units of 1 / s^2, times `scale`."""
 
     settings: config.Fisher
     differentiates_images = True
 
     def penalty(self, images: Tensor, labels: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
-        """Return `scale` log(mean |J^T v|^2 / d); v is drawn from torch's global generator."""
+        """Return `scale` mean |J^T v|^2 / d; the signs are drawn from torch's global generator."""
         signs = torch.rand_like(features).round() * 2 - 1
         (pulled,) = torch.autograd.grad(features, images, signs, create_graph=True)
-        return self.settings.scale * pulled.square().mean().log()
+        return self.settings.scale * pulled.square().mean()
