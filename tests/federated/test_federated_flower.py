@@ -1,4 +1,4 @@
-"""Flower's real processes end with the weights of the rounds in one process."""
+"""Flower's real processes end with the weights of the rounds in one process, or behind the mask."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,8 @@ from cemlib.records.files import load_tensors, read_jsonl
 from cemlib.study.plan import Plan
 
 pytest.importorskip("flwr", reason="in a lock of its own: requirements-flower.lock")
-APP = Path(__file__).parents[2] / "workflow/flower"
+ROOT = Path(__file__).parents[2]
+APP, MASKED = ROOT / "workflow/flower", ROOT / "tests/federated/masked_app"
 TIMEOUT = 540.0
 
 
@@ -59,7 +60,25 @@ def running(folder: Path, name: str, *arguments: str) -> Iterator[None]:
 def environment(folder: Path) -> dict[str, str]:
     place = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_HOME": str(folder), "PATH": place}
-    return os.environ | quiet | {"PYTHONPATH": str(APP.parents[1])}
+    return os.environ | quiet | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, MASKED)))}
+
+
+@contextmanager
+def federation(home: Path, clients: int) -> Iterator[Path]:
+    """A link and its nodes, with their files in a folder."""
+    home.mkdir()
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    links = ["[superlink]", 'default = "here"', "[superlink.here]", f'address = "{address}"']
+    (home / "config.toml").write_text("\n".join([*links, "insecure = true"]))
+    link = ("--disable-runtime-dependency-installation", "--port", str(port))
+    with ExitStack() as stack:
+        stack.enter_context(running(home, "flower-superlink", *link))
+        for i in range(clients):
+            node = ("--superlink", address, "--port", str(free_port()))
+            number = ("--node-config", f"partition-id={i}")
+            stack.enter_context(running(home, "flower-supernode", *node, *number))
+        yield home
 
 
 def test_processes_agree_with_one_process(tmp_path: Path) -> None:
@@ -69,23 +88,9 @@ def test_processes_agree_with_one_process(tmp_path: Path) -> None:
     for only in ("prepare", "pseudo", "train/both"):
         assert main(["run", "--config", str(config), "--only", only]) == 0
     plan = Plan(load(config))
-    home, port = tmp_path / "home", free_port()
-    home.mkdir()
-    address = f"127.0.0.1:{port}"
-    links = ["[superlink]", 'default = "here"', "[superlink.here]", f'address = "{address}"']
-    (home / "config.toml").write_text("\n".join([*links, "insecure = true"]))
     out = plan.layout.root / "flower/both"
-    link = ("--disable-runtime-dependency-installation", "--port", str(port))
-    nodes = [
-        ("--superlink", address, "--port", str(free_port()), "--node-config", f"partition-id={i}")
-        for i in range(2)
-    ]
-    with (
-        running(home, "flower-superlink", *link),
-        running(home, "flower-supernode", *nodes[0]),
-        running(home, "flower-supernode", *nodes[1]),
-    ):
-        submit(home, f'config="{config}" variant="both" seed=0')
+    with federation(tmp_path / "home", clients=2) as home:
+        submit(home, APP, f'config="{config}" variant="both" seed=0')
         wait_for(out / "seed0.safetensors")
     found, expected = (
         load_tensors(out / "seed0.safetensors"),
@@ -100,11 +105,32 @@ def test_processes_agree_with_one_process(tmp_path: Path) -> None:
         }
 
 
-def submit(home: Path, settings: str) -> None:
+def test_a_users_client_is_masked_by_a_mod(tmp_path: Path) -> None:
+    """Masked are the features that the scores, from whole Jacobians, put first."""
+    sys.path.insert(0, str(MASKED))
+    from masked_app import images, network
+
+    out, start = tmp_path / "answer.safetensors", network()
+    with federation(tmp_path / "home", clients=1) as home:
+        submit(home, MASKED, f'out="{out}"')
+        wait_for(out)
+    found = load_tensors(out)
+    features = torch.nn.Sequential(*list(start)[:3])
+    jacobian = torch.autograd.functional.jacobian(features, images())
+    own = torch.stack([jacobian[i, :, i] for i in range(4)]).flatten(2).norm(dim=2)
+    ratios = (own / features(images()).abs()).mean(0)
+    expected = set(ratios.argsort()[:8].tolist())
+    change = (found["4.weight"] - start.state_dict()["4.weight"]).abs()
+    assert set((change == 0).all(0).nonzero().flatten().tolist()) == expected
+    assert (change > 0).any(0).sum() == 24
+    assert all((found[name] != w).any() for name, w in start.state_dict().items())
+
+
+def submit(home: Path, app: Path, settings: str) -> None:
     """Hand the app in, as soon as the link is there."""
     for _ in range(10):
         done = subprocess.run(
-            [program("flwr"), "run", str(APP), "here", "--run-config", settings],
+            [program("flwr"), "run", str(app), "here", "--run-config", settings],
             env=environment(home),
             capture_output=True,
             text=True,

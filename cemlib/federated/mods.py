@@ -1,0 +1,79 @@
+"""Mask the update of any Flower client: a mod for its `ClientApp`.
+
+    client = ClientApp(mods=[masking(network, "classifier", images)])
+
+A mod sees what a client receives and sends, and not the batches of its training. So the mask covers
+the change of the layer's weight over the whole round, where `cemlib.federated.client` masks the
+gradient of every step by the images of that step. The mixing with pseudo images changes the images
+of the training, which no mod can do: there, call `cemlib.federated.adversaries.Pseudo.mixed`.
+"""
+
+from collections.abc import Callable
+
+import torch
+from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.clientapp.typing import ClientAppCallable, Mod
+from torch import Tensor, nn
+
+from cemlib.federated.mask import mask, scores
+
+Weights = dict[str, Tensor]
+
+
+def masking(
+    network: nn.Module, layer: str, images: Callable[[Context], Tensor], alpha: float = 0.5
+) -> Mod:
+    """Return a mod that masks what the weight of a linear layer shows of its input.
+
+    The features that enter the layer are scored at the weights that the server sent. For the share
+    `alpha` with the smallest scores (see `cemlib.federated.mask.scores`), the client answers with
+    the weights that it received, so that the server sees no change.
+
+    Args:
+        network: A network of the client's architecture; its parameters have the names of the
+            messages' arrays. It is overwritten and set to evaluation.
+        layer: Name of the `nn.Linear` in it.
+        images: Function of the client's context, to some of its images (B, C, H, W); four are
+            enough.
+        alpha: Share of the features that are masked.
+
+    Raises:
+        ValueError: in a round, if the message or the answer has not one record of arrays.
+    """
+    name = f"{layer}.weight"
+
+    def features(x: Tensor) -> Tensor:
+        entered: list[Tensor] = []
+        handle = network.get_submodule(layer).register_forward_pre_hook(
+            lambda _, inputs: entered.append(inputs[0])
+        )
+        try:
+            network(x)
+        finally:
+            handle.remove()
+        return entered[0]
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        trains = message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
+        _, received = _arrays(message.content) if trains else ("", {})
+        reply = call_next(message, context)
+        if not trains or reply.has_error():
+            return reply
+        network.load_state_dict(received)
+        network.eval()
+        kept = mask(scores(features, images(context)), alpha).bool()
+        record, sent = _arrays(reply.content)
+        sent[name] = torch.where(kept, sent[name], received[name])
+        reply.content[record] = ArrayRecord(torch_state_dict=sent)
+        return reply
+
+    return mod
+
+
+def _arrays(content: RecordDict) -> tuple[str, Weights]:
+    """Return the only record of arrays in a message, with its name."""
+    records = content.array_records
+    if len(records) != 1:
+        raise ValueError(f"masking: the message has {len(records)} records of arrays, not one")
+    ((name, record),) = records.items()
+    return name, dict(record.to_torch_state_dict())
