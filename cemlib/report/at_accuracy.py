@@ -18,11 +18,10 @@ import math
 import numpy as np
 import pandas as pd
 
-from cemlib.report.comparisons import verdicts
+from cemlib.report.comparisons import with_verdicts
 from cemlib.report.frontier import SCORES_OF_POINTS, Sweeps, along, mean_curve, targets
 from cemlib.report.statistics import (
     difference_columns,
-    holm,
     mean_columns,
     paired_difference,
     student_quantile,
@@ -51,10 +50,7 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
             at = {"knowledge": knowledge, "accuracy": accuracy}
             rows += [at | row for row in _families_at(accuracy, curves, sweeps)]
     table = pd.DataFrame(rows, columns=_columns(sweeps)).astype({"n_pairs": "Int64"})
-    table["p_holm"] = holm(table["p"].tolist())
-    found = verdicts(table["difference"], table["p_holm"], table["unconverged"] != "")
-    table["verdict"] = np.where(table["p_holm"].notna(), found, "")
-    return table
+    return with_verdicts(table, table["p"].notna())
 
 
 def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.DataFrame:
