@@ -56,7 +56,7 @@ class Study:
     experiment: str
     records: Sequence[Path]
     report_files: Sequence[Path]
-    belonging: Callable[[], Collection[Path]] | None = None
+    belonging: Callable[[], Collection[Path]]
 
     def track(self, uri: str, *, live: bool = False) -> Summary:
         """Upload every finished result, each once.
@@ -96,7 +96,7 @@ class Study:
         """Yield each run and the attacks on it, then the report; None for missing results."""
         from cemlib.tracking.worst_case import with_summary, with_worst_case  # needs pandas
 
-        ours = {*self.records, *self.report_files} if self.belonging is None else self.belonging()
+        ours = self.belonging()
 
         def read(metrics: Path) -> Result | None:
             return read_result(self.root, metrics) if metrics in ours else None
