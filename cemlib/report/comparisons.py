@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from cemlib.records.files import FileError
+from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import IDENTIFICATION, TESTED
 from cemlib.report.bootstrap import two_level_intervals
 from cemlib.report.statistics import LEVEL, difference_columns, holm, paired_difference
@@ -153,7 +154,7 @@ def _scores_by_run(results: pd.DataFrame) -> Runs:
     """Return the scores of the images by defence and seed of the finished results."""
     read: dict[tuple[str, int], pd.DataFrame] = {}
     for row in results[results["status"] == "ok"].to_dict("records"):
-        path = Path(row["folder"]) / "per_image.parquet"
+        path = AttackFolder(Path(row["folder"])).per_image
         try:
             scores = pd.read_parquet(path)[["index", *_WITH_IMAGES]].astype(np.float64)
         except OSError as error:

@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cemlib.records.files import read_jsonl
+from cemlib.records.layout import Folder
 from cemlib.report.style import log_scale, new_figure, readable, remark, saying
 from cemlib.report.tables import present, records
 
@@ -125,7 +126,7 @@ def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -
     lines = [
         line | {key: row[key] for key in keys}
         for row in records(frame[frame["status"] == "ok"])
-        for line in read_jsonl(Path(row["folder"]) / "history.jsonl")
+        for line in read_jsonl(Folder(Path(row["folder"])).history)
     ]
     return pd.DataFrame(lines, columns=[*keys, "epoch", *values])
 

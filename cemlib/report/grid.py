@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cemlib.records.files import FileError
+from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import marked
 from cemlib.report.style import WIDTH, new_figure, readable, saying, significant
 from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import worst_case
 
 Pictures = NDArray[np.uint8]
-PICTURES = "reconstructions.png"
 MOST = 6  # defences
 _MARGIN = 1.5  # inches left of the pictures, for names and numbers
 
@@ -89,11 +89,12 @@ def _label(runs: pd.DataFrame, name: str, row: dict[str, Any] | None) -> str:
 
 def _strips(rows: Sequence[dict[str, Any]]) -> tuple[Pictures, dict[str, Pictures]]:
     """Return the originals, which must be the same everywhere, and each one's reconstructions."""
-    read = {row["defence"]: read_strip(Path(row["folder"]) / PICTURES) for row in rows}
-    originals, _ = read[rows[0]["defence"]]
-    for row in rows:
-        if not np.array_equal(originals, read[row["defence"]][0]):
-            raise FileError(f"{row['folder']}/{PICTURES}: shows other originals; rerun the attack")
+    files = {row["defence"]: AttackFolder(Path(row["folder"])).reconstructions for row in rows}
+    read = {name: read_strip(file) for name, file in files.items()}
+    originals, _ = next(iter(read.values()))
+    for name, (above, _) in read.items():
+        if not np.array_equal(originals, above):
+            raise FileError(f"{files[name]}: shows other originals; rerun the attack")
     return originals, {name: below for name, (_, below) in read.items()}
 
 
