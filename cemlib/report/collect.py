@@ -43,8 +43,8 @@ def collect(
 
     Raises:
         FileError: naming the file that is missing or damaged, lacks a key or a score, is given
-            twice, belongs to another experiment, attacks a run that is not listed, or saw another
-            number of releases than the same attack elsewhere; or if there is no run.
+            twice, belongs to another experiment, attacks a run that is not listed, or saw a
+            different number of releases from the same attack elsewhere; or if there is no run.
     """
     if not run_metrics:
         raise FileError("no metrics file of a run was given: nothing to report")

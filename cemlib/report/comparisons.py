@@ -84,8 +84,8 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
     run (see `two_level_intervals`); others have NaN.
 
     Raises:
-        FileError: if the scores of an attack's images are missing, or two attacks are on different
-            images.
+        FileError: if the scores of an attack's images are missing, or if two attacks scored
+            different images.
     """
     filled, strongest = table.copy(), worst_case(attacks)
     for knowledge in strongest["knowledge"].unique():

@@ -89,8 +89,8 @@ def surrogate_course(
 ) -> Figure:
     """Draw a row for each surrogate: penalty, gradient, leakage bound, hinges, own statistic.
 
-    The leakage bound is drawn from the first epoch on, everything else from the epoch at which the
-    surrogate starts.
+    The leakage bound is drawn from the first epoch on, and everything else from the epoch in which
+    the surrogate starts.
     """
     columns = ("lambda_eff", *_SURROGATE, *_OWN)
     if not surrogates:
@@ -132,7 +132,7 @@ def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -
 
 
 def over_seeds(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return mean, lowest and highest value of a column at each epoch, of what is there."""
+    """Return the mean, lowest and highest value of a column at each epoch, without missing ones."""
     values = rows[["epoch", column]].dropna().astype(float)
     return values.groupby("epoch")[column].agg(["mean", "min", "max"])
 

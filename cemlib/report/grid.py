@@ -34,11 +34,11 @@ def reconstructions(
     """Draw originals, then their reconstructions by the strongest attack on each defence.
 
     Below are maps of the error on the defence with the highest MSE. Accuracy and MSE beside a row
-    are of the run shown, the lowest seed that did not fail, over all its images. Of many defences
-    `shown` picks some.
+    are of the run shown, the lowest seed that did not fail, over all its images. If there are many
+    defences, `shown` selects some.
 
     Raises:
-        FileError: naming a strip that is missing, or that shows other originals than another one.
+        FileError: naming a strip that is missing, or whose originals differ from another one's.
     """
     strongest = worst_case(attacks[attacks["knowledge"] == knowledge])
     names = shown(strongest, present(strongest, defences), reference)
@@ -102,7 +102,7 @@ def read_strip(path: Path) -> tuple[Pictures, Pictures]:
     """Split a picture of two rows of square images into the images of each row, (N, H, W, 3).
 
     Raises:
-        FileError: if it is missing or no picture.
+        FileError: if it is missing or not a picture.
     """
     try:
         with Image.open(path) as image:

@@ -135,7 +135,7 @@ def write_table(
 
 
 def csv(frame: "pd.DataFrame") -> str:
-    """Return a frame's numbers as they are."""
+    """Return a frame as CSV, with unrounded numbers."""
     return frame.to_csv(index=False, lineterminator="\n")
 
 

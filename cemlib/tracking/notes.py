@@ -1,4 +1,4 @@
-"""Descriptions of MLflow runs in Markdown, which a reader sees first on a run's page."""
+"""Describe MLflow runs in Markdown, which a reader sees first on the page of a run."""
 
 import math
 import shlex
@@ -57,7 +57,7 @@ def describe(
 
 
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
-    """Describe the report: tables of the worst case, then their explanation, as far as it fits."""
+    """Describe the report: the worst case in tables, then what explains them, as far as it fits."""
     text = f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."
     texts = {
         PurePosixPath(name).name: content.decode()

@@ -1,4 +1,4 @@
-"""The metrics of a result in MLflow: final scores and learning curves."""
+"""Make the metrics of a result in MLflow: final scores and learning curves."""
 
 import math
 import re

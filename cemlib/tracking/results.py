@@ -1,6 +1,6 @@
-"""The content of MLflow runs, read from the files of an experiment without MLflow.
+"""Read the content of MLflow runs from the files of an experiment, without MLflow.
 
-A result is a snapshot: its files are read once, and its digest is that of exactly what is uploaded.
+A result is a snapshot: its files are read once, and its digest covers exactly what is uploaded.
 """
 
 import hashlib

@@ -13,7 +13,7 @@ from cemlib.tracking.upload import Outcome, Uploader
 
 @dataclass(frozen=True)
 class Summary:
-    """Numbers of results (runs, attacks, and one report) in an upload.
+    """Count the results (runs, attacks, and one report) of an upload.
 
     Attributes:
         uploaded: New or changed results that the store now holds.
@@ -48,8 +48,8 @@ class Study:
         records: `metrics.json` of every run and attack of the study, below `root`, a run's before
             those of the attacks on it; those that do not exist are counted as unfinished.
         report_files: Tables and figures below `root`; they need not exist.
-        belonging: Returns, before each upload, those of all these files that are the study's
-            present ones; the others count as unfinished.
+        belonging: Called before each upload; returns those of all these files that belong to the
+            study as it is now. The others count as unfinished.
     """
 
     root: Path

@@ -90,7 +90,7 @@ class Uploader:
                 self._known.setdefault(folder, []).append(Known.of(run))
 
     def put(self, result: Result) -> Outcome:
-        """Make the store hold exactly this result of its folder; put runs before their attacks."""
+        """Make the store hold exactly this result of its folder; a run goes before its attacks."""
         attacked = self._known.get(result.parent, []) if result.parent else []
         parent = next((run.run_id for run in attacked if run.digest is not None), None)
         if result.parent and parent is None:
@@ -132,7 +132,7 @@ class Uploader:
         return replace(run, digest=result.digest, shown="")
 
     def _renew_worst_case(self, run: Known, result: Result) -> Outcome:
-        """Bring the worst case of a run up to date, which changes when its attacks end."""
+        """Update the worst case of a run, which changes when attacks on it end."""
         from mlflow.entities import Metric
 
         if run.worst == result.worst:

@@ -30,7 +30,7 @@ Record = Mapping[str, Any]
 
 
 class Picture(NamedTuple):
-    """A figure within the page; of several in a series only the first is open."""
+    """A figure on the page; only the first figure of a series is unfolded."""
 
     figure: Figure
     source: str
@@ -83,8 +83,8 @@ def write_page(
 def _page(**content: Any) -> str:
     """Return the page.
 
-    The policy in the head lets a browser apply the one style whose checksum it names, show pictures
-    that are in the page, run no script and fetch nothing.
+    The policy in its head allows a browser to apply the one style whose checksum it names and to
+    show pictures embedded in the page, but not to run a script or to fetch anything.
     """
     style, template = (path.read_text(encoding="utf-8") for path in (STYLE, TEMPLATE))
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
