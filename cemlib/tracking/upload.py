@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.records.files import write_bytes
-from cemlib.tracking.numbers import Row
+from cemlib.tracking.numbers import Epoch
 from cemlib.tracking.results import RUNNING, WORST, Result
 from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
 
@@ -69,7 +69,7 @@ class Known:
         """Return the number of uploaded epochs of a job under way."""
         return int(self.shown.partition(":")[0] or 0)
 
-    def is_begun(self, curves: Sequence[Row]) -> bool:
+    def is_begun(self, curves: Sequence[Epoch]) -> bool:
         """Return whether this is a job under way whose uploaded epochs are the first of curves."""
         return self.shown != "" and self.shown == _shown(curves[: self.epochs])
 
@@ -210,7 +210,7 @@ class Uploader:
         self._client.delete_run(run.run_id)
 
 
-def _shown(curves: Sequence[Row]) -> str:
+def _shown(curves: Sequence[Epoch]) -> str:
     """Return number and digest of epochs, without the seconds, which a resumed job changes."""
     rows = [
         [row.step, {k: v for k, v in row.values.items() if k != "curve/seconds"}] for row in curves
