@@ -1,4 +1,7 @@
-"""Write the results page: what was studied, what it shows, and where every number comes from."""
+"""Write the results page: what was studied, what it shows, and where every number comes from.
+
+It is one HTML file that needs nothing else; its tables and figures are those of the report.
+"""
 
 import base64
 import hashlib
@@ -12,11 +15,11 @@ import yaml
 
 from cemlib.records.files import FileError, write_text
 from cemlib.records.seal import read_sealed
+from cemlib.report import STYLE, TEMPLATE
 from cemlib.report.build import Results
 from cemlib.report.cells import number
 from cemlib.report.claims import sentences, warnings
 from cemlib.report.figures import CATEGORIES, DRAWINGS, Figure
-from cemlib.report.page import STYLE, TEMPLATE
 from cemlib.report.style import readable
 from cemlib.report.tables import records as rows_of
 from cemlib.report.texts import comparisons_document, summary_document
