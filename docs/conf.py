@@ -58,7 +58,7 @@ html_css_files = ["site.css"]
 
 
 def take_in(app: Sphinx, page: str, source: list[str]) -> None:
-    """Read a page that lies elsewhere, and lead links within the repository to the site's pages."""
+    """Read a page that lies elsewhere, and point links to the repository at pages of the site."""
     file = ELSEWHERE.get(page, DOCS / f"{page}.md")
     if page in ELSEWHERE:
         source[0] = file.read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def take_in(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _lead(link: re.Match[str], here: Path, there: Path) -> str:
-    """A link from a file in one folder as one from a page in another; a folder is only named."""
+    """Return a link of a file in one folder as that of a page in another; name a folder only."""
     target = Path(os.path.normpath(here / link["path"]))
     if target.is_dir():
         return link["label"][1:-1]
@@ -79,13 +79,13 @@ def _lead(link: re.Match[str], here: Path, there: Path) -> str:
 
 
 def show_formulas(*event: Any) -> None:
-    """Docstrings set formulas apart by a blank line and an indent: keep their lines as they are."""
+    """Keep the lines of formulas, which docstrings set apart by a blank line and an indent."""
     lines: list[str] = event[-1]
     lines[:] = list(_marked(lines))
 
 
 def _marked(lines: list[str]) -> Iterator[str]:
-    """Lines with reStructuredText's mark of a literal block before every indented one."""
+    """Yield the lines with reStructuredText's mark of a literal block before indented ones."""
     indent, blank = 0, False
     for line in lines:
         depth = len(line) - len(line.lstrip())
@@ -100,6 +100,6 @@ def _marked(lines: list[str]) -> Iterator[str]:
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Connect the functions above to Sphinx's events; Sphinx calls it."""
     app.connect("source-read", take_in)
     app.connect("autodoc-process-docstring", show_formulas, priority=400)  # before napoleon

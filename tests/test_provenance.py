@@ -91,7 +91,7 @@ def test_a_channel_concerns_what_releases_through_it() -> None:
     [
         ("config", "training/trainer.py", {"judge", "train"}),
         ("config", "report/style.py", {"tables", "figures", "training_figures", "page"}),
-        ("config", "report/page/page.css", {"page"}),
+        ("config", "report/page.css", {"page"}),
         ("federated", "federated/inversion/gradients.py", {"attack", "report"}),
         ("federated", "federated/gan.py", {"pseudo", "train", "attack"}),
         ("pctc", "labelling/accounting.py", {"repeat", "report"}),

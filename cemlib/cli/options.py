@@ -107,7 +107,7 @@ SET = Option(
 
 
 def config(default: Path | None = DEFAULT_CONFIG, about: str = "the study") -> tuple[Option, ...]:
-    """Return the options `--config`, a file about something, and `--set`."""
+    """Return the options `--config`, the configuration of something, and `--set`."""
     text = f"configuration of {about} (default: {default or 'none'})"
     return Option("--config", type=Path, default=default, metavar="FILE", help=text), SET
 

@@ -55,8 +55,8 @@ def aggregate(options: argparse.Namespace) -> Iterator[Path | str]:
 def party(options: argparse.Namespace) -> Iterator[Path | str]:
     """Take part in one round: vote on the images that come, and decrypt a part of their tallies.
 
-    A round by another public.json than one's own is refused, and so are images in the ledger: it
-    has all whose tallies the party has helped to decrypt.
+    A round with a public.json other than one's own is refused, and so are images in the ledger,
+    which lists all those whose tallies the party has helped to decrypt.
     """
     from cemlib.labelling.dealing import read_dealt
     from cemlib.labelling.roles import take_part
@@ -70,8 +70,8 @@ def party(options: argparse.Namespace) -> Iterator[Path | str]:
 def request(options: argparse.Namespace) -> Iterator[Path | str]:
     """Have images labelled by the votes of one round.
 
-    The table has a row for each image: its label, which is the class of the largest noisy count and
-    is empty where no count is positive, and the counts.
+    The table has a row for each image, with its label and the noisy counts. The label is the class
+    with the largest count, and empty if no count is positive.
     """
     import numpy as np
     import pandas as pd

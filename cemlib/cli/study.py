@@ -130,8 +130,9 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
 
     With --compare, nothing is copied; the differences from the published tables are printed.
 
-    With --add, the seeds of this study join the published ones, as where several machines compute
-    some seeds each: the tables, and the figures that follow from them, are of all seeds.
+    With --add, the seeds of this study join the published ones, for example if several machines
+    compute some seeds each. The tables, and the figures that follow from them, then cover all
+    seeds.
 
     Raises:
         ConfigError: if seeds are added to a study of another system than split inference.

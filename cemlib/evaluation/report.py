@@ -7,7 +7,7 @@ from cemlib.config.study import Study
 from cemlib.report.build import Results, write_figures, write_tables
 from cemlib.report.collect import collect
 from cemlib.report.frontier import Sweeps
-from cemlib.report.page.build import write_page
+from cemlib.report.page import write_page
 from cemlib.study.finished import mismatches
 from cemlib.study.job import Job, owners
 

@@ -1,8 +1,11 @@
-"""Tables and figures of a study, made from the files of its result folder and nothing else.
+"""Tables, figures and the results page of a study, made from the files of its result folder.
 
-`cemlib.report.build` writes them; `cemlib.report.figures` is the table of all figures. Only names
-are here, so that a workflow can ask for them without loading pandas and matplotlib.
+`cemlib.report.build` writes tables and figures, `cemlib.report.page` the page;
+`cemlib.report.figures` is the table of all figures. Only names are here, so that a workflow can ask
+for them without loading pandas and matplotlib.
 """
+
+from pathlib import Path
 
 TABLES = (
     "runs.csv",
@@ -16,3 +19,5 @@ TABLES = (
 )
 SWEEP_TABLES = ("tradeoff.csv",)  # of a study that has sweeps
 WHOLE, OF_RUNS = "figures", "training_figures"  # those of the whole study, and of its runs alone
+PAGE = "index.html"
+TEMPLATE, STYLE = (Path(__file__).with_name(name) for name in ("page.html", "page.css"))

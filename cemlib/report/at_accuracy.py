@@ -5,9 +5,9 @@ trust the number. With n seeds, t read off the curve of all and t(s) off that wi
 
     pseudo-value of s = n t - (n - 1) t(s), shifted so that the mean of all is t
 
-Mean, Student-t interval and paired tests are those of the n pseudo-values. So every seed counts at
-every accuracy, even one that is more accurate at all strengths. The shift leaves out the
-jackknife's correction of bias: where a curve has a kink, it carries t beyond all seeds.
+The mean, Student-t interval and paired tests are those of the n pseudo-values. So every seed counts
+at every accuracy, even one that is more accurate at all strengths. The shift leaves out the
+jackknife's bias correction, which would carry t beyond all seeds where a curve has a kink.
 
 Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathematical Statistics
 29, 1958.
@@ -18,11 +18,10 @@ import math
 import numpy as np
 import pandas as pd
 
-from cemlib.report.comparisons import verdicts
+from cemlib.report.comparisons import with_verdicts
 from cemlib.report.frontier import SCORES_OF_POINTS, Sweeps, along, mean_curve, targets
 from cemlib.report.statistics import (
     difference_columns,
-    holm,
     mean_columns,
     paired_difference,
     student_quantile,
@@ -38,12 +37,13 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
 
     Returns:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
-        NaN where the mean curve, or that without some seed, does not reach the accuracy;
-        ``<setting>_mean`` is the strength that it takes. ``n_failed`` results are no points;
-        ``n_unconverged`` seeds have an attack that had not converged on a defence between which
-        the curve was read. The MSE's paired ``difference`` is to the first family; Holm's
-        correction is over all rows. ``detectable`` is the difference that the test finds with a
-        probability of 80 %, given the spread. ``unconverged`` names the sides with such a seed.
+        NaN where the mean curve, or that of all seeds but one, does not reach the accuracy;
+        ``<setting>_mean`` is the strength at which it does. ``n_failed`` results are not on the
+        curve; on ``n_unconverged`` seeds an attack had not converged on one of the two defences
+        between which the curve was read. The paired ``difference`` in MSE is to the first family;
+        Holm's correction is over all rows. ``detectable`` is the difference that the test finds
+        with a probability of 80 %, given the spread. ``unconverged`` names the sides with such a
+        seed.
     """
     rows: list[Row] = []
     for knowledge, curves in points.groupby("knowledge", sort=False):
@@ -51,17 +51,15 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
             at = {"knowledge": knowledge, "accuracy": accuracy}
             rows += [at | row for row in _families_at(accuracy, curves, sweeps)]
     table = pd.DataFrame(rows, columns=_columns(sweeps)).astype({"n_pairs": "Int64"})
-    table["p_holm"] = holm(table["p"].tolist())
-    found = verdicts(table["difference"], table["p_holm"], table["unconverged"] != "")
-    table["verdict"] = np.where(table["p_holm"].notna(), found, "")
-    return table
+    return with_verdicts(table, table["p"].notna())
 
 
 def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.DataFrame:
-    """Return a row per seed: its pseudo-values of some columns, read off a family's curve.
+    """Return the pseudo-values of each seed, one row per seed, read off a family's curve.
 
-    That of a single seed is the value itself. A column is NaN where one of its pseudo-values is not
-    finite. The points are those of one family and knowledge, the accuracy is in %.
+    The pseudo-value of a single seed is the value itself. A column is NaN if one of its
+    pseudo-values is not finite. The points must be those of one family and knowledge; the accuracy
+    is in %.
     """
     seeds = sorted(points["seed"].unique())
     n, whole = len(seeds), _read(points, columns, accuracy)
@@ -129,7 +127,7 @@ def _read(points: pd.DataFrame, columns: list[str], accuracy: float) -> "pd.Seri
 
 
 def _late_seeds(points: pd.DataFrame, accuracy: float) -> int:
-    """Count the seeds with an unconverged attack on a defence between which the curve is read."""
+    """Count the seeds with an unconverged attack on a defence that the curve is read from."""
     curve = mean_curve(points)
     late = points[points["unconverged"] > 0].groupby("seed")["defence"]
     flagged = (curve.index.isin(names).astype(float).tolist() for _, names in late)
@@ -137,7 +135,7 @@ def _late_seeds(points: pd.DataFrame, accuracy: float) -> int:
 
 
 def _difference(ours: "pd.Series[float]", theirs: "pd.Series[float]") -> Row:
-    """Return the paired difference over the seeds of both, as columns."""
+    """Return the paired difference over the seeds that both sides have, as columns."""
     both = pd.concat([ours, theirs], axis=1, join="inner").dropna()
     found = paired_difference(*(both.iloc[:, side].tolist() for side in (0, 1)))
     row: Row = {k: v for k, v in difference_columns(found).items() if k in _COMPARED}

@@ -32,9 +32,10 @@ _COURSES = {
 
 
 def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
-    """Draw error and recognition of held-out reconstructions while a decoder is trained.
+    """Draw the error and the recognition of held-out reconstructions during a decoder's training.
 
-    The attack is `decoder`, or else the first that recorded the error. A column is a knowledge.
+    The attack is `decoder` or, without it, the first that recorded the error. There is a column for
+    each knowledge.
     """
     style, knowledges = looks(present(attacks, defences)), list(attacks["knowledge"].unique())
     keys = ("attack", "knowledge", "defence", "converged")
@@ -67,8 +68,8 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
 def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw worst-case MSE against the number of releases, both logarithmic.
 
-    A point is the mean over the seeds of the strongest attack on at most so many releases, and its
-    whisker spans the seeds. A line is a defence, a panel a knowledge.
+    A point is the mean over the seeds of the strongest attack on at most that many releases, and
+    its whisker spans the seeds. There is a line for each defence and a panel for each knowledge.
     """
     style = looks(present(attacks, defences))
     strongest = worst_cases(attacks)
@@ -115,7 +116,7 @@ def _count_releases(panel: Axes, counts: Sequence[int]) -> None:
 
 
 def _mark_end(panel: Axes, rows: pd.DataFrame, column: str, colour: str) -> None:
-    """Put the mark at the end of a line if an attack of it had not converged."""
+    """Mark the end of a line if one of its attacks had not converged."""
     mean = over_seeds(rows, column)["mean"]
     if unconverged(rows, "mse").any() and not mean.empty:
         end = (mean.index[-1], mean.iloc[-1])

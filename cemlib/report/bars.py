@@ -83,7 +83,7 @@ def _bars(
 
 
 def _write(panel: Axes, place: int, found: Interval, number: str, wanted: int) -> None:
-    """Write the mean to the right of its bar, and how many of the wanted seeds are not in it."""
+    """Write the mean, and how many of the expected seeds it lacks, to the right of its bar."""
     edge = max(v for v in (found.mean, found.high, 0.0) if math.isfinite(v))
     panel.annotate(
         with_failures(number, wanted - found.n, wanted),
@@ -97,7 +97,7 @@ def _write(panel: Axes, place: int, found: Interval, number: str, wanted: int) -
 
 
 def _add_ceiling(panel: Axes, value: float) -> None:
-    """Draw the error of the mean image, if known; the line may lie beyond the bars."""
+    """Draw the error of the mean image, if it is known; the line may lie beyond the bars."""
     if math.isfinite(value):
         panel.axvline(value, color="black", linestyle=(0, (4, 3)), linewidth=1)
         panel.set_title(f"{readable(CEILING)}: {significant(value)}", fontsize=7)

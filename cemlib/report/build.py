@@ -35,7 +35,7 @@ class Results:
         reference: the defence that others are compared with (see `comparisons_table`).
         sweeps: sweeps of the study; None where it has none.
         surrogates: the defences whose training has a surrogate.
-        has_images: whether the folders of the attacks, with the scores of single images, are here.
+        has_images: whether the attacks' folders, with the scores of single images, are present.
     """
 
     runs: pd.DataFrame
@@ -73,7 +73,7 @@ def write_tables(
         results: results of runs and attacks.
         root: folder of the experiment; runs.csv names folders relative to it.
         out: folder to write to.
-        stale: lines that go before all others: which results are of other settings.
+        stale: notes to put first, which name the results that were made with other settings.
 
     Raises:
         FileError: if the scores of single images are missing.
@@ -107,8 +107,8 @@ def write_tables(
 def write_figures(results: Results, out: Path, part: str = WHOLE) -> list[Path]:
     """Write the figures of one part of the report as PNG and PDF; return the files.
 
-    They are also drawn from the histories and pictures beside the metrics files. The part
-    about trainings needs no results of attacks.
+    Some are drawn from the histories and pictures beside the metrics files. The part about
+    trainings needs no results of attacks.
 
     Raises:
         FileError: if one of these files is missing or damaged.
@@ -126,7 +126,7 @@ def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figur
 
 
 def _draw(drawing: Drawing, results: Results) -> Figure:
-    """Call the function that draws a figure with the arguments that its parameters name."""
+    """Call the function that draws a figure, with the arguments that its parameters ask for."""
     module, _, name = drawing.function.rpartition(".")
     function = getattr(import_module(f"cemlib.report.{module}"), name)
     wanted, chosen = signature(function).parameters, drawing.chosen

@@ -51,7 +51,7 @@ def spread(
 
 
 def with_failures(text: str, failed: float, wanted: float) -> str:
-    """Return a number's text, and how many of the wanted results failed and are not in it."""
+    """Return the text of a mean, followed by how many of the expected results failed, if any."""
     failures = f"failed ({failed:.0f} of {wanted:.0f})"
     return failures if failed == wanted else f"{text}, {failures}" if failed else text
 
@@ -67,7 +67,7 @@ def interval(prefix: str = "ci", form: str = "+.3g", scale: float = 1.0) -> Cell
 
 
 def finished(wanted: str) -> Cell:
-    """Make cells of how many of the wanted results have not failed."""
+    """Make cells that say how many of the expected results did not fail."""
     return lambda row: f"{row[wanted] - row['n_failed']} of {row[wanted]}"
 
 

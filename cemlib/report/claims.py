@@ -62,7 +62,7 @@ def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
 def warnings(summary: pd.DataFrame) -> list[str]:
     """Return a sentence for each worst case of `summary_table` that says nothing about a defence.
 
-    Its classifier is at chance, or its strongest attack is the mean image.
+    That is so if the classifier is at chance, or if the strongest attack is the mean image.
     """
     worst = summary[summary["attack"] == WORST_CASE]
     chance = worst[worst["n_at_chance"] > 0].drop_duplicates("defence")
@@ -116,7 +116,8 @@ def _test(row: Row) -> str:
 def _amount(row: Row) -> str:
     """Return a difference and its interval with signs, in the unit of its tables.
 
-    All have the decimals of the largest, since rounding errors of a mean near 0 say nothing.
+    All have as many decimals as the largest needs, since the digits of a mean near 0 may be
+    rounding errors.
     """
     scale = SCORES[row["metric"]].scale
     values = [scale * row[key] for key in ("difference", "ci_low", "ci_high")]

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from cemlib.records.files import FileError
+from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import FILES, check_files, read_sealed
 
@@ -28,8 +29,6 @@ _ATTACK_KEY = [*_RUN_KEY, "attack", "knowledge"]
 _NEEDED = ("top1", "mse", "ssim")  # there unless the job failed
 _SCORES = {*_NEEDED, *RECOGNITION, *UNBOUNDED}
 _WEIGHTS = "weights_sha256"  # of the model that a run left or an attack attacked
-# The other files of a result that tables and figures are made from.
-_READ_BESIDE = ("history.jsonl", "per_image.parquet", "reconstructions.png")
 
 
 def collect(
@@ -44,8 +43,8 @@ def collect(
 
     Raises:
         FileError: naming the file that is missing or damaged, lacks a key or a score, is given
-            twice, belongs to another experiment, attacks a run that is not listed, or saw another
-            number of releases than the same attack elsewhere; or if there is no run.
+            twice, belongs to another experiment, attacks a run that is not listed, or saw a
+            different number of releases from the same attack elsewhere; or if there is no run.
     """
     if not run_metrics:
         raise FileError("no metrics file of a run was given: nothing to report")
@@ -70,7 +69,8 @@ def _row(path: Path, kind: str, keys: Sequence[str]) -> dict[str, Any]:
     found = read_sealed(path, ("kind", *keys, "provenance"))
     if found["kind"] != kind:
         raise _bad(path, f"this is not the metrics file of a result of kind {kind!r}")
-    check_files(path, found, map(path.with_name, _READ_BESIDE))
+    folder = AttackFolder(path.parent)
+    check_files(path, found, [folder.history, folder.per_image, folder.reconstructions])
     for fault in impossible(found):
         raise _bad(path, fault)
     row = {key: found[key] for key in keys}

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from cemlib.records.files import FileError
+from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import IDENTIFICATION, TESTED
 from cemlib.report.bootstrap import two_level_intervals
 from cemlib.report.statistics import LEVEL, difference_columns, holm, paired_difference
@@ -54,11 +55,9 @@ def comparisons_table(
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds, over
         ``n_images`` images (of attacks); `with_image_intervals` fills in ``boot_low`` and
-        ``boot_high``. Rows of the MSE also have p, ``p_holm`` corrected over all of them, and a
-        ``verdict`` (see `verdicts`), which is empty in other rows. ``unconverged`` names the sides
-        whose score rests, on a seed of the pairs, on an attack that had not converged. A row
-        without a verdict still counts in Holm's correction: otherwise an attack that was stopped
-        early would make the others' p smaller.
+        ``boot_high``. Only rows of the MSE have p, ``p_holm`` and a ``verdict`` (see
+        `with_verdicts`). ``unconverged`` names the sides whose score rests, on a seed of the pairs,
+        on an attack that had not converged.
 
     Raises:
         ValueError: if the reference has no result.
@@ -75,10 +74,7 @@ def comparisons_table(
     table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"n_images": "Int64"})
     tested = table["metric"] == TESTED
     table.loc[~tested, "p"] = math.nan
-    table["p_holm"] = holm(table["p"].tolist())
-    found = verdicts(table["difference"], table["p_holm"], table["unconverged"] != "")
-    table["verdict"] = np.where(tested, found, "")
-    return table
+    return with_verdicts(table, tested)
 
 
 def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:
@@ -88,8 +84,8 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
     run (see `two_level_intervals`); others have NaN.
 
     Raises:
-        FileError: if the scores of an attack's images are missing, or two attacks are on different
-            images.
+        FileError: if the scores of an attack's images are missing, or if two attacks scored
+            different images.
     """
     filled, strongest = table.copy(), worst_case(attacks)
     for knowledge in strongest["knowledge"].unique():
@@ -103,17 +99,24 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
     return filled
 
 
-def verdicts(
-    difference: "pd.Series[float]", p: "pd.Series[float]", barred: "pd.Series[bool]"
-) -> list[str]:
-    """Return the verdict on each difference, given corrected p values (NaN where not tested).
+def with_verdicts(table: pd.DataFrame, tested: "pd.Series[bool]") -> pd.DataFrame:
+    """Return a table of differences with ``p_holm``, corrected over all rows, and ``verdict``.
 
-    It is `UNCONVERGED` where barred, ``higher`` or ``lower`` where p is below .05, else
-    `NOT_SHOWN`.
+    The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, ``higher`` or
+    ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other rows have none. A row
+    that is `UNCONVERGED` still counts in Holm's correction: otherwise an attack that was stopped
+    early would make the p values of the others smaller.
     """
-    shown = p < 1 - LEVEL
-    cases = [barred, shown & (difference > 0), shown & (difference < 0)]
-    return [str(word) for word in np.select(cases, [UNCONVERGED, "higher", "lower"], NOT_SHOWN)]
+    corrected = pd.Series(holm(table["p"].tolist()), table.index)
+    difference, shown = table["difference"], corrected < 1 - LEVEL
+    words = {
+        "": ~tested,
+        UNCONVERGED: table["unconverged"] != "",
+        "higher": shown & (difference > 0),
+        "lower": shown & (difference < 0),
+    }
+    verdict = np.select([*words.values()], [*words], NOT_SHOWN)
+    return table.assign(p_holm=corrected, verdict=verdict)
 
 
 def _reference(names: Sequence[str], wanted: str | None) -> str:
@@ -151,7 +154,7 @@ def _scores_by_run(results: pd.DataFrame) -> Runs:
     """Return the scores of the images by defence and seed of the finished results."""
     read: dict[tuple[str, int], pd.DataFrame] = {}
     for row in results[results["status"] == "ok"].to_dict("records"):
-        path = Path(row["folder"]) / "per_image.parquet"
+        path = AttackFolder(Path(row["folder"])).per_image
         try:
             scores = pd.read_parquet(path)[["index", *_WITH_IMAGES]].astype(np.float64)
         except OSError as error:

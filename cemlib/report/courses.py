@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cemlib.records.files import read_jsonl
+from cemlib.records.layout import Folder
 from cemlib.report.style import log_scale, new_figure, readable, remark, saying
 from cemlib.report.tables import present, records
 
@@ -88,8 +89,8 @@ def surrogate_course(
 ) -> Figure:
     """Draw a row for each surrogate: penalty, gradient, leakage bound, hinges, own statistic.
 
-    The leakage bound is drawn from the first epoch on, everything else from the epoch at which the
-    surrogate starts.
+    The leakage bound is drawn from the first epoch on, and everything else from the epoch in which
+    the surrogate starts.
     """
     columns = ("lambda_eff", *_SURROGATE, *_OWN)
     if not surrogates:
@@ -125,13 +126,13 @@ def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -
     lines = [
         line | {key: row[key] for key in keys}
         for row in records(frame[frame["status"] == "ok"])
-        for line in read_jsonl(Path(row["folder"]) / "history.jsonl")
+        for line in read_jsonl(Folder(Path(row["folder"])).history)
     ]
     return pd.DataFrame(lines, columns=[*keys, "epoch", *values])
 
 
 def over_seeds(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return mean, lowest and highest value of a column at each epoch, of what is there."""
+    """Return the mean, lowest and highest value of a column at each epoch, without missing ones."""
     values = rows[["epoch", column]].dropna().astype(float)
     return values.groupby("epoch")[column].agg(["mean", "min", "max"])
 

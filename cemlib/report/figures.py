@@ -166,7 +166,7 @@ DRAWINGS = {
 
 
 def modules() -> tuple[str, ...]:
-    """Return the modules that draw."""
+    """Return the names of the modules that draw the figures."""
     names = (figure.function.rpartition(".")[0] for figure in FIGURES)
     return tuple(f"cemlib.report.{name}" for name in dict.fromkeys(names))
 

@@ -110,10 +110,10 @@ def along(curve: pd.DataFrame, values: Sequence[float], accuracy: float) -> floa
 
 
 def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
-    """Return the accuracies in % at which privacy is compared: those configured, or one.
+    """Return the accuracies in % at which privacy is compared.
 
-    That is the middle of the accuracies that all curves of one knowledge cover; there is none where
-    they share none.
+    These are the configured ones. If there are none, it is the middle of the range that all curves
+    of one knowledge cover; the list is empty if they have no range in common.
     """
     if sweeps.match_accuracy:
         return list(sweeps.match_accuracy)

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cemlib.records.files import FileError
+from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import marked
 from cemlib.report.style import WIDTH, new_figure, readable, saying, significant
 from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import worst_case
 
 Pictures = NDArray[np.uint8]
-PICTURES = "reconstructions.png"
 MOST = 6  # defences
 _MARGIN = 1.5  # inches left of the pictures, for names and numbers
 
@@ -34,11 +34,11 @@ def reconstructions(
     """Draw originals, then their reconstructions by the strongest attack on each defence.
 
     Below are maps of the error on the defence with the highest MSE. Accuracy and MSE beside a row
-    are of the run shown, the lowest seed that did not fail, over all its images. Of many defences
-    `shown` picks some.
+    are of the run shown, the lowest seed that did not fail, over all its images. If there are many
+    defences, `shown` selects some.
 
     Raises:
-        FileError: naming a strip that is missing, or that shows other originals than another one.
+        FileError: naming a strip that is missing, or whose originals differ from another one's.
     """
     strongest = worst_case(attacks[attacks["knowledge"] == knowledge])
     names = shown(strongest, present(strongest, defences), reference)
@@ -89,11 +89,12 @@ def _label(runs: pd.DataFrame, name: str, row: dict[str, Any] | None) -> str:
 
 def _strips(rows: Sequence[dict[str, Any]]) -> tuple[Pictures, dict[str, Pictures]]:
     """Return the originals, which must be the same everywhere, and each one's reconstructions."""
-    read = {row["defence"]: read_strip(Path(row["folder"]) / PICTURES) for row in rows}
-    originals, _ = read[rows[0]["defence"]]
-    for row in rows:
-        if not np.array_equal(originals, read[row["defence"]][0]):
-            raise FileError(f"{row['folder']}/{PICTURES}: shows other originals; rerun the attack")
+    files = {row["defence"]: AttackFolder(Path(row["folder"])).reconstructions for row in rows}
+    read = {name: read_strip(file) for name, file in files.items()}
+    originals, _ = next(iter(read.values()))
+    for name, (above, _) in read.items():
+        if not np.array_equal(originals, above):
+            raise FileError(f"{files[name]}: shows other originals; rerun the attack")
     return originals, {name: below for name, (_, below) in read.items()}
 
 
@@ -101,7 +102,7 @@ def read_strip(path: Path) -> tuple[Pictures, Pictures]:
     """Split a picture of two rows of square images into the images of each row, (N, H, W, 3).
 
     Raises:
-        FileError: if it is missing or no picture.
+        FileError: if it is missing or not a picture.
     """
     try:
         with Image.open(path) as image:

@@ -32,13 +32,13 @@ def publish(
 ) -> list[Path]:
     """Copy the tables and figures of a finished study, with a file that says where they come from.
 
-    That file, `provenance.json`, has the command that produces the study again, and commits, seeds,
-    devices and versions from the `metrics.json` of every run and attack. If the tables also have
-    the results that were published before, it has the origin of both.
+    That file, `provenance.json`, holds the command that reproduces the study, and the commits,
+    seeds, devices and versions from the `metrics.json` of every run and attack. If the tables also
+    contain results that were published before, it holds the origin of both.
 
     Raises:
         FileError: if a result is missing, or was made by uncommitted code, so that nobody could
-            produce it again.
+            reproduce it.
     """
     results = [read_sealed(path, _NEEDED) for path in metrics]
     for path, result in zip(metrics, results, strict=True):
@@ -110,10 +110,10 @@ PASSING = "seconds|memory|exponent|peer_ratio|commit|fingerprint"
 
 
 def differences(published: Path, made: Path) -> Iterator[str]:
-    """Compare a folder of published tables (CSV) with one of those that were made again.
+    """Compare a folder of published tables (CSV) with a folder of reproduced ones.
 
-    If only some of the published seeds were made again, a table with a row per seed is compared for
-    these alone; one of means is compared as it is.
+    If only some of the published seeds were reproduced, a table with a row per seed is compared on
+    these seeds only; a table of means is compared as it is.
 
     Yields:
         For each published table `<table>: equal`, or what differs by more than tables print: rows

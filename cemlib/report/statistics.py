@@ -42,11 +42,11 @@ def mean_interval(values: Sequence[float]) -> Interval:
     """Return mean and 95 % Student-t interval ``mean +- t(n - 1) s / sqrt(n)`` of values.
 
     Args:
-        values: one independent value per seed; NaN counts as a value that is missing.
+        values: one independent value per seed; NaN stands for a missing one.
 
     Returns:
-        NaN as mean of no values; NaN as interval of fewer than two. If a value is infinite the mean
-        is, and has no interval.
+        The mean is NaN if there are no values, and the interval is NaN if there are fewer than two.
+        If a value is infinite, so is the mean, and the interval is NaN.
 
     Example:
         >>> found = mean_interval([1.0, 2.0, 3.0])
@@ -84,10 +84,10 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
     """Return the paired test of ``first - second``: the same seeds in the same order.
 
     Returns:
-        The mean difference; all else is NaN for fewer than two pairs or where a value is not
-        finite. Differences that are all equal have no p, since they do not tell how far they
-        spread; but p = 1 if they are all zero, since a share of few images takes few values and
-        some seeds agree by chance.
+        The mean difference; everything else is NaN if there are fewer than two pairs or if a value
+        is not finite. If all differences are equal, p is NaN, since they give no estimate of their
+        spread. If all are zero, p is 1: a share of few images can take only few values, and some
+        seeds agree by chance.
 
     Raises:
         ValueError: if the two are not equally long.

@@ -116,8 +116,8 @@ def new_figure(
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write ``name``.png (300 dpi) and ``name``.pdf, atomically and without dates or versions.
 
-    A figure with the mark of unconverged attacks in any of its texts gets a note that explains it.
-    The note stands above the figure's own area; below, it would push the legend down.
+    A figure with the mark of unconverged attacks in any of its texts gets a note that explains the
+    mark. The note stands above the figure, since below it would push the legend down.
 
     Raises:
         FileError: if the disk is full, or may not be written.
@@ -151,7 +151,7 @@ def legend_height(styles: Sized) -> float:
 
 
 def saying(text: str) -> Figure:
-    """Return a figure that only says why it is empty."""
+    """Return a figure that contains nothing but the reason why it is empty."""
     figure, (panel,) = new_figure(1.0)
     remark(panel, text)
     return figure
@@ -175,19 +175,19 @@ def readable(name: str) -> str:
 
 
 def remark(panel: Axes, text: str) -> None:
-    """Write into an empty panel why it is empty."""
+    """Write the reason why a panel is empty into it."""
     panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, color="#555555")
     panel.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
     panel.grid(False)
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return ``value`` with so many significant digits, never in exponential form."""
+    """Return ``value`` with a number of significant digits, never in exponential form."""
     if not math.isfinite(value) or value == 0:
         return "∞" if math.isinf(value) else f"{value:g}"
     return f"{value:.{decimals(value, digits)}f}"
 
 
 def decimals(value: float, digits: int = 3) -> int:
-    """Return the number of decimals that show so many significant digits of ``value``."""
+    """Return the number of decimals that ``value`` needs for a number of significant digits."""
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0

@@ -54,7 +54,7 @@ def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
 
 
 def at_chance(runs: pd.DataFrame) -> "pd.Series[bool]":
-    """Return for each run whether it is hardly better than naming the most frequent class."""
+    """Return for each run whether it hardly beats always naming the most frequent class."""
     return runs["top1"] <= AT_CHANCE * runs["chance_top1"]
 
 
@@ -168,7 +168,7 @@ def is_marked(row: Mapping[str, Any], score: str) -> bool:
 
 
 def counted(names: Iterable[str]) -> str:
-    """Return ``a`` where all are a, else ``a (2), b (1)``; nothing where none has a name."""
+    """Return ``a`` if all names are a, else ``a (2), b (1)``; an empty text if there are none."""
     counts = Counter(name for name in names if name).most_common()
     if len(counts) == 1:
         return counts[0][0]

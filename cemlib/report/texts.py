@@ -73,7 +73,7 @@ def _notes(summary: pd.DataFrame) -> list[str]:
 
 
 def _span(counts: "pd.Series[int]") -> str:
-    """Return ``300``, or ``280 to 300`` where counts differ; nothing where there are none."""
+    """Return ``300``, or ``280 to 300`` if counts differ; an empty text if there are none."""
     known = counts.dropna()
     if known.empty:
         return ""

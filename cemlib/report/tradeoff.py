@@ -49,7 +49,7 @@ def tradeoff(
 def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
     """Draw every seed's points, their means, and a line through the efficient ones.
 
-    Up to `_MOST_LABELS` defences have intervals and labels.
+    The means have intervals and labels if there are at most `_MOST_LABELS` of them.
     """
     style = looks(list(sweeps.families))
     rows = points[points["knowledge"] == knowledge]
@@ -124,7 +124,7 @@ def _points(
 def _draw_point(
     panel: Axes, look: Look, x: Interval, y: Interval, *, hollow: bool, arms: bool = True
 ) -> None:
-    """Draw a mean, also its intervals, hollow where the attack had not converged."""
+    """Draw a mean with its intervals; the marker is hollow if the attack had not converged."""
     panel.errorbar(
         x.mean,
         y.mean,

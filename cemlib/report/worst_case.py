@@ -36,13 +36,13 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
     SSIM and PSNR are of that same attack. Only ``recon_top1`` is the highest that any attack
     reaches: an attack with a larger error may be the one whose pictures are recognised.
 
-    Every attack takes part, the mean image too. Where an attack failed or is absent, the strongest
-    one is not known and the worst case counts as failed: otherwise an attack that diverged would
-    make the defence look private.
+    Every attack takes part, the mean image too. If an attack failed or is absent, the strongest one
+    is unknown and the worst case counts as failed: otherwise an attack that diverged would make the
+    defence look private.
 
     Args:
         attacks: attacks as `collect` returns them.
-        queries: only attacks that see at most so many releases take part.
+        queries: only attacks that see at most this number of releases take part.
 
     Returns:
         Rows with the same columns, ``attack`` set to `worst_case_name`, ``queries`` as given, and

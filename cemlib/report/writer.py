@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from cemlib.records.files import write_text
 from cemlib.records.scores import MARK, NOTE
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row: TypeAlias = Mapping[str, Any]
 Column: TypeAlias = tuple[str, Callable[[Row], str]]
@@ -112,7 +114,7 @@ class Document:
     tables: Sequence[Table]
 
 
-def laid_out(caption: str, frame: pd.DataFrame, columns: Sequence[Column]) -> Table:
+def laid_out(caption: str, frame: "pd.DataFrame", columns: Sequence[Column]) -> Table:
     """Return the table of a frame, given each column's title and the function that makes cells."""
     records: list[Any] = frame.to_dict("records")
     rows = [[cell(row) for _, cell in columns] for row in records]
@@ -120,7 +122,7 @@ def laid_out(caption: str, frame: pd.DataFrame, columns: Sequence[Column]) -> Ta
 
 
 def write_table(
-    folder: Path, name: str, frame: pd.DataFrame, layout: Layout, notes: Sequence[str]
+    folder: Path, name: str, frame: "pd.DataFrame", layout: Layout, notes: Sequence[str]
 ) -> Iterator[Path]:
     """Write one table in every format; yield the files."""
     caption, columns = layout
@@ -132,8 +134,8 @@ def write_table(
         yield path
 
 
-def csv(frame: pd.DataFrame) -> str:
-    """Return a frame's numbers as they are."""
+def csv(frame: "pd.DataFrame") -> str:
+    """Return a frame as CSV, with unrounded numbers."""
     return frame.to_csv(index=False, lineterminator="\n")
 
 

@@ -1,11 +1,11 @@
-"""The strength at which an accuracy is reached: a bracket in log-strength, then Brent's method.
+"""Find the strength that reaches an accuracy: a bracket in log-strength, then Brent's method.
 
 Source of the root finder: Brent, "Algorithms for minimization without derivatives", 1973, chapter
-4, as scipy has it. Within the tolerance the function is 0, so that the finder stops there; every
-strength is rounded to four digits and measured once.
+4, as implemented in scipy. The function is set to 0 within the tolerance, so that the root finder
+stops there; every strength is rounded to four digits and measured once.
 
-Accuracy is assumed to fall with the strength. Where noise makes it rise, the search finds one of
-the places where it crosses the target, and still ends.
+Accuracy is assumed to fall with the strength. If noise makes it rise in places, the search finds
+one of the crossings of the target, and still ends.
 """
 
 import math
@@ -21,8 +21,9 @@ ITERATIONS = 12  # of the root finder, at most
 
 Value = int | float
 
-# How a search ends: near enough; the target lies outside the range of the strength; two strengths
-# as good as one lie on both sides of the target, or the root finder has used up its iterations.
+# How a search ends: within the tolerance; the target lies outside the range of the strength; two
+# strengths that are as good as one lie on either side of the target, or the root finder has used up
+# its iterations.
 MATCHED, UNREACHED, BETWEEN = "matched", "unreached", "between"
 
 
@@ -47,7 +48,7 @@ class Strength:
         return round(value) if self.whole else float(f"{value:.4g}")
 
     def beyond(self, value: Value, up: bool) -> Value | None:
-        """Return the next value of the bracket, closer by where a limit is near, or None."""
+        """Return the next value of the bracket, a smaller step away near a limit, or None."""
         factor = FACTOR
         while factor > 1 + CLOSE:
             there = self.rounded(value * factor if up else value / factor)
@@ -68,7 +69,7 @@ class Found:
 def find(
     accuracy: Callable[[Value], float], target: float, within: float, strength: Strength
 ) -> Found:
-    """Search the strength at which an accuracy is reached.
+    """Search for the strength at which an accuracy is reached.
 
     Args:
         accuracy: Measures the accuracy of a strength; called once for each value.
@@ -92,7 +93,7 @@ def find(
         return 0.0 if abs(distance) <= within else distance
 
     def best() -> Found:
-        """Return the strength nearest to the target; the last of equal ones, as it closes in."""
+        """Return the strength nearest to the target; of equal ones the last, as it closes in."""
         value = min(reversed(tried), key=lambda value: abs(tried[value] - target))
         return Found(BETWEEN if miss(value) else MATCHED, value)
 

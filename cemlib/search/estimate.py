@@ -1,11 +1,11 @@
-"""The time and memory that a study will take, extrapolated from a few real steps of its jobs.
+"""Extrapolate the time and memory that a study will take from a few real steps of its jobs.
 
 Each kind of job is built from the study's data and settings in a process of its own. A training
-takes a few steps of its first epoch and of its last, in which the surrogate acts, each with the
-whole end of the epoch; the slower epoch stands for all. A learned attack runs for a few epochs on a
-share of its images, and its time is assumed to grow with both. Encoding, scoring and attacks in
-closed form run in full. Attacks are measured on the first defence before its training, since a
-trained network costs as much.
+takes a few steps of its first epoch and of its last, in which the surrogate acts, and all that
+follows the steps of an epoch; the slower of the two epochs stands for all. A learned attack runs
+for a few epochs on a share of its images, and its time is assumed to be proportional to both.
+Encoding, scoring and attacks in closed form run in full. Attacks are measured on the first defence
+before its training, since a trained network takes as long.
 """
 
 import math
@@ -67,7 +67,7 @@ class Cost:
 
 
 def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
-    """Measure every kind of job of a study; the data are prepared first if they are not.
+    """Measure every kind of job of a study; the data are prepared first unless they already are.
 
     `say` is called with a line before each kind is measured.
 
@@ -105,7 +105,7 @@ def _in_new_process(kind: str, job: SplitJob) -> tuple[float, float, float]:
 
 
 def _measured(job: SplitJob, asked: float) -> tuple[float, float, float]:
-    """Return seconds and both peaks of a job, for which this process was asked at that time."""
+    """Return the seconds and both memory peaks of a job; `asked` is when it was submitted."""
     started = time.time() - asked
     with redirect_stderr(StringIO()):  # progress of a few steps would mislead
         if job.kind == "prepare":
@@ -128,7 +128,7 @@ def train_seconds(job: SplitJob) -> float:
 
 
 def epoch_seconds(trainer: Trainer, number: int) -> float:
-    """Return the seconds of an epoch, of which only the first few steps are taken."""
+    """Return the seconds that an epoch would take, by its first few steps."""
     trainer.prune_before(number)  # it would replace the steps
     trainer.step = steps = FewSteps(trainer)
     return seconds_of(lambda: trainer.epoch(number)) + steps.left_out()
@@ -173,7 +173,7 @@ def attack_seconds(job: SplitJob) -> float:
 
 
 def _decoder(scene: Scene, attack: str) -> nn.Module | None:
-    """Return the decoder that an attack begins with, untrained."""
+    """Return the untrained decoder that an attack begins with, if it does."""
     before = scene.study.attacks[attack].begins_with
     if before is None:
         return None
@@ -227,21 +227,21 @@ def _try(
 
 
 def read_data(job: SplitJob) -> Prepared:
-    """Return the prepared data of a job on its device, for which the process is set up."""
+    """Set up the process for a job's device, and return the job's prepared data on it."""
     device = job.processor()
     set_up(device, job.plan.study.threads)
     return load(job.plan.layout.data).to(device)
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Do some work and return the seconds that it took."""
+    """Call a function and return the seconds that it took."""
     start = _clock()
     work()
     return _clock() - start
 
 
 def _clock() -> float:
-    """Return the time when the graphics card has finished its work."""
+    """Wait until the graphics card has finished its work, and return the time."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
     return time.perf_counter()

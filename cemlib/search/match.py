@@ -1,8 +1,9 @@
-"""The strength of a defence at which it reaches an accuracy on validation images.
+"""Find the strength at which a defence reaches an accuracy on validation images.
 
-A tried strength is a member of a sweep in a study of its own, `results/<experiment>/search`, which
-shares the prepared data of the study and is trained by the same jobs. `cemlib.search.bracket`
-chooses the strengths. Of a run, the search reads the validation accuracy alone.
+Each strength that is tried belongs to a sweep in a study of its own, `results/<experiment>/search`,
+which shares the prepared data of the user's study and is trained by the same jobs.
+`cemlib.search.bracket` chooses the strengths. The search reads nothing of a run but its validation
+accuracy.
 """
 
 import json
@@ -78,7 +79,7 @@ class Matched:
 def match(
     study: Study, wanted: Wanted, *, device: str, slots: int, say: Callable[[str], None]
 ) -> Matched:
-    """Search a strength; runs that an earlier call finished are not repeated.
+    """Search for a strength; runs that an earlier call finished are not repeated.
 
     `slots` trainings run at the same time; `say` is called with a line when one has ended.
 
@@ -125,7 +126,7 @@ def match(
 
 
 def section_of(study: Study, name: str) -> Plain:
-    """Return the plain section of a defence, or of a sweep without what it sweeps.
+    """Return the plain section of a defence, or of a sweep without the values that it sweeps.
 
     Raises:
         ConfigError: if there is neither.
@@ -164,7 +165,7 @@ def strength_of(section: Plain, key: str) -> Strength:
 
 
 def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> Plan[Study]:
-    """Return the study of a search: that of the user, but for its defences and its place."""
+    """Return the study of a search: the user's study with other defences and another place."""
     own: Plain = {
         "experiment": "search",
         "results": str(Plan(study).layout.root),
@@ -177,7 +178,7 @@ def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> 
 
 
 def _trained(plan: Plan[Study], workers: Workers, device: str, say: Callable[[str], None]) -> Score:
-    """Train the only defence of a search's study with all its seeds."""
+    """Train the only defence of a search's study with every seed."""
     _share_data(plan.layout.root)
     (defence,) = plan.study.defences
     runs = [train_job(plan, defence, seed, device) for seed in plan.study.seeds]
@@ -194,7 +195,7 @@ def _trained(plan: Plan[Study], workers: Workers, device: str, say: Callable[[st
 
 
 def _share_data(root: Path) -> None:
-    """Let the search in a folder of a study's results use the prepared data of the study."""
+    """Let a search, whose folder is in that of the study's results, use the study's data."""
     data = root / "data"
     if not data.is_symlink():
         for folder in (root, root.parent / "data"):

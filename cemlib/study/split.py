@@ -9,9 +9,8 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.records.layout import KNOWLEDGES, Layout, RunFolder
 from cemlib.records.provenance import source_files
-from cemlib.report import OF_RUNS, SWEEP_TABLES, TABLES, WHOLE
+from cemlib.report import OF_RUNS, PAGE, STYLE, SWEEP_TABLES, TABLES, TEMPLATE, WHOLE
 from cemlib.report.figures import drawings, modules
-from cemlib.report.page import PAGE, STYLE, TEMPLATE
 from cemlib.study.job import (
     Entry,
     Job,
@@ -171,7 +170,7 @@ def report_jobs(
         parts.append(report_job(plan, part, read, inputs, files, sources, call))
     pictures = [file for job in parts for file in job.outputs if file.suffix == ".png"]
     shown = both | {"shown": [plan.layout.prepared_facts, *pictures]}
-    sources = (*source_files("cemlib.report.page.build"), TEMPLATE, STYLE)
+    sources = (*source_files("cemlib.report.page"), TEMPLATE, STYLE)
     made = [plan.layout.written / PAGE]
     read = [prepare_job(plan), *everything, *parts]
     last = report_job(plan, page, read, shown, made, sources, call)

@@ -1,4 +1,4 @@
-"""The classifier of a run as an MLflow model, of settings and safetensors without a pickle."""
+"""Store the classifier of a run as an MLflow model: settings and safetensors, without pickle."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Descriptions of MLflow runs in Markdown, which a reader sees first on a run's page."""
+"""Describe MLflow runs in Markdown, which a reader sees first on the page of a run."""
 
 import math
 import shlex
@@ -9,14 +9,13 @@ from typing import Any
 from cemlib.records.scores import (
     ATTACK_SCORES,
     IDENTIFICATION,
-    MARK,
-    NOTE,
     RUN_SCORES,
     SCORES,
     UNBOUNDED,
     Score,
     marked,
 )
+from cemlib.report.writer import Table, markdown_table
 
 LONGEST = 8000  # characters of a description, which MLflow keeps as a tag
 KNOWLEDGE = {
@@ -53,14 +52,12 @@ def describe(
     if metrics["status"] != "ok":
         return f"**Failed:** {metrics['reason']}\n\nNo score of it is a number.\n\n{again}"
     if names["kind"] == "attack":
-        table = _table(metrics, run)
-        note = f"\n\n{NOTE}" if MARK in table else ""
-        return "\n\n".join((table + note, _attack_story(names), again))
+        return "\n\n".join((_table(metrics, run), _attack_story(names), again))
     return "\n\n".join((_table({}, metrics), _run_story(metrics), again))
 
 
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
-    """Describe the report: tables of the worst case, then their explanation, as far as it fits."""
+    """Describe the report: the worst case in tables, then what explains them, as far as it fits."""
     text = f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."
     texts = {
         PurePosixPath(name).name: content.decode()
@@ -103,8 +100,7 @@ def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     ]
     rows += [("images attacked", str(attack["n_images"]))] if "n_images" in attack else []
     rows += [(s.arrowed, cell(s, run[n], False)) for n, s in RUN_ROWS.items() if n in run]
-    head = ["| score | value |", "| --- | ---: |"]
-    return "\n".join([*head, *(f"| {title} | {value} |" for title, value in rows)])
+    return markdown_table(Table("", ["score", "value"], rows))
 
 
 def cell(score: Score, value: float | None, unconverged: bool) -> str:

@@ -1,4 +1,4 @@
-"""The metrics of a result in MLflow: final scores and learning curves."""
+"""Make the metrics of a result in MLflow: final scores and learning curves."""
 
 import math
 import re
@@ -12,7 +12,7 @@ PLAIN = {IDENTIFICATION: "identified"}  # scores that the files name otherwise
 
 
 @dataclass(frozen=True)
-class Row:
+class Epoch:
     """One epoch of a learning curve, `time` milliseconds after the job's start."""
 
     step: int
@@ -35,7 +35,7 @@ def scores(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield PLAIN.get(key, key), float(value)
 
 
-def curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+def curves(rows: Sequence[Mapping[str, Any]]) -> list[Epoch]:
     """Return every epoch's numbers as `curve/<name>`, apart from the final scores."""
     found, seconds = [], 0.0
     for row in rows:
@@ -43,7 +43,7 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
         # MLflow takes names of letters, digits and `_-. :/` alone.
         names = {key: "curve/" + re.sub(r"[^\w\-. :/]", "_", key) for key in row if key != "epoch"}
         numbers = {names[k]: float(row[k]) for k in names if _is_number(row[k])}
-        found.append(Row(row["epoch"], round(1000 * seconds), numbers))
+        found.append(Epoch(row["epoch"], round(1000 * seconds), numbers))
     return found
 
 

@@ -1,6 +1,6 @@
-"""The content of MLflow runs, read from the files of an experiment without MLflow.
+"""Read the content of MLflow runs from the files of an experiment, without MLflow.
 
-A result is a snapshot: its files are read once, and its digest is that of exactly what is uploaded.
+A result is a snapshot: its files are read once, and its digest covers exactly what is uploaded.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import FILES, check_record, check_sums, read_sealed
 from cemlib.tracking.model import Model, read_model
 from cemlib.tracking.notes import describe, describe_report
-from cemlib.tracking.numbers import Row, curves, scores
+from cemlib.tracking.numbers import Epoch, curves, scores
 
 CURVES = "history.jsonl"
 CONFIG = "config.json"
@@ -57,7 +57,7 @@ class Result:
     tags: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
-    curves: Sequence[Row] = ()
+    curves: Sequence[Epoch] = ()
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     worst: Mapping[str, float] = field(default_factory=dict)
     model: Model | None = None

@@ -35,7 +35,7 @@ HELD = f"is uploading to this store; wait for it, or end it if it hangs; {AGAIN}
 
 
 class TrackingError(FileError):
-    """The MLflow store cannot be used; the message names it and says what to do."""
+    """Raised if the MLflow store cannot be used; the message names it and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def database_of(uri: str) -> Path | None:
     """Return the absolute path of a SQLite store, or None for a server.
 
     Raises:
-        TrackingError: if it is the address of neither.
+        TrackingError: if it is neither.
     """
     if re.fullmatch(r"https?://(\S+@)?(\[[\da-fA-F:]+\]|[^\s\[\]/:@]+)(:\d+)?(/\S*)?", uri):
         return None

@@ -13,7 +13,7 @@ from cemlib.tracking.upload import Outcome, Uploader
 
 @dataclass(frozen=True)
 class Summary:
-    """Numbers of results (runs, attacks, and one report) in an upload.
+    """Count the results (runs, attacks, and one report) of an upload.
 
     Attributes:
         uploaded: New or changed results that the store now holds.
@@ -48,15 +48,15 @@ class Study:
         records: `metrics.json` of every run and attack of the study, below `root`, a run's before
             those of the attacks on it; those that do not exist are counted as unfinished.
         report_files: Tables and figures below `root`; they need not exist.
-        belonging: Returns, before each upload, those of all these files that are the study's
-            present ones; the others count as unfinished.
+        belonging: Called before each upload; returns those of all these files that belong to the
+            study as it is now. The others count as unfinished.
     """
 
     root: Path
     experiment: str
     records: Sequence[Path]
     report_files: Sequence[Path]
-    belonging: Callable[[], Collection[Path]] | None = None
+    belonging: Callable[[], Collection[Path]]
 
     def track(self, uri: str, *, live: bool = False) -> Summary:
         """Upload every finished result, each once.
@@ -96,7 +96,7 @@ class Study:
         """Yield each run and the attacks on it, then the report; None for missing results."""
         from cemlib.tracking.worst_case import with_summary, with_worst_case  # needs pandas
 
-        ours = {*self.records, *self.report_files} if self.belonging is None else self.belonging()
+        ours = self.belonging()
 
         def read(metrics: Path) -> Result | None:
             return read_result(self.root, metrics) if metrics in ours else None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.records.files import write_bytes
-from cemlib.tracking.numbers import Row
+from cemlib.tracking.numbers import Epoch
 from cemlib.tracking.results import RUNNING, WORST, Result
 from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
 
@@ -69,7 +69,7 @@ class Known:
         """Return the number of uploaded epochs of a job under way."""
         return int(self.shown.partition(":")[0] or 0)
 
-    def is_begun(self, curves: Sequence[Row]) -> bool:
+    def is_begun(self, curves: Sequence[Epoch]) -> bool:
         """Return whether this is a job under way whose uploaded epochs are the first of curves."""
         return self.shown != "" and self.shown == _shown(curves[: self.epochs])
 
@@ -90,7 +90,7 @@ class Uploader:
                 self._known.setdefault(folder, []).append(Known.of(run))
 
     def put(self, result: Result) -> Outcome:
-        """Make the store hold exactly this result of its folder; put runs before their attacks."""
+        """Make the store hold exactly this result of its folder; a run goes before its attacks."""
         attacked = self._known.get(result.parent, []) if result.parent else []
         parent = next((run.run_id for run in attacked if run.digest is not None), None)
         if result.parent and parent is None:
@@ -132,7 +132,7 @@ class Uploader:
         return replace(run, digest=result.digest, shown="")
 
     def _renew_worst_case(self, run: Known, result: Result) -> Outcome:
-        """Bring the worst case of a run up to date, which changes when its attacks end."""
+        """Update the worst case of a run, which changes when attacks on it end."""
         from mlflow.entities import Metric
 
         if run.worst == result.worst:
@@ -210,7 +210,7 @@ class Uploader:
         self._client.delete_run(run.run_id)
 
 
-def _shown(curves: Sequence[Row]) -> str:
+def _shown(curves: Sequence[Epoch]) -> str:
     """Return number and digest of epochs, without the seconds, which a resumed job changes."""
     rows = [
         [row.step, {k: v for k, v in row.values.items() if k != "curve/seconds"}] for row in curves

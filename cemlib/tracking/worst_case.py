@@ -1,4 +1,4 @@
-"""The worst case over the attacks, for the MLflow runs of a training and of the report."""
+"""Add the worst case over the attacks to the MLflow runs of a training and of the report."""
 
 import csv
 import io

@@ -18,7 +18,6 @@ from docs.generated import commands_page
 ROOT = Path(__file__).parents[2]
 TAB = """
 eval "$(register-python-argcomplete cemlib)"
-cd {folder}
 COMP_LINE="cemlib {words}"
 COMP_POINT=${{#COMP_LINE}}
 COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
@@ -28,11 +27,11 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
-def pressed(words: str, folder: Path = ROOT) -> list[str]:
+def pressed(words: str) -> list[str]:
     """What a real bash offers when Tab is pressed after these words."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", TAB.format(folder=folder, words=words)],
+        ["bash", "--norc", "-c", TAB.format(words=words)],
         capture_output=True,
         text=True,
         check=True,

@@ -10,7 +10,7 @@ from cemlib.config import parse
 from cemlib.records.files import write_jsonl
 from cemlib.records.seal import write_sealed
 from cemlib.report.build import Results
-from cemlib.report.page.build import write_page
+from cemlib.report.page import write_page
 
 DEFENCES = ("none", "noise", "clustering")
 FIGURES = (

@@ -158,10 +158,10 @@ def _add_attacks(
         strip(error).save(folder.reconstructions)
 
 
-def image_scores(error: float, images: int = 41) -> pd.DataFrame:
-    """Scores of single images, spread about an error."""
-    mse = error * np.geomspace(0.5, 2, images)
-    places = {"index": np.arange(images), "label": np.arange(images) % 10}
+def image_scores(error: float) -> pd.DataFrame:
+    """Scores of 41 single images, spread about an error."""
+    mse = error * np.geomspace(0.5, 2, 41)
+    places = {"index": np.arange(41), "label": np.arange(41) % 10}
     return pd.DataFrame(places | {"mse": mse, "ssim": 1 - 5 * mse, "psnr": -10 * np.log10(mse)})
 
 
@@ -221,13 +221,13 @@ def attack_history(error: float, rng: np.random.Generator) -> list[dict[str, Any
     ]
 
 
-def strip(error: float, count: int = 12, side: int = 16, factor: int = 2) -> Image.Image:
-    """Originals (a disc, a bar and a ramp in turn) above copies with noise of that error."""
+def strip(error: float) -> Image.Image:
+    """Twelve originals (a disc, a bar and a ramp in turn) above copies with noise of that error."""
     rng = np.random.default_rng(4)
-    yy, xx = np.mgrid[:side, :side] / (side - 1) - 0.5
+    yy, xx = np.mgrid[:16, :16] / 15 - 0.5
     shapes = [(np.hypot(xx, yy) < 0.35), (np.abs(xx + yy) < 0.2), xx + 0.5]
-    originals = np.hstack([shapes[i % 3].astype(float) for i in range(count)])
+    originals = np.hstack([shape.astype(float) for shape in shapes] * 4)
     noisy = originals + math.sqrt(error) * rng.standard_normal(originals.shape)
     both = np.vstack([originals, noisy]).clip(0, 1)
     pixels = (255 * both).round().astype(np.uint8)
-    return Image.fromarray(pixels.repeat(factor, 0).repeat(factor, 1))
+    return Image.fromarray(pixels.repeat(2, 0).repeat(2, 1))

@@ -13,9 +13,9 @@ from PIL import Image
 from synthetic_study import Study
 
 from cemlib.records.files import FileError, read_json, write_json
+from cemlib.report import STYLE
 from cemlib.report.build import Results
-from cemlib.report.page import STYLE
-from cemlib.report.page.build import write_page
+from cemlib.report.page import write_page
 from cemlib.report.texts import comparisons_document, summary_document
 
 

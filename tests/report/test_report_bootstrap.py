@@ -17,12 +17,10 @@ from cemlib.report.statistics import paired_difference
 IMAGES = 60
 
 
-def differences(
-    studies: int, seeds: int, of_seeds: float, of_images: float, rest: float = 1.0
-) -> list[np.ndarray]:
-    """Matrices (seeds, IMAGES) of mean 0 with these standard deviations of their parts."""
+def differences(studies: int, seeds: int, of_images: float) -> list[np.ndarray]:
+    """Matrices (seeds, IMAGES) of mean 0; the parts of the seeds and of the rest have spread 1."""
     rng = np.random.default_rng(seeds)
-    parts = (of_seeds, (seeds, 1)), (of_images, (1, IMAGES)), (rest, (seeds, IMAGES))
+    parts = (1.0, (seeds, 1)), (of_images, (1, IMAGES)), (1.0, (seeds, IMAGES))
     return [sum(s * rng.standard_normal(shape) for s, shape in parts) for _ in range(studies)]
 
 
@@ -34,7 +32,7 @@ def coverage(ends: list[tuple[float, float]]) -> float:
 @pytest.mark.parametrize("of_images", [0.0, 4.0, 12.0])
 def test_the_intervals_cover_the_truth(seeds: int, of_images: float) -> None:
     """Seeds decide, both do, images decide: the mean's variance is 1/S + of_images**2/60 + ..."""
-    found = two_level_intervals(differences(1000, seeds, 1.0, of_images), resamples=500)
+    found = two_level_intervals(differences(1000, seeds, of_images), resamples=500)
     assert 0.92 <= coverage(found) <= 0.97
 
 
@@ -61,7 +59,7 @@ def test_drawn_seeds_have_the_variance_of_a_mean() -> None:
 
 
 def test_what_has_no_interval_leaves_the_others_alone() -> None:
-    good, other = differences(2, 3, 1.0, 1.0)
+    good, other = differences(2, 3, 1.0)
     infinite = good.copy()
     infinite[0, 0] = np.inf
     found = two_level_intervals([infinite, good, other[:1], good[:, :0], other])

@@ -104,19 +104,19 @@ def test_chosen_families_are_compared_with_the_first_of_them() -> None:
     assert [row[2:6] for row in ours[::2]] == [row[2:6] for row in theirs[1::2]]
 
 
-def test_a_study_with_another_attack_does_not_join(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="mine: its attacks differ"):
-        joined(tmp_path, "config/studies/matched/cifar10.yaml")
-
-
-def test_a_family_with_another_network_does_not_join(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="mine: channels_16_noise_std0p025 has a network"):
-        joined(tmp_path, "config/studies/map/factors.yaml")
-
-
-def test_a_family_is_in_one_study_only(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"mine: arl, clustering.* of another study already"):
-        joined(tmp_path, "config/studies/map/cifar10.yaml")
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        ("matched/cifar10", "mine: its attacks differ"),
+        ("map/factors", "mine: channels_16_noise_std0p025 has a network"),
+        ("map/cifar10", r"mine: arl, clustering.* of another study already"),
+    ],
+)
+def test_what_differs_or_is_there_already_does_not_join(
+    config: str, fault: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=fault):
+        joined(tmp_path, f"config/studies/{config}.yaml")
 
 
 def test_holms_correction_is_that_of_the_studys_own_table() -> None:

@@ -14,16 +14,17 @@ from cemlib.report.style import significant
 from cemlib.report.worst_case import worst_case
 
 
-def grid(study: Study, knowledge: str = "train_data", reference: str | None = None) -> Figure:
-    return reconstructions(*study.frames(), DEFENCES, reference, knowledge)
+def grid(study: Study, knowledge: str = "train_data") -> Figure:
+    return reconstructions(*study.frames(), DEFENCES, None, knowledge)
 
 
 def rows(figure: Figure) -> list[np.ndarray]:
     return [np.asarray(panel.images[0].get_array()) for panel in figure.axes]
 
 
-def without_gaps(row: np.ndarray, count: int = 12, side: int = 32, gap: int = 2) -> np.ndarray:
-    return np.hstack([row[:, i * (side + gap) : i * (side + gap) + side] for i in range(count)])
+def without_gaps(row: np.ndarray) -> np.ndarray:
+    """Twelve pictures of 32 pixels, between which 2 are white."""
+    return np.hstack([row[:, start : start + 32] for start in range(0, 12 * 34, 34)])
 
 
 def test_the_grid_shows_the_strongest_attack_with_accuracy_and_error(full_study: Study) -> None:

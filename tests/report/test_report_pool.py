@@ -33,21 +33,6 @@ def of_seeds(study: Study, seeds: set[int]) -> Results:
     return Results(*chosen, DEFENCES, reference="noise")
 
 
-def test_a_published_table_is_read_as_it_was(three_seeds: Study, tmp_path: Path) -> None:
-    results = of_seeds(three_seeds, {0, 1, 2})
-    write_tables(results, three_seeds.root, tmp_path)
-    runs, attacks = read_runs(tmp_path / "runs.csv")
-    again = Results(
-        runs.assign(folder=str(three_seeds.root) + "/" + runs["folder"]),
-        attacks.assign(folder=str(three_seeds.root) + "/" + attacks["folder"]),
-        DEFENCES,
-        reference="noise",
-    )
-    write_tables(again, three_seeds.root, tmp_path / "again")
-    for table in tmp_path.glob("*.*"):
-        assert (tmp_path / "again" / table.name).read_text() == table.read_text(), table
-
-
 def test_tables_of_pooled_seeds_are_those_of_one_machine(
     three_seeds: Study, tmp_path: Path
 ) -> None:

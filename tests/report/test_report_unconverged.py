@@ -25,13 +25,9 @@ PRIVACY = ["mse", "ssim", "psnr", "recon_top1"]
 COMPARED = ["mse", "ssim", "recon_top1"]
 
 
-def interrupt(study: Study, defence: str, seed: int, knowledge: str = "train_data") -> None:
-    """Have the decoder on one run end before it had converged."""
-    (path,) = (
-        path
-        for path in study.attacks
-        if f"{defence}/seed{seed}/attacks/decoder-{knowledge}/" in str(path)
-    )
+def interrupt(study: Study, defence: str, seed: int) -> None:
+    """Have the decoder with `train_data` on one run end before it had converged."""
+    path = study.root / f"runs/{defence}/seed{seed}/attacks/decoder-train_data/metrics.json"
     write_sealed(path, read_json(path) | {"converged": False})
 
 

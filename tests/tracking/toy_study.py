@@ -4,6 +4,7 @@ import socket
 import urllib.request
 from dataclasses import dataclass, field
 from http.client import HTTPResponse
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,9 @@ class Study(synthetic_study.Study):
         self.report = [*tables, figure]
 
     def files(self, experiment: str = "toy") -> tracking.Study:
-        records = [*self.runs, *self.attacks]
-        return tracking.Study(self.root, experiment, records, self.report)
+        """Return the files of the study, all of which are its present ones."""
+        files = [*self.runs, *self.attacks], self.report
+        return tracking.Study(self.root, experiment, *files, lambda: {*chain(*files)})
 
     def track(self, experiment: str = "toy") -> tracking.Summary:
         return self.files(experiment).track(self.uri)

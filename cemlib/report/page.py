@@ -1,4 +1,7 @@
-"""Write the results page: what was studied, what it shows, and where every number comes from."""
+"""Write the results page: what was studied, what it shows, and where every number comes from.
+
+It is one HTML file that needs nothing else; its tables and figures are those of the report.
+"""
 
 import base64
 import hashlib
@@ -12,11 +15,11 @@ import yaml
 
 from cemlib.records.files import FileError, write_text
 from cemlib.records.seal import read_sealed
+from cemlib.report import STYLE, TEMPLATE
 from cemlib.report.build import Results
 from cemlib.report.cells import number
 from cemlib.report.claims import sentences, warnings
 from cemlib.report.figures import CATEGORIES, DRAWINGS, Figure
-from cemlib.report.page import STYLE, TEMPLATE
 from cemlib.report.style import readable
 from cemlib.report.tables import records as rows_of
 from cemlib.report.texts import comparisons_document, summary_document
@@ -30,7 +33,7 @@ Record = Mapping[str, Any]
 
 
 class Picture(NamedTuple):
-    """A figure within the page; of several in a series only the first is open."""
+    """A figure on the page; only the first figure of a series is unfolded."""
 
     figure: Figure
     source: str
@@ -83,8 +86,8 @@ def write_page(
 def _page(**content: Any) -> str:
     """Return the page.
 
-    The policy in the head lets a browser apply the one style whose checksum it names, show pictures
-    that are in the page, run no script and fetch nothing.
+    The policy in its head allows a browser to apply the one style whose checksum it names and to
+    show pictures embedded in the page, but not to run a script or to fetch anything.
     """
     style, template = (path.read_text(encoding="utf-8") for path in (STYLE, TEMPLATE))
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
