@@ -25,7 +25,7 @@ from cemlib.federated.setting import network_of
 from cemlib.records.files import load_tensors, write_bytes, write_jsonl
 from cemlib.records.layout import AttackFolder
 from cemlib.records.seal import FILES, checked, read_sealed
-from cemlib.study.federated import FederatedJob, attack_files
+from cemlib.study.federated import FederatedJob
 
 CURVE = 20  # points of an attack's curve that are kept
 LINKED = -2  # for the mixtures with image i, drawings have the number LINKED - i
@@ -164,7 +164,7 @@ def _write(job: FederatedJob, found: Finding, data: Prepared, scores: dict[str, 
     reason = f"{len(failed)} of {len(found.rows)} images: {failed[0]}" if failed else None
     known = {"knowledge": folder.root.name.rpartition("-")[2]}
     means = _means(found.rows) | {"n_images": len(found.rows)}
-    write_record(job, "attack", reason, named | known | means | scores, attack_files(folder))
+    write_record(job, "attack", reason, named | known | means | scores)
     return folder.metrics
 
 

@@ -58,4 +58,4 @@ def _write(job: FederatedJob, gans: Adversaries, reason: str | None, found: dict
     write_jsonl(folder.history, gans.history)
     last = gans.history[-1] if gans.history and reason is None else {}
     ended = {name: last.get(name) for name in ("d_loss", "g_loss", "variance", "drift")}
-    write_record(job, "pseudo", reason, ended | found, folder.files())
+    write_record(job, "pseudo", reason, ended | found)

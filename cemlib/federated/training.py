@@ -78,7 +78,7 @@ def _write(
         "epochs": len(federation.history),
         "parameters": {"network": sum(w.numel() for w in federation.weights.values())},
     }
-    write_record(job, "run", reason, found | ended, folder.files())
+    write_record(job, "run", reason, found | ended)
 
 
 def _scores(federation: Federation) -> dict[str, float | None]:

@@ -1,6 +1,5 @@
 """Write the files of one repeat with one number of images: scores, answers, provenance."""
 
-from io import BytesIO
 from typing import Any
 
 import torch
@@ -130,7 +129,5 @@ def _per_image(outcome: Outcome) -> bytes:
         "weight": weights,
         **{f"count_{k}": column for k, column in enumerate(counts.T)},
     }
-    content = BytesIO()
     frame = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
-    frame.to_parquet(content, index=False)
-    return content.getvalue()
+    return frame.to_parquet(index=False)

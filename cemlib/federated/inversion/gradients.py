@@ -7,6 +7,7 @@ axis of P problems, and nothing that is computed for one depends on another.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -70,13 +71,7 @@ def gradient_function(
             found.append(grad(loss)(weights, x, t))
         return {name: torch.stack([each[name] for each in found]).mean(0) for name in weights}
 
-    each = vmap(update, in_dims=(None, 0, 0))
-
-    def gradients(images: Tensor, targets: Tensor) -> Gradients:
-        found: Gradients = each(weights, images, targets)
-        return found
-
-    return gradients
+    return partial(vmap(update, in_dims=(None, 0, 0)), weights)
 
 
 def true_gradients(net: FederatedNet, images: Tensor, labels: Tensor) -> Gradients:
