@@ -1,4 +1,4 @@
-"""Read what a job of a federated study needs, and write its record."""
+"""Read the inputs of a job of a federated study, and write its record."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def run_of(job: FederatedJob) -> RunFolder:
 
 
 def read_data(job: FederatedJob) -> Prepared:
-    """Set the job's device and threads up, and read the prepared images onto the device.
+    """Set up the job's device and threads, and load the prepared images onto the device.
 
     Raises:
         DataError: if they are missing or damaged.
@@ -34,7 +34,7 @@ def read_data(job: FederatedJob) -> Prepared:
 
 
 def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
-    """Read the clients' generators of the job's seed, compared with their record.
+    """Read the clients' generators of the job's seed, and check them against their record.
 
     Raises:
         FileError: if they are missing or damaged.
