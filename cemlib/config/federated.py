@@ -1,4 +1,4 @@
-"""Configure doubly perturbed federated learning (`system: federated`)."""
+"""Configure federated learning with two perturbations (`system: federated`)."""
 
 from typing import Any, Literal, Self
 
@@ -25,18 +25,24 @@ class FederatedModel(Section):
 class ClientsConfig(Section):
     """Set how many clients take part, and which images each has."""
 
-    number: int = Field(10, ge=1, le=1000, description="clients that the training images go to")
+    number: int = Field(
+        10, ge=1, le=1000, description="clients, each with its own part of the training images"
+    )
     split: Literal["iid", "dirichlet"] = Field(
-        "iid", description="deal images out at random, or each class in shares of a Dirichlet draw"
+        "iid",
+        description="distribute the images at random, or each class in shares that are drawn from a"
+        " Dirichlet distribution",
     )
     concentration: float = Field(
-        0.5, gt=0, description="of the Dirichlet draw; a smaller one makes clients less alike"
+        0.5,
+        gt=0,
+        description="of the Dirichlet distribution; the lower, the more clients differ",
     )
     participation: float = Field(
         0.5, gt=0, le=1, description="share of the clients that the server asks in a round"
     )
     dropout: float = Field(
-        0.0, ge=0, lt=1, description="chance that a client that was asked does not answer"
+        0.0, ge=0, lt=1, description="probability that a client that was asked does not answer"
     )
 
 
@@ -71,7 +77,7 @@ class GanConfig(Section):
     variance: Literal["batch", "image"] = Field(
         "batch",
         description="variance of every pixel over the images of a batch, or of every image over its"
-        " pixels; the mean of them is drawn to v_e",
+        " pixels; their mean is drawn towards v_e",
     )
 
 

@@ -23,7 +23,7 @@ class Linked(Section):
     """Let the attacker link gradients of single images of one class and client."""
 
     images: int = Field(
-        12, ge=2, description="images whose mixtures it sees, the attacked one among them"
+        12, ge=2, description="images whose mixtures it sees, including the attacked one"
     )
     rounds: int = Field(
         1, ge=1, description="rounds in which it sees each; one if pseudo images are fixed"
@@ -69,13 +69,13 @@ class _SecondOrder(_Matching):
 
 
 class Dlg(_SecondOrder):
-    """Search image and soft label together, by L-BFGS on the squared distance of gradients."""
+    """Search for image and soft label together, by L-BFGS on the squared distance of gradients."""
 
     kind: Literal["dlg"] = "dlg"
 
 
 class Idlg(_SecondOrder):
-    """Read the label off the last layer's gradient, then search the image as in `dlg`."""
+    """Read the label off the last layer's gradient, then search for the image as in `dlg`."""
 
     kind: Literal["idlg"] = "idlg"
 
@@ -96,7 +96,7 @@ class Cosine(_Matching):
 
 
 class Features(_SecondOrder):
-    """Read off the last layer's input, then search the image that has these features."""
+    """Read off the last layer's input, then search for the image that has these features."""
 
     kind: Literal["features"] = "features"
     prior_weight: PriorWeight = 1e-5

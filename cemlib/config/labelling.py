@@ -37,7 +37,7 @@ class NetworkConfig(Section):
 
 
 class LocalTrainConfig(Section):
-    """Set the training of every participant, the same before and after it asked."""
+    """Set the training of the participants, the same before and after the queries."""
 
     optimiser: Literal["adam", "sgd"] = Field("adam", description="sgd has a momentum of 0.9")
     steps: int = Field(200, ge=10, description="steps of the optimiser")
@@ -49,15 +49,15 @@ class LocalTrainConfig(Section):
 
 
 class PrivacyConfig(Section):
-    """Set how much one released row of counts may tell about a vote."""
+    """Set how much one released row of counts may reveal about a vote."""
 
     epsilon: float = Field(1.2, gt=0, description="of one query, by the classical formula")
     delta: float = Field(1e-5, gt=0, lt=1, description="of one query, and slack of the composition")
     sensitivity: float = Field(
         1.0,
         gt=0,
-        description="L2 distance of neighbouring counts that the noise is made for: 1 = a"
-        " participant joins or leaves, 1.41421356 = a participant's vote changes",
+        description="L2 distance between neighbouring counts for which the noise is calibrated: 1 ="
+        " a participant joins or leaves, 1.41421356 = a participant's vote changes",
     )
     sweep: tuple[Annotated[float, Field(gt=0)] | None, ...] = Field(
         (0.3, 0.6, 2.4, None),
@@ -76,32 +76,33 @@ class EncryptionConfig(Section):
         40,
         ge=8,
         le=44,
-        description="a mask is uniform between 0 and 2 to this many votes: a vote behind it shows"
-        " with a probability of 2 to minus this",
+        description="b: a mask is uniform in [0, 2^b) votes, and fails to hide the vote behind it"
+        " with a probability of 2^-b",
     )
 
 
 class CostConfig(Section):
-    """Choose what encryption and decryption are timed with."""
+    """Choose the rounds in which encryption and decryption are timed."""
 
     key_bits: tuple[KeyBits, ...] = Field(
         (256, 512), min_length=1, description="key lengths, in the order of the table"
     )
-    images: int = Field(18, ge=1, description="labelled in one round at each length")
+    images: int = Field(18, ge=1, description="images labelled in one round at each key length")
 
 
 class LabellingStudy(AnyStudy):
-    """Set up participants who label images for each other, at several sizes of their sets."""
+    """Set up participants who label images for each other, with several numbers of own images."""
 
     system: Literal["pctc"] = Field(description="which system the file is about")
     repeats: int = Field(10, ge=1, description="independent draws of sets, weights and noise")
-    participants: int = Field(15, ge=2, description="parties who vote, the requester among them")
+    participants: int = Field(15, ge=2, description="parties who vote, including the requester")
     images: tuple[Positive, ...] = Field(
-        min_length=1, description="labelled images of a participant; one experiment each"
+        min_length=1,
+        description="labelled images per participant; each number is an experiment",
     )
-    queries: int = Field(200, ge=1, description="unlabelled images that are asked about")
+    queries: int = Field(200, ge=1, description="unlabelled images that are voted on")
     networks: tuple[NetworkConfig, ...] = Field(
-        min_length=1, description="given to the participants in turn"
+        min_length=1, description="networks, assigned to the participants in turn"
     )
     certainty: Literal["entropy", "posterior"] = Field(
         "entropy",

@@ -1,1 +1,1 @@
-"""Train federatedly, doubly perturbed: pseudo images in the data, a mask in the gradients."""
+"""Federated learning with two perturbations: pseudo images in the data, a mask on the gradients."""

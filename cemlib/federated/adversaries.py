@@ -1,7 +1,7 @@
-"""Train the clients' GANs, all at once: two phases in every epoch.
+"""Train the GANs of all clients at once, in epochs of two phases.
 
-In the first phase of an epoch only the discriminators move, in the second only the generators.
-Each client's GAN sees only that client's images. The GANs are stacked, and a step is mapped over
+The first phase of an epoch updates only the discriminators, the second only the generators. Each
+client's GAN sees only that client's images. The GANs are stacked, and each step is mapped over
 them.
 """
 
@@ -38,16 +38,16 @@ BETAS = (0.5, 0.999)  # of Adam, as Radford, Metz and Chintala, ICLR 2016, train
 
 @dataclass
 class Adversaries:
-    """Hold the GANs of all clients, stacked.
+    """Hold and train the GANs of all clients, stacked.
 
     Attributes:
-        clients: The images of each.
-        kernels: F of each client (clients, C', C, k, k).
-        num_classes: Labels.
-        settings: How they are trained.
-        seed: Of everything drawn.
+        clients: The images of each client.
+        kernels: The kernel of each client's F (clients, C', C, k, k).
+        num_classes: Number of labels.
+        settings: Settings of the training.
+        seed: Seed of all random draws.
         history: A row for each finished epoch.
-        course: What `shown` returned after some epochs, evenly spaced.
+        course: The images that `shown` returned after some epochs, evenly spaced.
     """
 
     clients: Sequence[Split]
@@ -74,7 +74,7 @@ class Adversaries:
         self.d_optimiser = Adam(self.d_weights.values(), betas=BETAS)
 
     def remaining(self) -> Iterator[dict[str, Any]]:
-        """Train the epochs that are left, yielding a row of the history after each.
+        """Train the remaining epochs, yielding a row of the history after each.
 
         Raises:
             DivergedError: if a loss or a generated image is no longer finite.
@@ -89,7 +89,7 @@ class Adversaries:
             row = {"epoch": epoch} | self._first_phase(epoch) | self._second_phase(epoch)
             after = self.shown()
             row["drift"] = float((after - before).square().mean())
-            # The losses are of the weights before an epoch's last step, the drift of those after.
+            # The losses are those before an epoch's last step; the drift is that after it.
             check_finite(epoch, **{name: row[name] for name in ("d_loss", "g_loss", "drift")})
             self.history.append(row)
             if epoch in kept:
@@ -97,7 +97,7 @@ class Adversaries:
             yield row
 
     def state(self) -> State:
-        """Return what a killed job resumes from."""
+        """Return the state from which a killed job resumes."""
         tensors = pack("g", self.g_weights) | pack("d", self.d_weights)
         tensors |= pack("g_optimiser", self.g_optimiser.state_dict())
         tensors |= pack("d_optimiser", self.d_optimiser.state_dict())
@@ -115,7 +115,7 @@ class Adversaries:
         self.course = {int(epoch): x for epoch, x in unpack("course", tensors).items()}
 
     def shown(self) -> Tensor:
-        """Return images of fixed noise, one of every class: (clients, classes, C, H, W)."""
+        """Return images generated from fixed noise, one per class: (clients, classes, C, H, W)."""
         clients, device = len(self.clients), self.kernels.device
         draws = generator(self.seed, "federated/gan/shown")
         e = torch.randn(self.num_classes, self.settings.latent, generator=draws).to(device)
@@ -176,11 +176,11 @@ class Adversaries:
 
 @dataclass(frozen=True)
 class Pseudo:
-    """Make pseudo images by the generators of all clients.
+    """Generate pseudo images with the generators of all clients.
 
     Attributes:
         net: A generator, for its architecture.
-        weights: The weights of every client's generator, stacked (clients, ...) by name.
+        weights: The weights of all clients' generators by name, stacked (clients, ...).
     """
 
     net: Generator
@@ -194,9 +194,10 @@ class Pseudo:
     def mixed(
         self, x: Tensor, y: Tensor, owners: Sequence[int], e: Tensor, share: Tensor
     ) -> Tensor:
-        """Return share x + (1 - share) G(e|y), for images (M, B, C, H, W) of M owners.
+        """Return share x + (1 - share) G(e|y), for images x (M, B, C, H, W) of M owners.
 
-        Labels and shares are (M, B), noise is (M, B, latent). A client may own several batches.
+        Labels and shares are (M, B), the noise e is (M, B, latent). A client may own several
+        batches.
         """
         own = {name: tensor[list(owners)] for name, tensor in self.weights.items()}
         with torch.no_grad():
@@ -206,7 +207,7 @@ class Pseudo:
 
 
 def _update(optimiser: Adam, loss: Tensor, lr: float) -> None:
-    """Take a step on the sum of the clients' losses, each of which has weights of its own."""
+    """Take a step on the sum of the clients' losses, which have separate weights."""
     gradients = torch.autograd.grad(loss, optimiser.parameters)
     for weights, gradient in zip(optimiser.parameters, gradients, strict=True):
         weights.grad = gradient

@@ -25,19 +25,19 @@ from cemlib.federated.setting import network_of
 from cemlib.records.files import load_tensors, write_bytes, write_jsonl
 from cemlib.records.layout import AttackFolder
 from cemlib.records.seal import FILES, checked, read_sealed
-from cemlib.study.federated import FederatedJob, attack_files
+from cemlib.study.federated import FederatedJob
 
 CURVE = 20  # points of an attack's curve that are kept
-LINKED = -2  # for the mixtures with image i, drawings have the number LINKED - i
+LINKED = -2  # draws for the mixtures linked with image i have the number LINKED - i
 
 
 def run(job: FederatedJob) -> Iterator[Path]:
     """Carry out all attacks on one training, yielding each record when it is written.
 
-    The gradients of the first test images are attacked, `inversion.batch_size` images behind each,
-    or updates of `inversion.local_steps` such steps. Image i is that of client i modulo their
-    number: its generator makes the pseudo image. A mask's scores, noise and mixtures are drawn as
-    in training. The attacker's mean images are of the validation images.
+    The attacks are on gradients of the first test images, each of `inversion.batch_size` images, or
+    on updates of `inversion.local_steps` such steps. Image i belongs to client i modulo the number
+    of clients, whose generator makes the pseudo image. Masks, noise and mixtures are drawn as in
+    training. The attacker's mean images are those of the validation images.
     """
     start, inversion, data = time.perf_counter(), job.plan.study.inversion, read_data(job)
     if len(data.test) < inversion.images:
@@ -69,7 +69,7 @@ def run(job: FederatedJob) -> Iterator[Path]:
 
 
 def _nothing(job: FederatedJob, data: Prepared, reason: str) -> Finding:
-    """Return the finding of an attack on a failed training: no scores, and grey pictures."""
+    """Return the finding for an attack on a failed training: no scores, and grey pictures."""
     count = job.plan.study.inversion.images
     labels = data.test.labels[:count].tolist()
     rows = [failed_row(image, label, reason) for image, label in enumerate(labels)]
@@ -78,7 +78,7 @@ def _nothing(job: FederatedJob, data: Prepared, reason: str) -> Finding:
 
 
 def scene_of(job: FederatedJob, data: Prepared) -> Scene:
-    """Return the attacked images, what clients train on instead, and the attacker's prior."""
+    """Return the attacked images, the images that clients train on, and the attacker's prior."""
     study, mixing = job.plan.study, variant_of(job).mixing
     count, clients = study.inversion.images, study.clients.number
     images, labels = to_float(data.test.images[:count]), data.test.labels[:count]
@@ -102,7 +102,8 @@ def _mixtures(
 ) -> Tensor:
     """Return the mixtures (N, M, R, C, H, W) that attackers link; see `Repeats`.
 
-    The others of an attacked image's class are further test images, as its client would mix them.
+    The other images of an attacked image's class are further test images, mixed as its client would
+    mix them.
     """
     study, mixing, found = job.plan.study, variant_of(job).mixing, []
     assert mixing is not None
@@ -126,9 +127,10 @@ def _mixtures(
 
 
 def class_moments(data: Prepared) -> tuple[Tensor, Tensor]:
-    """Return the mean validation image of each class (classes, C, H, W), and the mean variance.
+    """Return the mean validation image of each class (classes, C, H, W), and its mean variance.
 
-    The variances (classes,) are means over the pixels. A class without images has those of all.
+    The variances (classes,) are means over the pixels. A class without images gets the mean and
+    variance of all images.
     """
     images, labels = to_float(data.val.images), data.val.labels
     member = torch.nn.functional.one_hot(labels, len(data.classes)).to(images)
@@ -143,7 +145,7 @@ def class_moments(data: Prepared) -> tuple[Tensor, Tensor]:
 
 
 def _network(job: FederatedJob, data: Prepared) -> FederatedNet:
-    """Return the network with the weights of the first round, or with those after the last."""
+    """Return the network with its initial weights, or with those after the last round."""
     net = network_of(job.plan.study, data, job.of["seed"])
     if job.plan.study.inversion.weights == "final":
         net.load_state_dict(load_tensors(checked(run_of(job).model)))
@@ -164,12 +166,12 @@ def _write(job: FederatedJob, found: Finding, data: Prepared, scores: dict[str, 
     reason = f"{len(failed)} of {len(found.rows)} images: {failed[0]}" if failed else None
     known = {"knowledge": folder.root.name.rpartition("-")[2]}
     means = _means(found.rows) | {"n_images": len(found.rows)}
-    write_record(job, "attack", reason, named | known | means | scores, attack_files(folder))
+    write_record(job, "attack", reason, named | known | means | scores)
     return folder.metrics
 
 
 def _means(rows: list[Row]) -> dict[str, float | None]:
-    """Return mean scores over the images, and the share of labels found; None if one failed."""
+    """Return mean scores and the share of correct labels; None if the attack failed on an image."""
     names = [*SCORES, "label_right"]
     if any(row["status"] != "ok" for row in rows):
         return dict.fromkeys(names)
@@ -177,7 +179,7 @@ def _means(rows: list[Row]) -> dict[str, float | None]:
 
 
 def _curve(curve: Tensor) -> list[dict[str, Any]]:
-    """Return the attack's own loss at some steps, averaged over the gradients."""
+    """Return the attack's own loss at evenly spaced steps, averaged over the gradients."""
     means = curve.double().nanmean(0)
     steps = torch.linspace(0, len(means) - 1, min(CURVE, len(means))).round().long().tolist()
     return [{"epoch": step + 1, "loss": float(means[step])} for step in steps]

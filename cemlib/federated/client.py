@@ -1,8 +1,8 @@
-"""Train clients: the gradient of a step, masked or private, and local descent of all at once.
+"""Train clients: the gradient of a step, masked or private, and local descent of many at once.
 
 Everything is a function of weights by name, so that one client's step can be mapped over a stack of
-clients, and an attack can differentiate through it. Clients that are trained at once have their
-weights stacked; training them one by one gives the same but for the order of additions.
+clients. Clients that are trained at once have their weights stacked; training them one by one gives
+the same result up to the order of additions.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,14 @@ from cemlib.federated.network import WEIGHT, FederatedNet, Weights, features, lo
 from cemlib.federated.private import draw_noise, private_gradients
 
 Step = Callable[..., tuple[Weights, Tensor]]
-"""Function of weights, x, y and the draws of a step, to the gradients and the loss."""
+"""Function from weights, x, y and the random draws of a step to the gradients and the loss."""
 
 Inputs = tuple[Tensor | Weights, ...]
 """Inputs of one step of every client besides the weights, with the clients as the first axis.
 
-Images (clients, B, C, H, W), mixed already, and labels (clients, B); then for a mask its columns
-(clients, outputs) of 0 and 1, or for DP-SGD the noise by parameter name (clients, ...).
+They are images (clients, B, C, H, W), already mixed, and labels (clients, B), followed by the
+columns (clients, outputs) of 0 and 1 for a mask, or by the noise by parameter name (clients, ...)
+for DP-SGD.
 """
 
 
@@ -38,7 +39,7 @@ def gradients(net: FederatedNet, weights: Weights, x: Tensor, y: Tensor) -> tupl
 def step_inputs(
     net: FederatedNet, variant: Variant, x: Tensor, y: Tensor, draws: Sequence[Draws]
 ) -> list[Inputs]:
-    """Return the inputs of every step, for images (clients, steps, B, C, H, W) and their labels.
+    """Return the inputs of every step, given images (clients, steps, B, C, H, W) and labels.
 
     Each client draws the columns of its masks, or the noise of DP-SGD, from its own stream.
     """
@@ -57,7 +58,7 @@ def step_inputs(
 
 
 def step_mask(net: FederatedNet, weights: Weights, x: Tensor, how: MaskConfig) -> Tensor:
-    """Return the mask (l,) of a step on images (B, C, H, W)."""
+    """Return the mask (l,) for a step on images (B, C, H, W)."""
     found = scores(partial(features, net, weights), x[: how.images], how.order)
     return mask(found, how.alpha)
 
@@ -65,10 +66,10 @@ def step_mask(net: FederatedNet, weights: Weights, x: Tensor, how: MaskConfig) -
 def masked_gradients(
     net: FederatedNet, weights: Weights, x: Tensor, y: Tensor, columns: Tensor, how: MaskConfig
 ) -> tuple[Weights, Tensor]:
-    """Return the gradients of a step with that of the last layer's weight masked, and the loss.
+    """Return the gradients of a step, with the last layer's weight gradient masked, and the loss.
 
-    H is the mask of the step where `columns` (outputs,) is 1. The gradient of the bias is not
-    masked; it does not show any feature.
+    H equals the mask of the step in the columns where `columns` (outputs,) is 1, and 1 elsewhere.
+    The gradient of the bias is not masked, since it does not show any feature.
     """
     found, value = gradients(net, weights, x, y)
     kept = hadamard(step_mask(net, weights, x, how), columns)
@@ -76,7 +77,7 @@ def masked_gradients(
 
 
 def step_of(net: FederatedNet, variant: Variant) -> Step:
-    """Return the gradient that a client's step descends: plain, masked, or private."""
+    """Return the function for the gradient of a client's step: plain, masked or private."""
     if variant.dp_sgd is not None:
         return partial(private_gradients, net, clip=variant.dp_sgd.clip)
     if variant.mask is not None:
@@ -87,9 +88,10 @@ def step_of(net: FederatedNet, variant: Variant) -> Step:
 def train_at_once(
     step: Step, weights: Weights, work: Sequence[Inputs], lr: float
 ) -> tuple[Weights, Tensor]:
-    """Train all clients from the same weights, stacked, on the inputs of each step.
+    """Train all clients at once, from the same weights, on the inputs of each step.
 
-    Returns each one's change of the weights (clients, ...), and the losses (clients, steps).
+    Returns:
+        The change of each client's weights (clients, ...), and the losses (clients, steps).
     """
     clients = len(work[0][1])
     stacked = {name: w.expand(clients, *w.shape) for name, w in weights.items()}

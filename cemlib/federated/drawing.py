@@ -1,7 +1,7 @@
 """Draw the random numbers of a round from separate streams: who answers, batches, ratios.
 
-A client's draws depend on the seed, the client and the round alone. So they are the same whoever
-else takes part, whether the clients are trained at once or one by one, and in which process.
+A client's draws depend only on the seed, the client and the round. They do not depend on who else
+takes part, on whether clients are trained at once or one by one, or on the process.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from cemlib.numerics.seeds import derive, generator
 
 
 def ask(clients: ClientsConfig, seed: int, number: int) -> tuple[list[int], list[int]]:
-    """Choose the clients that are asked in a round, and those of them that do not drop out."""
+    """Return the clients that are asked in a round, and those of them that do not drop out."""
     count = max(1, round(clients.participation * clients.number))
     draws = generator(seed, "federated/participation", number)
     asked = sorted(torch.randperm(clients.number, generator=draws)[:count].tolist())
@@ -25,25 +25,26 @@ def ask(clients: ClientsConfig, seed: int, number: int) -> tuple[list[int], list
     return asked, [client for client in asked if chances[client] >= clients.dropout]
 
 
-ATTACKED, FIXED = 0, -1  # in place of a round's number: for attacked images, and for all rounds
+ATTACKED, FIXED = 0, -1  # stand for a round's number: for attacked images, and for all rounds
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Draw the random numbers of a client in a round; the first has the number 1."""
+    """Draw the random numbers of a client in a round; rounds are numbered from 1."""
 
     seed: int
     client: int
     number: int
 
     def stream(self, name: str) -> torch.Generator:
-        """Return the client's stream of a name."""
+        """Return the client's generator for the stream of a given name."""
         return generator(self.seed, f"federated/{name}/{self.client}", self.number)
 
     def batches(self, images: int, steps: int, size: int) -> Tensor:
-        """Return which of its images the client takes in each step: (steps, size).
+        """Return the positions of the images that the client takes in each step: (steps, size).
 
-        Its shuffled images one after the other; when they are used up they are shuffled anew.
+        It goes through its images in a random order; when no whole batch is left, it shuffles them
+        anew.
         """
         draws, whole = self.stream("batches"), images // size * size
         passes = -(-steps * size // whole)
@@ -51,7 +52,7 @@ class Draws:
         return torch.cat(orders)[: steps * size].view(steps, size)
 
     def columns(self, beta: int | None, outputs: int, steps: int) -> Tensor:
-        """Return the columns of H that the mask replaces in each step: (steps, outputs)."""
+        """Return for each step the columns of H that the mask replaces: (steps, outputs)."""
         draws = self.stream("columns")
         return torch.stack([draw_columns(beta, outputs, draws) for _ in range(steps)])
 
@@ -64,7 +65,7 @@ class Draws:
     ) -> tuple[Tensor, Tensor]:
         """Return noise (count, latent) and ratios (count,) for the client's images `rows` (count,).
 
-        If pseudo images are fixed, both are drawn once for all `images` of the client.
+        If pseudo images are fixed, both are drawn once for all `images` images of the client.
         """
         if mixing.pseudo == "fresh":
             return self.latents(len(rows), latent), self.ratios(mixing, len(rows))

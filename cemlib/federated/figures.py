@@ -29,7 +29,7 @@ from cemlib.report.style import (
 from cemlib.study.federated import attack_folder
 from cemlib.study.plan import Plan
 
-_MARGIN = 1.5  # inches left of the pictures
+_MARGIN = 1.5  # inches to the left of the pictures
 COURSES = {  # columns of the history of the clients' GANs, and their titles
     "d_loss": "loss of the discriminator",
     "g_loss": "loss of the generator",
@@ -39,7 +39,7 @@ COURSES = {  # columns of the history of the clients' GANs, and their titles
 
 
 def accuracy(plan: Plan[Federated], results: Results) -> Figure:
-    """Draw validation accuracy over the rounds, and its paired difference to the reference's."""
+    """Draw validation accuracy by round, and its paired difference from the reference's."""
     study, rounds = plan.study, results.rounds.set_index(["seed", "epoch"])
     reference = rounds.loc[rounds["defence"] == study.reference, "val_top1"]
     figure, (above, below) = new_figure(4.6, rows=2, share_x=True)
@@ -62,7 +62,7 @@ def accuracy(plan: Plan[Federated], results: Results) -> Figure:
 
 
 def _band(panel: Axes, values: "pd.Series[float]", name: str, colour: str) -> None:
-    """Draw the mean over the seeds, and its interval as a band, of values by seed and epoch."""
+    """Draw the mean over the seeds of values by seed and epoch, with its interval as a band."""
     groups = values.groupby(level="epoch")
     rounds = [int(str(epoch)) for epoch, _ in groups]
     found = [mean_interval(group.tolist()) for _, group in groups]
@@ -121,9 +121,9 @@ def convergence(plan: Plan[Federated], results: Results) -> Figure:
 
 
 def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
-    """Draw true images, and below them each variant's by its strongest attack, of one seed.
+    """Draw true images above their reconstructions by the strongest attack on each variant.
 
-    The seed is the first; the strongest is the attack with the lowest mean MSE over the seeds.
+    They are those of the first seed; the strongest attack has the lowest mean MSE over the seeds.
     """
     rows, originals = dict[str, Pictures | None](), None
     for variant in plan.study.variants:
@@ -151,7 +151,7 @@ def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
 
 
 def pseudo(plan: Plan[Federated], results: Results) -> Figure:  # noqa: ARG001 - as every figure
-    """Draw the first client's images of fixed noise, one of each class, over the epochs."""
+    """Draw the first client's images of fixed noise, one of each class, at several epochs."""
     course = load_arrays(checked(plan.layout.pseudo(plan.study.seeds[0]).course))
     images, epochs = course["images"][0], course["epochs"].tolist()  # (epochs, classes, C, H, W)
     pixels = (255 * images).round().astype(np.uint8).transpose(0, 1, 3, 4, 2)
@@ -162,7 +162,7 @@ def pseudo(plan: Plan[Federated], results: Results) -> Figure:  # noqa: ARG001 -
 
 
 def _picture_rows(rows: Mapping[str, Pictures]) -> Figure:
-    """Draw rows of pictures, with the name of each on its left."""
+    """Draw rows of pictures, each with its name on the left."""
     count = len(next(iter(rows.values())))
     figure, panels = new_figure((WIDTH - _MARGIN) / count * 1.12 * len(rows), rows=len(rows))
     for panel, (name, pictures) in zip(panels, rows.items(), strict=True):

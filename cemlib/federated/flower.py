@@ -1,9 +1,9 @@
-"""Carry out the same rounds across processes, by Flower (see docs/federated.md).
+"""Carry out the same rounds across processes, with Flower (see docs/federated.md).
 
-Client `partition-id` of a SuperNode's configuration trains as `Federation` would train it; the
-server asks, averages and scores as `Federation` does, with answers from other processes. Every
-process reads the study's configuration, its prepared data and, where the variant mixes, the
-generators that `cemlib run --only pseudo` has made.
+Each SuperNode trains the client `partition-id` of its configuration as `Federation` would train it;
+the server asks, averages and scores as `Federation` does, with answers from other processes. Every
+process reads the study's configuration, its prepared data and, if the variant mixes, the generators
+that `cemlib run --only pseudo` has written.
 """
 
 import time
@@ -28,7 +28,7 @@ from cemlib.study.federated import train_job
 from cemlib.study.plan import Plan, chosen
 
 TIMEOUT = 600.0  # seconds for all answers of a round
-WAIT = 0.5  # seconds between two looks for clients
+WAIT = 0.5  # seconds between two searches for clients
 
 client = ClientApp()
 server = ServerApp()
@@ -47,7 +47,7 @@ class Spread(Federation):
     nodes: dict[int, int] = field(default_factory=dict)
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
-        """Ask the members' processes; one that fails has an answer of NaN, and no loss."""
+        """Ask the members' processes; the answer of one that fails is NaN, without a loss."""
         assert self.grid is not None
         weights = ArrayRecord(torch_state_dict=dict(self.weights))
         content = RecordDict({"weights": weights, "round": ConfigRecord({"number": number})})
@@ -62,7 +62,7 @@ class Spread(Federation):
 
 @client.query()
 def who(message: Message, context: Context) -> Message:
-    """Answer which client this process is."""
+    """Reply with the number of this process's client."""
     known = MetricRecord({"client": _client(context)})
     return Message(RecordDict({"metrics": known}), reply_to=message)
 
@@ -81,7 +81,7 @@ def train(message: Message, context: Context) -> Message:
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    """Carry out all rounds; write history and weights into the folder `flower` of the results."""
+    """Carry out all rounds; write history and weights to the folder `flower` of the results."""
     found = _federation(context)
     nodes = _nodes(grid, found.study.clients.number)
     federation = Spread(
@@ -94,7 +94,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _federation(context: Context) -> Federation:
-    """Build the federation of the run's configuration, with the weights of the first round."""
+    """Return the federation of the run's configuration, with its initial weights."""
     named = context.run_config
     plan = Plan(load_as(Federated, Path(str(named["config"]))))
     (variant,) = chosen("variant", tuple(plan.study.variants), str(named["variant"]))
@@ -106,7 +106,7 @@ def _federation(context: Context) -> Federation:
 
 
 def _nodes(grid: Grid, clients: int) -> dict[int, int]:
-    """Return the address of every client, when all are there."""
+    """Wait until all clients are there, and return the address of each."""
     while True:
         nodes = list(grid.get_node_ids())
         replies = _replies(grid, RecordDict(), nodes, "query") if len(nodes) >= clients else {}
@@ -118,7 +118,7 @@ def _nodes(grid: Grid, clients: int) -> dict[int, int]:
 def _replies(
     grid: Grid, content: RecordDict, nodes: Sequence[int], kind: str
 ) -> dict[int, Message]:
-    """Send a message to some nodes; return the replies without an error by client."""
+    """Send a message to some nodes; return the replies without an error, by client."""
     asked = [Message(content, dst_node_id=node, message_type=kind) for node in nodes]
     replies = grid.send_and_receive(asked, timeout=TIMEOUT)
     return {int(r.content["metrics"]["client"]): r for r in replies if not r.has_error()}

@@ -1,11 +1,11 @@
-"""Make a client's pseudo images: the conditional GAN, and the convolution before its discriminator.
+"""The conditional GAN of a client's pseudo images, and the convolution before its discriminator.
 
 Mirza and Osindero, "Conditional generative adversarial nets", 2014; the discriminator has the
 projection form of Miyato and Koyama, "cGANs with projection discriminator", ICLR 2018. Its input is
 not an image x but F(x), the features of one fixed convolution.
 
 Nothing is downloaded for F. If torch's hub cache holds the weights of torchvision's VGG11, F is
-their first convolution, the same for all clients. Otherwise each client trains its own F, as the
+their first convolution, the same for all clients. Otherwise each client trains its own F as the
 first layer of a small classifier of its images.
 """
 
@@ -33,10 +33,10 @@ class Generator(nn.Module):
     """Map noise e (B, latent) and labels y (B,) to images (B, C, H, W) in [0, 1].
 
     Args:
-        image_shape: (C, H, W), sides that are multiples of 4.
-        num_classes: labels.
+        image_shape: shape (C, H, W) of the images; H and W must be multiples of 4.
+        num_classes: number of labels.
         latent: length of e.
-        width: channels of its layers.
+        width: number of channels of the layers.
     """
 
     def __init__(self, image_shape: Shape, num_classes: int, latent: int, width: int) -> None:
@@ -59,7 +59,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Map features F(x) (B, C', H, W) and labels y (B,) to logits (B,), positive for real ones."""
+    """Map features F(x) (B, C', H, W) and labels y (B,) to logits (B,), positive if x is real."""
 
     def __init__(self, feature_shape: Shape, num_classes: int, width: int) -> None:
         super().__init__()
@@ -84,16 +84,16 @@ class Discriminator(nn.Module):
 
 
 def extracted(x: Tensor, kernel: Tensor) -> Tensor:
-    """Return F(x): images (B, C, H, W) in [0, 1], centred, under a kernel; sides stay."""
+    """Return F(x) = ReLU(kernel * (2 x - 1)) of images x (B, C, H, W) in [0, 1], of their size."""
     return F.relu(F.conv2d(2 * x - 1, kernel, padding=kernel.shape[-1] // 2))
 
 
 def variance(images: Tensor, of: str = "batch") -> Tensor:
-    """Return a variance (n - 1) of images (B, C, H, W), two or more.
+    """Return a mean unbiased variance (over n - 1) of images (B, C, H, W), two or more.
 
-    `of` is `batch` for the variance of every pixel over the images, those of all labels together,
-    averaged over the pixels: it is zero if all images are equal. Or it is `image` for the variance
-    of every image over its pixels, averaged over the images.
+    With `of="batch"` it is the variance of each pixel over the images, of all labels together,
+    averaged over the pixels: it is zero if all images are equal. With `of="image"` it is the
+    variance of each image over its pixels, averaged over the images.
     """
     return images.var(0).mean() if of == "batch" else images.flatten(1).var(1).mean()
 
@@ -110,28 +110,28 @@ def generator_loss(fake: Tensor, spread: Tensor, mu: float, v_e: float) -> Tenso
 
 @dataclass(frozen=True)
 class Extractor:
-    """Hold the kernels of all clients (clients, C', C, k, k), and where they come from."""
+    """Hold the kernels of all clients (clients, C', C, k, k), and their origin."""
 
     kernels: Tensor
     origin: dict[str, str]
 
 
 def cached_weights() -> Path:
-    """Return where torchvision keeps VGG11's weights, whether or not they are there."""
+    """Return the path where torchvision keeps VGG11's weights, whether or not they are there."""
     return Path(torch.hub.get_dir()) / "checkpoints" / WEIGHTS
 
 
 def pretrained(file: Path, channels: int, clients: int) -> Extractor:
     """Read the first convolution of VGG11's weights, for images of 1 or 3 channels.
 
-    A grey image is the same in three channels, so its kernel is the sum over them.
+    A grey image has three equal channels, so its kernel is the sum over the channels.
 
     Raises:
-        FileError: if the file does not contain them.
+        FileError: if the file does not contain these weights.
     """
     try:
         kernel = torch.load(file, weights_only=True, map_location="cpu", mmap=True)[KEY].clone()
-    except Exception as error:  # what torch raises depends on what it finds instead
+    except Exception as error:  # torch raises errors of many types, depending on the content
         raise FileError(
             f"{file}: no weights of torchvision's VGG11 ({error}); delete it, or set extractor:"
             " local"
@@ -142,7 +142,7 @@ def pretrained(file: Path, channels: int, clients: int) -> Extractor:
 
 
 def local(clients: Sequence[Split], classes: int, seed: int, steps: int) -> Extractor:
-    """Train each client's own: convolution, ReLU, 2x2 mean, linear classifier, by plain SGD."""
+    """Train each client's own by SGD, as convolution, ReLU, 2x2 mean and linear classifier."""
     start = _start(clients[0].images, classes, seed)
     weights = stack([start for _ in clients])
     for step in range(steps):

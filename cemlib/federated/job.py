@@ -1,7 +1,5 @@
-"""Read what a job of a federated study needs, and write its record."""
+"""Read the inputs of a job of a federated study, and write its record."""
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from cemlib.config.federated import Variant
@@ -11,7 +9,7 @@ from cemlib.federated.gan import Generator
 from cemlib.numerics.precision import set_up
 from cemlib.records.files import load_tensors
 from cemlib.records.layout import RunFolder
-from cemlib.records.seal import RECORD, checked, write_sealed
+from cemlib.records.seal import checked, write_sealed
 from cemlib.study.federated import FederatedJob
 
 
@@ -26,7 +24,7 @@ def run_of(job: FederatedJob) -> RunFolder:
 
 
 def read_data(job: FederatedJob) -> Prepared:
-    """Set the job's device and threads up, and read the prepared images onto the device.
+    """Set up the job's device and threads, and load the prepared images onto the device.
 
     Raises:
         DataError: if they are missing or damaged.
@@ -36,7 +34,7 @@ def read_data(job: FederatedJob) -> Prepared:
 
 
 def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
-    """Read the clients' generators of the job's seed, compared with their record.
+    """Read the clients' generators of the job's seed, and check them against their record.
 
     Raises:
         FileError: if they are missing or damaged.
@@ -48,13 +46,11 @@ def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
     return Pseudo(net.to(device), weights)
 
 
-def write_record(
-    job: FederatedJob, kind: str, reason: str | None, found: dict[str, Any], files: Iterable[Path]
-) -> None:
-    """Write the record of a job, after its other files.
+def write_record(job: FederatedJob, kind: str, reason: str | None, found: dict[str, Any]) -> None:
+    """Write the record of a job, after all its other outputs have been written.
 
-    The record has the entries `found` besides those of every record; `reason` says why the job
-    failed, or is None. `files` are all files of the result, metrics.json among them.
+    The record has the entries `found` in addition to those of every record. `reason` says why the
+    job failed; it is None if the job succeeded.
     """
     record = {
         "kind": kind,
@@ -65,5 +61,5 @@ def write_record(
         "data_sha256": checksum(job.plan.layout.data),
         **job.record(reason),
     }
-    (metrics,) = (file for file in files if file.name == RECORD)
-    write_sealed(metrics, record, [file for file in files if file != metrics])
+    (metrics,) = job.records
+    write_sealed(metrics, record, [file for file in job.outputs if file != metrics])

@@ -1,15 +1,17 @@
 """Mask the gradient of the fully connected layer: the second perturbation.
 
-With features F (B, l) entering the layer, the gradient of its weights is `delta^T F`: it shows F,
-and F shows the image. To first order, zeroing F_i moves the image that can be inferred by
-|F_i| / ||dF_i/dx||, so the features with the *smallest* scores ||dF_i/dx|| / |F_i| hide most.
+With the layer's input features F (B, l), the gradient of its weights is `delta^T F`: it reveals F,
+and F reveals the image. To first order, zeroing F_i moves the image that can be inferred by
+|F_i| / ||dF_i/dx||, so masking the features with the *smallest* scores ||dF_i/dx|| / |F_i| hides
+most.
 
 Sun, Li, Wang, Yang, Li and Chen, "Soteria: provable defense against privacy leakage in federated
 learning from representation perspective", CVPR 2021, prune the features with the largest
-||F_i (dF_i/dx)^-1||, by which their program means the smallest ||dF_i/dx|| / F_i: for one image
-the same order. They differ in a batch, where theirs adds up the *signed* ratios of the images and
-takes the absolute value of the sum, so that ratios of opposite signs cancel; and in what is masked:
-theirs masks every output's row of the gradient, ours those of `beta` outputs.
+||F_i (dF_i/dx)^-1||, which their code takes to be the smallest ||dF_i/dx|| / F_i: for one image,
+the order is the same. The two differ in a batch, where theirs adds up the *signed* ratios of the
+images and takes the absolute value of the sum, so that ratios of opposite signs cancel. They also
+differ in what is masked: theirs masks every output's row of the gradient, ours those of `beta`
+outputs.
 """
 
 import math
@@ -27,15 +29,16 @@ CHUNK = 64  # features whose gradients with respect to the images are in memory 
 def scores(features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "ours") -> Tensor:
     """Return the scores ||dF_i/dx|| / |F_i| of all features (l,), by vector-Jacobian products.
 
-    One product with column i of ones gives dF_i/dx of every image of the batch, because no image's
+    One product with ones in column i gives dF_i/dx of every image of the batch, because no image's
     features depend on another image. `CHUNK` products are in memory at a time, so memory grows with
     `CHUNK` x B images and their activations, and not with l.
 
-    A zero feature (F_i = 0) has no ratio. Zeroing it moves nothing, so its score is infinite: it is
-    masked last. In a batch, `ours` is the mean of the ratios over the images where the feature is
-    not zero, `soteria` the absolute value of the sum of the signed ratios over the same images.
+    A zero feature (F_i = 0) has no ratio. Zeroing it changes nothing, so its score is infinite, and
+    it is masked last. In a batch, `ours` is the mean of the ratios over the images where the
+    feature is not zero, and `soteria` the absolute value of the sum of the signed ratios over the
+    same images.
 
-    `features_fn` maps images x (B, C, H, W) to features (B, l), each image for itself.
+    `features_fn` maps images x (B, C, H, W) to features (B, l), each image independently.
     """
     found, pull = vjp(features_fn, x)[:2]
 
@@ -60,21 +63,21 @@ def _ratios(lengths: Tensor, features: Tensor, order: Order) -> Tensor:
 
 
 def mask(scores: Tensor, alpha: float) -> Tensor:
-    """Return ones (l,), with zeros for the share `alpha` of the features of the smallest scores.
+    """Return ones (l,), with zeros for the share `alpha` of the features with the smallest scores.
 
     Their number is rounded to the nearest integer, halves to even. Of equal scores the earlier
-    feature is masked first; a NaN counts as the largest.
+    feature is masked first; NaN counts as the largest score.
     """
     order = scores.argsort(stable=True)
     return torch.ones_like(scores).scatter(0, order[: round(alpha * len(scores))], 0.0)
 
 
 def hadamard(mask: Tensor, columns: Tensor) -> Tensor:
-    """Return H, transposed (outputs, l): ones, with the mask (l,) where columns (outputs,) is 1."""
+    """Return H, transposed (outputs, l): the mask (l,) where columns (outputs,) is 1, else ones."""
     return 1 - columns.unsqueeze(1) * (1 - mask)
 
 
 def draw_columns(beta: int | None, outputs: int, generator: Generator) -> Tensor:
-    """Draw (outputs,) of 0 and 1, with ones at `beta` random places; None puts them everywhere."""
+    """Draw zeros and ones (outputs,), with ones in `beta` random places; None means in all."""
     chosen = torch.randperm(outputs, generator=generator)[:beta]
     return torch.zeros(outputs).scatter(0, chosen, 1)

@@ -1,8 +1,8 @@
 """Build classifiers for federated learning: convolutions, and a fully connected layer at the end.
 
 A gradient shows the layer's input most clearly: the gradient of its weights is the outer product of
-the loss's gradient at the outputs and of these features (Zhu, Liu and Han, "Deep leakage from
-gradients", NeurIPS 2019, whose network `lenet` is).
+the loss's gradient at the outputs and these features. The network `lenet` is that of Zhu, Liu and
+Han, "Deep leakage from gradients", NeurIPS 2019.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,19 +26,19 @@ ACTIVATIONS: dict[str, Activation] = {
     "softplus": partial(nn.Softplus, beta=4.0),
     "relu": nn.ReLU,
 }
-"""Matching gradients takes second derivatives, and those of a ReLU are zero."""
+"""Activations by name. Gradient matching takes second derivatives, and those of a ReLU are zero."""
 
 
 class FederatedNet(nn.Module):
-    """Apply convolutions, whose flattened output enters the linear layer `classifier`.
+    """Apply convolutions, and the linear layer `classifier` to their flattened output.
 
     No layer combines the images of a batch, so each image's features, and the gradient of each
-    image's loss, are what they would be alone.
+    image's loss, do not depend on the rest of the batch.
 
     Args:
-        body: from images (B, C, H, W) in [-1, 1] to features of any shape.
+        body: module from images (B, C, H, W) in [-1, 1] to features of any shape.
         length: number of features of one image.
-        num_classes: outputs of the classifier.
+        num_classes: number of outputs of the classifier.
     """
 
     def __init__(self, body: nn.Module, length: int, num_classes: int) -> None:
@@ -47,7 +47,7 @@ class FederatedNet(nn.Module):
         self.classifier = nn.Linear(length, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """Map (B, C, H, W) in [0, 1] to what enters the fully connected layer, (B, l)."""
+        """Map (B, C, H, W) in [0, 1] to the input of the fully connected layer, (B, l)."""
         features: Tensor = self.body(2 * x - 1)
         return features.flatten(1)
 
@@ -66,7 +66,7 @@ def lenet(channels: int, activation: Activation) -> nn.Sequential:
 
 
 def convnet(channels: int, activation: Activation) -> nn.Sequential:
-    """Return three blocks of a 3x3 convolution and a 2x2 mean, of 32, 64 and 64 channels."""
+    """Return three blocks of a 3x3 convolution and 2x2 average pooling, of 32, 64, 64 channels."""
     layers: list[nn.Module] = []
     for entering, leaving in [(channels, 32), (32, 64), (64, 64)]:
         layers += [nn.Conv2d(entering, leaving, 3, padding=1), activation(), nn.AvgPool2d(2)]
@@ -77,7 +77,7 @@ def resnet18(channels: int, activation: Activation) -> nn.Module:
     """Return torchvision's ResNet-18 for small images, with group norm.
 
     He, Zhang, Ren and Sun, CVPR 2016. As is usual for images of 32x32, the first convolution is 3x3
-    with stride 1, and no maximum follows it. Batch norm would combine the images of a batch, so
+    with stride 1, and no max pooling follows it. Batch norm would combine the images of a batch, so
     every norm is over groups of 16 channels of a single image (Wu and He, ECCV 2018).
     """
     net: nn.Module = ResNet(
@@ -105,8 +105,8 @@ def build(
 
     Args:
         name: key of `NETWORKS`.
-        num_classes: outputs.
-        image_shape: (C, H, W), sides of at least 8.
+        num_classes: number of outputs.
+        image_shape: shape (C, H, W) of the images; H and W must be at least 8.
         activation: key of `ACTIVATIONS`.
     """
     body = NETWORKS[name](image_shape[0], ACTIVATIONS[activation])
@@ -121,14 +121,14 @@ def weights_of(net: FederatedNet) -> Weights:
 
 
 def features(net: FederatedNet, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """Return `net.features(x)` with other weights."""
+    """Return `net.features(x)` with the given weights."""
     inside = {n.removeprefix("body."): t for n, t in weights.items() if n.startswith("body.")}
     found: Tensor = functional_call(net.body, inside, (2 * x - 1,))
     return found.flatten(1)
 
 
 def logits(net: FederatedNet, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """Return `net(x)` with other weights."""
+    """Return `net(x)` with the given weights."""
     found: Tensor = functional_call(net, dict(weights), (x,))
     return found
 

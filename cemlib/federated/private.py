@@ -1,11 +1,11 @@
-"""Compute gradients for DP-SGD, whose privacy is proven: clipped per image, and noised.
+"""Compute gradients for DP-SGD, clipped per image and with noise: privacy that is proven.
 
     g~ = 1/B ( sum_b g_b min(1, C / (|g_b| + 1e-6)) + C s N(0, I) )
 
 Source: Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1; clipping as
 in Opacus (Yousefpour et al. 2021), whose optimiser takes the same step and whose accountant
-computes epsilon. Everything is a function of one client's weights, batch and noise, and can be
-mapped over clients.
+computes epsilon. Everything is a function of one client's weights, batch and noise, so that it can
+be mapped over clients.
 """
 
 import importlib
@@ -18,8 +18,8 @@ from torch.func import grad_and_value, vmap
 from cemlib.config.federated_attacks import DpSgd
 from cemlib.federated.network import FederatedNet, Weights, loss
 
-_ADDED = 1e-6  # to the length, as in Opacus
-_ORDERS = [1 + 10 ** (k / 20) for k in range(-60, 61)]  # of Renyi; best near 1 for little noise
+_ADDED = 1e-6  # added to the norm, as in Opacus
+_ORDERS = [1 + 10 ** (k / 20) for k in range(-60, 61)]  # of Renyi; the best is near 1 at low noise
 
 
 def private_gradients(
@@ -27,8 +27,8 @@ def private_gradients(
 ) -> tuple[Weights, Tensor]:
     """Return the mean of the clipped gradients of images (B, C, H, W) plus noise, and the loss.
 
-    `clip` is the greatest Euclidean length of an image's gradient over all parameters. The `noise`
-    of each parameter, standard normal times the noise multiplier, is scaled by clip / B.
+    `clip` is the largest L2 norm of an image's gradient over all parameters. The `noise` of each
+    parameter, standard normal times the noise multiplier, is scaled by clip / B.
     """
 
     def one(image: Tensor, label: Tensor) -> tuple[Weights, Tensor]:
@@ -44,7 +44,7 @@ def private_gradients(
 
 
 def draw_noise(weights: Weights, multiplier: float, generator: torch.Generator) -> Weights:
-    """Draw normal numbers times the multiplier, of the shapes of the weights, on the CPU."""
+    """Draw normal noise times the multiplier, in the shapes of the weights, on the CPU."""
     return {
         name: multiplier * torch.randn(w.shape, generator=generator, dtype=w.dtype).to(w.device)
         for name, w in weights.items()
@@ -52,10 +52,10 @@ def draw_noise(weights: Weights, multiplier: float, generator: torch.Generator) 
 
 
 def epsilon(settings: DpSgd, sample_rate: float = 1.0, steps: int = 1) -> float | None:
-    """Return epsilon of some steps at `settings.delta`, by Opacus' Renyi accountant.
+    """Return the epsilon of some steps at `settings.delta`, by Opacus' Renyi accountant.
 
-    `sample_rate` is the share of a client's images that are in a step. Epsilon is infinite without
-    noise, and None where Opacus is not installed.
+    `sample_rate` is the share of a client's images in a step. Epsilon is infinite without noise,
+    and None if Opacus is not installed.
     """
     if settings.noise_multiplier == 0:
         return float("inf")

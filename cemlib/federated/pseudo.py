@@ -21,7 +21,7 @@ SHOWN = ("d_loss", "g_loss", "variance")
 
 
 def run(job: FederatedJob) -> list[Path]:
-    """Train the GANs; write their folder and return its record's path."""
+    """Train the GANs, write their folder, and return the path of its record."""
     start, study, seed = time.perf_counter(), job.plan.study, job.of["seed"]
     data, device = read_data(job), job.processor()
     clients = clients_of(study, data, seed)
@@ -41,7 +41,7 @@ def run(job: FederatedJob) -> list[Path]:
 
 
 def _extractor(job: FederatedJob, clients: Sequence[Split], classes: int) -> Extractor:
-    """Return torchvision's convolution if it is available and allowed, or the clients' own."""
+    """Return torchvision's convolution if it is allowed and available, else the clients' own."""
     file = cached_weights()
     if job.plan.study.extractor == "auto" and file.is_file():
         return pretrained(file, clients[0].images.shape[1], len(clients))
@@ -58,4 +58,4 @@ def _write(job: FederatedJob, gans: Adversaries, reason: str | None, found: dict
     write_jsonl(folder.history, gans.history)
     last = gans.history[-1] if gans.history and reason is None else {}
     ended = {name: last.get(name) for name in ("d_loss", "g_loss", "variance", "drift")}
-    write_record(job, "pseudo", reason, ended | found, folder.files())
+    write_record(job, "pseudo", reason, ended | found)

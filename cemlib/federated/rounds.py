@@ -1,9 +1,9 @@
 """Carry out rounds of federated averaging, with all clients in one process.
 
-The server adds the clients' mean update, weighted by their images: McMahan, Moore, Ramage, Hampson
-and Aguera y Arcas, "Communication-efficient learning of deep networks from decentralized data",
-AISTATS 2017, algorithm 1. With one full-batch step on every client it is gradient descent on all
-images.
+The server adds the mean of the clients' updates, weighted by their numbers of images: McMahan,
+Moore, Ramage, Hampson and Aguera y Arcas, "Communication-efficient learning of deep networks from
+decentralized data", AISTATS 2017, algorithm 1. With one full-batch step on every client, this is
+gradient descent on all images.
 """
 
 import time
@@ -31,11 +31,11 @@ CHUNK = 512
 
 @dataclass
 class Federation:
-    """Hold a server and its clients.
+    """Hold a server and its clients, and carry out their rounds.
 
     Attributes:
         study: The settings.
-        variant: What the clients do to their data and gradients.
+        variant: How the clients perturb their data and gradients.
         data: The prepared images, on the device that computes.
         pseudo: The generators, where the variant mixes.
         seed: Seed of all random draws.
@@ -60,10 +60,10 @@ class Federation:
         return clients_of(self.study, self.data, self.seed)
 
     def remaining(self) -> Iterator[dict[str, Any]]:
-        """Carry out the rounds that are left, yielding a row of the history after each.
+        """Carry out the remaining rounds, yielding a row of the history after each.
 
         Raises:
-            DivergedError: if clients answered, and no answer holds finite numbers.
+            DivergedError: if clients answered, but every answer has numbers that are not finite.
         """
         for number in range(len(self.history) + 1, self.study.train.rounds + 1):
             start = time.perf_counter()
@@ -74,7 +74,7 @@ class Federation:
             yield row
 
     def state(self) -> State:
-        """Return what a killed job resumes from; draws depend on the round alone."""
+        """Return the state from which a killed job resumes; draws depend on the round alone."""
         return copied(pack("weights", self.weights)), {}
 
     def restore(self, tensors: dict[str, Tensor], _state: dict[str, Any]) -> None:
@@ -83,15 +83,16 @@ class Federation:
         self.weights = {n: t.to(device) for n, t in unpack("weights", tensors).items()}
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
-        """Train some clients, one or more, from the server's weights in a round.
+        """Train one or more clients in a round, from the server's weights.
 
-        Returns each one's change of the weights (members, ...) and the losses (members, steps).
+        Returns:
+            The change of each one's weights (members, ...), and the losses (members, steps).
         """
         step, work = step_of(self.net, self.variant), self.work(members, number)
         return train_at_once(step, self.weights, work, self.study.train.lr)
 
     def work(self, members: Sequence[int], number: int) -> list[Inputs]:
-        """Return what some clients train on in each step of a round."""
+        """Return the inputs of some clients in each step of a round."""
         draws, size = [Draws(self.seed, client, number) for client in members], self.study.train
         own = [self.clients[client] for client in members]
         rows = [
@@ -129,9 +130,9 @@ class Federation:
     def _mixed(
         self, x: Tensor, y: Tensor, rows: Sequence[Tensor], draws: Sequence[Draws]
     ) -> Tensor:
-        """Mix pseudo images of the same labels into the images, where the variant does.
+        """Mix pseudo images of the same labels into the images, if the variant does so.
 
-        `rows` (steps, B) are the numbers of the images among those of each client.
+        `rows` (steps, B) are the positions of the images among those of each client.
         """
         mixing, latent = self.variant.mixing, self.study.gan.latent
         if mixing is None or self.pseudo is None:
@@ -159,12 +160,12 @@ def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dic
 
 
 def finite(updates: Weights) -> Tensor:
-    """Return whether all numbers of each client's update are finite: (clients,) bool."""
+    """Return for each client whether all numbers of its update are finite: (clients,) bool."""
     return torch.stack([u.flatten(1).isfinite().all(1) for u in updates.values()]).all(0)
 
 
 def aggregate(weights: Weights, updates: Weights, samples: Tensor) -> Weights:
-    """Add the mean of the clients' updates (clients, ...), weighted by their numbers of images.
+    """Return weights plus the mean update of the clients (clients, ...), weighted by `samples`.
 
     Example:
         >>> updates = {"w": torch.tensor([[1.0], [5.0]])}

@@ -1,10 +1,10 @@
-"""Set up a seed of a study: the clients' images, and the weights of the first round.
+"""Set up a seed of a study: the clients' images, and the initial weights.
 
-The images are dealt out independently of the class, or each class in Dirichlet shares: Hsu, Qi and
-Brown, "Measuring the effects of non-identical data distribution for federated visual
-classification", 2019, in the form of Li, Diao, Chen and He, ICDE 2022: the shares of each class
-over the clients are one draw from a Dirichlet distribution. With a small concentration, few clients
-have most of a class.
+The images are distributed among the clients independently of the class, or each class in Dirichlet
+shares: Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution for federated
+visual classification", 2019, in the form of Li, Diao, Chen and He, ICDE 2022: the shares of each
+class are one draw from a Dirichlet distribution over the clients. With a small concentration, a few
+clients have most of a class.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ ATTEMPTS = 1000
 
 
 def clients_of(study: Federated, data: Prepared, seed: int) -> list[Split]:
-    """Deal out the training images as `dealt` does; return those of every client."""
+    """Distribute the training images as `dealt` does; return those of every client."""
     clients, train = study.clients, data.train
     concentration = None if clients.split == "iid" else clients.concentration
     least, draw = study.train.batch_size, derive(seed, "federated/split")
@@ -33,7 +33,7 @@ def clients_of(study: Federated, data: Prepared, seed: int) -> list[Split]:
 
 
 def batches(clients: Iterable[Split], rows: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return images in [0, 1] and labels of some rows of each client, equally many, stacked."""
+    """Return images in [0, 1] and labels of the same number of rows of each client, stacked."""
     pairs = zip(clients, rows, strict=True)
     taken = [(to_float(own.images[at]), own.labels[at]) for own, at in pairs]
     x, y = (torch.stack(part) for part in zip(*taken, strict=True))
@@ -49,7 +49,7 @@ def random_batches(
 
 
 def network_of(study: Federated, data: Prepared, seed: int) -> FederatedNet:
-    """Build the network with the weights of the first round, on the CPU."""
+    """Build the network with its initial weights, on the CPU."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "federated/weights"))
         return build(
@@ -63,11 +63,11 @@ def network_of(study: Federated, data: Prepared, seed: int) -> FederatedNet:
 def dealt(
     labels: Tensor, clients: int, concentration: float | None, least: int, seed: int
 ) -> list[Tensor]:
-    """Deal out the images of labels (N,); return the positions of each client's.
+    """Distribute images with labels (N,) among clients; return the positions of each client's.
 
-    Each class is dealt out in shares from a Dirichlet distribution. They are drawn anew, up to
-    `ATTEMPTS` times, until every client has `least` images. Without a concentration all images are
-    dealt out in random order, to sizes that differ by at most one.
+    Each class is split in shares from a Dirichlet distribution, which are drawn up to `ATTEMPTS`
+    times, until every client has at least `least` images. Without a concentration, all images are
+    split at random into parts whose sizes differ by at most one.
 
     Raises:
         DataError: if a client would have fewer than `least` images.

@@ -1,4 +1,4 @@
-"""Collect the records of a federated study, and make its tables as numbers."""
+"""Collect the records of a federated study, and compute its tables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Results:
 
     Attributes:
         runs: One row for each training.
-        rounds: One row for each of its rounds, with `defence` and `seed`.
+        rounds: One row for each round of each training, with `defence` and `seed`.
         attacks: One row for each variant and attack, `worst_case` among them, with the means over
             images and seeds and their intervals (`cemlib.federated.inversion.scoring.summary`).
         gans: One row for each epoch of the clients' GANs, with `seed`.
@@ -71,7 +71,7 @@ def collect(plan: Plan[Federated]) -> Results:
 
 
 def attack_summary(plan: Plan[Federated]) -> list[Row]:
-    """Return means of every variant under every attack, and of the worst case."""
+    """Return the mean scores of every attack on every variant, and of the worst case."""
     found: list[Row] = []
     for variant in plan.study.variants:
         seeds = [_rows(plan, variant, seed) for seed in plan.study.seeds]
@@ -84,7 +84,7 @@ def attack_summary(plan: Plan[Federated]) -> list[Row]:
 
 
 def _rows(plan: Plan[Federated], variant: str, seed: int) -> dict[str, list[Row]]:
-    """Return the rows of every attack on one training."""
+    """Return the rows of every attack on one training, by attack."""
     found: dict[str, Any] = {}
     for attack in plan.study.inversion.attacks:
         file = checked(attack_folder(plan, variant, seed, attack).per_image)
@@ -93,7 +93,7 @@ def _rows(plan: Plan[Federated], variant: str, seed: int) -> dict[str, list[Row]
 
 
 def settings_of(study: Federated, variant: str) -> dict[str, Any]:
-    """Return the settings of a variant in one row, with None for what it does not do."""
+    """Return the settings of a variant in one row, with None for those that it does not have."""
     chosen = study.variants[variant]
     mixing, mask = chosen.mixing, chosen.mask
     drawn = None if mixing is None or mixing.beta is None else f"Beta{mixing.beta}"
@@ -107,7 +107,7 @@ def settings_of(study: Federated, variant: str) -> dict[str, Any]:
 
 
 def accuracy_table(results: Results, study: Federated) -> pd.DataFrame:
-    """Return test accuracy of each variant over the seeds, and how its rounds went."""
+    """Return test accuracy of each variant over the seeds, and the counts of its clients."""
     rows = [
         {"variant": variant, **settings_of(study, variant), **_counts(group)}
         | mean_columns("top1", group["top1"])
@@ -128,7 +128,7 @@ def _counts(group: pd.DataFrame) -> dict[str, int]:
 
 
 def differences_table(results: Results, study: Federated) -> pd.DataFrame:
-    """Return accuracy of each variant minus the reference's, paired over the seeds."""
+    """Return the accuracy of each variant minus the reference's, paired by seed."""
     top1 = results.runs.pivot(index="seed", columns="defence", values="top1").astype(float)
     rows = []
     for variant in (name for name in study.variants if name != study.reference):
@@ -142,7 +142,7 @@ def differences_table(results: Results, study: Federated) -> pd.DataFrame:
 
 
 def privacy_table(results: Results, study: Federated) -> pd.DataFrame:
-    """Return scores of every attack on every variant, `worst_case` first."""
+    """Return the scores of every attack on every variant, `worst_case` first."""
     table = results.attacks.rename(columns={"defence": "variant"})
     masks = {name: getattr(a, "mask", "ignored") for name, a in study.inversion.attacks.items()}
     table.insert(2, "mask", table["attack"].map(masks).fillna(""))
@@ -151,7 +151,7 @@ def privacy_table(results: Results, study: Federated) -> pd.DataFrame:
 
 
 def tradeoff_table(results: Results, study: Federated) -> pd.DataFrame:
-    """Return accuracy beside the worst case over the attacks, by settings of each variant."""
+    """Return accuracy and the worst case over the attacks, with the settings of each variant."""
     worst = results.attacks[results.attacks["attack"] == WORST_CASE].set_index("defence")
     columns = [f"{score}_{end}" for score in MEASURES for end in ("mean", "ci_low", "ci_high")]
     rows = [
@@ -164,7 +164,7 @@ def tradeoff_table(results: Results, study: Federated) -> pd.DataFrame:
 
 
 def cost_table(results: Results, study: Federated) -> pd.DataFrame:
-    """Return seconds and bytes of a round, and of the GANs before the first, by variant."""
+    """Return seconds and bytes of a round, and seconds of training the GANs, by variant."""
     rows = []
     for variant, group in _trainings(results, study):
         rounds = group["epochs"].where(group["epochs"] > 0)  # of none there is no mean

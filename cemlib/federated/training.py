@@ -19,9 +19,9 @@ SCORES = ("top1", "loss", "val_top1", "val_loss", "epsilon")
 
 
 def run(job: FederatedJob) -> list[Path]:
-    """Train; write the run's folder and return its record's path.
+    """Train, write the run's folder, and return the path of its record.
 
-    A run that diverges is finished too: its status is `failed`, its scores are null.
+    A run that diverges counts as finished too: its status is `failed`, its scores are null.
     """
     start, study, folder = time.perf_counter(), job.plan.study, run_of(job)
     data = read_data(job)
@@ -44,7 +44,7 @@ def run(job: FederatedJob) -> list[Path]:
 
 
 def _check_beta(job: FederatedJob, classes: int) -> None:
-    """Refuse a mask of more outputs than the network has, one for each class of the data."""
+    """Raise ConfigError if the mask has more outputs than there are classes."""
     mask = variant_of(job).mask
     if mask is not None and mask.beta is not None and mask.beta > classes:
         raise ConfigError(
@@ -78,7 +78,7 @@ def _write(
         "epochs": len(federation.history),
         "parameters": {"network": sum(w.numel() for w in federation.weights.values())},
     }
-    write_record(job, "run", reason, found | ended, folder.files())
+    write_record(job, "run", reason, found | ended)
 
 
 def _scores(federation: Federation) -> dict[str, float | None]:
@@ -88,11 +88,12 @@ def _scores(federation: Federation) -> dict[str, float | None]:
 
 
 def _epsilon(federation: Federation) -> float | None:
-    """Return epsilon of the training for the client with the fewest images, if it is always asked.
+    """Return the epsilon for the client with the fewest images, assuming that it is always asked.
 
-    The accountant assumes that every step draws its images independently; ours, like most, cuts a
-    shuffled order into batches instead. None under mixing: the GANs saw every image without noise,
-    and their images are in every step, so the noise of the steps guarantees nothing.
+    The accountant assumes that every step samples its images independently; like most trainings,
+    ours cuts a shuffled order into batches instead. Epsilon is None under mixing: the GANs saw
+    every image without noise, and their images are in every step, so the noise of the steps
+    guarantees nothing.
     """
     private, train = federation.variant.dp_sgd, federation.study.train
     if private is None or federation.variant.mixing is not None:
@@ -102,7 +103,7 @@ def _epsilon(federation: Federation) -> float | None:
 
 
 def _totals(rows: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Return sums over the rounds, and their mean time; None of no rounds."""
+    """Return sums over the rounds, and their mean time, which is None without any round."""
     counted = ("asked", "dropped", "excluded", "bytes_up", "bytes_down")
     found: dict[str, float | None] = {name: sum(row[name] for row in rows) for name in counted}
     found["round_seconds"] = sum(row["seconds"] for row in rows) / len(rows) if rows else None

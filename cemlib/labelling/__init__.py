@@ -1,4 +1,4 @@
-"""Label collaboratively (PCTC): participants vote on images, and nobody learns a single vote.
+"""Collaborative labelling (PCTC): participants vote on images, and no single vote is revealed.
 
 Cryptography: `paillier`, `sharing`, `packing`. Protocol: `setting`, `messages`, `parties`,
 `protocol`; on machines of their own: `dealing`, `channels`, `queries`, `roles`. Learning:

@@ -1,6 +1,7 @@
 """Compute the differential privacy of noisy counts of votes, for one query and for many.
 
-Every query releases `counts + N(0, sigma^2)` in each class, sigma^2 in total over the participants.
+Every query releases `counts + N(0, sigma^2)` for each class; the participants' shares of the noise
+add up to the variance sigma^2.
 Two sets of votes are neighbours if their counts differ by at most the sensitivity in L2: 1 if a
 participant joins or leaves (one class loses a vote), sqrt(2) if a participant's vote changes (one
 class loses it, another gains it), which one image of its training set can bring about.
@@ -24,13 +25,14 @@ from cemlib.config.labelling import LabellingStudy
 CHANGED_VOTE = math.sqrt(2.0)
 NEIGHBOURS = {"a participant's vote changes": CHANGED_VOTE, "a participant joins or leaves": 1.0}
 ANYONE, PARTICIPANT = "who sees the counts", "a participant, who knows its own noise"
-_LARGEST = math.log(sys.float_info.max)  # its exponential is still a float
+_LARGEST = math.log(sys.float_info.max)  # above it, the exponential overflows
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return the classical noise of one query, `sensitivity sqrt(2 ln(1.25 / delta)) / epsilon`.
+    """Return the noise of one query, `sensitivity sqrt(2 ln(1.25 / delta)) / epsilon`.
 
-    The theorem holds for epsilon below 1; `gaussian_epsilon` is exact for any noise.
+    It is the standard deviation of the classical Gaussian mechanism. The theorem holds for epsilon
+    below 1; `gaussian_epsilon` is exact for any noise.
 
     Example:
         >>> round(gaussian_sigma(1.2, 1e-5), 4)
@@ -40,7 +42,9 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
-    """Return the smallest delta of Gaussian noise at an epsilon (Balle and Wang, theorem 8).
+    """Return the smallest delta that holds for Gaussian noise at a given epsilon.
+
+    Balle and Wang, theorem 8:
 
     `Phi(s / 2 sigma - epsilon sigma / s) - e^epsilon Phi(-s / 2 sigma - epsilon sigma / s)`
     """
@@ -49,7 +53,9 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> fl
 
 
 def gaussian_epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return the smallest epsilon of Gaussian noise at a delta; infinite without noise.
+    """Return the smallest epsilon that holds for Gaussian noise at a given delta.
+
+    It is infinite without noise.
 
     Example:
         >>> round(gaussian_delta(gaussian_epsilon(4.0, 1e-5), 4.0) * 1e5, 6)
@@ -73,10 +79,10 @@ def composed_epsilon(sigma: float, delta: float, sensitivity: float, queries: in
 
 
 def strong_composition(epsilon: float, queries: int, slack: float) -> float:
-    """Return epsilon of many private queries: `sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1)`.
+    """Return the epsilon of k queries together: `sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1)`.
 
-    Their delta is the sum of the queries' deltas and the slack. The bound is infinite where it
-    exceeds the range of floats.
+    The delta that goes with it is the sum of the queries' deltas and the slack. The bound is
+    infinite where it exceeds the range of floats.
 
     Example:
         >>> round(strong_composition(0.1, 100, 1e-5), 3)
@@ -96,10 +102,11 @@ def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
 
 
 def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
-    """Return the privacy columns of a table, for an epsilon of one query by the formula.
+    """Return the privacy columns of a table, given the epsilon of one query by the formula.
 
-    The exact columns are for one changed vote, and for all queries together at the delta of one.
-    `epsilon_total_published` is strong composition of the formula's epsilon, as published.
+    The exact columns assume one changed vote, and use the delta of one query for all queries
+    together too. `epsilon_total_published` is the strong composition of the formula's epsilon, as
+    published.
     """
     settings = study.privacy
     sigma = noise_std(study, epsilon)
@@ -115,7 +122,7 @@ def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
 
 
 def privacy_rows(study: LabellingStudy) -> list[dict[str, Any]]:
-    """Return a row for each observer and kind of neighbours, at the study's own epsilon."""
+    """Return a row for each observer and each kind of neighbours, at the study's own epsilon."""
     sigma = noise_std(study, study.privacy.epsilon)
     unknown = {ANYONE: sigma, PARTICIPANT: sigma * math.sqrt(1 - 1 / study.participants)}
     return [

@@ -1,10 +1,10 @@
-"""Connect parties over TCP by TLS 1.3, with certificates on both sides.
+"""Connect parties over TCP with TLS 1.3 and certificates on both sides.
 
-A party is known by the name in its certificate's subjectAltName, which an authority that all
-parties trust has signed: `aggregator`, `requester` or `participant-<i>`.
+A party is identified by the subjectAltName of its certificate, which an authority that all parties
+trust has signed: `aggregator`, `requester` or `participant-<i>`.
 
 On the wire, a message is its length (4 bytes, big-endian) followed by its bytes. The receiver knows
-which length is due, and refuses any other before it reads on.
+which length to expect, and rejects any other before it reads further.
 """
 
 import asyncio
@@ -20,16 +20,17 @@ from cemlib.records.files import FileError
 
 Address: TypeAlias = tuple[str, int]
 Channel: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-GONE = (OSError, EOFError)  # raised when the other side has left, or time is up
+GONE = (OSError, EOFError)  # raised when the other side has disconnected, or time is up
 HANDSHAKE_SECONDS = CLOSE_SECONDS = 5.0
 AGGREGATOR = "aggregator"
 
 
 def secured(certificate: Path, authority: Path, *, server: bool) -> ssl.SSLContext:
-    """Return the settings of a party's connections.
+    """Return the TLS context of a party's connections.
 
     Raises:
-        FileError: a file is not PEM, or has no certificate, or no private key before its own.
+        FileError: if a file is not PEM, has no certificate, or lacks the private key that must come
+            before the party's own certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -51,10 +52,11 @@ def secured(certificate: Path, authority: Path, *, server: bool) -> ssl.SSLConte
 async def connected(
     tls: ssl.SSLContext, address: Address, seconds: float
 ) -> AsyncIterator[Channel]:
-    """Give a channel to the aggregator, whose certificate is checked; close it at the end.
+    """Yield a channel to the aggregator, after verifying its certificate, and close it on exit.
 
     Raises:
-        LabellingError: the aggregator is gone, or all this takes longer than so many seconds.
+        LabellingError: if the aggregator disconnects, or the whole exchange takes longer than the
+            given number of seconds.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -80,14 +82,14 @@ async def connected(
 async def accepted(
     listener: socket.socket, tls: ssl.SSLContext, parties: Collection[int], deadline: float
 ) -> AsyncIterator[dict[int, Channel]]:
-    """Give a channel to each party, by the name in its certificate; close all at the end.
+    """Yield a channel to each party, identified by its certificate, and close them all on exit.
 
-    All callers shake hands at once, so one who says nothing keeps nobody waiting. Strangers, and
-    second connections of a party, are closed; who leaves before all are there may call again. The
-    deadline is by the clock of the event loop.
+    Handshakes run concurrently, so that a silent caller delays nobody. Unknown callers and second
+    connections of a party are closed; a party that disconnects before all have arrived may connect
+    again. The deadline is a time of the event loop's clock.
 
     Raises:
-        DroppedOutError: some have not connected by the deadline.
+        DroppedOutError: if some parties have not connected by the deadline.
     """
     tls.num_tickets = 0
     names = {party_name(index): index for index in parties}
@@ -123,19 +125,19 @@ async def accepted(
 
 
 def _peer(writer: asyncio.StreamWriter) -> set[str]:
-    """Return the names in the peer's certificate."""
+    """Return the DNS names in the peer's certificate."""
     entries = writer.get_extra_info("peercert").get("subjectAltName", ())
     return {str(value) for kind, value in entries if kind == "DNS"}
 
 
 def has_left(channel: Channel) -> bool:
-    """Return whether it is known that the other side has left."""
+    """Return whether the other side is known to have disconnected."""
     reader, _ = channel
     return reader.at_eof() or reader.exception() is not None
 
 
 async def send(channel: Channel, message: bytes) -> None:
-    """Send a message; raise one of `GONE` if the other side has left."""
+    """Send a message; raise one of `GONE` if the other side has disconnected."""
     _, writer = channel
     writer.write(len(message).to_bytes(4, "big") + message)
     await writer.drain()
@@ -145,9 +147,9 @@ async def receive(channel: Channel, size: int) -> bytes:
     """Return the next message, which must have `size` bytes.
 
     Raises:
-        MessageError: another length is announced.
-        OSError: the connection is broken.
-        EOFError: the other side has left before all of it was there.
+        MessageError: if another length is announced.
+        OSError: if the connection is broken.
+        EOFError: if the other side disconnects before the whole message has arrived.
     """
     reader, _ = channel
     announced = int.from_bytes(await reader.readexactly(4), "big")

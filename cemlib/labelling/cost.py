@@ -1,7 +1,7 @@
-"""Measure what a round costs in CPU seconds and bytes, by key length and by what makes it cheaper.
+"""Measure the cost of a round in CPU seconds and bytes, by key length and optimisation.
 
-Packing divides the number of ciphertexts, `short` blindings replace a power by products from a
-table, and blindings made beforehand leave one product for the time of the vote.
+Packing reduces the number of ciphertexts, `short` blindings replace an exponentiation by products
+of table entries, and blindings that are computed in advance leave a single product at voting time.
 """
 
 import time
@@ -42,26 +42,28 @@ def run(job: Job[LabellingStudy]) -> list[Path]:
 def measured(
     key_bits: Sequence[int], participants: int = 15, classes: int = 10, images: int = 18
 ) -> list[Row]:
-    """Return the cost of labelling an image, all participants together.
+    """Return the cost of labelling one image, summed over all participants.
 
     Args:
-        key_bits: lengths of n.
-        participants: N.
-        classes: k.
-        images: labelled in one round where packing goes across images, one otherwise.
+        key_bits: lengths of the modulus n.
+        participants: their number N.
+        classes: their number k.
+        images: number of images that share a round where packing goes across images; otherwise a
+            round has one image.
 
     Returns:
-        For every `key_bits`, `packing`, `blinding`, and whether blindings were `precomputed`, the
-        CPU seconds of an image: `offline_seconds` of blindings made beforehand, `encrypt_seconds`
-        of the votes, and `decrypt_seconds` of products, partial decryptions and reading the
-        tallies; the `bytes` to the aggregator, and the `ciphertexts` of a participant.
+        A row for every combination of `key_bits`, `packing`, `blinding` and `precomputed`
+        (whether blindings were computed in advance), with the CPU seconds of one image:
+        `offline_seconds` for blindings computed in advance, `encrypt_seconds` for the votes, and
+        `decrypt_seconds` for products, partial decryptions and reading the tallies; the `bytes`
+        sent to the aggregator, and the `ciphertexts` of one participant.
     """
     found: list[Row] = []
     for bits in key_bits:
         testing = bits < SECURE_BITS
         setting = Setting(participants, classes, 1.0, bits, insecure_for_testing=testing)
         keys = deal(setting)
-        assert keys.public.table  # made once for a key, and not counted
+        assert keys.public.table  # computed once per key, and not counted
         for packing, blinding in product(get_args(Packing), get_args(Blinding)):
             own = replace(setting, packing=packing, blinding=blinding)
             found += _round(own, keys, images if packing == "images" else 1)
@@ -69,7 +71,7 @@ def measured(
 
 
 def _round(setting: Setting, keys: Keys, images: int) -> list[Row]:
-    """Carry out one round; return its cost without and with blindings made beforehand."""
+    """Carry out one round; return its cost without and with blindings computed in advance."""
     round_ = Round(keys.public, setting, images)
     votes = np.arange(images) % setting.classes
     participants = [Participant(round_, share, votes) for share in keys.shares]

@@ -1,7 +1,7 @@
-"""Deal keys into files, for parties on machines of their own, and read them there.
+"""Write dealt keys to files for parties on separate machines, and read them there.
 
-`public.json` is for everybody: the public key and the setting of the rounds. `share-<i>.json` is
-for participant i alone.
+`public.json` is for everybody: it has the public key and the setting of the rounds.
+`share-<i>.json` is for participant i alone.
 """
 
 import json
@@ -28,7 +28,7 @@ class Public:
 
 
 def write_keys(folder: Path, setting: Setting) -> list[Path]:
-    """Deal keys into a new folder; return the files, or raise FileExistsError if it is there."""
+    """Deal keys into a new folder and return its files; raise FileExistsError if it exists."""
     folder.mkdir(0o700, parents=True)
     keys = deal(setting)
     dealt = {"public": Public(keys.public, setting)} | {f"share-{s.index}": s for s in keys.shares}
@@ -42,18 +42,18 @@ def read_dealt(path: Path, kind: type[_T]) -> _T:
     """Return the `Public` or `KeyShare` in a file.
 
     Raises:
-        FileError: a value is missing or wrong; the message does not show what was found.
+        FileError: if a value is missing or wrong; the message does not show the value.
     """
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         where = (f"{path}: {'.'.join(map(str, f['loc'])) or 'file'}: {f['msg']}" for f in faults)
-        raise FileError("\n".join(where)) from None  # which would show a share
+        raise FileError("\n".join(where)) from None  # the cause would show the share
 
 
 def _write(path: Path, data: bytes) -> Path:
-    """Write a new file that only this user can read, from its first byte on; return its path."""
+    """Write a new file, readable by this user alone from its first byte on; return its path."""
     path.touch(0o600, exist_ok=False)
     path.write_bytes(data)
     return path

@@ -1,33 +1,33 @@
-"""Errors of a round of labelling; every message names the party and what was found."""
+"""Errors of a labelling round; every message names the party and what was found."""
 
 from collections.abc import Iterable
 
-REQUESTER = -1  # where participants are numbered from 0 on
+REQUESTER = -1  # its index; participants are numbered from 0
 
 
 def party_name(index: int) -> str:
-    """Return the name of a participant, or of the requester, as certificates have it."""
+    """Return the name of a participant or the requester, as it stands in certificates."""
     return "requester" if index == REQUESTER else f"participant-{index}"
 
 
 class LabellingError(ValueError):
-    """Say why a round of collaborative labelling cannot be carried out as asked."""
+    """A round of collaborative labelling cannot be carried out as requested."""
 
 
 class MessageError(LabellingError):
-    """Say why a message is refused: its size, kind, round, sender or content is wrong."""
+    """A message is rejected: its size, kind, round, sender or content is wrong."""
 
 
 class ShareError(LabellingError):
-    """Say which shares of the key or partial decryptions are missing, or that they do not fit."""
+    """Shares of the key or partial decryptions are missing, or do not belong together."""
 
 
 class DroppedOutError(LabellingError):
-    """Name the parties who are gone, which voids the round; see `protocol.remaining`.
+    """Parties have dropped out, which voids the round; see `protocol.remaining`.
 
     Attributes:
-        gone: the indices of the participants who are gone, and `REQUESTER`.
-        phase: what the round was waiting for, `images`, `votes` or `decryption`.
+        gone: the indices of the parties that dropped out, `REQUESTER` for the requester.
+        phase: what the round was waiting for: `images`, `votes`, `decryption` or `tallies`.
     """
 
     def __init__(self, gone: Iterable[int], phase: str) -> None:

@@ -1,8 +1,8 @@
-"""Run one repeat with one number of images: learn, vote, and learn again from the answers.
+"""Run one repeat with one number of images: train, vote, and train again on the answers.
 
-Every participant votes, the requester with them, and the answers are one release of noisy counts.
-Using them more than once costs no more privacy, so each participant in turn acts as the requester:
-it trains again, from the weights that it first started with, on its own images and the answered
+All participants vote, the requester included, and the answers are a single release of noisy counts.
+Using them more than once costs no further privacy, so each participant in turn acts as the
+requester: it trains again, from its original initial weights, on its own images and the answered
 ones.
 """
 
@@ -24,18 +24,18 @@ from cemlib.labelling.protocol import Setting, aggregate, deal
 from cemlib.numerics.seeds import derive
 
 Stage: TypeAlias = Callable[[str, Callable[[], Found]], Found]
-INIT = "init"  # before anybody asked
+INIT = "init"  # the training before any query
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold what one repeat with one number of images came to.
+    """Hold the outcome of one repeat with one number of images.
 
     Attributes:
-        participants: of the repeat.
-        first: what `Participants.learn` found before anybody asked.
-        answers: by epsilon, the noisy counts (Q, k).
-        again: what `Participants.learn` found of each of the V variants, (V, N, ...).
+        participants: the participants of the repeat.
+        first: results of `Participants.learn` before any query.
+        answers: the noisy counts (Q, k) by epsilon.
+        again: results of `Participants.learn` for each of the V variants, (V, N, ...).
     """
 
     participants: Participants
@@ -44,29 +44,30 @@ class Outcome:
     again: Found
 
     def by_method(self, name: str, epsilon: float | None) -> dict[str, Tensor]:
-        """Return what was found (N, ...) before, and after by each method at an epsilon."""
+        """Return a result (N, ...) before the queries, and after them by method at an epsilon."""
         rows = zip(variants(self.participants.study), self.again[name], strict=True)
         after = {method: row for (asked, method), row in rows if asked == epsilon}
         return {INIT: self.first[name]} | after
 
 
 def variants(study: LabellingStudy) -> list[tuple[float | None, Weighting]]:
-    """Return the epsilons and methods by which participants train again.
+    """Return the pairs of epsilon and method with which participants train again.
 
-    The control `constant` is tried at the study's own epsilon alone, which comes first.
+    The control `constant` is used only at the study's own epsilon, which comes first.
     """
     own = [(study.privacy.epsilon, method) for method in METHODS]
     return own + [(e, method) for e in study.privacy.sweep for method in METHODS[:2]]
 
 
 def carry_out(participants: Participants, images: int, stage: Stage) -> Outcome:
-    """Let all participants of a repeat learn from so many images each, vote, and learn again.
+    """Let all participants train on the given number of images each, vote, and train again.
 
-    `stage` returns what the stage of a name found, from an earlier process if it has it.
+    `stage` returns the result of the stage with a given name: a stored one if an earlier process
+    has finished that stage, and otherwise what the function that it takes returns.
 
     Raises:
-        ConfigError: the protocol cannot carry the noise or the masks; nobody has learned yet.
-        DivergedError: a training diverged.
+        ConfigError: if the protocol cannot carry the noise or the masks; nothing is trained then.
+        DivergedError: if a training diverges.
     """
     study = participants.study
     settings = _settings(participants)

@@ -14,12 +14,12 @@ from cemlib.report.style import looks, new_figure, remark
 
 NAMES = {"init": "before", "capc": "CaPC-style", "iel": "IEL"}
 LOOKS = looks(list(NAMES))
-NO_NOISE = 4.0  # its place on the axis of epsilon, in multiples of the largest
+NO_NOISE = 4.0  # its position on the epsilon axis, as a multiple of the largest epsilon
 ACCURACY = "test accuracy [%]"
 
 
 def accuracy(results: Results, study: LabellingStudy) -> Figure:
-    """Draw accuracy by number of images: every repeat, and the mean with its interval."""
+    """Draw accuracy by number of images: every repeat, and their mean with its interval."""
     repeats = results.repeats
     places = repeats["images"].map({images: at for at, images in enumerate(study.images)})
     figure, (panel,) = new_figure(2.8, width=4.5)
@@ -43,7 +43,7 @@ def accuracy(results: Results, study: LabellingStudy) -> Figure:
 
 
 def epsilon(results: Results, study: LabellingStudy) -> Figure:
-    """Draw accuracy against the epsilon of one query, with the accuracy before as a line."""
+    """Draw accuracy against the epsilon of one query, with the accuracy before it as a line."""
     figure, panels = new_figure(2.8, columns=len(study.images), share_y=True)
     table = epsilon_table(results, study)
     for panel, images in zip(panels, study.images, strict=True):

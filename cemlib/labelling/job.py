@@ -1,4 +1,4 @@
-"""Carry out one repeat: every number of images, from prepared data to finished folders."""
+"""Carry out one repeat with every number of images, from prepared data to finished folders."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ SHOWN = ("init_top1", "capc_top1", "iel_top1")
 
 
 class Stages:
-    """Keep the results of a job's stages in its checkpoint, so that none is computed twice."""
+    """Keep the results of a job's stages in its checkpoint, so that no stage is computed twice."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint, self._start = checkpoint, time.perf_counter()
@@ -32,7 +32,7 @@ class Stages:
         return self._spent + time.perf_counter() - self._start
 
     def __call__(self, name: str, work: Callable[[], Found]) -> Found:
-        """Return the result of a stage, whose work is done only if no process has finished it."""
+        """Return the result of a stage; do its work only if no earlier process has finished it."""
         found = unpack(name, self._found)
         if not found:
             found = work()
@@ -42,14 +42,14 @@ class Stages:
 
 
 def run(job: Job[LabellingStudy]) -> Iterator[Path]:
-    """Carry out one repeat; write its folders, and yield the record of each.
+    """Carry out one repeat: write its folders, and yield the path of each one's record.
 
-    Where a training diverges, the repeat with that number of images is finished too: its status is
-    `failed`, and it has no scores.
+    If a training diverges, the repeat with that number of images counts as finished too: its status
+    is `failed`, and it has no scores.
 
     Raises:
         DataError: if the prepared data are missing or damaged.
-        ConfigError: if there are too few images, or noise and masks do not fit together.
+        ConfigError: if there are too few images, or the noise does not fit the masks.
     """
     study, repeat, place = job.plan.study, job.of["repeat"], job.plan.layout.data
     set_up(job.processor(), study.threads)

@@ -1,8 +1,9 @@
-"""Train the participants' networks, small ones of one kind at once, and let them classify.
+"""Train the participants' networks, many small ones at once, and let them classify images.
 
-The weights of M small networks are stacked, (M, ...), and every layer is one batched operation:
-with networks as small as these the number of calls decides the time. Each network sees its own
-images and learns as it would alone. The networks of the published text are torchvision's, M = 1.
+The weights of M small networks of one kind are stacked, (M, ...), and every layer is one batched
+operation: with networks this small, the number of calls determines the time. Each network sees its
+own images and learns as it would alone. The networks of the published text are torchvision's, and
+are trained one by one (M = 1).
 """
 
 import math
@@ -22,7 +23,7 @@ from cemlib.numerics.optim import SGD, Adam
 
 Weights = list[Tensor]
 _CHUNK = 256  # images classified at once
-_FALL = 0.1  # the learning rate falls linearly to this share
+_FALL = 0.1  # share of the learning rate that is left at the end of its linear decay
 _MOMENTUM = 0.9
 
 
@@ -32,9 +33,9 @@ def start(
     classes: int,
     streams: Sequence[torch.Generator],
 ) -> nn.Module:
-    """Return M new networks, one for each stream of random numbers; M = 1 unless they are small.
+    """Return M new networks, one for each random generator; M must be 1 unless they are small.
 
-    They map images (M, B, C, H, W), or (1, B, C, H, W) for all, to logits (M, B, k).
+    They map images (M, B, C, H, W), or (1, B, C, H, W) shared by all, to logits (M, B, k).
     """
     if network.small:
         return Stack([small_weights(network, shape, classes, stream) for stream in streams])
@@ -46,7 +47,7 @@ def start(
 
 
 def _torchvision(kind: str, classes: int) -> list[nn.Module]:
-    """Return a network for 32x32 images: VGG has one linear layer in place of its 224x224 head."""
+    """Return the layers of a network for 32x32 images; VGG's head is a single linear layer."""
     from torchvision.models import resnet18
     from torchvision.models.vgg import cfgs, make_layers
 
@@ -59,7 +60,7 @@ def _torchvision(kind: str, classes: int) -> list[nn.Module]:
 def small_weights(
     network: NetworkConfig, shape: tuple[int, int, int], classes: int, stream: torch.Generator
 ) -> Weights:
-    """Draw the weights of one network: uniform within 1 / sqrt(inputs of a unit), like torch."""
+    """Draw the weights of one network uniformly within 1 / sqrt(inputs of a unit), like torch."""
     weights: Weights = []
     for size in _sizes(network, shape, classes):
         bound = 1 / math.sqrt(math.prod(size[1:]))
@@ -83,7 +84,7 @@ def _sizes(
 class Stack(nn.Module):
     """Apply M small networks of one kind and width at once, given the weights of each.
 
-    All layers but the last are rectified. Convolutions have the stride 2.
+    A ReLU follows every layer but the last. Convolutions have a stride of 2.
     """
 
     def __init__(self, networks: Sequence[Weights]) -> None:
@@ -91,7 +92,7 @@ class Stack(nn.Module):
         self.layers = nn.ParameterList(map(torch.stack, zip(*networks, strict=True)))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits (M, B, k) of images (M, B, C, H, W), or (1, B, C, H, W) for all."""
+        """Map images (M, B, C, H, W), or (1, B, C, H, W) shared by all, to logits (M, B, k)."""
         values, weights = images, list(self.layers)
         for weight, bias in zip(weights[::2], weights[1::2], strict=True):
             if values is not images:
@@ -104,7 +105,7 @@ class Stack(nn.Module):
 
 
 def _convolved(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Apply M convolutions to (M, B, C, H, W) as one with M groups of channels."""
+    """Apply M convolutions to (M, B, C, H, W) as a single one with M groups of channels."""
     many, kernels = len(weight), weight.flatten(0, 1)
     channels = values.expand(many, *values.shape[1:]).transpose(0, 1).flatten(1, 2)
     found = conv2d(channels, kernels, bias.flatten(), stride=2, padding=1, groups=many)
@@ -112,7 +113,7 @@ def _convolved(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class Lesson(NamedTuple):
-    """Hold what one network learns from: positions of images, their labels, weights in the loss."""
+    """Hold the training set of one network: positions of images, labels, weights in the loss."""
 
     positions: Tensor
     labels: Tensor
@@ -130,10 +131,10 @@ def learn(
     chances: Tensor,
     settings: LocalTrainConfig,
 ) -> Tensor:
-    """Train M networks from `start`, which change, a lesson each; return their losses (steps, M).
+    """Train M networks of `start` in place, each on its own lesson; return losses (steps, M).
 
-    The images (P, C, H, W) are normalised. `chances` (steps, M, batch), uniform in [0, 1), say
-    which of its images a network sees.
+    The images (P, C, H, W) are normalised. `chances` (steps, M, batch) are uniform in [0, 1), and
+    choose the images of its lesson that a network sees in each step.
 
     Raises:
         DivergedError: if a loss is not finite.
@@ -161,7 +162,7 @@ def learn(
 
 @torch.no_grad()
 def classify(networks: nn.Module, images: Tensor) -> Tensor:
-    """Return the class that each of M networks gives each of N images, (M, N)."""
+    """Return the classes (M, N) that M networks assign to N images."""
     networks.eval()
     parts = [networks(part.unsqueeze(0)).argmax(-1) for part in torch.split(images, _CHUNK)]
     return torch.cat(parts, dim=1)

@@ -4,10 +4,10 @@
     weight = 1 + sum_j P_j log P_j / log k                 in [0, 1]
     J = -1/N sum_i weight_i sum_j Y_ij log Yhat_ij + regulariser
 
-Y is the class with the largest noisy count, one-hot. `posterior` is another weight, which takes the
-noise into account; it is not published. A participant's own labelled images have the
-weight 1; with weight 1 everywhere, J is cross entropy. The regulariser is the optimiser's L2 term.
-Source: the loss of PCTC, collaborative training by private labels.
+Y is the class with the largest noisy count, one-hot. `posterior` is an alternative weight that
+takes the noise into account; it is not in the published text. A participant's own labelled images
+have weight 1; with weight 1 everywhere, J is the cross entropy. The regulariser is the optimiser's
+L2 term. Source: the loss of PCTC, collaborative training by private labels.
 """
 
 import math
@@ -18,14 +18,14 @@ from torch.nn.functional import cross_entropy, one_hot, pad
 
 
 def answered(counts: Tensor) -> Tensor:
-    """Return which queries (Q,) have an answer: those with a positive one of `counts` (Q, k)."""
+    """Return which queries (Q,) have an answer: those with a positive count among (Q, k)."""
     return (counts > 0).any(dim=1)
 
 
 def certainty(counts: Tensor) -> Tensor:
     """Return the weight (Q,) of each answer: 1 if one class has all votes, 0 if all are equal.
 
-    The noisy counts (Q, k) are of two classes or more, and every row is `answered`.
+    The noisy counts (Q, k) are of at least two classes, and every row must be `answered`.
 
     Example:
         >>> certainty(torch.tensor([[7.0, 0.0], [3.0, 3.0], [5.0, -2.0]])).tolist()
@@ -40,8 +40,9 @@ def certainty(counts: Tensor) -> Tensor:
 def posterior(counts: Tensor, participants: int, sigma: float) -> Tensor:
     """Return the probability (Q,) that the class with the largest noisy count has the most votes.
 
-    It is the posterior given `counts` (Q, k) with noise N(0, sigma^2) in each, if all tallies of
-    the participants' votes, one each, are equally likely before; a tie counts as most.
+    It is the posterior given `counts` (Q, k), each with noise N(0, sigma^2), under a uniform prior
+    over all possible tallies of one vote per participant. A class that ties for the most votes
+    counts as having the most.
 
     Example:
         >>> posterior(torch.tensor([[9.0, 1.0], [6.0, 4.0]]), 10, sigma=2.0).round(decimals=3)
@@ -62,7 +63,7 @@ def posterior(counts: Tensor, participants: int, sigma: float) -> Tensor:
 
 
 def _products(polynomials: Tensor) -> Tensor:
-    """Multiply k polynomials (..., k, size), and keep as many coefficients of the product."""
+    """Return the first `size` coefficients of the product of k polynomials (..., k, size)."""
     product, *others = polynomials.unbind(dim=-2)
     size = polynomials.shape[-1]
     for other in others:

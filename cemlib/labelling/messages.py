@@ -1,14 +1,15 @@
 """Encode and decode the messages of a round.
 
-A message is its kind (1 byte), round (32 bytes) and sender (2 bytes), then its body. Numbers have a
-fixed width, big-endian. The round decides the one length that each kind of message has. A receiver
-refuses any other length, kind, round or sender before it looks at a number. Nothing is pickled, and
-nothing in a message says how much memory to take.
+A message is its kind (1 byte), round (32 bytes) and sender (2 bytes), followed by its body. Numbers
+are big-endian and of fixed width. The round determines the one length that each kind of message
+has. A receiver rejects any other length, kind, round or sender before it looks at a number. Nothing
+is pickled, and nothing in a message determines how much memory is allocated.
 
-A vote is a ballot, then the plain part as 64-bit integers. A ballot is ciphertexts and their
-HMAC-SHA256, with round and sender, by a key that participants have and the aggregator has not. A
-request to decrypt is the ballots of all participants, who check them and multiply the ciphertexts
-themselves: the aggregator alone cannot ask for anything but the sums of this round.
+A vote is a ballot followed by the plain part as 64-bit integers. A ballot is the ciphertexts and
+an HMAC-SHA256 over round, sender and ciphertexts, whose key the participants share and the
+aggregator does not have. A request to decrypt holds the ballots of all participants, who check them
+and multiply the ciphertexts themselves: the aggregator alone cannot have anything decrypted but the
+sums of this round.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ Numbers: TypeAlias = tuple[int, ...]
 
 
 class Kind(IntEnum):
-    """Name the kinds of messages."""
+    """Number the kinds of messages."""
 
     VOTE = 1
     REQUEST = 2
@@ -47,8 +48,8 @@ class Kind(IntEnum):
 class Round:
     """Define one round of labelling, which every message names.
 
-    With `images`, a digest of the images (`cemlib.labelling.queries`), parties that do not share
-    their memory agree on what they vote on.
+    `images` is a digest of the images (`cemlib.labelling.queries`), by which parties on separate
+    machines agree on what they vote on; it is empty where all are in one process.
     """
 
     public: PublicKey
@@ -69,14 +70,14 @@ class Round:
 
     @cached_property
     def name(self) -> bytes:
-        """Return the SHA-256 of all that the parties must agree on."""
+        """Return the SHA-256 of everything that the parties must agree on."""
         setting = sorted(asdict(self.setting).items())
         agreed = (self.public.fingerprint, self.nonce, setting, self.queries, self.images)
         return hashlib.sha256(repr(agreed).encode()).digest()
 
     @property
     def ciphertexts(self) -> int:
-        """Return how many ciphertexts hold the counters of all queries."""
+        """Return the number of ciphertexts that hold the counters of all queries."""
         return plaintext_count(self.setting, self.queries)
 
     def size(self, kind: Kind) -> int:
@@ -97,7 +98,7 @@ class Round:
 
 
 def encode(round_: Round, kind: Kind, sender: int, numbers: Numbers = ()) -> bytes:
-    """Return a message of numbers: partial decryptions, or what begins a vote or a request."""
+    """Return a message of numbers: partial decryptions, or the beginning of a vote or request."""
     width = round_.public.ciphertext_bytes
     header = bytes([kind]) + round_.name + sender.to_bytes(2, "big")
     return header + b"".join(number.to_bytes(width, "big") for number in numbers)
@@ -106,7 +107,7 @@ def encode(round_: Round, kind: Kind, sender: int, numbers: Numbers = ()) -> byt
 def encode_vote(
     round_: Round, sender: int, mac_key: str, numbers: Numbers, plain: NDArray[np.int64]
 ) -> bytes:
-    """Return the message of a participant's ciphertexts and plain part."""
+    """Return the vote message with a participant's ciphertexts and its plain part."""
     content = encode(round_, Kind.VOTE, sender, numbers)
     return content + _tag(mac_key, content) + plain.astype(">i8").tobytes()
 
@@ -115,8 +116,8 @@ def decode_vote(round_: Round, sender: int, data: bytes) -> tuple[bytes, NDArray
     """Return the ballot, whose tag only participants can check, and the plain part (queries, k).
 
     Raises:
-        MessageError: it is not a vote in this round from this sender, or a number in it is no unit
-            mod n^2, or the plain part is out of range.
+        MessageError: if it is not a vote in this round from this sender, a number in it is not a
+            unit mod n^2, or the plain part is out of range.
     """
     what, size = f"vote of participant {sender}", round_.numbers_bytes
     body = _body(round_, Kind.VOTE, sender, data, what)
@@ -127,11 +128,11 @@ def decode_vote(round_: Round, sender: int, data: bytes) -> tuple[bytes, NDArray
 def decode_request(round_: Round, mac_key: str, data: bytes) -> list[Numbers]:
     """Return every participant's ciphertexts, whose products are to be decrypted.
 
-    The numbers are not checked: whoever decrypts checks the products.
+    The numbers are not checked here: `partial_decryption` checks the products.
 
     Raises:
-        MessageError: it is not a request of this round, or a ballot in it is not the one that the
-            participant sent in this round.
+        MessageError: if it is not a request of this round, or a ballot in it is not the one that
+            the participant sent in this round.
     """
     what, size = "request of the aggregator", round_.numbers_bytes
     body, found = _body(round_, Kind.REQUEST, AGGREGATOR, data, what), []

@@ -1,16 +1,16 @@
 """Turn votes into plaintexts: masks, noise, and several counters in one plaintext.
 
 A participant encrypts u = x + v and sends t = v + e in the clear, where x is the vote, v the mask
-and e the noise. All are whole multiples of one step, 2^-12 of a vote.
+and e the noise. All are integer multiples of one step, 2^-12 of a vote.
 
-The mask has the steps of the noise, not whole votes: a whole v would show e mod 1 in t, and all of
-e where sigma / sqrt(N) is below about half a vote. The aggregator would then know the noise and
-read exact tallies. With steps, t is uniform except near its ends.
+The mask is drawn in steps, like the noise, and not in whole votes: a v of whole votes would reveal
+e mod 1 in t, and all of e where sigma / sqrt(N) is below about half a vote. The aggregator would
+then know the noise and read exact tallies. With steps, t is uniform except near its ends.
 
-Statistical distances for v uniform on [0, 2^b) votes: a vote for another class moves two counters
-by one vote each, and so u by 1 - (1 - 2^-b)^2 < 2^(1-b) per query; t distinguishes e from no noise
-by at most E|e| 2^-b per counter. A sum over N participants hides at least as well: one unknown mask
-is enough.
+Statistical distances for v uniform on [0, 2^b) votes: a vote for another class shifts two counters
+by one vote each, which changes the distribution of u by 1 - (1 - 2^-b)^2 < 2^(1-b) per query; that
+of t differs from its distribution without noise by at most E|e| 2^-b per counter. A sum over N
+participants hides at least as well: one unknown mask is enough.
 
 A plaintext is sum_j u_j 2^(w j) with counters u_j < 2^w. The sum of N plaintexts is the plaintext
 of the sums as long as every sum stays below 2^w, which `Setting.slot_bits` ensures; s slots of w
@@ -28,7 +28,7 @@ from cemlib.labelling.setting import Setting
 
 
 def draw_masks(setting: Setting, queries: int) -> NDArray[np.int64]:
-    """Return masks (queries, classes) in grid steps, uniform in [0, 2^(b + 12)), from `secrets`."""
+    """Draw masks (queries, classes) in grid steps, uniform in [0, 2^(b + 12)), by `secrets`."""
     words = _random_words(setting, queries)
     bits = np.uint64((setting.scale << setting.mask_bits) - 1)
     return (words & bits).astype(np.int64)
@@ -37,10 +37,10 @@ def draw_masks(setting: Setting, queries: int) -> NDArray[np.int64]:
 def draw_noise(
     setting: Setting, queries: int, generator: np.random.Generator | None
 ) -> NDArray[np.int64]:
-    """Return one participant's noise (queries, classes) in grid steps, N(0, sigma^2 / N) rounded.
+    """Draw one participant's noise (queries, classes) in grid steps: N(0, sigma^2 / N), rounded.
 
-    A generator makes a study repeatable; without one, the noise is the normal quantile of 53 bits
-    of the system's randomness.
+    A generator makes a study repeatable; without one, the noise is the normal quantile of 53 random
+    bits of the operating system.
     """
     if generator is None:
         from scipy.special import ndtri
@@ -53,18 +53,18 @@ def draw_noise(
 
 
 def _random_words(setting: Setting, queries: int) -> NDArray[np.uint64]:
-    """Return 64 bits for each counter, from the system's randomness."""
+    """Return 64 random bits of the operating system for each counter."""
     words = np.frombuffer(secrets.token_bytes(8 * queries * setting.classes), np.uint64)
     return words.reshape(queries, setting.classes)
 
 
 def _row(setting: Setting, queries: int) -> int:
-    """Return how many counters are packed together: with `label` and `none`, those of one query."""
+    """Return how many counters are packed together: of all queries for `images`, else of one."""
     return setting.classes * queries if setting.packing == "images" else setting.classes
 
 
 def plaintext_count(setting: Setting, queries: int) -> int:
-    """Return how many plaintexts hold the counters of all queries."""
+    """Return the number of plaintexts that hold the counters of all queries."""
     row = _row(setting, queries)
     return -(-row // setting.slots) * (setting.classes * queries // row)
 
@@ -84,7 +84,7 @@ def unpack(setting: Setting, plaintexts: Sequence[int], queries: int) -> NDArray
     """Return the counters (queries, classes) of plaintexts.
 
     Raises:
-        MessageError: a plaintext cannot be a sum of honest messages.
+        MessageError: if a plaintext cannot be a sum of honest messages.
     """
     due = plaintext_count(setting, queries)
     if len(plaintexts) != due:

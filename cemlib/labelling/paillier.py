@@ -1,11 +1,12 @@
-"""Encrypt and add by Paillier's cryptosystem: the public part, which every party may use.
+"""Encrypt and add in Paillier's cryptosystem: the public part, which every party may use.
 
-With n = pq and g = 1 + n a ciphertext of m is (1 + n)^m r^n mod n^2 for a random r, and (1 + n)^m
-= 1 + mn, so only the blinding r^n costs a power (Paillier, EUROCRYPT 1999; g = 1 + n after Damgard
-and Jurik, PKC 2001). Products of ciphertexts hold sums: Enc(a) Enc(b) = Enc(a + b mod n).
+With n = pq and g = 1 + n, a ciphertext of m is (1 + n)^m r^n mod n^2 for a random r, and (1 + n)^m
+= 1 + mn, so that only the blinding r^n costs an exponentiation (Paillier, EUROCRYPT 1999; g = 1 + n
+after Damgard and Jurik, PKC 2001). Products of ciphertexts encrypt sums: Enc(a) Enc(b) = Enc(a + b
+mod n).
 
-Hiding rests on the decisional composite residuosity assumption (DCR): nobody without p and q tells
-n-th powers mod n^2 from other units.
+Hiding rests on the decisional composite residuosity assumption (DCR): without p and q, nobody can
+tell n-th powers mod n^2 from other units.
 
 The blinding is drawn in one of two ways:
 
@@ -13,10 +14,10 @@ The blinding is drawn in one of two ways:
 * `short`: h_n^a for the dealer's h_n = (-x^2)^n mod n^2 and a uniform in [0, 2^(bits/2)), by a
   table of powers of h_n (Damgard, Jurik and Nielsen, Int. J. Inf. Security 9, 2010). It needs p = q
   = 3 mod 4 and gcd(p-1, q-1) = 2, so that -x^2 generates the units of Jacobi symbol 1. That an
-  exponent of half length looks like a full one rests on the hardness of factoring n (Goldreich and
-  Rosen, J. Cryptology 16, 2003), which DCR implies.
+  exponent of half the length is indistinguishable from a full one rests on the hardness of
+  factoring n (Goldreich and Rosen, J. Cryptology 16, 2003), which DCR implies.
 
-Large integers are computed with by gmpy2. Arguments and results are plain integers.
+gmpy2 computes with the large integers; arguments and results are Python's integers.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ Blinding = Literal["full", "short"]
 
 
 class FixedBase:
-    """Compute powers of one base from a table: b / window products for an exponent of b bits.
+    """Compute powers of a fixed base by a table: b / window products for an exponent of b bits.
 
     Row i of the table holds base ** (j * 2 ** (window * i)) for every j < 2 ** window (Brickell,
     Gordon, McCurley and Wilson, EUROCRYPT 1992).
@@ -88,27 +89,27 @@ class PublicKey:
 
     @property
     def bits(self) -> int:
-        """Return the key's length."""
+        """Return the key's length in bits."""
         return self.n.bit_length()
 
     @property
     def ciphertext_bytes(self) -> int:
-        """Return the length of a ciphertext on the wire."""
+        """Return the length of an encoded ciphertext in bytes."""
         return (self.n_squared.bit_length() + 7) // 8
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the key, by which shares and rounds name it."""
+        """Return the SHA-256 of the key, by which shares and rounds refer to it."""
         return hashlib.sha256(f"paillier {self.n:x} {self.base:x}".encode()).hexdigest()
 
     @cached_property
     def table(self) -> FixedBase:
-        """Return the powers of `base` for `short` blindings: megabytes at 2,048 bits."""
+        """Return the table of powers of `base` for `short` blindings: megabytes at 2,048 bits."""
         return FixedBase(self.base, (self.bits + 1) // 2, self.n_squared)
 
 
 def blinds(n: int, base: int) -> bool:
-    """Return whether powers of a base can hide a plaintext; those of +-(1 + k n) cannot."""
+    """Return whether powers of a base can hide a plaintext; powers of +-(1 + k n) cannot."""
     return base % n not in (1, n - 1)
 
 
@@ -121,7 +122,7 @@ def check_ciphertext(key: PublicKey, ciphertext: int, what: str = "ciphertext") 
 
 
 def draw_blinding(key: PublicKey, kind: Blinding = "short") -> int:
-    """Return a fresh random n-th power mod n^2; it can be made before the plaintext is known."""
+    """Return a fresh random n-th power mod n^2; it can be drawn before the plaintext is known."""
     if kind == "short":
         return key.table.power(secrets.randbits((key.bits + 1) // 2))
     while True:
@@ -133,7 +134,7 @@ def draw_blinding(key: PublicKey, kind: Blinding = "short") -> int:
 def encrypt(key: PublicKey, plaintext: int, blinding: int | None = None) -> int:
     """Return a ciphertext of a plaintext in [0, n).
 
-    A blinding from `draw_blinding` is for one ciphertext alone; None draws one.
+    A blinding from `draw_blinding` must be used for one ciphertext only; None draws one.
     """
     if not 0 <= plaintext < key.n:
         raise LabellingError(f"plaintext: must be in [0, n), n of {key.bits} bits")

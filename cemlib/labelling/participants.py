@@ -1,9 +1,9 @@
-"""Deal images to the participants of one repeat, train their networks, and let them vote.
+"""Distribute images among the participants of one repeat, train their networks, and let them vote.
 
-In every repeat the training images are dealt anew: first those that are asked about, then each
-participant's own, so that no image is in two sets. A smaller set of a participant is part of its
+In every repeat the training images are distributed anew: first the queries, then each participant's
+own images, so that no image is in two sets. The smaller sets of a participant are subsets of its
 larger ones. Every random stream has a name of its own, so a participant starts from the same
-weights and sees the same batches, whatever it learns from.
+weights and draws the same batches, whatever it trains on.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Participants:
 
     @cached_property
     def queries(self) -> Tensor:
-        """Return the positions (Q,) of the images that are asked about."""
+        """Return the positions (Q,) of the queried images."""
         return self._dealt[: self.study.queries]
 
     def own(self, participant: int, images: int) -> Lesson:
@@ -61,16 +61,17 @@ class Participants:
         return Lesson(positions, self.data.train.labels[positions], torch.ones(images))
 
     def certainty(self, counts: Tensor, epsilon: float | None) -> Tensor:
-        """Return the weight of each answer (Q, k), by entropy or posterior as the study has it."""
+        """Return the weight (Q,) of each answer, by entropy or posterior as the study sets it."""
         if self.study.certainty == "entropy":
             return certainty(counts)
         return posterior(counts, self.study.participants, noise_std(self.study, epsilon))
 
     def answered(self, counts: Tensor, epsilon: float | None, weighting: Weighting) -> Lesson:
-        """Return the answered images with their labels, by their noisy counts (Q, k).
+        """Return the answered images with the labels that their noisy counts (Q, k) give them.
 
         A query without an answer is left out. The weight of the others is 1 (`capc`), their
-        certainty (`iel`), or its mean (`constant`: what the size of the weights alone does).
+        certainty (`iel`), or the mean certainty (`constant`, which shows the effect of the size of
+        the weights alone).
         """
         kept = answered(counts)
         certain = self.certainty(counts[kept], epsilon).float()
@@ -82,12 +83,12 @@ class Participants:
         return Lesson(self.queries[kept], counts[kept].argmax(dim=1), weights[weighting])
 
     def learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
-        """Train a participant, from the start, on each of M lessons.
+        """Train a participant from its initial weights on each of M lessons.
 
         Returns:
-            `votes` (M, Q), the class that each gives each image asked about; `accuracy` (M,), the
-            share of the test images that each gets right; `losses` (M, tenths), the mean loss in
-            each tenth of the training.
+            `votes` (M, Q), the class that each network assigns to each query; `accuracy` (M,), the
+            share of the test images that it classifies correctly; `losses` (M, tenths), the mean
+            loss in each tenth of the training.
         """
         groups: dict[tuple[NetworkConfig, int | None], list[int]] = {}
         for i, (who, _) in enumerate(lessons):
@@ -102,7 +103,7 @@ class Participants:
         return self.study.networks[participant % len(self.study.networks)]
 
     def _learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
-        """Train participants with the same network, all at once; one if it is not small."""
+        """Train participants with the same network, all at once; only one if it is not small."""
         train, test = self._images
         shape, classes, settings = self.data.image_shape, len(self.data.classes), self.study.train
         size = (settings.steps, settings.batch_size)
@@ -122,7 +123,7 @@ class Participants:
 
     @cached_property
     def _images(self) -> tuple[Tensor, Tensor]:
-        """Normalise the training images and the test images."""
+        """Return the normalised training images and test images."""
         normalise = Normalise(self.data.mean, self.data.std)
         train, test = self.data.train.images, self.data.test.images
         return normalise(to_float(train)), normalise(to_float(test))

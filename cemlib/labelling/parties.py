@@ -1,7 +1,7 @@
-"""Act as the parties of a round, and record what each of them sees.
+"""The parties of a round, and records of what each of them sees.
 
-A party takes bytes and returns bytes, whether a function call or a socket carries them. Its only
-state is its view, a frozen record of all that it has seen.
+A party takes bytes and returns bytes, whether a function call or a socket carries them. Its state
+is its view, a frozen record of everything that it has seen.
 """
 
 import math
@@ -34,17 +34,17 @@ FAR = 9.0  # standard deviations of the noise: a probability below 1e-18
 
 @dataclass(frozen=True)
 class ParticipantView:
-    """Record all that participant i sees.
+    """Record everything that participant i sees.
 
     Attributes:
         round: the public parameters.
-        share: its share of the key, and the key of the tags.
+        share: its share of the key, with the key of the tags.
         votes: its votes (queries,), class indices.
         masks: its masks v (queries, classes), in grid steps.
         noise: its noise e (queries, classes), in grid steps.
         sent: its own ciphertexts.
-        ballots: everybody's ciphertexts, as the aggregator passed them on.
-        asked: their products, of sum x + sum v, which it decrypts in part.
+        ballots: all participants' ciphertexts, as the aggregator passed them on.
+        asked: the products of these, which encrypt sum x + sum v, and which it partially decrypts.
     """
 
     round: Round
@@ -59,11 +59,11 @@ class ParticipantView:
 
 @dataclass(frozen=True)
 class AggregatorView:
-    """Record all that the aggregator sees.
+    """Record everything that the aggregator sees.
 
     Attributes:
         round: the public parameters.
-        ballots: Enc(x + v) of every participant, with a tag, as bytes.
+        ballots: Enc(x + v) of every participant with its tag, as bytes.
         plain: v + e (queries, classes) of every participant, in grid steps.
         partials: partial decryptions of the sums by every participant.
         sums: sum x + sum v (queries, classes), in grid steps, once decrypted.
@@ -79,14 +79,14 @@ class AggregatorView:
 
 
 class Participant:
-    """Vote once in a round, and decrypt one part of one sum once."""
+    """A participant, who votes once in a round, and once gives its part of the decryption."""
 
     def __init__(
         self, round_: Round, share: KeyShare, votes: Integers, noise_seed: int | None = None
     ) -> None:
-        """Draw masks and noise for votes (queries,), class indices.
+        """Draw masks and noise for votes (queries,), which are class indices.
 
-        A study gives the seed of the noise; None takes the system's randomness.
+        A study sets the seed of the noise; with None the operating system draws it.
         """
         setting = round_.setting
         if share.fingerprint != round_.public.fingerprint or share.of != setting.participants:
@@ -100,21 +100,21 @@ class Participant:
         self.view = ParticipantView(
             round_,
             share,
-            votes=np.array(votes, np.int64),  # a copy: a slice would keep everybody's votes
+            votes=np.array(votes, np.int64),  # a copy: a view would keep everybody's votes alive
             masks=draw_masks(setting, round_.queries),
             noise=draw_noise(setting, round_.queries, generator),
         )
         self._blindings: list[int] = []
 
     def prepare(self) -> None:
-        """Make the blindings, the costly part of `vote`, before the votes are known."""
+        """Draw the blindings in advance, which is the expensive part of `vote`."""
         round_ = self.view.round
         self._blindings = [
             draw_blinding(round_.public, round_.setting.blinding) for _ in range(round_.ciphertexts)
         ]
 
     def vote(self) -> bytes:
-        """Return the message Enc(x + v), v + e."""
+        """Return the vote message, with Enc(x + v) and v + e."""
         view, round_ = self.view, self.view.round
         if view.sent:
             raise LabellingError(f"participant {view.share.index}: has voted in this round")
@@ -130,10 +130,10 @@ class Participant:
     def partial(self, request: bytes) -> bytes:
         """Return this participant's part of the decryption of the sums of all ballots.
 
-        It answers one request in a round, and multiplies the ciphertexts itself.
+        It answers a single request in a round, and multiplies the ciphertexts itself.
 
         Raises:
-            MessageError: the request does not have everybody's ballots of this round.
+            MessageError: if the request does not hold all participants' ballots of this round.
         """
         view, round_ = self.view, self.view.round
         if not view.sent or view.asked:
@@ -151,13 +151,13 @@ class Participant:
 
 
 class Aggregator:
-    """Collect the votes of a round, ask to decrypt their sums, and read the tallies."""
+    """The aggregator, who collects the votes, requests their decryption, and reads the tallies."""
 
     def __init__(self, round_: Round) -> None:
         self.view = AggregatorView(round_)
 
     def receive_vote(self, sender: int, data: bytes) -> None:
-        """Take a participant's vote; raise MessageError if it is malformed or its second."""
+        """Accept a participant's vote; raise MessageError if it is malformed or its second."""
         self._expect(sender, self.view.ballots)
         ballot, plain = decode_vote(self.view.round, sender, data)
         self.view = replace(
@@ -167,14 +167,14 @@ class Aggregator:
         )
 
     def request(self) -> bytes:
-        """Return the message of all ballots; raise DroppedOutError unless all have voted."""
+        """Return the request with all ballots; raise DroppedOutError unless all have voted."""
         view = self.view
         self._check_all(view.ballots, "votes")
         ballots = (view.ballots[sender] for sender in sorted(view.ballots))
         return encode(view.round, Kind.REQUEST, AGGREGATOR) + b"".join(ballots)
 
     def receive_partial(self, sender: int, data: bytes) -> None:
-        """Take a participant's part of the decryption."""
+        """Accept a participant's part of the decryption."""
         self._expect(sender, self.view.partials)
         numbers = decode_partial(self.view.round, sender, data)
         self.view = replace(self.view, partials={**self.view.partials, sender: numbers})
@@ -183,8 +183,8 @@ class Aggregator:
         """Return the noisy tallies (queries, classes).
 
         Raises:
-            DroppedOutError: unless all have decrypted.
-            MessageError: if honest parties cannot have produced the tallies.
+            DroppedOutError: if a part of the decryption is missing.
+            MessageError: if honest parties cannot have produced these tallies.
         """
         view, round_ = self.view, self.view.round
         self._check_all(view.partials, "decryption")
@@ -212,10 +212,10 @@ class Aggregator:
 
 
 def _check_plausible(counts: NDArray[np.float64], setting: Setting) -> None:
-    """Refuse tallies with other than N votes for an image, or with below 0 or above N of a class.
+    """Reject tallies that do not add up to N votes, or have below 0 or above N votes for a class.
 
-    Noise of `FAR` standard deviations is allowed, which honest parties practically never exceed. A
-    vote that is moved or added within the noise passes.
+    Noise of up to `FAR` standard deviations is allowed, which honest parties practically never
+    exceed. Votes that are moved or added within the noise go undetected.
     """
     n, sigma = setting.participants, setting.noise_std
     room = FAR * sigma + 0.5

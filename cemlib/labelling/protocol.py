@@ -5,11 +5,12 @@
     participants:   c = prod_i Enc(x_i + v_i);  c^(s_i), from which m = sum_i x_i + sum_i v_i
     aggregator:     m - t = sum_i x_i - sum_i e_i,   whose noise is N(0, sigma^2)
 
-The messages are the bytes that `cemlib.labelling.roles` sends; here they are handed over. See
+The messages are the same bytes that `cemlib.labelling.roles` sends over sockets. See
 docs/labelling_protocol.md for what this protects, and what it does not.
 
-When a participant is gone, the round is void, and those left begin a new one (`remaining`). The old
-shares must be destroyed: if the lost participant came back, the same votes could be released twice.
+When a participant drops out, the round is void, and the others begin a new one (`remaining`). The
+old shares must be destroyed: if the lost participant came back, the same votes could be released
+twice.
 """
 
 from collections.abc import Iterable
@@ -28,7 +29,7 @@ __all__ = ["Keys", "Setting", "aggregate", "deal", "remaining"]
 
 
 def deal(setting: Setting) -> Keys:
-    """Return fresh keys; the dealer's primes are gone when it returns."""
+    """Return fresh keys; the dealer's primes are not kept."""
     return split(generate(setting.key_bits), setting.participants)
 
 
@@ -43,12 +44,13 @@ def aggregate(
     Args:
         votes: class indices (queries, participants).
         setting: the round's setting.
-        keys: from `deal`, to be used over many rounds; None deals new ones.
-        noise: generator of the noise, for a study that is to be repeated: the same state gives the
-            same tallies. None takes the system's randomness, as masks and blindings always do.
+        keys: keys from `deal`, which may serve many rounds; None deals new ones.
+        noise: generator of the noise, for repeatable studies: the same state gives the same
+            tallies. With None the operating system draws the noise, as it always does for masks and
+            blindings.
 
     Raises:
-        LabellingError: votes, keys and setting do not fit together.
+        LabellingError: if votes, keys and setting do not fit together.
     """
     number = setting.participants
     if votes.ndim != 2 or votes.shape[1] != number or not len(votes):
@@ -72,9 +74,9 @@ def aggregate(
 def exchange(
     aggregator: Aggregator, participants: list[Participant], sent: list[bytes]
 ) -> list[bytes]:
-    """Carry the votes to the aggregator and its request to all; return the partial decryptions.
+    """Pass the votes to the aggregator and its request to all; return the partial decryptions.
 
-    Participants and their sent votes are in the order of their shares.
+    Participants and the votes that they sent are in the order of their shares.
     """
     for index, message in enumerate(sent):
         aggregator.receive_vote(index, message)
@@ -86,12 +88,12 @@ def exchange(
 
 
 def remaining(setting: Setting, gone: Iterable[int]) -> tuple[Setting, list[int]]:
-    """Return the setting of a new round without those who are gone, and who is left, in order.
+    """Return the setting of a new round without the lost participants, and the indices of the rest.
 
-    For a new round, call `aggregate` with their columns of the votes, and without the old keys.
+    For the new round, call `aggregate` with the columns of those left, and without the old keys.
 
     Raises:
-        LabellingError: an index is none of a participant, or fewer than two are left.
+        LabellingError: if an index is not that of a participant, or fewer than two are left.
     """
     lost = set(gone)
     if not lost or not lost <= set(range(setting.participants)):

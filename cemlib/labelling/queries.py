@@ -1,9 +1,8 @@
-"""The images (Q, C, H, W), uint8, that a round is about: their shape, their digests, a ledger.
+"""The images uint8 (Q, C, H, W) of a round: their shape, their digests, and a ledger of them.
 
 A ledger is a file with the SHA-256 of every image whose votes a participant has helped to decrypt,
-one to a line.
-One changed pixel makes another digest: only a bound on their number keeps a participant from voting
-too often on images that are nearly the same.
+one per line. A single changed pixel gives another digest, so only a limit on their number keeps a
+participant from voting too often on images that are nearly the same.
 """
 
 import fcntl
@@ -23,11 +22,11 @@ from cemlib.records.files import FileError, unwritable
 
 Images: TypeAlias = NDArray[np.uint8]
 SHAPE = struct.Struct(">4I")
-MOST_BYTES = 1 << 26  # of the images of a round
+MOST_BYTES = 1 << 26  # largest size of the images of a round
 
 
 def encode_shape(images: Images) -> bytes:
-    """Return the shape as four 32-bit numbers; raise LabellingError if no round has such images."""
+    """Return the shape as four 32-bit numbers; raise LabellingError for unsuitable images."""
     if images.dtype != np.uint8 or images.ndim != 4 or not 0 < images.size <= MOST_BYTES:
         raise LabellingError(
             f"images: {images.dtype} of shape {images.shape}, where uint8 (queries, channels,"
@@ -46,20 +45,20 @@ def decode_shape(data: bytes) -> tuple[int, int, int, int]:
 
 
 def digests(images: Images) -> list[str]:
-    """Return the SHA-256 of each image, in hexadecimal."""
+    """Return the SHA-256 of each image with its shape, in hexadecimal."""
     shape = SHAPE.pack(1, *images.shape[1:])
     return [hashlib.sha256(shape + image.tobytes()).hexdigest() for image in images]
 
 
 def enter(ledger: Path, new: list[str], most: int | None = None, *, dry: bool = False) -> None:
-    """Add digests to a ledger, which is made if there is none; they are on the disk at return.
+    """Add digests to a ledger, which is created if it is missing, and flush them to the disk.
 
     With `dry`, they are only checked.
 
     Raises:
-        LabellingError: one is in it already, or there are more than `most` in all; it stays as it
-            was.
-        FileError: the file is no ledger, or cannot be written.
+        LabellingError: if one of them is in the ledger already, or it would hold more than `most`;
+            it is not changed then.
+        FileError: if the file is not a ledger, or cannot be written.
     """
     try:
         with ledger.open("a+", encoding="ascii", errors="replace") as file:

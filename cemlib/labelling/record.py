@@ -1,6 +1,5 @@
 """Write the files of one repeat with one number of images: scores, answers, provenance."""
 
-from io import BytesIO
 from typing import Any
 
 import torch
@@ -32,9 +31,9 @@ def write_repeat(
     reason: str | None,
     seconds: float,
 ) -> dict[str, Any]:
-    """Write a finished repeat; its metrics come last, and are returned.
+    """Write the files of a finished repeat, its metrics last, and return the metrics.
 
-    Where a training diverged there is no outcome, but the reason.
+    If a training diverged, `outcome` is None and `reason` says why.
     """
     study, repeat = job.plan.study, job.of["repeat"]
     folder = job.plan.layout.repeat(images, repeat)
@@ -70,7 +69,7 @@ def _found(outcome: Outcome) -> dict[str, Any]:
 
 
 def _scores(outcome: Outcome, epsilon: float | None) -> dict[str, float | None]:
-    """Return mean accuracies, shares of right and of refused answers, and the mean weight."""
+    """Return mean accuracies, shares of correct and of refused answers, and the mean weight."""
     accuracy = outcome.by_method("accuracy", epsilon)
     counts = outcome.answers[epsilon]
     kept = answered(counts)
@@ -98,13 +97,13 @@ def _participants(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _truth(outcome: Outcome) -> Tensor:
-    """Return the true labels (Q,) of the queries, for scores alone: no participant has them."""
+    """Return the true labels (Q,) of the queries, used for scores only: no participant has them."""
     participants = outcome.participants
     return participants.data.train.labels[participants.queries]
 
 
 def _history(outcome: Outcome) -> list[dict[str, Any]]:
-    """Return mean losses over the participants, in tenths of the training."""
+    """Return the mean losses over the participants for each tenth of the training."""
     losses = outcome.by_method("losses", outcome.participants.study.privacy.epsilon)
     columns = {f"{name}_loss": rows.mean(0).tolist() for name, rows in losses.items()}
     return [
@@ -114,7 +113,7 @@ def _history(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _per_image(outcome: Outcome) -> bytes:
-    """Return a table with a row per query: the released counts, what follows, and the truth."""
+    """Return a Parquet table with a row per query: counts, answer, weight, and the true label."""
     import pandas as pd
 
     epsilon = outcome.participants.study.privacy.epsilon
@@ -130,7 +129,5 @@ def _per_image(outcome: Outcome) -> bytes:
         "weight": weights,
         **{f"count_{k}": column for k, column in enumerate(counts.T)},
     }
-    content = BytesIO()
     frame = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
-    frame.to_parquet(content, index=False)
-    return content.getvalue()
+    return frame.to_parquet(index=False)

@@ -13,7 +13,7 @@ from cemlib.study.labelling import FIGURES
 
 
 def _way(row: Row) -> str:
-    """Return who encrypts, and how it is done if it is ours."""
+    """Return the source of a row, with the way of encryption if it is ours."""
     if row["source"] != "ours":
         return str(row["source"])
     beforehand = ", blindings made before" if row["precomputed"] else ""
@@ -92,7 +92,7 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def notes(study: LabellingStudy) -> list[str]:
-    """Return the notes above every table."""
+    """Return the notes that stand above every table."""
     privacy, n = study.privacy, study.participants
     bits = study.encryption.key_bits
     key = " It is for testing: it protects nothing." if bits < SECURE_BITS else ""

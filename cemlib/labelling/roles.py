@@ -1,4 +1,4 @@
-"""Act as one party of a round on a machine of its own; all others connect to the aggregator.
+"""Act as one party of a round on a machine of its own; all parties connect to the aggregator.
 
     requester    -> aggregator    shape of the images; images
     aggregator   -> participants  shape, nonce and name of the round; images
@@ -6,8 +6,9 @@
     aggregator   -> requester     tallies in steps of the noise, 64-bit integers
     requester    -> aggregator    0 bytes: the tallies are there
 
-A participant makes the round of its own copy of the public parameters: the aggregator cannot change
-noise, key or number of participants. The round's name has a digest of the images: all see the same.
+A participant builds the round from its own copy of the public parameters, so that the aggregator
+cannot change noise, key or number of participants. The round's name includes a digest of the
+images, so that all parties see the same ones.
 """
 
 import asyncio
@@ -44,9 +45,9 @@ class Seat:
 
     Attributes:
         public: its copy of `public.json`.
-        tls: its certificates, by `cemlib.labelling.channels.secured`.
+        tls: its TLS context, from `cemlib.labelling.channels.secured`.
         address: host and port of the aggregator.
-        seconds: after which it takes others to be gone.
+        seconds: limit of the round, after which it gives up waiting for the others.
     """
 
     public: Public
@@ -64,10 +65,10 @@ class Seat:
 async def request(seat: Seat, images: Images) -> NDArray[np.float64]:
     """Return the noisy tallies (Q, classes) of the votes on images uint8 (Q, C, H, W).
 
-    A notebook awaits it; a script calls it by `asyncio.run`.
+    Await it in a notebook; in a script, call it by `asyncio.run`.
 
     Raises:
-        LabellingError: the images are not of this kind or too large, or there is no round.
+        LabellingError: if the images are of another kind or too large, or the round fails.
     """
     shape, setting = queries.encode_shape(images), seat.public.setting
     async with channels.connected(seat.tls, seat.address, seat.seconds) as channel:
@@ -82,16 +83,17 @@ async def request(seat: Seat, images: Images) -> NDArray[np.float64]:
 async def take_part(
     seat: Seat, share: KeyShare, classify: Classifier, ledger: Path, most: int | None = None
 ) -> int:
-    """Vote on the images that come, and decrypt a part of the sums; return how many they are.
+    """Vote on the images that arrive, and partially decrypt the sums; return the number of images.
 
-    The images are in the ledger (`cemlib.labelling.queries`) before its part of the decryption
-    leaves, without which nobody reads its vote: a round that fails before costs no images.
+    The images are entered in the ledger (`cemlib.labelling.queries`) before the part of the
+    decryption is sent, without which nobody can read the vote. A round that fails earlier does not
+    use up any images.
 
     Raises:
-        LabellingError: there is no round, or none with the own public parameters; the ledger
-            refuses the images; or the classifier returns something else than votes.
+        LabellingError: if the round fails or has other public parameters, the ledger refuses the
+            images, or the classifier does not return votes.
     """
-    queries.enter(ledger, [], dry=True)  # a file of no use is found before the others vote
+    queries.enter(ledger, [], dry=True)  # finds an unusable file before the others vote
     async with channels.connected(seat.tls, seat.address, seat.seconds) as channel:
         head = await receive(channel, SHAPE.size + NONCE_BYTES + NAME_BYTES)
         shape = queries.decode_shape(head[: SHAPE.size])
@@ -114,10 +116,10 @@ def _array(shape: tuple[int, ...], data: bytes) -> Images:
 
 
 def _votes(classify: Classifier, images: Images) -> NDArray[np.int64]:
-    """Return the votes on a copy of the images; the participant checks their number and range."""
+    """Return the votes on a copy of the images; `Participant` checks their number and range."""
     try:
         votes = np.asarray(classify(images.copy()))
-    except channels.GONE as error:  # which would be taken for the aggregator's
+    except channels.GONE as error:  # would be mistaken for a broken connection
         raise RuntimeError("the classifier failed") from error
     if not np.issubdtype(votes.dtype, np.integer):
         raise LabellingError(f"classifier: returned {votes.dtype} where class indices are due")
@@ -128,8 +130,8 @@ async def aggregate(seat: Seat, listener: socket.socket) -> int:
     """Carry out a round, and send its tallies to the requester; return the number of images.
 
     Raises:
-        DroppedOutError: a participant or the requester is gone.
-        MessageError: what one of them sent is no message of this round.
+        DroppedOutError: if a participant or the requester drops out.
+        MessageError: if one of them sends something that is not a message of this round.
     """
     parties = range(REQUESTER, seat.public.setting.participants)
     deadline = asyncio.get_running_loop().time() + seat.seconds
@@ -158,9 +160,9 @@ async def aggregate(seat: Seat, listener: socket.socket) -> int:
 async def _answers(
     deadline: float, phase: str, parties: dict[int, Channel], size: int, *messages: bytes
 ) -> dict[int, bytes]:
-    """Return the answers of so many bytes to messages; end with the first party that fails.
+    """Send messages to parties and return their answers of `size` bytes; stop at the first failure.
 
-    A party that leaves is therefore named at once, and a slow one is not named in its place.
+    A party that leaves is therefore named at once, and a slow one is not blamed in its place.
     """
 
     async def answer(channel: Channel) -> bytes:

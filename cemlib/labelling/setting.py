@@ -1,4 +1,4 @@
-"""Choose the public parameters of a round: participants, noise, key, masks, packing."""
+"""The public parameters of a round: participants, noise, key, masks, packing."""
 
 import math
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from cemlib.labelling.paillier import Blinding
 
 Packing = Literal["none", "label", "images"]
 # Masks and noise are multiples of 2^-12 of a vote: 64-bit integers hold every sum, and noise of any
-# useful size covers many steps.
+# useful size spans many steps.
 FRACTION_BITS = 12
-LEAST_STEPS = 8  # that the standard deviation of a participant's noise covers
-WIDEST = 62  # bits of a counter
+LEAST_STEPS = 8  # smallest standard deviation of a participant's noise, in steps
+WIDEST = 62  # largest width of a counter in bits
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,16 @@ class Setting:
     """Hold a round's public parameters.
 
     Attributes:
-        participants: N, at least 2.
-        classes: k, the length of a vote.
-        noise_std: sigma of the whole noise on a tally: each participant adds N(0, sigma^2 / N). 0
-            gives exact tallies and no differential privacy.
-        key_bits: length of Paillier's n, 256 to 3072.
-        mask_bits: b; a mask is uniform in [0, 2^b) votes, in steps of 2^-12.
+        participants: their number N, at least 2.
+        classes: their number k, the length of a vote.
+        noise_std: standard deviation sigma of the total noise on a tally; each participant adds
+            N(0, sigma^2 / N). 0 gives exact tallies and no differential privacy.
+        key_bits: length of Paillier's modulus n, 256 to 3072.
+        mask_bits: the b of masks, which are uniform in [0, 2^b) votes, in steps of 2^-12.
         packing: counters in one plaintext: `none` for one, `label` for those of one query, `images`
             for as many as fit, across queries.
-        blinding: of ciphertexts, see `cemlib.labelling.paillier`.
-        insecure_for_testing: allow keys below 2,048 bits.
+        blinding: how ciphertexts are blinded, see `cemlib.labelling.paillier`.
+        insecure_for_testing: whether keys below 2,048 bits are allowed.
     """
 
     participants: int
@@ -72,7 +72,7 @@ class Setting:
 
     @property
     def scale(self) -> int:
-        """Return how many steps make a vote."""
+        """Return the number of steps in a vote."""
         return 1 << FRACTION_BITS
 
     @property
@@ -82,16 +82,16 @@ class Setting:
 
     @property
     def largest(self) -> int:
-        """Return the largest sum in a counter, in steps: of N votes and N largest masks."""
+        """Return the largest sum in a counter, in steps: that of N votes and N largest masks."""
         return self.participants * (self.scale + (self.scale << self.mask_bits) - 1)
 
     @property
     def slot_bits(self) -> int:
-        """Return the bits of a counter, wide enough that no sum carries into the next."""
+        """Return the width of a counter in bits, such that no sum carries into the next one."""
         return self.largest.bit_length()
 
     @property
     def slots(self) -> int:
-        """Return how many counters share a plaintext, which stays below 2^(bits - 1) <= n."""
+        """Return the number of counters in a plaintext, which stays below 2^(bits - 1) <= n."""
         room = (self.key_bits - 1) // self.slot_bits
         return {"none": 1, "label": min(room, self.classes), "images": room}[self.packing]

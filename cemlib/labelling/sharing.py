@@ -30,16 +30,16 @@ import gmpy2
 from cemlib.labelling.errors import LabellingError, ShareError
 from cemlib.labelling.paillier import PublicKey, blinds, check_ciphertext, product
 
-# Of Miller-Rabin: a composite passes one with probability at most 1/4 (Rabin 1980).
+# Rounds of Miller-Rabin: a composite passes one with probability at most 1/4 (Rabin 1980).
 ROUNDS = 40
 
 
 @dataclass(frozen=True)
 class KeyShare:
-    """Hold one participant's share of the decryption exponent; a repr never shows its secrets.
+    """Hold one participant's share of the decryption exponent; its repr never shows a secret.
 
-    By `mac_key`, 64 hexadecimal digits, the participants know each other's ballots: it is the same
-    for all of them, and the aggregator must not have it.
+    With `mac_key`, 64 hexadecimal digits, the participants authenticate each other's ballots: it is
+    the same for all of them, and the aggregator must not have it.
     """
 
     index: int
@@ -55,7 +55,7 @@ class KeyShare:
 
 @dataclass(frozen=True)
 class Keys:
-    """Hold the public key, which everybody gets, and share i for participant i alone."""
+    """Hold the public key, which everybody gets, and the shares, of which participant i gets i."""
 
     public: PublicKey
     shares: tuple[KeyShare, ...]
@@ -109,7 +109,8 @@ def random_prime(bits: int) -> int:
     """Return a probable prime of exactly `bits` bits that is 3 mod 4.
 
     Its top two bits are set, so that the product of two such primes has exactly 2 * bits bits.
-    Candidates are independent draws, not steps from one start: all primes are equally likely.
+    Candidates are drawn independently, instead of counting up from one: all primes are equally
+    likely.
     """
     while True:
         candidate = secrets.randbits(bits) | 3 << bits - 2 | 3
@@ -118,7 +119,7 @@ def random_prime(bits: int) -> int:
 
 
 def split(key: DealerKey, participants: int) -> Keys:
-    """Return the public key, and for each participant a share of d with the common MAC key."""
+    """Return the public key, and for each participant a share of d with the shared MAC key."""
     if participants < 2:
         raise LabellingError(f"participants: {participants}; a shared key needs at least two")
     public, modulus = key.public(), key.n * key.order
@@ -131,10 +132,10 @@ def split(key: DealerKey, participants: int) -> Keys:
 def partial_decryption(key: PublicKey, share: KeyShare, ciphertext: int) -> int:
     """Return c^(s_i) mod n^2, participant i's part of the decryption of c.
 
-    GMP's `mpz_powm_sec` takes the same time and touches the same memory whatever the share is.
+    GMP's `mpz_powm_sec` takes the same time and accesses the same memory whatever the share is.
     """
     check_ciphertext(key, ciphertext)
-    if share.value == 0:  # which it refuses, and which only a toy key's share is
+    if share.value == 0:  # not accepted by GMP, and only possible with toy keys
         return 1
     return int(gmpy2.powmod_sec(ciphertext, share.value, key.n_squared))
 
@@ -142,12 +143,12 @@ def partial_decryption(key: PublicKey, share: KeyShare, ciphertext: int) -> int:
 def combine(key: PublicKey, partials: dict[int, int], of: int) -> int:
     """Return the plaintext from the partial decryptions of all `of` participants, by index.
 
-    A part that was multiplied by (1 + n)^k is not noticed, and adds k to the plaintext: see the
+    A part that was multiplied by (1 + n)^k is not detected, and adds k to the plaintext: see the
     limits in docs/labelling_protocol.md.
 
     Raises:
-        ShareError: some are missing, or they do not belong together: their product is not of the
-            form 1 + m n (that of unrelated units is with probability about 2 / n).
+        ShareError: if parts are missing, or do not belong together: their product is not of the
+            form 1 + m n (which the product of unrelated units has with probability about 2 / n).
     """
     missing = sorted(set(range(of)) - set(partials))
     if missing or len(partials) != of:

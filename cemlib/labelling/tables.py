@@ -20,17 +20,17 @@ SCORES = ("init_top1", "capc_top1", "iel_top1")
 QUALITY = ("label_accuracy", "refused", "mean_weight")
 PAIRS = (("capc", "init"), ("iel", "init"), ("iel", "capc"), ("iel", "constant"))
 SECONDS = {"encrypt_seconds": "encryption", "decrypt_seconds": "decryption"}
-# Of one image and 15 participants at 2,048 bits, by the published text: not ours, for comparison.
+# Seconds for one image and 15 participants, from the published text: for comparison, not measured.
 PUBLISHED = {"key_bits": 2048, "encrypt_seconds": 1.20, "decrypt_seconds": 0.49}
 
 
 @dataclass(frozen=True)
 class Results:
-    """Hold the results of all repeats; a failed one is counted, and has no numbers.
+    """Hold the results of all repeats; a failed one is counted, but has no numbers.
 
     Attributes:
-        repeats: the record of each number of images and repeat.
-        sweep: a row for each of its epsilons, `inf` for no noise.
+        repeats: the record of each repeat with each number of images.
+        sweep: a row for each epsilon of these; infinity stands for no noise.
         rounds: a row for each timed round.
     """
 
@@ -108,7 +108,7 @@ def cost_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
 def growth_exponent(rows: pd.DataFrame, name: str) -> float:
     """Return a of seconds = c * key_bits^a, by least squares on logarithms.
 
-    It is NaN for a single key length, or where the clock showed no time.
+    It is NaN for a single key length, or if a measured time is zero.
 
     >>> rows = pd.DataFrame({"key_bits": [256, 512, 1024], "s": [1.0, 8.0, 64.0]})
     >>> round(growth_exponent(rows, "s"), 6)
@@ -120,7 +120,7 @@ def growth_exponent(rows: pd.DataFrame, name: str) -> float:
 
 
 def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Return mean and Student-t interval of each score over the repeats that have it."""
+    """Return mean and Student's t interval of each score over the repeats that have it."""
     row: dict[str, Any] = {"n_repeats": len(group)}
     if "status" in group:
         row["n_failed"] = int((group["status"] == "failed").sum())

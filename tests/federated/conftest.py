@@ -1,4 +1,4 @@
-"""The images of the tiny study."""
+"""The prepared images of the tiny study."""
 
 import pytest
 from tiny_federation import study_of
@@ -9,5 +9,5 @@ from cemlib.data.prepared import Prepared
 
 @pytest.fixture(scope="session")
 def data() -> Prepared:
-    """Its images."""
+    """The prepared images."""
     return prepare(study_of().data)

@@ -1,4 +1,4 @@
-"""Federated averaging: who has which images, against centralised descent, one by one, faults."""
+"""Federated averaging against centralised descent and clients one by one; splits and faults."""
 
 import math
 from functools import partial

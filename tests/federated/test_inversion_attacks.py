@@ -1,4 +1,4 @@
-"""What the attacks and their searches find, and that no image or problem decides about another."""
+"""What the attacks and their searches find, and that no problem depends on another."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
-"""Shared gradients, what they tell without a search, and their distances.
+"""Shared gradients, what they reveal without a search, and their distances.
 
-Against autograd, torch's optimiser, Opacus, and by hand.
+The references are autograd, torch's optimiser, Opacus, and numbers worked out by hand.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Every attack on every defence; rows of scores, and what becomes of failures."""
+"""Attacks on every defence; rows of scores, and how failures are reported."""
 
 import math
 from typing import Any

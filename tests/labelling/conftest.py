@@ -21,6 +21,6 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def running(keys: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Parties]:
-    """A round whose aggregator waits for so many seconds as the parameter says."""
+    """A round whose aggregator waits for the number of seconds in the parameter."""
     with ThreadPoolExecutor(6) as pool:
         yield Parties(pool, keys, tmp_path, getattr(request, "param", SECONDS))

@@ -40,7 +40,7 @@ def dealt(folder: Path) -> Path:
 
 
 def certify(folder: Path, participants: int) -> None:
-    """Carry out the documentation's commands in the folder `keys`, for so many participants."""
+    """Run the documentation's commands in the folder `keys`, for a number of participants."""
     commands = PAGE.read_text().partition("cd keys\n")[2].partition("\n)\n")[0]
     names = " ".join(["aggregator requester", *(f"participant-{i}" for i in range(participants))])
     found, count = re.subn('PARTIES=".*"', f'PARTIES="{names}"', commands)
@@ -61,7 +61,7 @@ def share(folder: Path, index: int) -> KeyShare:
 
 
 class Caller:
-    """Who writes to a blocking socket by itself, with a party's certificate or none."""
+    """A caller that writes to a blocking socket itself, with a party's certificate or none."""
 
     def __init__(self, folder: Path, name: str | None, port: int, **options: Any) -> None:
         self.folder, own = folder, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -106,7 +106,7 @@ class Caller:
 
 
 class Parties:
-    """An aggregator in a thread, on a real port, and those who call it."""
+    """An aggregator in a thread, on a real port, and the parties that call it."""
 
     def __init__(self, pool: ThreadPoolExecutor, keys: Path, ledgers: Path, seconds: float) -> None:
         self.pool, self.keys, self.ledgers = pool, keys, ledgers
@@ -130,7 +130,7 @@ class Parties:
         return self.pool.submit(lambda: asyncio.run(request(seat, IMAGES)))
 
     def honest(self, *participants: int, **changes: Any) -> list[Future[int]]:
-        """Participants that do all that is due, with changes to their seats."""
+        """Participants that follow the protocol, with changes to their seats."""
         return [self.pool.submit(self._part, index, changes) for index in participants]
 
     def _part(self, index: int, changes: dict[str, Any]) -> int:

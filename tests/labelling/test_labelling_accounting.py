@@ -1,4 +1,4 @@
-"""What is said of privacy, against integrals, another accountant, and what the protocol leaks."""
+"""The stated privacy against integrals, another accountant, and the leakage that is measured."""
 
 import math
 
@@ -123,7 +123,7 @@ BEFORE, AFTER = (0, 0, 1), (1, 0, 1)  # the first participant changes its vote
 
 
 def tallies(votes: tuple[int, ...], sigma: float, seed: int) -> NDArray[np.float64]:
-    """Projection of the counts of the same votes, again and again, on what would change."""
+    """Repeated counts of the same votes, projected on the direction that would change."""
     setting = Setting(3, 2, noise_std=sigma, key_bits=256, insecure_for_testing=True)
     rows = np.tile(np.array(votes), (QUERIES, 1))
     counts = aggregate(rows, setting, noise=np.random.default_rng(seed))
@@ -132,10 +132,11 @@ def tallies(votes: tuple[int, ...], sigma: float, seed: int) -> NDArray[np.float
 
 
 def least_epsilon(ours: NDArray[np.float64], others: NDArray[np.float64]) -> float:
-    """A lower bound of epsilon that holds but for a risk of `2 RISK`.
+    """A lower bound of epsilon, which is wrong with a probability of at most `2 RISK`.
 
-    An attacker guesses by a threshold which of two neighbouring sets of votes was counted. It is
-    chosen on one half of the tallies and judged on the other, by exact binomial intervals.
+    An attacker guesses by a threshold which of two neighbouring sets of votes was counted. The
+    threshold is chosen on one half of the tallies and evaluated on the other, by exact binomial
+    intervals.
     """
     half = len(ours) // 2
     thresholds = np.quantile(ours[:half], np.linspace(0.05, 0.95, 19))

@@ -1,4 +1,4 @@
-"""What arrives malformed, twice, or from elsewhere is refused, and the round says so by name."""
+"""Malformed, repeated and foreign messages are rejected, and the errors name the sender."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Paillier and its shares: textbook examples, the algebra, and what fewer than all shares open."""
+"""Paillier's cryptosystem and key shares: textbook examples, the algebra, and missing shares."""
 
 import math
 from collections import Counter

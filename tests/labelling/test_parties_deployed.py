@@ -1,4 +1,4 @@
-"""Parties as processes of their own, by the commands that their owners run."""
+"""Parties as separate processes, started by the commands that their owners run."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ Process: TypeAlias = "subprocess.Popen[str]"
 
 
 class Group:
-    """A folder with keys for so many participants, and the processes that work in it."""
+    """A folder with keys for a number of participants, and the processes that work in it."""
 
     def __init__(self, folder: Path, participants: int, *options: str) -> None:
         self.folder, self.participants = folder, participants
@@ -97,7 +97,7 @@ def ended(process: Process) -> tuple[int, str]:
 
 
 def plain_sums(images: NDArray[np.uint8], participants: int) -> NDArray[np.int64]:
-    """What the voters would count together, without any cryptography."""
+    """The sums of the voters' votes, without any cryptography."""
     values = images.astype(int).sum((1, 2, 3))
     votes = [((2 * i + 1) * values + i) % 4 for i in range(participants)]
     return np.stack([(np.array(votes) == label).sum(0) for label in range(4)], axis=1)

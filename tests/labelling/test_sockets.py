@@ -1,6 +1,6 @@
-"""Parties over TLS: who is gone, strange or malicious is found out, and the others are told.
+"""Parties over TLS: lost, unknown and malicious ones are detected, and the others are told.
 
-Parties that misbehave write their messages to blocking sockets by themselves.
+Parties that misbehave write their messages to blocking sockets themselves.
 """
 
 import socket

@@ -1,6 +1,6 @@
-"""Gradient inversion: what the server can see of an image in the gradient that a client shares.
+"""Gradient inversion: what a gradient that a client shares reveals of the client's images.
 
-Adding an attack is one file with its mathematics, one line in `ATTACKS`, and its section in
+An attack is one file with its mathematics, one line in `ATTACKS`, and a section in
 `cemlib.config.federated_attacks`.
 """
 
@@ -19,6 +19,6 @@ ATTACKS: dict[str, Callable[..., Reconstruction]] = {
     "combined": combined,
     "mean_image": mean_image,
 }
-"""Attacks by `kind`: functions of the network, what was shared, settings and a generator."""
+"""Attacks by `kind`: functions of the network, the shared gradients, settings and a generator."""
 
 __all__ = ["ATTACKS", "Reconstruction"]

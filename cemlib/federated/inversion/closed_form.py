@@ -3,22 +3,22 @@
 With cross-entropy, the gradient of output c's bias is the mean over the batch of p_c - [y = c]: for
 one image it is negative for the true class and for no other.
 
-The mask multiplies with exact zeros, so that it can be seen: an entry (output c, feature i) is
-zero where it was pruned or where the feature itself is zero. The outputs beyond the pruned ones
-tell the two apart, since their gradients are multiples of the whole feature vector.
+The mask multiplies by exact zeros, and is therefore visible: an entry (output c, feature i) is
+zero where it was pruned or where the feature itself is zero. The outputs that were not pruned tell
+the two apart, since their gradients are multiples of the whole feature vector.
 
 The gradient of the last layer's weight is the outer product of the gradient of its bias and its
 input F, so that F_i = dW_ci / db_c for every output c. Pruning entries of dW leaves F_i readable
-in every output that was not pruned there; of all of them the least-squares estimate is
+in every output that was not pruned there; the least-squares estimate from all of them is
 
-    F_i = sum_c h_ci dW_ci db_c / sum_c h_ci db_c^2,        h: 1 where the entry is taken for whole
+    F_i = sum_c h_ci dW_ci db_c / sum_c h_ci db_c^2,        h: 1 where the entry is trusted
 
 Sources: Zhao, Mopuri and Bilen, "iDLG: improved deep leakage from gradients", 2020 (the label of
 one image); Wainakh et al., "User-level label leakage from gradients in federated learning", PoPETs
-2022 (of a batch: each label's share is taken off the lowest output, one after the other); Phong et
-al., "Privacy-preserving deep learning via additively homomorphic encryption", IEEE TIFS 13(5), 2018
-(the ratio); Geiping et al., NeurIPS 2020, section 4.1 (the input of any fully connected layer).
-Features are of a gradient of one image; of a batch the ratio is a mixture.
+2022 (the labels of a batch: the share of one label after another is taken off the lowest output);
+Phong et al., "Privacy-preserving deep learning via additively homomorphic encryption", IEEE TIFS
+13(5), 2018 (the ratio); Geiping et al., NeurIPS 2020, section 4.1 (the input of any fully connected
+layer). Features are recovered from the gradient of one image; in a batch, the ratio is a mixture.
 """
 
 import torch
@@ -29,10 +29,10 @@ from cemlib.federated.network import BIAS, WEIGHT
 
 
 def inferred_labels(shared: Shared) -> Tensor:
-    """Return labels (P, B) of each problem's images, in no particular order within a problem.
+    """Return the labels (P, B) of each problem's images, in no particular order within a problem.
 
     They are exact for a single image if only the gradient of the last layer's weight is perturbed.
-    For a batch they are a guess: the mean shows only the sum of the images' contributions.
+    For a batch they are a guess: the mean reveals only the sum of the images' contributions.
 
     Example:
         Probabilities (.2, .5, .3) and class 1.
@@ -51,9 +51,9 @@ def inferred_labels(shared: Shared) -> Tensor:
 
 
 def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
-    """Return 1 for entries that an attacker relies on, else 0 (P, outputs, l); None for all.
+    """Return (P, outputs, l) with 1 for entries that an attacker relies on, else 0; None for all.
 
-    `mask` is `ignored`, `known`, `estimated` or `layer`, as in the configuration. To leave out the
+    `mask` is `ignored`, `known`, `estimated` or `layer`, as in the configuration. Leaving out the
     layer is the attack of Balunovic et al. (ICLR 2022) on Soteria.
     """
     if mask == "layer":
@@ -64,11 +64,12 @@ def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
 
 
 def estimated_mask(gradients: Gradients) -> Tensor:
-    """Return the mask (P, outputs, l) read off the zeros in gradients of single images.
+    """Return the mask (P, outputs, l), read off the zeros in gradients of single images.
 
     A zero counts as pruned where another output has a value for that feature. A feature that is
-    zero for all outputs counts as truly zero if some output is seen not to be pruned, and otherwise
-    as pruned. Outputs whose bias has no gradient (the network is certain of them) are not used.
+    zero for all outputs counts as truly zero if pruning visibly differs between outputs, and
+    otherwise as pruned. Outputs whose bias has no gradient (the network is certain of them) are not
+    used.
 
     Example:
         Output 0 is pruned at feature 0, output 1 is not; feature 2 is zero by itself.
@@ -94,8 +95,8 @@ def recovered_features(
 ) -> tuple[Tensor, Tensor]:
     """Return the input of the last layer (P, l), from the gradients of single images alone.
 
-    Entries (P, outputs, l) that are 0 are left out. The second result (P, l) says whether a feature
-    is known: not if all its entries are left out.
+    Where `entries` (P, outputs, l) is 0, the gradient is not used. The second result (P, l) says
+    whether a feature is known: it is not if none of its entries is used.
 
     Example:
         >>> gradients = {

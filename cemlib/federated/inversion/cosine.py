@@ -1,17 +1,18 @@
-"""Search an image of small total variation whose gradient has the direction of the shared one.
+"""Search for an image of small total variation whose gradient is parallel to the shared one.
 
     min over x in [0, 1] of  1 - cos(g(x, y), g*) + tv_weight * TV(x)
 
-With a weight of the prior, `+ prior_weight |x - m_y|^2 / D` with the attacker's mean image m_y of
-the class: the posterior mode where noise leaves little else (Balunovic, Dimitrov, Staab and Vechev,
-"Bayesian framework for gradient leakage", ICLR 2022, in its simplest form).
+If the prior has a weight, the term `prior_weight |x - m_y|^2 / D` is added, with the attacker's
+mean image m_y of the class: the result is the posterior mode (Balunovic, Dimitrov, Staab and
+Vechev, "Bayesian framework for gradient leakage", ICLR 2022, in its simplest form), for gradients
+in which noise leaves little else.
 
-The label y is read off the last layer's gradient. The angle says more than the length: the length
-of a gradient only tells how far the training is, and clipping does not change the angle.
+The label y is read off the last layer's gradient. The angle says more than the norm: the norm of a
+gradient only tells how far the training has progressed, and clipping does not change the angle.
 
 Source: Geiping, Bauermeister, Droege and Moeller, "Inverting gradients - how easy is it to break
 privacy in federated learning?", NeurIPS 2020: Adam on the signs of the gradient, with the learning
-rate's steps and restarts of their code, and the best image that a descent met in place of its last.
+rate schedule and the restarts of their code, but with the best image of a descent and not the last.
 """
 
 from collections.abc import Sequence
@@ -34,13 +35,13 @@ from cemlib.federated.inversion.search import (
 from cemlib.federated.network import FederatedNet
 from cemlib.numerics.optim import Adam
 
-_DROPS = (3 / 8, 5 / 8, 7 / 8)  # of the iterations, where the learning rate falls to a tenth
+_DROPS = (3 / 8, 5 / 8, 7 / 8)  # shares of the iterations after which the rate falls to a tenth
 
 
 def cosine(
     net: FederatedNet, shared: Shared, settings: Cosine, generator: torch.Generator
 ) -> Reconstruction:
-    """Search the images of each problem."""
+    """Search for the images of each problem."""
     labels, objective = inferred_labels(shared), cosine_objective(net, shared, settings)
 
     def search(seeds: Sequence[int]) -> Reconstruction:
@@ -70,8 +71,8 @@ def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: flo
     """Minimise P functions of images, from `start` (P, ...) clipped to [0, 1].
 
     Returns:
-        The best images that the descents met, by their own values. A descent whose values are
-        never finite ends at its start, with an infinite value.
+        The images of the lowest value in each descent. A descent whose values are never finite ends
+        at its start, with an infinite value.
     """
     images = nn.Parameter(start.detach().clamp(0, 1))
     optimiser = Adam([images])

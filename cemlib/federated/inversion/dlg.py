@@ -1,11 +1,11 @@
-"""Search the image whose gradient is the shared one, by L-BFGS on the squared distance.
+"""Search for the image whose gradient is the shared one, by L-BFGS on the squared distance.
 
     min over x, u of  || g(x, softmax(u)) - g* ||^2         DLG: image and soft label together
     min over x    of  || g(x, y) - g* ||^2                  iDLG: y from the last layer's gradient
 
 Sources: Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019; Zhao, Mopuri and Bilen,
 "iDLG: improved deep leakage from gradients", 2020. Both start from standard normal numbers. They
-fail where the network is not smooth: the distance of gradients of ReLU networks is piecewise flat.
+fail if the network is not smooth: the distance of gradients of ReLU networks is piecewise flat.
 The restarts of L-BFGS in the first paper's code are left to the option `restarts`.
 """
 
@@ -32,7 +32,7 @@ from cemlib.federated.network import FederatedNet
 def dlg(
     net: FederatedNet, shared: Shared, settings: Dlg, generator: torch.Generator
 ) -> Reconstruction:
-    """Search image and label together; the label is the soft label's largest entry."""
+    """Search for image and label together; the label is the largest entry of the soft label."""
     misfit = gradient_misfit(net, shared, settings.mask, squared_distance)
     classes, pixels = net.classifier.out_features, shared.batch * prod(shared.image_shape)
 
@@ -52,7 +52,7 @@ def dlg(
 def idlg(
     net: FederatedNet, shared: Shared, settings: Idlg, generator: torch.Generator
 ) -> Reconstruction:
-    """Search the image of each problem, with the label that the last layer's gradient shows."""
+    """Search for the images of each problem, with the labels read off the last layer's gradient."""
     misfit = gradient_misfit(net, shared, settings.mask, squared_distance)
     targets, shape = inferred_targets(net, shared), (shared.batch, *shared.image_shape)
     return minimised(

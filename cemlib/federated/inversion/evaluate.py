@@ -1,4 +1,4 @@
-"""Carry out every attack on what the server sees of a scene, and score the answers."""
+"""Carry out all attacks on what the server sees of a scene, and score the answers."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,12 +19,12 @@ from cemlib.records.progress import progress
 
 
 class Finding(NamedTuple):
-    """Hold what one attack found.
+    """Hold the results of one attack.
 
     Attributes:
         rows: One for each image; see `cemlib.federated.inversion.scoring.scored`.
         pictures: (N, C, H, W), in the order of the scene's images; NaN where the attack failed.
-        curve: (P, T), the attack's own loss during the search, by gradient.
+        curve: (P, T), the attack's own loss during the search for each gradient.
     """
 
     rows: list[Row]
@@ -43,7 +43,7 @@ def run_attacks(
     steps: int = 1,
     lr: float = 0.0,
 ) -> dict[str, Finding]:
-    """Attack what the server sees of each image under a defence; return findings by attack.
+    """Attack what the server sees of each image under a defence; return the findings by attack.
 
     Attacks that differ only in how they adapt to a defence that is absent share one search.
 
@@ -52,10 +52,10 @@ def run_attacks(
         scene: the images.
         variant: the defence.
         attacks: settings by name.
-        seed: of all random draws.
-        batch: images behind each gradient or update.
-        steps: local steps behind each update, on batch / steps images each.
-        lr: their learning rate.
+        seed: seed of all random draws.
+        batch: number of images behind each gradient or update.
+        steps: number of local steps behind each update, on batch / steps images each.
+        lr: learning rate of these steps.
     """
 
     def answer_of(seen: Shared, search: AnyInversion) -> Reconstruction:
@@ -88,7 +88,7 @@ def run_attacks(
 def search_of(settings: AnyInversion, variant: Variant) -> AnyInversion:
     """Return an attack's settings without the adaptations that its search does not need.
 
-    Without a mask there is nothing to know of it, and a mixture is solved after the search.
+    If there is no mask, there is nothing to know about it; mixtures are solved after the search.
     """
     changes: dict[str, Any] = {"unmix": False, "linked": None}
     if variant.mask is None and getattr(settings, "mask", None) == "known":

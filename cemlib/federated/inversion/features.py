@@ -1,18 +1,18 @@
-"""Search the image near the mean of its class that has the features, or features and gradients.
+"""Search near the class mean for the image with the shared features, or features and gradients.
 
     features:  min over x of  |F(x) - F*|^2 / |F*|^2 + prior_weight |x - m_y|^2 / D
     combined:  the same  +  1 - cos(g(x, y), g*)
 
-The label y and the features F* are known in closed form (`closed_form`), without the entries that
+The label y and the features F* are known in closed form (`closed_form`), except for entries that
 may have been pruned, and m_y is the attacker's mean image of the class. The search is by L-BFGS
-from around m_y: on smooth networks it ends orders of magnitude lower than signed Adam. There are
-often fewer features than pixels: of the images that have them, the one nearest to m_y is taken.
+from points around m_y: on smooth networks it ends orders of magnitude lower than signed Adam. There
+are often fewer features than pixels; of the images that have them, the one nearest to m_y is taken.
 `mean_image` answers m_y itself, the ceiling of every other attack's error.
 
 `combined` is the strongest attack here. Matching gradients alone, from random numbers, finds the
-image on a network at its random start, and fails on a trained one: where an image is classified
-well its gradient is small, and far from it the distance has no slope towards it. The features have
-one everywhere, and the mean image is near.
+image on a network with initial weights, and fails on a trained one: the gradient of an image that
+is classified well is small, and far from the image the distance has no slope towards it. The
+distance of features has one everywhere, and the mean image is near.
 
 The parts are of Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
 """
@@ -46,14 +46,14 @@ _SPREAD = 0.1  # standard deviation of the random starts around the class's mean
 def features(
     net: FederatedNet, shared: Shared, settings: Features, generator: torch.Generator
 ) -> Reconstruction:
-    """Return the images with the recovered features, from gradients of single images."""
+    """Search for the images with the recovered features, given gradients of single images."""
     return _near_class_means(feature_objective(net, shared, settings), shared, settings, generator)
 
 
 def combined(
     net: FederatedNet, shared: Shared, settings: Combined, generator: torch.Generator
 ) -> Reconstruction:
-    """Return the images of each problem; features of a batch, a mixture, are not used."""
+    """Search for the images of each problem; the features of a batch, a mixture, are not used."""
     return _near_class_means(combined_objective(net, shared, settings), shared, settings, generator)
 
 
@@ -89,7 +89,7 @@ def combined_objective(net: FederatedNet, shared: Shared, settings: Combined) ->
 
 
 def feature_misfit(net: FederatedNet, shared: Shared, mask: str) -> Objective:
-    """Return the squared error of the known features of images (P, 1, C, H, W), relative."""
+    """Return the relative squared error of the known features as a function of images."""
     theirs, known = recovered_features(shared.gradients, trusted_entries(shared, mask))
     theirs = theirs * known
     scale = theirs.square().sum(1).clamp(min=torch.finfo(theirs.dtype).tiny)
@@ -106,7 +106,7 @@ def _near_class_means(
     settings: Features | Combined,
     generator: torch.Generator,
 ) -> Reconstruction:
-    """Search from random points around the mean images of the inferred classes."""
+    """Minimise an objective from random points around the mean images of the inferred classes."""
     means = shared.prior[inferred_labels(shared)]
 
     def start(seeds: Sequence[int]) -> Tensor:

@@ -1,12 +1,13 @@
-"""Compute what clients share, stacked over independent problems, and distances of gradients.
+"""Compute gradients of independent problems, stacked, and distances between gradients.
 
 A problem is one shared gradient: the mean over the B images of a batch, with B = 1 for the gradient
-of a single image. Single problems are tiny, so many are solved at once: every tensor has a first
-axis of P problems, and nothing that is computed for one depends on another.
+of a single image. Problems are tiny, so many are solved at once: the first axis of every tensor
+holds P problems, and nothing that is computed for one depends on another.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,13 +26,14 @@ class Shared:
     """Hold gradients as the server sees them, and what else an attacker may know.
 
     Attributes:
-        gradients: By parameter name, each (P, *shape of the parameter).
-        image_shape: (C, H, W).
-        prior: (classes, C, H, W), the attacker's mean image of each class.
-        batch: Images B behind each gradient.
-        mask: (P, outputs, l) of zeros and ones, by which the gradient of the last layer's weight
-            was multiplied; None if it was not. Only an attack with `mask: known` may read it.
-        steps: Local steps behind each, on B / steps images each; the gradients are their mean.
+        gradients: Gradients by parameter name, each (P, *shape of the parameter).
+        image_shape: Shape (C, H, W) of an image.
+        prior: The attacker's mean image of each class, (classes, C, H, W).
+        batch: Number B of images behind each gradient.
+        mask: Zeros and ones (P, outputs, l) by which the gradient of the last layer's weight was
+            multiplied; None if it was not. Only an attack with `mask: known` may read it.
+        steps: Number of local steps behind each gradient, which is the mean of theirs; each step is
+            on B / steps images.
         lr: Learning rate of those steps.
     """
 
@@ -50,12 +52,12 @@ class Shared:
 def gradient_function(
     net: FederatedNet, steps: int = 1, lr: float = 0.0
 ) -> Callable[[Tensor, Tensor], Gradients]:
-    """Make a differentiable function that returns the mean gradients of plain local steps.
+    """Return a differentiable function that computes the mean gradients of plain local steps.
 
     Returns:
-        A function of images (P, B, C, H, W) and label distributions (P, B, classes) to gradients by
-        parameter name, each (P, *shape). Each of the steps descends the mean loss of B / steps of
-        the images, in their order. The weights of the first step are constants of the function.
+        A function from images (P, B, C, H, W) and label distributions (P, B, classes) to gradients
+        by parameter name, each (P, *shape). Each step descends the mean loss of B / steps of the
+        images, in their order. The weights before the first step are constants of the function.
     """
     weights = weights_of(net)
 
@@ -70,13 +72,7 @@ def gradient_function(
             found.append(grad(loss)(weights, x, t))
         return {name: torch.stack([each[name] for each in found]).mean(0) for name in weights}
 
-    each = vmap(update, in_dims=(None, 0, 0))
-
-    def gradients(images: Tensor, targets: Tensor) -> Gradients:
-        found: Gradients = each(weights, images, targets)
-        return found
-
-    return gradients
+    return partial(vmap(update, in_dims=(None, 0, 0)), weights)
 
 
 def true_gradients(net: FederatedNet, images: Tensor, labels: Tensor) -> Gradients:
@@ -93,7 +89,7 @@ def kept(gradients: Gradients, entries: Tensor | None) -> Gradients:
 
 
 def squared_distance(ours: Gradients, theirs: Gradients) -> Tensor:
-    """Return the sum (P,) of squared differences over all parameters."""
+    """Return the sum of squared differences over all parameters (P,)."""
     parts = [(ours[name] - theirs[name]).square().flatten(1).sum(1) for name in theirs]
     return torch.stack(parts).sum(0)
 

@@ -4,9 +4,9 @@ Sources: Liu and Nocedal, "On the limited memory BFGS method for large scale opt
 Mathematical Programming 45, 1989 (two-loop recursion); Armijo, Pacific Journal of Mathematics 16,
 1966 (sufficient decrease).
 
-torch's own optimiser sees all problems as one: its steps and its line search would couple them.
-Here each evaluation is a trial step of every problem. A problem whose value falls enough goes on
-with a new direction; another one tries a shorter step next. No problem waits for another.
+torch's own optimiser treats all problems as one: its steps and its line search would couple them.
+Here each evaluation is a trial step of every problem. A problem whose value falls enough continues
+in a new direction; any other tries a shorter step next. No problem waits for another.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 Objective = Callable[[Tensor], Tensor]
-"""Differentiable function of P points (P, ...) to values (P,); row i depends on row i alone."""
+"""Differentiable function from P points (P, ...) to values (P,); row i depends on row i alone."""
 
-_DECREASE = 1e-4  # share of the decrease that the slope predicts
+_DECREASE = 1e-4  # share of the decrease predicted by the slope that a step must reach
 _SHORTEST = 1e-6  # step length below which a direction is given up
-_CURVATURE = 1e-8  # least cosine of a step and its change of gradient
+_CURVATURE = 1e-8  # smallest cosine between a step and its change of the gradient
 _MEMORY = 20  # pairs of steps and changes of the gradient that are kept
 
 
@@ -28,9 +28,9 @@ class Minimum(NamedTuple):
     """Hold the points at which P problems ended.
 
     Attributes:
-        points: (P, ...).
-        values: (P,) there.
-        curve: (P, evaluations), the value of each point that was met.
+        points: The points (P, ...).
+        values: The values (P,) there.
+        curve: The value of the current point at each evaluation, (P, evaluations).
     """
 
     points: Tensor
@@ -41,7 +41,7 @@ class Minimum(NamedTuple):
 def minimise(objective: Objective, start: Tensor, evaluations: int) -> Minimum:
     """Minimise P functions, from points `start` (P, ...).
 
-    The objective is evaluated at the start and `evaluations` times after it.
+    The objective is evaluated at the start and `evaluations` times after that.
     """
     search = _Search(objective, start.detach())
     curve = [search.value]
@@ -52,7 +52,7 @@ def minimise(objective: Objective, start: Tensor, evaluations: int) -> Minimum:
 
 
 class _Search:
-    """Hold the current point of every problem; all tensors have the problems as first axis."""
+    """Hold the current point of every problem; the first axis of all tensors is the problem."""
 
     def __init__(self, objective: Objective, start: Tensor) -> None:
         self._objective, self._shape = objective, start.shape
@@ -66,7 +66,7 @@ class _Search:
         self._length = self._first_length()
 
     def try_step(self) -> None:
-        """Evaluate one trial of each problem, and take those that fall enough."""
+        """Evaluate one trial step of each problem, and accept those whose values fall enough."""
         trial = self.point + self._length[:, None] * self._direction
         value, gradient = self._evaluated(trial)
         slope = _dot(self._gradient, self._direction)
@@ -95,7 +95,7 @@ class _Search:
         self._inverse = _pushed(self._inverse, 1 / curvature, new)
 
     def _shorten(self, bad: Tensor, value: Tensor, slope: Tensor) -> None:
-        """Shorten a step to the minimum of the interpolating parabola within bounds, or by half."""
+        """Shorten a step to the minimum of the interpolating parabola within bounds, or to half."""
         length = self._length
         excess = value - self.value - length * slope
         best = -slope * length.square() / (2 * excess)
@@ -104,7 +104,7 @@ class _Search:
         self._length = torch.where(bad, shorter, length)
 
     def _turn(self, good: Tensor) -> None:
-        """Choose a new direction after a step, and steepest descent if no step was short enough."""
+        """Choose a new direction after a step, or steepest descent if no step was short enough."""
         lost = ~good & (self._length < _SHORTEST)
         self._inverse = torch.where(lost[:, None], 0, self._inverse)
         direction = -self._scaled(self._gradient)

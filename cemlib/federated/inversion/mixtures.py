@@ -1,18 +1,19 @@
-"""Guess the true image from what an attack found of a mixture x' = r x + (1 - r) G(e|y).
+"""Guess the true image from an attack's answer on a mixture x' = r x + (1 - r) G(e|y).
 
-One mixture shows x' alone. The attacker knows m and A, mean and variance of the class's images, and
-r. If pseudo images were spread like true ones, the best linear guess of x would be
+A single mixture reveals x' alone. The attacker knows r, and the mean m and variance A of the
+class's images. If pseudo images were distributed like true ones, the best linear guess of x would
+be
 
     m + r / (r^2 + (1 - r)^2) (x' - m)                                  `unmixed`
 
-But a client's generator has a mean of its own. An attacker who can tell which gradients are of one
+But a client's generator has a mean of its own. An attacker who knows which gradients are of one
 client and class solves for it: the mean of those mixtures is r m + (1 - r) E[G|y], whatever E[G|y]
-is, and their variance is V = r^2 A + (1 - r)^2 Var[G|y]. One who can also tell which are of the
-same image averages them over the rounds first, which takes fresh noise out of x' and of V:
+is, and their variance is V = r^2 A + (1 - r)^2 Var[G|y]. An attacker who also knows which are of
+the same image first averages them over the rounds, which removes fresh noise from x' and V:
 
     m + r A / V (mean x' of the image - mean x' of all)                 `solved`
 
-That gradients are of single images and can be linked is assumed.
+It is assumed that gradients are of single images and can be linked.
 """
 
 from dataclasses import replace
@@ -27,8 +28,8 @@ from cemlib.federated.inversion.search import Reconstruction
 def unmixed(answer: Reconstruction, ratio: Tensor, prior: Tensor) -> Reconstruction:
     """Return the best linear guess of each image from its mixture alone; see the module.
 
-    `ratio` (P,) holds r of each gradient, `prior` (classes, C, H, W) m of each class. Dividing by r
-    alone would double what G adds, at r = 1/2.
+    `ratio` (P,) holds the r of each gradient, `prior` (classes, C, H, W) the m of each class.
+    Dividing by r alone would double the part of G at r = 1/2.
     """
     ratio, mean = ratio[:, None, None, None, None], prior[answer.labels]
     factor = ratio / (ratio.square() + (1 - ratio).square())
@@ -36,7 +37,7 @@ def unmixed(answer: Reconstruction, ratio: Tensor, prior: Tensor) -> Reconstruct
 
 
 def linked_scene(scene: Scene, repeats: Repeats, linked: Linked) -> Scene:
-    """Return the scene of all mixtures that an attacker links: N images, M with them, R rounds."""
+    """Return the scene of all linked mixtures: N images, each in a group of M, in R rounds."""
     mixtures = repeats.mixtures[:, : linked.images, : linked.rounds]
     labels = scene.labels[:, None, None].expand(mixtures.shape[:3])
     return replace(scene, trained=mixtures.flatten(0, 2), labels=labels.flatten())

@@ -21,10 +21,11 @@ class Repeats:
     """Hold mixtures that an attacker links: of one class and client, in several rounds.
 
     Attributes:
-        mixtures: (N, M, R, C, H, W), of each attacked image, which is the first of M, and of others
-            of its class, which its client mixes in R rounds.
+        mixtures: (N, M, R, C, H, W), the mixtures in R rounds of each attacked image, which is the
+            first of M, and of other images of its class and client.
         share: Mean share of the true image in a mixture.
-        spread: (classes,), variance over images of a class that are not attacked, mean over pixels.
+        spread: (classes,), variance over the images of a class that are not attacked, averaged over
+            the pixels.
     """
 
     mixtures: Tensor
@@ -37,12 +38,12 @@ class Scene:
     """Hold the attacked images, and what the attacker has besides their gradients.
 
     Attributes:
-        images: (N, C, H, W) in [0, 1], the true ones.
-        labels: (N,).
+        images: (N, C, H, W) in [0, 1], the true images.
+        labels: (N,), their labels.
         trained: (N, C, H, W), what the client trains on: mixtures, or the images themselves.
-        ratio: (N,), share of the true image in each of them.
-        prior: (classes, C, H, W), mean of each class over images that are not attacked.
-        repeats: What the attacker can link; None without mixing.
+        ratio: (N,), the share of the true image in each of them.
+        prior: (classes, C, H, W), the mean of each class over images that are not attacked.
+        repeats: The mixtures that an attacker can link; None if no attack links any.
     """
 
     images: Tensor
@@ -62,11 +63,11 @@ def shared_gradients(
     steps: int = 1,
     lr: float = 0.0,
 ) -> Shared:
-    """Return what the server sees of a scene, `batch` images behind each gradient.
+    """Return what the server sees of a scene, with `batch` images behind each gradient.
 
     The variant's mask or DP-SGD is applied here; its mixing is in the scene. Random draws depend on
-    the seed and the number of the gradient, never on the variant. Several `steps` of descent on
-    batch / steps images each give an update, of which the server computes the mean gradient.
+    the seed and the number of the gradient, never on the variant. Several `steps` of descent, on
+    batch / steps images each, give an update, from which the server computes the mean gradient.
     """
     images = scene.trained.reshape(-1, batch, *scene.trained.shape[1:])
     labels, shape, mask = scene.labels.view(-1, batch), image_shape(scene.images), None

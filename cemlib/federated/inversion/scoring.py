@@ -1,4 +1,4 @@
-"""Score reconstructed images, one row each; average them over images and seeds."""
+"""Score reconstructed images, one row each, and average the scores over images and seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ from cemlib.report.statistics import mean_interval
 
 WORST_CASE = "worst_case"
 MEASURES = ("mse", "psnr", "ssim")
-TRAINED = "_trained"  # ends the names of scores against the image that the gradient is of
+TRAINED = "_trained"  # suffix of scores against the image that the gradient is of
 SCORES = (*MEASURES, *(name + TRAINED for name in MEASURES))
 
 Row = dict[str, Any]
 
 
 def matched(answer: Reconstruction, truth: Tensor) -> Reconstruction:
-    """Put answers (P, B, ...) in the order of the true images (P * B, C, H, W), with NaN for fails.
+    """Return answers (P, B, ...) in the order of the true images (P * B, C, H, W); NaN if failed.
 
-    A gradient of a batch has no order: within each the assignment of the lowest total squared error
-    is taken, as the scores of the whole batch are what counts.
+    A gradient of a batch has no order: within each, the assignment of the lowest total squared
+    error is used, since the scores of the whole batch are what counts.
     """
     failed = ~(answer.loss.isfinite() & answer.images.flatten(1).isfinite().all(1))
     images = answer.images.masked_fill(failed[:, None, None, None, None], math.nan)
@@ -42,7 +42,7 @@ def matched(answer: Reconstruction, truth: Tensor) -> Reconstruction:
 
 
 def _order(answers: Tensor, truth: Tensor) -> Tensor:
-    """Return which answer (B, C, H, W) belongs to each true image; in order if one is NaN."""
+    """Return the position of the answer (B, C, H, W) to each true image; in order if one is NaN."""
     if not bool(answers.isfinite().all()):
         return torch.arange(len(answers))
     costs = (truth[:, None] - answers).square().flatten(2).mean(2)
@@ -86,10 +86,10 @@ def failed_row(image: int, label: int, reason: str) -> Row:
 
 
 def worst_cases(attacks: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """Return the row of the lowest MSE of each image, from the rows of every attack by its name.
+    """Return each image's row with the lowest MSE, from the rows of every attack by its name.
 
-    It is what an attacker would reach who could tell which attack comes closest. The label counts
-    as found where some attack found it. Where an attack failed, the strongest one is not known, and
+    This is what an attacker would achieve who could tell which attack comes closest. The label
+    counts as found if any attack found it. If an attack failed, the strongest one is not known, and
     the worst case fails too: otherwise an attack that diverged would make a defence look private.
     """
     by_image = zip(*attacks.values(), strict=True)
@@ -114,9 +114,9 @@ def summary(seeds: Sequence[Sequence[Row]]) -> Row:
     Returns:
         `n_seeds`, `n_images`, `failed` (number of rows without a result), `label_right` (share),
         and for each score `<score>_mean`, `<score>_ci_low`, `<score>_ci_high`. The intervals hold
-        for other images and seeds (`cemlib.report.bootstrap`); those of one seed are Student's, for
-        other images. None where a row failed, since the mean of the others is another set's, and
-        where a value is infinite.
+        for other images and seeds (`cemlib.report.bootstrap`); those of a single seed are
+        Student's, and hold for other images. Scores are None if a row failed, since the mean of the
+        rest would be that of another set of images, and if a value is infinite.
     """
     rows = [row for seed in seeds for row in seed]
     failed = sum(row["status"] != "ok" for row in rows)
@@ -132,7 +132,7 @@ def summary(seeds: Sequence[Sequence[Row]]) -> Row:
 
 
 def _mean(values: np.ndarray) -> list[float]:
-    """Return the mean of values (S, N) and both ends of its interval."""
+    """Return the mean of values (S, N), and both ends of its interval."""
     if len(values) > 1:
         return [float(values.mean()), *two_level_intervals([values])[0]]
     found = mean_interval(values[0].tolist())

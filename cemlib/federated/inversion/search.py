@@ -1,4 +1,4 @@
-"""Search images from random starts, with the terms that several attacks put into their loss."""
+"""Search for images from random starts, with the terms that several attacks share in their loss."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -20,9 +20,9 @@ class Reconstruction(NamedTuple):
     """Hold the answers of an attack on P shared gradients of B images each.
 
     Attributes:
-        images: (P, B, C, H, W) in [0, 1].
-        labels: (P, B).
-        loss: (P,), the attack's own; not finite where it failed.
+        images: (P, B, C, H, W) in [0, 1], the reconstructions.
+        labels: (P, B), the inferred labels.
+        loss: (P,), the attack's own loss; not finite where it failed.
         curve: (P, T), the loss during the search.
     """
 
@@ -38,10 +38,10 @@ def best_of_restarts(
     restarts: int,
     generator: torch.Generator,
 ) -> Reconstruction:
-    """Return each problem's best run by the attack's own loss: it does not know the true image.
+    """Return each problem's best run by the attack's own loss, as it does not know the true image.
 
     `search` runs the attack once, with a seed for each problem. The seeds are derived from the
-    generator and the problem's number, so an answer does not depend on the other problems.
+    generator and the problem's number, so that an answer does not depend on the other problems.
     """
     base = int(torch.randint(2**62, (), generator=generator))
     problems = range(len(shared))
@@ -50,7 +50,7 @@ def best_of_restarts(
 
 
 def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
-    """Return each problem's answer of lower loss; one that is not finite is the worst."""
+    """Return each problem's answer with the lower loss; one that is not finite is the worst."""
     losses = [run.loss.nan_to_num(torch.inf, torch.inf, torch.inf) for run in (first, second)]
     wins = losses[1] < losses[0]
 
@@ -67,7 +67,7 @@ def minimised(
     settings: Idlg | Features | Combined,
     generator: torch.Generator,
 ) -> Reconstruction:
-    """Search images (P, B, C, H, W) by L-BFGS; the labels are read off the gradients."""
+    """Search for images (P, B, C, H, W) by L-BFGS, with the labels read off the gradients."""
     labels = inferred_labels(shared)
 
     def search(seeds: Sequence[int]) -> Reconstruction:
@@ -80,7 +80,7 @@ def minimised(
 def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
     """Draw normal numbers (P, *shape), each row from its own seed, with dtype and device of `like`.
 
-    They are drawn in float32 on the CPU, so they are the same on every device.
+    They are drawn in float32 on the CPU, so that they are the same on every device.
     """
     rows = [torch.randn(*shape, generator=torch.Generator().manual_seed(s)) for s in seeds]
     return torch.stack(rows).to(like)
@@ -92,9 +92,10 @@ def gradient_misfit(
     mask: str,
     distance: Callable[[Gradients, Gradients], Tensor],
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function of images and label distributions: their gradient's distance (P,).
+    """Return a function from images and label distributions to the distance (P,) of gradients.
 
-    The distance is to the shared gradient, of the entries that the attack trusts.
+    The distance is that of their gradients to the shared ones, over the entries that the attack
+    trusts.
     """
     gradients = gradient_function(net, shared.steps, shared.lr)
     entries = trusted_entries(shared, mask)
@@ -112,6 +113,6 @@ def inferred_targets(net: FederatedNet, shared: Shared) -> Tensor:
 
 
 def prior_distance(shared: Shared) -> Objective:
-    """Return the mean squared distance (P,) of images to the mean images of their classes."""
+    """Return the mean squared distance of images to the mean images of their inferred classes."""
     expected = shared.prior[inferred_labels(shared)]
     return lambda images: (images - expected).square().flatten(1).mean(1)
