@@ -163,7 +163,7 @@ def _is_current(job: AnyJob, path: Path) -> bool:
     return (
         not differs
         and _are_there(beside)
-        and all(_is_same(path.with_name(name), sum_) for name, sum_ in _checksums(record).items())
+        and all(_is_same(path.with_name(name), sum_) for name, sum_ in record[FILES].items())
         and (any(_named(job, record)) or _came_after([path], unnamed))
     )
 
@@ -218,12 +218,6 @@ def _commit(record: dict[str, Any]) -> str:
     return f", of commit {commit[:12]}" if commit else ""
 
 
-def _checksums(record: dict[str, Any]) -> dict[str, str]:
-    """Return the checksums of the files beside a record, by name."""
-    prepared = {TENSORS: record["sha256"]} if "source" in record else {}
-    return {**record.get(FILES, {}), **prepared}
-
-
 def _named(job: AnyJob, record: dict[str, Any]) -> Iterator[tuple[Path, str | None]]:
     """Yield the inputs of a job whose checksums are in a record, with these checksums."""
     for name, files in job.inputs.items():
@@ -236,7 +230,7 @@ def _recorded(file: Path) -> str | None:
     record = file.with_name(DESCRIPTION if file.name == TENSORS else RECORD)
     if not record.is_file():
         return None
-    return sha256(file) if file == record else _checksums(read_sealed(record)).get(file.name)
+    return sha256(file) if file == record else read_sealed(record)[FILES].get(file.name)
 
 
 def _came_after(written: Iterable[Path], read: Iterable[Path]) -> bool:
