@@ -124,17 +124,17 @@ def test_a_setting_concerns_these_jobs(system: str, change: Any, names: set[str]
 
 
 def test_a_new_plug_in_changes_no_fingerprint() -> None:
-    """The dict of a room is no source of any job: a line more in it reruns nothing."""
+    """The dict of a plug-in package is no source of any job: a new line in it reruns nothing."""
     files = trained("gated") + attacked("noise", "decoder")
-    rooms = {f"{place.replace('.', '/')}/__init__.py" for place, _ in PLUG_INS.values()}
-    assert not names(files + prepare_job(PLAN).sources) & rooms
+    packages = {f"{place.replace('.', '/')}/__init__.py" for place, _ in PLUG_INS.values()}
+    assert not names(files + prepare_job(PLAN).sources) & packages
 
 
 def test_the_followed_imports_cover_what_python_loads() -> None:
     """Every module of the package that a training imports is a source, a plug-in or neutral."""
     code = "import sys, cemlib.training.job; print(*(m for m in sys.modules if 'cemlib.' in m))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    # Importing the room of the penalties imports all of them, with what each needs for itself.
+    # Importing the package of the penalties imports all of them, with what each needs for itself.
     arl = source_files("cemlib.defences.penalties.base", penalties="arl")
     sources = {f"cemlib/{name}" for name in names(trained("noise") + arl)}
     for module in done.stdout.split():
@@ -150,14 +150,14 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
         )
 
 
-@pytest.mark.parametrize("room", PLUG_INS)
-def test_the_plain_dict_names_the_file_of_every_member(room: str) -> None:
-    """Read as text it says what Python says when it imports the room."""
-    place, table = PLUG_INS[room]
+@pytest.mark.parametrize("kind", PLUG_INS)
+def test_the_plain_dict_names_the_file_of_every_member(kind: str) -> None:
+    """Read as text, it says the same as when Python imports the package."""
+    place, table = PLUG_INS[kind]
     members = getattr(importlib.import_module(f"cemlib.{place}"), table)
     for name, member in members.items():
         file = Path(inspect.getsourcefile(member) or "")
-        assert file in source_files("cemlib.numerics.seeds", **{room: name})
+        assert file in source_files("cemlib.numerics.seeds", **{kind: name})
 
 
 def test_an_unknown_member_is_named() -> None:

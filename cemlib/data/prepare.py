@@ -1,7 +1,7 @@
 """Turn a source's images into the splits of an experiment.
 
-This is apart from `cemlib.data.prepared`, so that jobs which only read prepared data do not depend
-on the code that made them.
+This is separate from `cemlib.data.prepared`, so that jobs which only read prepared data do not
+depend on the code that made them.
 """
 
 import hashlib

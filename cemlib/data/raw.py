@@ -1,4 +1,4 @@
-"""The images of a source before they are split, and the exception where they cannot be used."""
+"""The images of a source before they are split, and the exception if they cannot be used."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ class DataError(FileError):
 
 
 def shown(path: Path | str) -> str:
-    r"""Return a path or name, which may hold any bytes but two, as one printable line.
+    r"""Return a path or name, which may hold nearly any bytes, as one printable line.
 
     >>> shown("a\nb")
     'a\\nb'

@@ -1,4 +1,4 @@
-"""Decide whether the files of a job are those that it would write now, for every system.
+"""Decide whether the files of a job, of any system, are those that it would write now.
 
 The record of a result holds its name, the settings and the code that made it, and checksums of its
 inputs. They are compared before a job runs and before a number is shown: a result made with other
@@ -24,7 +24,7 @@ from cemlib.records.seal import FILES, RECORD, read_sealed
 from cemlib.study.job import DATA, AnyJob, owners
 from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, failure, read_standing
 
-SHOWN = 3  # settings that a difference names
+SHOWN = 3  # changed settings that a message names
 ADVICE = "run it again (`cemlib run`) or restore the settings; --stale shows such results, marked"
 
 
@@ -110,7 +110,7 @@ def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
 def standing(
     job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
 ) -> tuple[str, str, dict[str, Any]]:
-    """Return status, note and content of a record as `read_standing`; also `stale`, by its job."""
+    """Return what `read_standing` returns; the status may also be `stale`, by the job."""
     status, note, record = read_standing(path)
     try:
         told = differences(job, path, known) if status in (FINISHED, FAILED) else []
@@ -120,7 +120,7 @@ def standing(
 
 
 def run_job(job: AnyJob) -> Iterator[Path | str]:
-    """Run the parts of a job that are not finished; yields what `rerun_job` yields.
+    """Run the parts of a job that are not finished, and yield what `rerun_job` yields.
 
     Their old records are deleted first, so that an interrupted job never looks finished.
     """
@@ -132,7 +132,7 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
 
 
 def rerun_job(job: AnyJob) -> Iterator[Path | str]:
-    """Run a job, finished or not; yields its files, and a line for each failed result.
+    """Run a job, finished or not; yield its files, and a line for each failed result.
 
     Raises:
         FileError: if a result that it reads does not belong to the study.
