@@ -39,15 +39,16 @@ PLAN = Plan(
 )
 
 
-def trained(defence: str) -> tuple[Path, ...]:
-    return (*train_job(PLAN, defence, 0).sources,)
+# Settings, and modules that decide no number.
+NEUTRAL = ("config", "study", "records.layout", "records.progress", "records.provenance")
 
 
-def attacked(defence: str, attack: str) -> tuple[Path, ...]:
-    return (*attack_job(PLAN, defence, 0, [attack]).sources,)
+def trained(defence: str) -> list[Path]:
+    return [*train_job(PLAN, defence, 0).sources]
 
 
-UNDECIDED = ("layout", "progress", "provenance")  # records that decide no number
+def attacked(defence: str, attack: str) -> list[Path]:
+    return [*attack_job(PLAN, defence, 0, [attack]).sources]
 
 
 def names(files: Iterable[Path]) -> set[str]:
@@ -76,14 +77,11 @@ def test_an_attack_concerns_its_own_jobs_alone() -> None:
 
 
 def test_a_channel_concerns_what_releases_through_it() -> None:
-    sources = [trained("dropped"), attacked("dropped", "linear")]
-    for files in (*sources, attack_job(PLAN, "dropped", 0, ["linear"]).sources):
-        assert "defences/channels/dropout.py" in names(files)
+    channel, penalty = "defences/channels/dropout.py", "defences/penalties/nopeek.py"
+    assert {channel, penalty} <= names(trained("dropped"))
+    assert channel in names(attacked("dropped", "linear"))
     for files in (trained("noise"), attacked("noise", "linear")):
-        assert {"defences/channels/dropout.py", "defences/penalties/nopeek.py"}.isdisjoint(
-            names(files)
-        )
-    assert "defences/penalties/nopeek.py" in names(trained("dropped"))
+        assert {channel, penalty}.isdisjoint(names(files))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ def test_a_new_plug_in_changes_no_fingerprint() -> None:
     """The dict of a plug-in package is no source of any job: a new line in it reruns nothing."""
     files = trained("gated") + attacked("noise", "decoder")
     packages = {f"{place.replace('.', '/')}/__init__.py" for place, _ in PLUG_INS.values()}
-    assert not names(files + prepare_job(PLAN).sources) & packages
+    assert not names([*files, *prepare_job(PLAN).sources]) & packages
 
 
 def test_the_followed_imports_cover_what_python_loads() -> None:
@@ -136,18 +134,12 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # Importing the package of the penalties imports all of them, with what each needs for itself.
     arl = source_files("cemlib.defences.penalties.base", penalties="arl")
-    sources = {f"cemlib/{name}" for name in names(trained("noise") + arl)}
-    for module in done.stdout.split():
+    sources = names([*trained("noise"), *arl])
+    left_out = tuple(f"{name}." for name in (*NEUTRAL, *(place for place, _ in PLUG_INS.values())))
+    for module in (name.removeprefix("cemlib.") for name in done.stdout.split()):
         path = f"{module.replace('.', '/')}.py"
-        plug_in = any(module.startswith(f"cemlib.{place}.") for place, _ in PLUG_INS.values())
-        neutral = plug_in or module.split(".")[1] in {"config", "study"}
-        neutral |= module.split(".")[1:] in [["records", n] for n in UNDECIDED]
-        assert (
-            neutral
-            or path in sources
-            or (PACKAGE.parent / path).is_dir()
-            or not Path(PACKAGE.parent / path).exists()
-        )
+        is_package = not (PACKAGE / path).exists()
+        assert is_package or f"{module}.".startswith(left_out) or path in sources, module
 
 
 @pytest.mark.parametrize("kind", PLUG_INS)
