@@ -31,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    room = item.path.parent.name
-    return LONGEST.index(room) if room in LONGEST else len(LONGEST)
+    folder = item.path.parent.name
+    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
@@ -43,13 +43,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class Rooms(LoadScopeScheduling):
+    class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = Path(nodeid.split("::")[0])
             return file.parent.name if file.parent.name in TOGETHER else str(file)
 
     config.option.loadscopereorder = False  # it would put groups of many tests first
-    return Rooms(config, log)
+    return Together(config, log)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from cemlib.models import SplitModel, build
 from cemlib.models.resnet import BasicBlock
 
 
-def resnet20(cut: int, size: int = 32, sparse_coding: bool = False) -> SplitModel:
-    return build("resnet20", num_classes=10, image_size=size, cut=cut, sparse_coding=sparse_coding)
+def resnet20(cut: int, size: int = 32) -> SplitModel:
+    return build("resnet20", num_classes=10, image_size=size, cut=cut)
 
 
 def count(module: nn.Module) -> int:

@@ -39,15 +39,16 @@ PLAN = Plan(
 )
 
 
-def trained(defence: str) -> tuple[Path, ...]:
-    return (*train_job(PLAN, defence, 0).sources,)
+# Settings, and modules that decide no number.
+NEUTRAL = ("config", "study", "records.layout", "records.progress", "records.provenance")
 
 
-def attacked(defence: str, attack: str) -> tuple[Path, ...]:
-    return (*attack_job(PLAN, defence, 0, [attack]).sources,)
+def trained(defence: str) -> list[Path]:
+    return [*train_job(PLAN, defence, 0).sources]
 
 
-UNDECIDED = ("layout", "progress", "provenance")  # records that decide no number
+def attacked(defence: str, attack: str) -> list[Path]:
+    return [*attack_job(PLAN, defence, 0, [attack]).sources]
 
 
 def names(files: Iterable[Path]) -> set[str]:
@@ -76,14 +77,11 @@ def test_an_attack_concerns_its_own_jobs_alone() -> None:
 
 
 def test_a_channel_concerns_what_releases_through_it() -> None:
-    sources = [trained("dropped"), attacked("dropped", "linear")]
-    for files in (*sources, attack_job(PLAN, "dropped", 0, ["linear"]).sources):
-        assert "defences/channels/dropout.py" in names(files)
+    channel, penalty = "defences/channels/dropout.py", "defences/penalties/nopeek.py"
+    assert {channel, penalty} <= names(trained("dropped"))
+    assert channel in names(attacked("dropped", "linear"))
     for files in (trained("noise"), attacked("noise", "linear")):
-        assert {"defences/channels/dropout.py", "defences/penalties/nopeek.py"}.isdisjoint(
-            names(files)
-        )
-    assert "defences/penalties/nopeek.py" in names(trained("dropped"))
+        assert {channel, penalty}.isdisjoint(names(files))
 
 
 @pytest.mark.parametrize(
@@ -124,40 +122,34 @@ def test_a_setting_concerns_these_jobs(system: str, change: Any, names: set[str]
 
 
 def test_a_new_plug_in_changes_no_fingerprint() -> None:
-    """The dict of a room is no source of any job: a line more in it reruns nothing."""
+    """The dict of a plug-in package is no source of any job: a new line in it reruns nothing."""
     files = trained("gated") + attacked("noise", "decoder")
-    rooms = {f"{place.replace('.', '/')}/__init__.py" for place, _ in PLUG_INS.values()}
-    assert not names(files + prepare_job(PLAN).sources) & rooms
+    packages = {f"{place.replace('.', '/')}/__init__.py" for place, _ in PLUG_INS.values()}
+    assert not names([*files, *prepare_job(PLAN).sources]) & packages
 
 
 def test_the_followed_imports_cover_what_python_loads() -> None:
     """Every module of the package that a training imports is a source, a plug-in or neutral."""
     code = "import sys, cemlib.training.job; print(*(m for m in sys.modules if 'cemlib.' in m))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    # Importing the room of the penalties imports all of them, with what each needs for itself.
+    # Importing the package of the penalties imports all of them, with what each needs for itself.
     arl = source_files("cemlib.defences.penalties.base", penalties="arl")
-    sources = {f"cemlib/{name}" for name in names(trained("noise") + arl)}
-    for module in done.stdout.split():
+    sources = names([*trained("noise"), *arl])
+    left_out = tuple(f"{name}." for name in (*NEUTRAL, *(place for place, _ in PLUG_INS.values())))
+    for module in (name.removeprefix("cemlib.") for name in done.stdout.split()):
         path = f"{module.replace('.', '/')}.py"
-        plug_in = any(module.startswith(f"cemlib.{place}.") for place, _ in PLUG_INS.values())
-        neutral = plug_in or module.split(".")[1] in {"config", "study"}
-        neutral |= module.split(".")[1:] in [["records", n] for n in UNDECIDED]
-        assert (
-            neutral
-            or path in sources
-            or (PACKAGE.parent / path).is_dir()
-            or not Path(PACKAGE.parent / path).exists()
-        )
+        is_package = not (PACKAGE / path).exists()
+        assert is_package or f"{module}.".startswith(left_out) or path in sources, module
 
 
-@pytest.mark.parametrize("room", PLUG_INS)
-def test_the_plain_dict_names_the_file_of_every_member(room: str) -> None:
-    """Read as text it says what Python says when it imports the room."""
-    place, table = PLUG_INS[room]
+@pytest.mark.parametrize("kind", PLUG_INS)
+def test_the_plain_dict_names_the_file_of_every_member(kind: str) -> None:
+    """Read as text, it says the same as when Python imports the package."""
+    place, table = PLUG_INS[kind]
     members = getattr(importlib.import_module(f"cemlib.{place}"), table)
     for name, member in members.items():
         file = Path(inspect.getsourcefile(member) or "")
-        assert file in source_files("cemlib.numerics.seeds", **{room: name})
+        assert file in source_files("cemlib.numerics.seeds", **{kind: name})
 
 
 def test_an_unknown_member_is_named() -> None:

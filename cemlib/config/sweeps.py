@@ -75,9 +75,9 @@ class SweepConfig(DefenceConfig):
     @model_validator(mode="after")
     def _every_value_is_possible(self) -> Self:
         for key, values in self.over.items():
-            room = PLACES[key][0]
-            if getattr(self, room) is None:
-                raise _fault(f"over.{key}: this sweep has no {room}; add `{room}:` to it")
+            section = PLACES[key][0]
+            if getattr(self, section) is None:
+                raise _fault(f"over.{key}: this sweep has no {section}; add `{section}:` to it")
             for value in values:
                 self._check(key, value)
         return self

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from cemlib.config.data import DataConfig
+from cemlib.data.prepared import Split
 from cemlib.data.raw import Raw
 
 INK = 16
@@ -23,10 +24,9 @@ def digits(config: DataConfig, root: Path | None) -> Raw:  # noqa: ARG001 - the 
 
     bundle = load_digits()
     images = enlarge(torch.from_numpy(bundle.images), config.image_size)
+    images = images.expand(-1, config.channels or 1, -1, -1).contiguous()
     return Raw(
-        images.expand(-1, config.channels or 1, -1, -1).contiguous(),
-        torch.from_numpy(bundle.target).long(),
-        None,
+        Split(images, torch.from_numpy(bundle.target).long()),
         None,
         tuple(str(name) for name in bundle.target_names),
         {"kind": "scikit-learn digits", "scikit-learn": sklearn.__version__},

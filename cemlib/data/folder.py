@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
+from cemlib.data.prepared import Split
 from cemlib.data.raw import DataError, Raw, shown
 
 if TYPE_CHECKING:
@@ -62,14 +63,13 @@ def _official(config: DataConfig, root: Path) -> Raw:
             f"only in train: {only_train}, only in test: {only_test}"
         )
     train_labels, test_labels = _labels(train), _labels(test)
+    count = len(train_labels)
     images = _read([*_files(train), *_files(test)], config)
     return Raw(
-        images[: len(train_labels)],
-        train_labels,
-        images[len(train_labels) :],
-        test_labels,
+        Split(images[:count], train_labels),
+        Split(images[count:], test_labels),
         tuple(train),
-        _provenance("train and test", train=len(train_labels), test=len(test_labels)),
+        _provenance("train and test", train=count, test=len(test_labels)),
     )
 
 
@@ -82,7 +82,7 @@ def _pool(config: DataConfig, root: Path) -> Raw:
     files = _list_classes(root, config.min_per_class)
     labels = _labels(files)
     provenance = _provenance("one folder", images=len(labels))
-    return Raw(_read(_files(files), config), labels, None, None, tuple(files), provenance)
+    return Raw(Split(_read(_files(files), config), labels), None, tuple(files), provenance)
 
 
 def _list_classes(place: Path, at_least: int) -> ClassFiles:

@@ -67,7 +67,8 @@ def to_array(image: Image.Image, size: int, channels: int | None) -> Pixels:
     plain = _grey_or_rgb(image)
     if channels is not None:
         plain = _in_mode(plain, "L" if channels == 1 else "RGB")
-    array = np.asarray(_middle_square(plain, size))
+    # One step, not resize and crop: a 1 x 1,000,000 strip stays cheap.
+    array = np.asarray(ImageOps.fit(plain, (size, size), Image.Resampling.BILINEAR))
     return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
 
 
@@ -100,12 +101,3 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     if deep.min() < 0 or deep.max() > 65535:
         raise ValueError("32-bit pixels have no defined range; save with 8 or 16 bits")
     return Image.fromarray(((deep + 128) // 257).astype(np.uint8))
-
-
-def _middle_square(image: Image.Image, size: int) -> Image.Image:
-    width, height = image.size
-    side = min(width, height)
-    left, top = (width - side) / 2, (height - side) / 2
-    # One step with a box, not resize and crop: a 1 x 1,000,000 strip stays cheap.
-    box = (left, top, left + side, top + side)
-    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)

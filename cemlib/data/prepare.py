@@ -1,7 +1,7 @@
 """Turn a source's images into the splits of an experiment.
 
-This is apart from `cemlib.data.prepared`, so that jobs which only read prepared data do not depend
-on the code that made them.
+This is separate from `cemlib.data.prepared`, so that jobs which only read prepared data do not
+depend on the code that made them.
 """
 
 import hashlib
@@ -60,11 +60,7 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
         DataError: if a class has too few images, or a channel is constant.
     """
     indices = split_indices(raw, config)
-    train = Split(raw.train_images, raw.train_labels)
-    test = train
-    if raw.test_images is not None and raw.test_labels is not None:
-        test = Split(raw.test_images, raw.test_labels)
-    parts = {"train": train, "val": train, "test": test}
+    parts = {"train": raw.train, "val": raw.train, "test": raw.test_source}
     parts = {n: Split(s.images[indices[n]], s.labels[indices[n]]) for n, s in parts.items()}
     if every_class:
         _check_class_sizes(raw.classes[: config.classes], parts, config.min_per_class)
@@ -106,14 +102,14 @@ def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
         return index[torch.randperm(len(index), generator=stream(name))]
 
     count = _class_count(raw, config)
-    pool, labels = (raw.train_labels < count).nonzero().flatten(), raw.train_labels
-    if raw.test_labels is None:
+    labels, test_labels = raw.train.labels, raw.test_source.labels
+    pool = (labels < count).nonzero().flatten()
+    if raw.test is None:
         share = _share(len(pool), config.test_fraction)
         test, pool = (pool[part] for part in stratified(labels[pool], share, stream("test")))
     else:
-        test = (raw.test_labels < count).nonzero().flatten()
+        test = (test_labels < count).nonzero().flatten()
     pool = limited(pool, labels, config.train_limit, "train_limit")
-    test_labels = labels if raw.test_labels is None else raw.test_labels
     test = limited(test, test_labels, config.test_limit, "test_limit")
     total = _share(len(pool), config.val_fraction)
     val, train = (pool[part] for part in stratified(labels[pool], total, stream("val")))

@@ -28,7 +28,7 @@ class Split:
         return len(self.labels)
 
     def to(self, device: torch.device | str) -> "Split":
-        """Return the split on ``device`` (itself, if it is there)."""
+        """Return a copy on ``device``, which shares the tensors that are there already."""
         return Split(self.images.to(device), self.labels.to(device))
 
 

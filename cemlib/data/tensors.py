@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from cemlib.config.data import DataConfig
 from cemlib.data.prepare import divided
-from cemlib.data.prepared import Prepared
+from cemlib.data.prepared import Prepared, Split
 from cemlib.data.raw import DataError, Raw
 
 Images = Tensor | ArrayLike | Dataset[Any]
@@ -52,24 +52,21 @@ def from_tensors(
         >>> len(data.train), len(data.val), len(data.test)
         (27, 3, 10)
     """
-    pixels, numbers = _pair("images", "labels", images, labels)
-    tests: tuple[Tensor | None, Tensor | None] = (None, None)
+    train, test = _split("images", "labels", images, labels), None
     if test_images is not None:
-        tests = _pair("test_images", "test_labels", test_images, test_labels)
+        test = _split("test_images", "test_labels", test_images, test_labels)
     elif test_labels is not None:
         raise DataError("test_images: missing, test_labels are there; give both or none")
-    if not len(numbers):
+    if not len(train):
         raise DataError(
             "train: there are no labels; give a tensor with an image or more of every class"
         )
-    names = classes if classes is not None else range(int(numbers.max()) + 1)
+    names = classes if classes is not None else range(int(train.labels.max()) + 1)
     named = tuple(str(name) for name in names)
-    return divided(Raw(pixels, numbers, *tests, named, {"name": "tensors"}), config, every_class)
+    return divided(Raw(train, test, named, {"name": "tensors"}), config, every_class)
 
 
-def _pair(
-    images_name: str, labels_name: str, images: Images, labels: Labels | None
-) -> tuple[Tensor, Tensor]:
+def _split(images_name: str, labels_name: str, images: Images, labels: Labels | None) -> Split:
     """Return uint8 images and int64 labels on the CPU; `Raw` checks their shapes."""
     if isinstance(images, Dataset):
         if labels is not None:
@@ -80,10 +77,10 @@ def _pair(
             f"{labels_name}: missing; give the class of every image as integers (N,), or a torch"
             f" Dataset of (image, label) pairs as {images_name}"
         )
-    return _bytes(images_name, _tensor(images)), _integers(_tensor(labels))
+    return Split(_bytes(images_name, _tensor(images)), _integers(_tensor(labels)))
 
 
-def _stacked(name: str, dataset: Dataset[Any]) -> tuple[Tensor, Tensor]:
+def _stacked(name: str, dataset: Dataset[Any]) -> Split:
     # A generator of its own: a DataLoader takes a number from torch's global one otherwise.
     loader = DataLoader(dataset, CHUNK, generator=torch.Generator())
     try:
@@ -96,7 +93,7 @@ def _stacked(name: str, dataset: Dataset[Any]) -> tuple[Tensor, Tensor]:
             f"{name}: the Dataset must give pairs of an image (C, H, W), a tensor or an array and"
             f" always of one size, and an integer label ({error})"
         ) from error
-    return torch.cat(images), torch.cat(labels)
+    return Split(torch.cat(images), torch.cat(labels))
 
 
 def _tensor(values: Tensor | ArrayLike) -> Tensor:

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from cemlib.config.data import DataConfig
 from cemlib.data.folder import folder, has_train_and_test
-from cemlib.data.raw import DataError, Raw, check_part, shown
+from cemlib.data.prepared import Split
+from cemlib.data.raw import DataError, Raw, check_split, shown
 
 DEFAULT_ROOT = Path("data")
 
@@ -82,9 +83,9 @@ def _load(kind: str, num_classes: int, config: DataConfig, root: Path | None) ->
         return _from_folder(num_classes, config, base)
     import torchvision
 
-    train, test = (_fetched(kind, base, part, config) for part in (True, False))
+    (train, classes), (test, _) = (_fetched(kind, base, part, config) for part in (True, False))
     origin = {"kind": "torchvision", "set": config.source, "torchvision": torchvision.__version__}
-    return Raw(*train[:2], *test[:2], train[2], origin, shuffle_test=False)
+    return Raw(train, test, classes, origin, shuffle_test=False)
 
 
 def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:
@@ -100,13 +101,13 @@ def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:
 
 def _fetched(
     kind: str, base: Path, train: bool, config: DataConfig
-) -> tuple[Tensor, Tensor, tuple[str, ...]]:
-    """Return resized images, labels and classes of an official split."""
+) -> tuple[Split, tuple[str, ...]]:
+    """Return an official split, resized, and the names of its classes."""
     try:
         pixels, targets, classes = _official(kind, base, train)
-        images, labels = _resized(pixels, config), torch.from_numpy(targets)
-        check_part(f"{shown(base)}: {config.source}", images, labels, len(classes))
-        return images, labels, classes
+        split = Split(_resized(pixels, config), torch.from_numpy(targets))
+        check_split(f"{shown(base)}: {config.source}", split, len(classes))
+        return split, classes
     except DataError:
         raise
     except Exception as error:  # torchvision's readers raise nearly anything on damaged files

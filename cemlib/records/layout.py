@@ -126,17 +126,17 @@ class Layout:
 
     @property
     def written(self) -> Path:
-        """Folder of the results page, tables and figures."""
+        """Return the folder of the results page, tables and figures."""
         return self.root / self.part
 
     @property
     def tables(self) -> Path:
-        """Folder of the tables."""
+        """Return the folder of the tables."""
         return self.written / "tables"
 
     @property
     def figures(self) -> Path:
-        """Folder of the figures."""
+        """Return the folder of the figures."""
         return self.written / "figures"
 
     @property

@@ -1,6 +1,6 @@
 """Locks on files: one runner on the results of a study, one tracker on a database.
 
-The operating system holds a lock, and frees it when the process ends in whatever way, so that no
+The operating system holds a lock, and frees it when the process ends, however it does, so that no
 stale lock is ever left. Snakemake has a lock of its own, and the two do not know of each other.
 """
 

@@ -1,7 +1,7 @@
 """The provenance of a result: the source files of its job, their fingerprint, and the machine.
 
-A job's source files are found by following its imports. A *plug-in room* is a package whose
-`__init__` holds one plain dict from names to members (surrogates, channels, attacks, ...). Its
+A job's source files are found by following its imports. A *plug-in package* is one
+whose `__init__` holds a plain dict from names to members (surrogates, channels, attacks, ...). Its
 imports are not followed; only the member that the job's configuration names is added. So an edit of
 one surrogate reruns the jobs of that surrogate alone, and adding one reruns nothing.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PACKAGE = Path(__file__).parents[1]
-PLUG_INS = {  # room: its module below the package, and its dict
+PLUG_INS = {  # kind: its package below this one, and the dict in it
     "surrogates": ("surrogates", "SURROGATES"),
     "channels": ("defences.channels", "CHANNELS"),
     "penalties": ("defences.penalties", "PENALTIES"),
@@ -26,7 +26,7 @@ PLUG_INS = {  # room: its module below the package, and its dict
     "attacks": ("attacks", "ATTACKS"),
     "data": ("data", "SOURCES"),
 }
-_ROOMS = frozenset(f"cemlib.{place}" for place, _ in PLUG_INS.values())
+_PACKAGES = frozenset(f"cemlib.{place}" for place, _ in PLUG_INS.values())
 # Modules that decide no number. A job's settings are in its slice of the configuration, which
 # Snakemake watches as `params`; the others say where files lie and what a log shows.
 NEUTRAL = (
@@ -45,9 +45,9 @@ def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
 
     Args:
         entries: Modules the job starts from, such as `cemlib.training.job`.
-        members: The member of each plug-in room that the job uses, such as `surrogates="gated"`.
+        members: The member of each plug-in package that the job uses, such as `surrogates="gated"`.
     """
-    chosen = (_member(room, name) for room, name in members.items() if name is not None)
+    chosen = (_member(kind, name) for kind, name in members.items() if name is not None)
     return _followed((*entries, *chosen))
 
 
@@ -57,14 +57,14 @@ def _followed(modules: tuple[str, ...]) -> tuple[Path, ...]:
     waiting, seen = [*modules], dict[str, Path]()
     while waiting:
         module = waiting.pop()
-        if module not in seen and module not in _ROOMS and not module.startswith(NEUTRAL):
+        if module not in seen and module not in _PACKAGES and not module.startswith(NEUTRAL):
             seen[module] = _file(module)
             waiting.extend(_imports(module))
     return tuple(sorted(seen.values()))
 
 
 class Member(NamedTuple):
-    """One entry of a plug-in room's dict: the module it comes from, and its name there."""
+    """An entry of a plug-in package's dict: the module it comes from, and its name there."""
 
     module: str
     name: str
@@ -82,9 +82,9 @@ class Member(NamedTuple):
         return ast.get_docstring(next(documented)) or ""
 
 
-def members(room: str) -> dict[str, Member]:
-    """Return a plug-in room's members by name, read from its plain dict without importing it."""
-    place, table = PLUG_INS[room]
+def members(kind: str) -> dict[str, Member]:
+    """Return the members of a plug-in package by name, without importing it."""
+    place, table = PLUG_INS[kind]
     tree = _tree(_file(f"cemlib.{place}"))
     imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
     modules = {a.asname or a.name: str(node.module) for node in imports for a in node.names}
@@ -192,11 +192,11 @@ def _is_module(name: str) -> bool:
     return name.startswith("cemlib.") and _file(name).is_file()
 
 
-def _member(room: str, name: str) -> str:
-    """Return the module of a plug-in room's member."""
-    found = members(room)
+def _member(kind: str, name: str) -> str:
+    """Return the module of a member of a plug-in package."""
+    found = members(kind)
     if name not in found:
-        place, table = PLUG_INS[room]
+        place, table = PLUG_INS[kind]
         raise KeyError(f"{_file(f'cemlib.{place}')}: {table} has no entry {name!r}")
     return found[name].module
 

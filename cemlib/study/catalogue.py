@@ -1,7 +1,7 @@
 """Everything that a configuration can name, each with its meaning and the file that computes it.
 
-Names come from the plain dicts of the rooms; meanings from the docstrings of the configuration's
-sections or, for a name without a section, of the class or function it stands for.
+Names come from the dicts of the plug-in packages. Meanings come from the docstrings of the
+configuration's sections or, for a name without a section, of the class or function it stands for.
 """
 
 import re

@@ -7,10 +7,10 @@ from cemlib.config.federated import Federated
 from cemlib.records.layout import AttackFolder
 from cemlib.study.job import (
     Job,
-    by,
     figure_files,
     prepare_job,
     report_job,
+    run_by,
     table_files,
     together,
 )
@@ -37,7 +37,7 @@ def jobs(plan: Plan[Federated], device: str = "auto") -> list[FederatedJob]:
     metrics = {"metrics": [record for job in read for record in job.records]}
     drawn = FIGURES + (PSEUDO_FIGURES if mixing else ())
     files = table_files(plan, TABLES) + figure_files(plan, drawn)
-    report = report_job(plan, "report", read, metrics, files, **by("cemlib.federated.report"))
+    report = report_job(plan, "report", read, metrics, files, **run_by("cemlib.federated.report"))
     return [prepare_job(plan), *read, report]
 
 
@@ -52,7 +52,7 @@ def pseudo_job(plan: Plan[Federated], seed: int, device: str = "auto") -> Federa
         leaves=plan.layout.pseudo("{seed}").files(),
         settings=plan.study.pseudo_slice(),
         device=device,
-        **by("cemlib.federated.pseudo"),
+        **run_by("cemlib.federated.pseudo"),
     )
 
 
@@ -70,7 +70,7 @@ def train_job(plan: Plan[Federated], variant: str, seed: int, device: str = "aut
         leaves=plan.layout.run(*_RUN).files(),
         settings=plan.study.train_slice(variant),
         device=device,
-        **by("cemlib.federated.training"),
+        **run_by("cemlib.federated.training"),
     )
 
 
@@ -94,7 +94,7 @@ def _attack(plan: Plan[Federated], variant: str, seed: int, name: str, device: s
         leaves=attack_files(attack_folder(plan, *_RUN, name)),
         settings=settings | {"attack": settings["inversion"]["attacks"][name]},
         device=device,
-        **by("cemlib.federated.attacking"),
+        **run_by("cemlib.federated.attacking"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Decide whether the files of a job are those that it would write now, for every system.
+"""Decide whether the files of a job, of any system, are those that it would write now.
 
 The record of a result holds its name, the settings and the code that made it, and checksums of its
 inputs. They are compared before a job runs and before a number is shown: a result made with other
@@ -24,7 +24,7 @@ from cemlib.records.seal import FILES, RECORD, read_sealed
 from cemlib.study.job import DATA, AnyJob, owners
 from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, failure, read_standing
 
-SHOWN = 3  # settings that a difference names
+SHOWN = 3  # changed settings that a message names
 ADVICE = "run it again (`cemlib run`) or restore the settings; --stale shows such results, marked"
 
 
@@ -110,7 +110,7 @@ def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
 def standing(
     job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
 ) -> tuple[str, str, dict[str, Any]]:
-    """Return status, note and content of a record as `read_standing`; also `stale`, by its job."""
+    """Return what `read_standing` returns; the status may also be `stale`, by the job."""
     status, note, record = read_standing(path)
     try:
         told = differences(job, path, known) if status in (FINISHED, FAILED) else []
@@ -120,7 +120,7 @@ def standing(
 
 
 def run_job(job: AnyJob) -> Iterator[Path | str]:
-    """Run the parts of a job that are not finished; yields what `rerun_job` yields.
+    """Run the parts of a job that are not finished, and yield what `rerun_job` yields.
 
     Their old records are deleted first, so that an interrupted job never looks finished.
     """
@@ -132,7 +132,7 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
 
 
 def rerun_job(job: AnyJob) -> Iterator[Path | str]:
-    """Run a job, finished or not; yields its files, and a line for each failed result.
+    """Run a job, finished or not; yield its files, and a line for each failed result.
 
     Raises:
         FileError: if a result that it reads does not belong to the study.
@@ -163,7 +163,7 @@ def _is_current(job: AnyJob, path: Path) -> bool:
     return (
         not differs
         and _are_there(beside)
-        and all(_is_same(path.with_name(name), sum_) for name, sum_ in _checksums(record).items())
+        and all(_is_same(path.with_name(name), sum_) for name, sum_ in record[FILES].items())
         and (any(_named(job, record)) or _came_after([path], unnamed))
     )
 
@@ -218,12 +218,6 @@ def _commit(record: dict[str, Any]) -> str:
     return f", of commit {commit[:12]}" if commit else ""
 
 
-def _checksums(record: dict[str, Any]) -> dict[str, str]:
-    """Return the checksums of the files beside a record, by name."""
-    prepared = {TENSORS: record["sha256"]} if "source" in record else {}
-    return {**record.get(FILES, {}), **prepared}
-
-
 def _named(job: AnyJob, record: dict[str, Any]) -> Iterator[tuple[Path, str | None]]:
     """Yield the inputs of a job whose checksums are in a record, with these checksums."""
     for name, files in job.inputs.items():
@@ -236,7 +230,7 @@ def _recorded(file: Path) -> str | None:
     record = file.with_name(DESCRIPTION if file.name == TENSORS else RECORD)
     if not record.is_file():
         return None
-    return sha256(file) if file == record else _checksums(read_sealed(record)).get(file.name)
+    return sha256(file) if file == record else read_sealed(record)[FILES].get(file.name)
 
 
 def _came_after(written: Iterable[Path], read: Iterable[Path]) -> bool:

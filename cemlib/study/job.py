@@ -41,7 +41,7 @@ class Entry:
     module: str
 
     def __call__(self, job: "Job[Any]") -> Iterable[Path | str]:
-        """Run a job; returns the files that it wrote, and lines to print."""
+        """Run a job; return the files that it wrote, and lines to print."""
         found: Call = import_module(self.module).run
         return found(job)
 
@@ -151,7 +151,7 @@ AnyPlan: TypeAlias = Plan[Any]
 
 
 def together(pattern: str, parts: Sequence[Job[StudyT]]) -> Job[StudyT]:
-    """Return the job that runs some jobs at once, which read the same files."""
+    """Return one job that runs several which read the same files."""
     first = parts[0]
     return replace(
         first,
@@ -236,10 +236,10 @@ def figure_files(plan: AnyPlan, names: Sequence[str]) -> list[Path]:
     return [plan.layout.figures / f"{name}.{kind}" for name in names for kind in FIGURE_FORMATS]
 
 
-def by(module: str, **members: str | None) -> dict[str, Any]:
+def run_by(module: str, **members: str | None) -> dict[str, Any]:
     """Return the arguments `sources` and `call` of a job that the function `run` of a module runs.
 
-    The members of plug-in rooms are those of `cemlib.records.provenance.source_files`.
+    `members` of plug-in packages are given as to `cemlib.records.provenance.source_files`.
     """
     return {"sources": source_files(module, **members), "call": Entry(module)}
 

@@ -4,10 +4,10 @@ from cemlib.config.labelling import LabellingStudy
 from cemlib.study.job import (
     CPU,
     Job,
-    by,
     figure_files,
     prepare_job,
     report_job,
+    run_by,
     table_files,
 )
 from cemlib.study.plan import Plan
@@ -28,7 +28,7 @@ def jobs(plan: Plan[LabellingStudy], _device: str = CPU) -> list[LabellingJob]:
         "cost": cost.records,
     }
     files = table_files(plan, TABLES) + figure_files(plan, FIGURES)
-    report = report_job(plan, "report", read, inputs, files, **by("cemlib.labelling.report"))
+    report = report_job(plan, "report", read, inputs, files, **run_by("cemlib.labelling.report"))
     return [prepare_job(plan), *read, report]
 
 
@@ -43,7 +43,7 @@ def repeat_job(plan: Plan[LabellingStudy], number: int) -> LabellingJob:
         inputs={"data": [plan.layout.prepared]},
         leaves=[file for folder in folders for file in folder.files()],
         settings=plan.study.repeat_slice(),
-        **by("cemlib.labelling.job"),
+        **run_by("cemlib.labelling.job"),
     )
 
 
@@ -54,5 +54,5 @@ def cost_job(plan: Plan[LabellingStudy]) -> LabellingJob:
         "cost",
         leaves=[plan.layout.cost],
         settings=plan.study.cost_slice(),
-        **by("cemlib.labelling.cost"),
+        **run_by("cemlib.labelling.cost"),
     )

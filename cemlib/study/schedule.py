@@ -23,7 +23,7 @@ class StudyError(RuntimeError):
 
 
 def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[str]:
-    """Run the jobs of a study that are not finished; yields a line for each that has ended.
+    """Run the jobs of a study that are not finished; yield a line for each that has ended.
 
     The jobs are all of the study, each after those it needs; `slots` of them run at the same time.
 
@@ -70,7 +70,7 @@ class Schedule:
         return None
 
     def end(self, ended: Ended) -> str:
-        """Record that a job has ended; returns the line that reports it."""
+        """Record that a job has ended, and return the line that reports it."""
         name, outcome = ended.job.name, ended.outcome
         self._running.remove(ended.job)
         if outcome.error is not None:
@@ -82,7 +82,7 @@ class Schedule:
         return "; ".join([f"[{len(self._done)}/{self._total}] {line}", *outcome.notes])
 
     def outlook(self, slots: int) -> str:
-        """Return which jobs run, and about how long the rest takes in so many slots."""
+        """Return which jobs are running, and about how long the rest will take in so many slots."""
         if not (self._running and self._seconds):
             return ""
         found = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
@@ -104,7 +104,7 @@ class Schedule:
 
 
 def carry_out(schedule: Schedule, workers: Workers, layout: Layout) -> Iterator[str]:
-    """Run the jobs of a schedule; yields a line for each that has ended."""
+    """Run the jobs of a schedule; yield a line for each that has ended."""
     told: list[str] = []
     while True:
         while workers.has_room and (job := schedule.take()):

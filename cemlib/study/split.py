@@ -14,10 +14,10 @@ from cemlib.report.figures import drawings, modules
 from cemlib.study.job import (
     Entry,
     Job,
-    by,
     figure_files,
     prepare_job,
     report_job,
+    run_by,
     together,
 )
 from cemlib.study.plan import Plan, chosen
@@ -75,7 +75,7 @@ def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") 
         leaves=(plan.layout.judge if is_judge else plan.layout.run(*_RUN)).files(),
         settings=plan.study.train_slice(defence),
         device=device,
-        **by(
+        **run_by(
             "cemlib.training.job",
             models=plan.study.network(defence).name,
             surrogates=surrogate.name if surrogate else None,
@@ -130,7 +130,7 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
         leaves=_attack_files(plan.layout, ["{attack}"]),
         settings=plan.study.attack_slice(defence, name),
         device=training.device,
-        **by(
+        **run_by(
             "cemlib.evaluation.job",
             models=plan.study.network(defence).name,
             channels=plan.study.defences[defence].channel.name,

@@ -1,4 +1,4 @@
-"""The processes that run jobs, one after the other in each, so that each imports torch once.
+"""The processes that run jobs. Each runs one after the other, and so imports torch once.
 
 What a job prints goes to its log, and its outcome to the process that started it.
 """
@@ -85,7 +85,7 @@ class Workers:
         self._busy[slot.submit(job, log)] = (job, slot, time.perf_counter())
 
     def wait(self) -> Iterator[Ended]:
-        """Wait until a job ends; yields those that have ended, and frees their slots."""
+        """Wait until a job ends; yield those that have ended, and free their slots."""
         for future in wait(self._busy, return_when=FIRST_COMPLETED).done:
             job, slot, start = self._busy.pop(future)
             self._idle.append(slot)
@@ -93,7 +93,7 @@ class Workers:
 
 
 class _Slot:
-    """One process, started with its first job, and again when it has died or the code has changed.
+    """One process, started for its first job and again after it has died or the code has changed.
 
     Each slot has a pool of its own, since a process that dies breaks its whole pool.
     """
@@ -125,7 +125,7 @@ class _Slot:
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the parent, and end when the parent ends in whatever way."""
+    """Leave Ctrl-C to the parent, and end when the parent ends, however it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

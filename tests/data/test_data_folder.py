@@ -24,13 +24,12 @@ def test_train_and_test_in_the_order_of_names(make_folder: Maker) -> None:
     root = make_folder(BOTH)
     raw = folder(CONFIG, root)
     assert raw.classes == ("a", "b")
-    assert raw.train_labels.tolist() == [0] * 5 + [1] * 6
-    assert raw.test_labels is not None
-    assert raw.test_labels.tolist() == [0, 0, 1, 1, 1]
-    assert raw.test_images is not None
-    assert torch.equal(raw.train_images[3], pixels(root / "train/a/003.png"))
-    assert torch.equal(raw.train_images[5], pixels(root / "train/b/000.png"))
-    assert torch.equal(raw.test_images[4], pixels(root / "test/b/002.png"))
+    assert raw.train.labels.tolist() == [0] * 5 + [1] * 6
+    assert raw.test is not None
+    assert raw.test.labels.tolist() == [0, 0, 1, 1, 1]
+    assert torch.equal(raw.train.images[3], pixels(root / "train/a/003.png"))
+    assert torch.equal(raw.train.images[5], pixels(root / "train/b/000.png"))
+    assert torch.equal(raw.test.images[4], pixels(root / "test/b/002.png"))
     assert raw.shuffle_test
     assert str(root) not in repr(raw.provenance)  # no place of this machine
 
@@ -38,24 +37,24 @@ def test_train_and_test_in_the_order_of_names(make_folder: Maker) -> None:
 def test_one_folder_has_no_test_split(make_folder: Maker) -> None:
     raw = folder(CONFIG, make_folder({"b": 6, "a": 5}))
     assert raw.classes == ("a", "b")
-    assert raw.train_images.shape == (11, 3, 8, 8)
-    assert raw.test_images is None
+    assert raw.train.images.shape == (11, 3, 8, 8)
+    assert raw.test is None
 
 
 def test_many_images_keep_their_order(make_folder: Maker) -> None:
     root = make_folder({"a": 150, "b": 5})
     raw = folder(CONFIG, root)
     for index in (0, 63, 64, 149):
-        assert torch.equal(raw.train_images[index], pixels(root / f"a/{index:03}.png"))
+        assert torch.equal(raw.train.images[index], pixels(root / f"a/{index:03}.png"))
 
 
 def test_all_grey_is_one_channel_and_a_mixture_is_three(make_folder: Maker) -> None:
     root = make_folder({"train/a": 5, "train/b": 5, "test/a": 1, "test/b": 1}, (8, 8))
-    assert folder(CONFIG, root).train_images.shape[1] == 1
+    assert folder(CONFIG, root).train.images.shape[1] == 1
     write_class(root / "test/b", 1, 7, (8, 8, 3))
     mixed = folder(CONFIG, root)
-    assert mixed.train_images.shape[1] == 3
-    assert torch.equal(mixed.train_images[:, 0], mixed.train_images[:, 2])
+    assert mixed.train.images.shape[1] == 3
+    assert torch.equal(mixed.train.images[:, 0], mixed.train.images[:, 2])
 
 
 def refused(root: Path | None, config: DataConfig = CONFIG) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from image_folders import Maker
 from PIL import Image
+from torch import Tensor
 
 from cemlib.config.data import DataConfig
 from cemlib.data.prepare import (
@@ -19,6 +20,7 @@ from cemlib.data.prepare import (
     split_indices,
     stratified,
 )
+from cemlib.data.prepared import Split
 from cemlib.data.raw import DataError, Raw
 
 DIGITS = DataConfig(image_size=8)
@@ -161,37 +163,33 @@ def test_an_impossible_path_is_an_error_of_the_data() -> None:
         prepare(DataConfig(source="folder", root="x" * 300))
 
 
-def raw(**changes: object) -> Raw:
-    parts: dict[str, object] = {
-        "train_images": torch.zeros(4, 1, 8, 8, dtype=torch.uint8),
-        "train_labels": torch.tensor([0, 1, 0, 1]),
-        "test_images": None,
-        "test_labels": None,
-        "classes": ("a", "b"),
-    }
-    return Raw(**(parts | changes))  # type: ignore[arg-type]
+GOOD = Split(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("images", "labels", "message"),
     [
-        ({"train_images": torch.zeros(4, 1, 8, 8)}, "uint8"),
-        ({"train_images": torch.zeros(4, 2, 8, 8, dtype=torch.uint8)}, "1 or 3"),
-        ({"train_labels": torch.tensor([0, 1, 0])}, r"int64 \(4,\)"),
-        ({"train_labels": torch.tensor([0, 1, 0, 1]).int()}, "int64"),
-        ({"train_labels": torch.tensor([0, 1, 2, 1])}, "from 0 to 2 for 2 classes"),
-        ({"test_labels": torch.tensor([0])}, "labels without images"),
+        (torch.zeros(4, 1, 8, 8), GOOD.labels, "uint8"),
+        (torch.zeros(4, 2, 8, 8, dtype=torch.uint8), GOOD.labels, "1 or 3"),
+        (GOOD.images, GOOD.labels[:3], r"int64 \(4,\)"),
+        (GOOD.images, GOOD.labels.int(), "int64"),
+        (GOOD.images, torch.tensor([0, 1, 2, 1]), "from 0 to 2 for 2 classes"),
+        (GOOD.images[:0], GOOD.labels[:0], "no images"),
     ],
 )
-def test_a_source_cannot_deliver_nonsense(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        raw(**changes)
+def test_a_source_cannot_deliver_nonsense(images: Tensor, labels: Tensor, message: str) -> None:
+    bad = Split(images, labels)
+    with pytest.raises(DataError, match=f"train: .*{message}"):
+        Raw(bad, None, ("a", "b"))
+    with pytest.raises(DataError, match=f"test: .*{message}"):
+        Raw(GOOD, bad, ("a", "b"))
 
 
 def test_an_official_test_split_is_not_mixed_with_train() -> None:
     labels = torch.arange(2).repeat(20)
     images = torch.randint(0, 256, (40, 1, 8, 8), dtype=torch.uint8)
-    official = Raw(images, labels, images[:10], labels[:10], ("a", "b"), shuffle_test=False)
+    test = Split(images[:10], labels[:10])
+    official = Raw(Split(images, labels), test, ("a", "b"), shuffle_test=False)
     indices = split_indices(official, DIGITS)
     assert indices["test"].tolist() == list(range(10))
     assert sorted([*indices["train"].tolist(), *indices["val"].tolist()]) == list(range(40))

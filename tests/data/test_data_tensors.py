@@ -13,7 +13,7 @@ from cemlib.data.tensors import from_tensors
 def test_a_sources_images_give_the_sources_splits() -> None:
     config = DataConfig(source="digits", image_size=8, train_limit=300, split_seed=3)
     raw, expected = digits(config, None), prepare(config)
-    found = from_tensors(raw.train_images, raw.train_labels, config=config)
+    found = from_tensors(raw.train.images, raw.train.labels, config=config)
     for name, part in expected.parts().items():
         assert torch.equal(found.parts()[name].images, part.images)
         assert torch.equal(found.parts()[name].labels, part.labels)

@@ -12,6 +12,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+import short_study
 import yaml
 
 from cemlib import __version__
@@ -111,21 +112,10 @@ def test_the_wheel_works_in_an_environment_without_extras(built: Path, tmp_path:
         "import importlib.util as u; print([n for n in ('snakemake', 'mlflow') if u.find_spec(n)])"
     )
     assert said("python", "-c", absent).strip() == "[]"
-    study = SMALL | {"results": str(tmp_path / "results")}
+    study = short_study.STUDY | {"attacks": {"linear": {}, "mean_image": {}}}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     said("cemlib", "run", "--config", "study.yaml", "--device", "cpu")
-    assert (tmp_path / "results/packaged/tables/summary.csv").read_text().count("\n") > 3
-
-
-SMALL = {
-    "experiment": "packaged",
-    "seeds": [0],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 100, "test_limit": 40},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
-    "defences": {"clustering": {"surrogate": "clustering"}},
-    "attacks": {"linear": {}, "mean_image": {}},
-}
+    assert (tmp_path / "results/short/tables/summary.csv").read_text().count("\n") > 3
 
 
 def test_the_image_has_what_the_lock_has() -> None:

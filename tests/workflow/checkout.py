@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,9 +150,8 @@ class Checkout:
         found: dict[str, Any] = json.loads((self.results / folder / "metrics.json").read_text())
         return found
 
-    def listing(self, folder: Path, ignored: Collection[str] = ()) -> set[str]:
-        files = (path for path in folder.rglob("*") if path.is_file())
-        return {str(path.relative_to(folder)) for path in files if path.name not in ignored}
+    def listing(self, folder: Path) -> set[str]:
+        return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 def tiny() -> dict[str, Any]:

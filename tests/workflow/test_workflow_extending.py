@@ -9,7 +9,7 @@ import pytest
 from checkout import REPOSITORY, Checkout, tiny
 
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-ROOM, OPTIONS = "cemlib/surrogates/__init__.py", "cemlib/config/surrogates.py"
+PACKAGE, OPTIONS = "cemlib/surrogates/__init__.py", "cemlib/config/surrogates.py"
 
 
 def replaced(checkout: Checkout, source: str, old: str, new: str) -> None:
@@ -25,9 +25,9 @@ def add_spread(checkout: Checkout) -> None:
     surrogate, options = (textwrap.dedent(block) for block in BLOCK.findall(page)[:2])
     (checkout.root / "cemlib/surrogates/mine.py").write_text(surrogate, encoding="utf-8")
     table = "SURROGATES: dict[str, type[Surrogate]] = {\n"
-    replaced(checkout, ROOM, table, f'{table}    "spread": Spread,\n')
+    replaced(checkout, PACKAGE, table, f'{table}    "spread": Spread,\n')
     first = "from cemlib.surrogates.slot import"
-    replaced(checkout, ROOM, first, f"from cemlib.surrogates.mine import Spread\n{first}")
+    replaced(checkout, PACKAGE, first, f"from cemlib.surrogates.mine import Spread\n{first}")
     replaced(checkout, OPTIONS, "AnySurrogate = ", f"{options}\n\nAnySurrogate = ")
     replaced(checkout, OPTIONS, "        | LogDet\n", "        | LogDet\n        | Spread\n")
 

@@ -28,7 +28,7 @@ def test_an_edited_source_reruns_what_depends_on_it(finished: Checkout) -> None:
 
 
 def test_what_decides_no_number_reruns_nothing(finished: Checkout) -> None:
-    """A touch of every source, a new line in a plug-in room, an edit of the command line."""
+    """A touch of every source, a new line in a plug-in package, an edit of the command line."""
     for file in finished.root.glob("cemlib/**/*.py"):
         os.utime(file)
     for source in (
