@@ -3,16 +3,18 @@
 Its features are the image at a quarter of its side.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from result_files import timeless
 from tiny_study import blobs
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.config.attacks import Decoder as DecoderConfig
 from cemlib.config.base import Section
@@ -20,6 +22,7 @@ from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models import Decoder, build
 from cemlib.models.split import SplitModel
+from cemlib.numerics.seeds import derive
 from cemlib.records.checkpoint import Checkpoint
 
 OPTIONS = {"epochs": 20, "lr": 0.01, "batch_size": 32, "blocks": 1, "width": 16}
@@ -109,6 +112,34 @@ def network_task(
     parts, settings = [pairs(victim, images)] * 3, config(**options).model_dump()
     decoder = Decoder(8, (channels, side, side), blocks=1, width=4).eval().requires_grad_(False)
     return task_on(place, victim, parts, settings, judge(channels, side), decoder)[0]
+
+
+def first_decoder() -> Decoder:
+    """The decoder with which the published attack on an `easy_task` begins, with `OPTIONS`."""
+    torch.manual_seed(derive(0, "attacker"))
+    return Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
+
+
+def share_off(found: Mapping[str, Tensor], expected: Iterable[tuple[str, Tensor]]) -> float:
+    """Share of weights that differ by more than 1e-4.
+
+    Adam moves a weight whose gradient is nearly zero by rounding alone, in either direction.
+    """
+    off = torch.cat([(found[name] - weights).abs().flatten() > 1e-4 for name, weights in expected])
+    return off.double().mean().item()
+
+
+def spied(patch: pytest.MonkeyPatch, *kinds: str) -> list[Task]:
+    """Where the tasks are kept that attacks of some kinds get from now on."""
+    tasks: list[Task] = []
+
+    def look(task: Task) -> Outcome:
+        tasks.append(task)
+        return Outcome(torch.zeros(len(task.released), *task.image_shape), {})
+
+    for kind in kinds:
+        patch.setitem(ATTACKS, kind, look)
+    return tasks
 
 
 def changed(task: Task, **fields: Any) -> Task:
