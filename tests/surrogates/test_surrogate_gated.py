@@ -19,13 +19,7 @@ from surrogate_batches import (
 def test_value_and_gradient_equal_the_loops(name, moments, variance, gate):
     z, y, num_classes = batch(name)
     surrogate = built(
-        "gated",
-        num_classes,
-        z.shape[1],
-        moments=moments,
-        variance=variance,
-        gate=gate,
-        hidden=7,
+        "gated", num_classes, z.shape[1], moments=moments, variance=variance, gate=gate, hidden=7
     )
     compare(reference.gated, surrogate.double(), z.double(), y, 1e-10)
     compare(reference.gated, surrogate.float(), z, y, 1e-5)
@@ -59,11 +53,7 @@ def test_worked_example_of_attention(gate, first, second):
     options = {"moments": "raw", "variance": "trace", "scale": 1.0, "hidden": 2}
     surrogate = built("gated", 2, 2, gate=gate, noise_std=0.4, **options).double()
     surrogate.load_state_dict(
-        {
-            "V.weight": torch.eye(2),
-            "U.weight": 0.5 * torch.eye(2),
-            "w.weight": torch.ones(1, 2),
-        }
+        {"V.weight": torch.eye(2), "U.weight": 0.5 * torch.eye(2), "w.weight": torch.ones(1, 2)}
     )
     y = torch.tensor([0, 0, 0, 1, 1, 1])
     assert surrogate(z[:3], y[:3]).item() == pytest.approx(first, abs=5e-7)

@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 import torch
 from logdet_references import CLASSES, DIM, Gaussians, batches, closed_form
-from surrogate_batches import (
-    BATCHES,
-    NOISE_STD,
-    assert_near,
-    batch,
-    built,
-    value_and_gradient,
-)
+from surrogate_batches import BATCHES, NOISE_STD, assert_near, batch, built, value_and_gradient
 from surrogate_references import classes_of
 
 from cemlib.surrogates.tiles import add_scatter, own_product, tile

@@ -93,11 +93,7 @@ def test_the_best_epoch_is_deployed(tmp_path: Path, select: str) -> None:
     assert metrics["selected_epoch"] == 1 + scores.index(max(scores))
     assert metrics["selected_on"] == select
     stopped = trained(
-        tmp_path / "stopped",
-        "noise",
-        epochs=metrics["selected_epoch"],
-        lr=0.3,
-        milestones=[],
+        tmp_path / "stopped", "noise", epochs=metrics["selected_epoch"], lr=0.3, milestones=[]
     )
     assert same_weights(folder, stopped)
 
