@@ -78,13 +78,12 @@ def _best_rate(task: Task, trial: Callable[[Task], float]) -> float:
 
 def _trial_task(task: Task, rate: float) -> Task:
     epochs = max(1, task.options["epochs"] // EPOCHS)
+    folder = task.checkpoint.folder / f"trial_{rate:.3g}"
     return replace(
         task,
         options=budgeted(task.options) | {"epochs": epochs, "lr": rate},
         title=f"{task.title}, trial of lr {rate:.3g}",
-        checkpoint=Checkpoint(
-            task.checkpoint.folder / f"trial_{rate:.3g}", task.checkpoint.interval
-        ),
+        checkpoint=Checkpoint(folder, task.checkpoint.interval),
     )
 
 

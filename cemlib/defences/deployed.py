@@ -37,9 +37,8 @@ class Deployed:
         self.model.eval()
         with torch.no_grad():
             released = self.channel(features, noise)
-            return torch.cat(
-                [self.model.head(part).float() for part in torch.split(released, CHUNK)]
-            )
+            parts = [self.model.head(part).float() for part in torch.split(released, CHUNK)]
+        return torch.cat(parts)
 
     def score(self, images: Tensor, labels: Tensor, noise: torch.Generator) -> dict[str, float]:
         """Return cross-entropy (`loss`) and accuracy (`top1`, a fraction) on uint8 images."""

@@ -16,9 +16,9 @@ from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
 from cemlib.evaluation.attack import Attacked, attack, table
 from cemlib.evaluation.pictures import showcase, strip
-from cemlib.models.split import Dimensions, SplitModel
+from cemlib.models.split import Dimensions, SplitModel, place
 from cemlib.numerics.seeds import generator
-from cemlib.training.fit import Trained, check_logits, place, small_study, split_copy
+from cemlib.training.fit import Trained, check_logits, small_study, split_copy
 
 NETWORK = "network"
 GAP = 4  # white pixels between the images of a picture

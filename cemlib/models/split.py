@@ -153,6 +153,11 @@ class SplitModel(nn.Module):
         return logits
 
 
+def place(model: nn.Module) -> torch.device:
+    """Return the device of a network's weights; the CPU if it has none."""
+    return next((weights.device for weights in model.parameters()), torch.device("cpu"))
+
+
 def check_fits(shape: Shape, entries: int, halvings: int) -> None:
     """Raise a ValueError if a network of so many layers and halvings cannot have this shape."""
     if not 1 <= shape.cut < entries:
@@ -214,11 +219,10 @@ def _check_options(
 def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
     """Return the shape of the features of one image; the encoder's modes do not change."""
     modes = [(module, module.training) for module in encoder.modules()]
-    device = next((weights.device for weights in encoder.parameters()), torch.device("cpu"))
     encoder.eval()
     try:
         with torch.no_grad():
-            return tuple(encoder(torch.zeros(1, *image_shape, device=device)).shape[1:])
+            return tuple(encoder(torch.zeros(1, *image_shape, device=place(encoder))).shape[1:])
     except RuntimeError as error:
         raise ValueError(f"cut: the client takes no images of {image_shape} ({error})") from error
     finally:

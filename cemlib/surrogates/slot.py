@@ -161,14 +161,8 @@ class SlotAttention(Surrogate):
         """Draw standard normal numbers (R, S, D) on the device of the features."""
         if self._generator is None or self._generator.device != like.device:
             self._generator = torch.Generator(like.device).manual_seed(self._seed)
-        return torch.randn(
-            rows,
-            self.settings.slots,
-            self.dim,
-            generator=self._generator,
-            dtype=like.dtype,
-            device=like.device,
-        )
+        shape = rows, self.settings.slots, self.dim
+        return torch.randn(shape, generator=self._generator, dtype=like.dtype, device=like.device)
 
 
 def slot_weights(masses: Tensor, power: float) -> Tensor:

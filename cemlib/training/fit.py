@@ -16,7 +16,7 @@ from cemlib.data.prepared import Prepared
 from cemlib.data.tensors import Images, Labels, from_tensors
 from cemlib.defences.deployed import Deployed
 from cemlib.models.cutting import possible_cuts
-from cemlib.models.split import Dimensions, SplitModel
+from cemlib.models.split import Dimensions, SplitModel, place
 from cemlib.numerics.precision import set_up
 from cemlib.records.progress import progress
 from cemlib.training.own import OwnSurrogate
@@ -144,7 +144,7 @@ def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> Non
     """Check that a network has logits for all classes of the data.
 
     Raises:
-        ConfigError: if it has not.
+        ConfigError: if it does not.
     """
     features = deployed.features(data.train.images[:1])
     logits = deployed.logits(features, torch.Generator(features.device))
@@ -164,11 +164,6 @@ def small_study(seed: int, **sections: Any) -> Study:
     """
     rest = {"experiment": "notebook", "data": {}, "threads": torch.get_num_threads()}
     return parse(rest | {"seeds": [seed]} | sections)
-
-
-def place(model: nn.Module) -> torch.device:
-    """Return the device of a network's weights."""
-    return next((weights.device for weights in model.parameters()), torch.device("cpu"))
 
 
 def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:

@@ -50,11 +50,7 @@ def new_trainer(study: Study, defence: str, seed: int, data: Prepared) -> Traine
     """Return the trainer of a run at its start, as `begin` does, on the device of the data."""
     network = network_options(study, defence, data)
     return begin(
-        study,
-        defence,
-        seed,
-        data,
-        lambda: build(**network).to(memory_format=torch.channels_last),
+        study, defence, seed, data, lambda: build(**network).to(memory_format=torch.channels_last)
     )
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cemlib.surrogates.base import Surrogate
+from cemlib.surrogates.base import Sizes, Surrogate
+from cemlib.surrogates.groups import count
 
 
 @dataclass(frozen=True)
@@ -23,19 +25,17 @@ class OwnSurrogate:
     build: Callable[..., nn.Module]
     weight: float = 16.0
 
-    def surrogate(self, *, dim: int, num_classes: int, noise_std: float) -> Surrogate:
-        """Return the surrogate for features of `dim` dimensions."""
-        module = self.build(dim=dim, num_classes=num_classes, noise_std=noise_std)
-        if isinstance(module, Surrogate):
-            return module
-        return Own(module, dim=dim, num_classes=num_classes, noise_std=noise_std)
+    def surrogate(self, **sizes: Unpack[Sizes]) -> Surrogate:
+        """Return the surrogate for features of these sizes."""
+        module = self.build(**sizes)
+        return module if isinstance(module, Surrogate) else Own(module, **sizes)
 
 
 class Own(Surrogate):
     """Any module `(z, y) -> penalty` with the interface of a surrogate, active in every batch."""
 
-    def __init__(self, module: nn.Module, *, dim: int, num_classes: int, noise_std: float) -> None:
-        super().__init__(dim=dim, num_classes=num_classes, noise_std=noise_std)
+    def __init__(self, module: nn.Module, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
         self.module = module
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -50,6 +50,5 @@ class Own(Surrogate):
                 f"{type(self.module).__name__}: must return a scalar tensor attached to z, found"
                 f" shape {tuple(value.shape)}"
             )
-        classes = torch.arange(self.num_classes, device=y.device)
-        present = (y.unsqueeze(1) == classes).any(0).sum()
-        return value, {"classes": present, "active": z.new_ones(())}
+        present = count(y, self.num_classes) > 0
+        return value, {"classes": present.sum(), "active": z.new_ones(())}

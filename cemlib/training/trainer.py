@@ -29,6 +29,7 @@ from cemlib.numerics.precision import autocast
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import Part, State, pack, restore_training, training_state, unpack
 from cemlib.surrogates import SURROGATES, Surrogate
+from cemlib.surrogates.base import Sizes
 from cemlib.training.metrics import learn_metric
 from cemlib.training.own import OwnSurrogate
 from cemlib.training.selection import Selection
@@ -180,11 +181,15 @@ def begin(
             raise ValueError("the defence asks for sparse_coding; build the network with it")
     channel = CHANNELS[wanted.channel.name](wanted.noise_std, wanted.channel)
     with _part(seed, "surrogate_init", f"{place}.surrogate"):
-        sizes = {"dim": math.prod(model.feature_shape), "num_classes": len(data.classes)}
-        if own is not None:  # the spread is measured against all noise that is released
-            surrogate = own.surrogate(**sizes, noise_std=channel.std)
+        sizes: Sizes = {
+            "dim": math.prod(model.feature_shape),
+            "num_classes": len(data.classes),
+            "noise_std": channel.std,  # the spread is measured against all noise that is released
+        }
+        if own is not None:
+            surrogate = own.surrogate(**sizes)
         elif section is not None:
-            surrogate = SURROGATES[section.name](section, **sizes, noise_std=channel.std)
+            surrogate = SURROGATES[section.name](section, **sizes)
         if surrogate is not None and surrogate.start_epoch > settings.epochs:
             raise ValueError(
                 f"acts from epoch {surrogate.start_epoch} on, train.epochs is {settings.epochs};"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from easy_tasks import OPTIONS, pairs, smooth
+from easy_tasks import OPTIONS, pairs, smooth, task_on
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -13,7 +13,6 @@ from cemlib.config.attacks import Decoder
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
-from cemlib.records.checkpoint import Checkpoint
 
 STD = 0.02
 
@@ -41,16 +40,6 @@ def curved_task(
     quarters = SplitModel(nn.Identity(), BrightestCorner(), (1, 16, 16))
     images = [smooth(count, seed) for count, seed in ((own, 1), (50, 2), (60, 3))]
     labels = [quarters(part.float() / 255).argmax(1) for part in images]
-    first, second, targets = (pairs(victim, *both) for both in zip(images, labels, strict=True))
-    task = Task(
-        victim=victim,
-        own=first,
-        held_out=second,
-        released=victim.channel(targets.features, torch.Generator().manual_seed(0)),
-        options=Decoder(**(OPTIONS | options)).model_dump(),
-        seed=0,
-        title="curved",
-        checkpoint=Checkpoint(place),
-        judge=quarters,
-    )
-    return task, targets.targets()
+    parts = [pairs(victim, *both) for both in zip(images, labels, strict=True)]
+    settings = Decoder(**(OPTIONS | options)).model_dump()
+    return task_on(place, victim, parts, settings, quarters)

@@ -1,14 +1,20 @@
-"""A victim that is easily inverted: its features are the image at a quarter of its side."""
+"""Tasks for attacks, above all on a victim that is easily inverted.
 
+Its features are the image at a quarter of its side.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from result_files import timeless
 from tiny_study import blobs
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cemlib.attacks import ATTACKS
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.config.attacks import Decoder as DecoderConfig
 from cemlib.config.base import Section
@@ -16,6 +22,7 @@ from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models import Decoder, build
 from cemlib.models.split import SplitModel
+from cemlib.numerics.seeds import derive
 from cemlib.records.checkpoint import Checkpoint
 
 OPTIONS = {"epochs": 20, "lr": 0.01, "batch_size": 32, "blocks": 1, "width": 16}
@@ -42,6 +49,32 @@ def pairs(victim: Deployed, images: Tensor, labels: Tensor | None = None) -> Pai
     return Pairs(images, victim.features(images), labels)
 
 
+def task_on(
+    place: Path,
+    victim: Deployed,
+    parts: Sequence[Pairs],
+    options: Mapping[str, Any],
+    judge: SplitModel,
+    start: nn.Module | None = None,
+) -> tuple[Task, Tensor]:
+    """A task on pairs to own, to hold out and to find; apart from it, the images to find."""
+    own, held_out, targets = parts
+    draws, queries = torch.Generator().manual_seed(0), options.get("queries", 1)
+    task = Task(
+        victim=victim,
+        own=own,
+        held_out=held_out,
+        released=victim.channel(targets.features, draws, queries=queries),
+        options=options,
+        seed=0,
+        title="attack",
+        checkpoint=Checkpoint(place),
+        judge=judge,
+        start=start,
+    )
+    return task, targets.targets()
+
+
 def smooth(count: int, seed: int, channels: int = 1) -> Tensor:
     """Smooth images, uint8 (count, channels, 16, 16)."""
     draws = torch.Generator().manual_seed(seed)
@@ -62,23 +95,11 @@ def easy_task(
 ) -> tuple[Task, Tensor]:
     """A task and, apart from it, the images that are to be found."""
     victim = Deployed(SplitModel(Small(), nn.Identity(), (channels, 4, 4)), GaussianNoise(std))
-    own, held_out, targets = (
+    parts = [
         pairs(victim, split.images.expand(-1, channels, -1, -1).contiguous(), split.labels)
         for split in (blobs(train, 1), blobs(40, 2), blobs(60, 3))
-    )
-    task = Task(
-        victim=victim,
-        own=own,
-        held_out=held_out,
-        released=victim.channel(targets.features, torch.Generator().manual_seed(0)),
-        options=config(**options).model_dump(),
-        seed=0,
-        title="easy",
-        checkpoint=Checkpoint(place),
-        judge=judge(channels),
-        start=start,
-    )
-    return task, targets.images.float() / 255
+    ]
+    return task_on(place, victim, parts, config(**options).model_dump(), judge(channels), start)
 
 
 def network_task(
@@ -88,20 +109,37 @@ def network_task(
     victim = Deployed(judge(channels, side, cut=4), GaussianNoise(0.1))
     draws = torch.Generator().manual_seed(0)
     images = torch.randint(256, (3, channels, side, side), generator=draws).to(torch.uint8)
-    owned = pairs(victim, images)
+    parts, settings = [pairs(victim, images)] * 3, config(**options).model_dump()
     decoder = Decoder(8, (channels, side, side), blocks=1, width=4).eval().requires_grad_(False)
-    return Task(
-        victim=victim,
-        own=owned,
-        held_out=owned,
-        released=owned.features,
-        options=config(**options).model_dump(),
-        seed=0,
-        title="network",
-        checkpoint=Checkpoint(place),
-        judge=judge(channels, side),
-        start=decoder,
-    )
+    return task_on(place, victim, parts, settings, judge(channels, side), decoder)[0]
+
+
+def first_decoder() -> Decoder:
+    """The decoder with which the published attack on an `easy_task` begins, with `OPTIONS`."""
+    torch.manual_seed(derive(0, "attacker"))
+    return Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
+
+
+def share_off(found: Mapping[str, Tensor], expected: Iterable[tuple[str, Tensor]]) -> float:
+    """Share of weights that differ by more than 1e-4.
+
+    Adam moves a weight whose gradient is nearly zero by rounding alone, in either direction.
+    """
+    off = torch.cat([(found[name] - weights).abs().flatten() > 1e-4 for name, weights in expected])
+    return off.double().mean().item()
+
+
+def spied(patch: pytest.MonkeyPatch, *kinds: str) -> list[Task]:
+    """Where the tasks are kept that attacks of some kinds get from now on."""
+    tasks: list[Task] = []
+
+    def look(task: Task) -> Outcome:
+        tasks.append(task)
+        return Outcome(torch.zeros(len(task.released), *task.image_shape), {})
+
+    for kind in kinds:
+        patch.setitem(ATTACKS, kind, look)
+    return tasks
 
 
 def changed(task: Task, **fields: Any) -> Task:

@@ -4,15 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from easy_tasks import pairs
+from easy_tasks import pairs, task_on
 from torch import Tensor, nn
 
 from cemlib.attacks.task import Task
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
-from cemlib.numerics.seeds import generator
-from cemlib.records.checkpoint import Checkpoint
 
 
 class Mixer(nn.Module):
@@ -46,10 +44,5 @@ def make_task(
 ) -> tuple[Task, Tensor]:
     """A task and, apart from it, the images that are to be found."""
     victim = Deployed(SplitModel(encoder, nn.Identity(), (8, 4, 4)), GaussianNoise(std))
-    own, held_out, targets = (
-        pairs(victim, images)
-        for images in (random_images(600, 0), random_images(20, 1), random_images(50, 2))
-    )
-    released = victim.channel(targets.features, generator(0, "target"))
-    task = Task(victim, own, held_out, released, options, 0, "", Checkpoint(place), victim.model)
-    return task, targets.images.double() / 255
+    parts = [pairs(victim, random_images(*part)) for part in ((600, 0), (20, 1), (50, 2))]
+    return task_on(place, victim, parts, options, victim.model)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from easy_tasks import spied
 from tiny_study import RAW, blob_data
 
-from cemlib.attacks import ATTACKS
-from cemlib.attacks.task import Outcome, Task
+from cemlib.attacks.task import Task
 from cemlib.config import parse
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
@@ -33,16 +33,7 @@ def scene(attacks: dict[str, Any], flip: bool) -> Scene:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
-    """The tasks that attacks get: real attacks that keep what they are given."""
-    tasks: list[Task] = []
-
-    def look(task: Task) -> Outcome:
-        tasks.append(task)
-        return Outcome(torch.zeros(len(task.released), *task.image_shape), {})
-
-    for kind in ("decoder", "residual"):
-        monkeypatch.setitem(ATTACKS, kind, look)
-    return tasks
+    return spied(monkeypatch, "decoder", "residual")
 
 
 @pytest.mark.parametrize("knowledge", OWNED)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, changed, easy_task, same
+from easy_tasks import OPTIONS, changed, easy_task, same, share_off
 from killed_job import Dying
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -122,11 +122,7 @@ def test_the_training_is_the_published_algorithm(tmp_path: Path, start: nn.Modul
                 optimisers[1].step()
         row = found.history[epoch - 1]
         assert row["critic_loss"] == pytest.approx(sum(losses) / 2, rel=1e-3, abs=1e-3)
-    far = sum(
-        int(((found.state[name] - weights).abs() > 1e-4).sum())
-        for name, weights in fake_of.named_parameters()
-    )
-    assert far < 0.02 * sum(weights.numel() for weights in fake_of.parameters())
+    assert share_off(found.state, fake_of.named_parameters()) < 0.02
 
 
 def test_steps_are_counted_across_epochs(tmp_path: Path, start: nn.Module) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from easy_tasks import spied
 from PIL import Image
 from tiny_study import blob_data, judged, tiny_plan, trained
 
-from cemlib.attacks import ATTACKS
-from cemlib.attacks.task import Outcome, Task
+from cemlib.attacks.task import Task
 from cemlib.evaluation.job import run
 from cemlib.evaluation.scene import first_target
 from cemlib.evaluation.scores import MEASURES
@@ -42,21 +42,12 @@ def folder(study: Path) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def tasks(study: Path) -> dict[str, Task]:
-    """The tasks that an attack gets, by knowledge: a real attack that keeps what it is given."""
-    seen: list[Task] = []
-
-    def look(task: Task) -> Outcome:
-        seen.append(task)
-        return Outcome(torch.zeros(len(task.released), *task.image_shape), {})
-
-    genuine = ATTACKS["mean_image"]
-    ATTACKS["mean_image"] = look
-    try:
+    """The tasks that an attack gets, by knowledge."""
+    with pytest.MonkeyPatch.context() as patch:
+        seen = spied(patch, "mean_image")
         trained(study / "looked_at", "noise", epochs=1)
         job = attack_job(judged(study / "looked_at", epochs=1), "noise", 0, ["mean_image"], "cpu")
         list(run(job))
-    finally:
-        ATTACKS["mean_image"] = genuine
     return dict(zip(KNOWLEDGES, seen, strict=True))
 
 

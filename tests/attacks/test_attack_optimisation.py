@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from easy_tasks import changed, judge, pairs, same, smooth
+from easy_tasks import changed, judge, pairs, same, smooth, task_on
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -54,21 +54,10 @@ def attack_task(
     """A task on smooth images and, apart from it, the images that are to be found."""
     victim = Deployed(SplitModel(encoder, nn.Identity(), (1, 4, 4)), channel)
     settings = Optimisation(**(OPTIONS | options)).model_dump()
-    held_out, images = smooth(7, 1, channels), smooth(9, 2, channels)
-    owned = pairs(victim, held_out)
-    noise = torch.Generator().manual_seed(0)
-    task = Task(
-        victim=victim,
-        own=owned,
-        held_out=owned,
-        released=channel(victim.features(images), noise, queries=settings["queries"]),
-        options=settings,
-        seed=0,
-        title="optimisation",
-        checkpoint=Checkpoint(place, interval=0.0),
-        judge=judge(channels),
-    )
-    return task, images.float() / 255
+    owned, targets = (pairs(victim, smooth(*part, channels)) for part in ((7, 1), (9, 2)))
+    task, truth = task_on(place, victim, [owned, owned, targets], settings, judge(channels))
+    task.checkpoint.interval = 0.0
+    return task, truth
 
 
 def error_of(task: Task, truth: Tensor) -> float:

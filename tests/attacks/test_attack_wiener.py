@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from easy_tasks import changed, judge, pairs
+from easy_tasks import changed, judge, pairs, task_on
 from linear_victims import Constant, Mixer, make_task
 from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from cemlib.models.decoder import LinearEstimate
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import generator
-from cemlib.records.checkpoint import Checkpoint
 
 CHANNELS: dict[str, Channel] = {
     "clean": build("noise", noise_std=0.0),
@@ -53,18 +52,8 @@ def curved_task(
 ) -> Task:
     """More images than are taken at once."""
     victim = Deployed(SplitModel(Curved(), nn.Identity(), (2, 2, 2)), CHANNELS[channel])
-    first, second, targets = (pairs(victim, walks(*a)) for a in ((own, 1), (held_out, 2), (40, 3)))
-    return Task(
-        victim=victim,
-        own=first,
-        held_out=second,
-        released=targets.features,
-        options={"queries": queries},
-        seed=0,
-        title="curved",
-        checkpoint=Checkpoint(place),
-        judge=judge(),
-    )
+    parts = [pairs(victim, walks(*part)) for part in ((own, 1), (held_out, 2), (40, 3))]
+    return task_on(place, victim, parts, {"queries": queries}, judge())[0]
 
 
 def moments(task: Task, channel: str) -> tuple[Any, ...]:
@@ -156,9 +145,6 @@ def test_noise_costs_what_theory_says(tmp_path: Path, queries: int) -> None:
     """White pixels of variance V behind an isometry: error V s^2 / (V + s^2), estimated on 600."""
     std, variance = 0.2, 1 / 12
     task, targets = make_task(tmp_path, Mixer(), std, queries=queries)
-    clean = pairs(task.victim, (targets * 255).round().to(torch.uint8)).features
-    noise = generator(0, "target")
-    task = changed(task, released=task.victim.channel(clean, noise, queries=queries))
     left = std**2 / queries
     floor = variance * left / (variance + left)
     found = (answers(task) - targets).square().mean().item()

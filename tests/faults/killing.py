@@ -145,12 +145,8 @@ def halves(checkpoints: Path) -> set[Path]:
 
 def kill_at_random(
     process: "subprocess.Popen[str]", checkpoints: Path, draws: random.Random
-) -> bool:
-    """Kill a job after its first epoch: some epochs later, or in a write.
-
-    Returns:
-        Whether half a checkpoint was left.
-    """
+) -> None:
+    """Kill a job after its first epoch: some epochs later, or in a write."""
     before = halves(checkpoints)
     wait_for_line(process, " epoch ")
     if draws.random() < 0.5:
@@ -158,7 +154,6 @@ def kill_at_random(
     else:
         time.sleep(draws.uniform(0.0, 0.1))
     kill(process)
-    return halves(checkpoints) > before
 
 
 def stamps(results: Path) -> dict[str, tuple[int, int]]:

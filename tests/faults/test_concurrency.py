@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from checkout import Checkout
 from killing import STUDY, TESTS, finish, small_study, start, wait_for_line
 from result_files import bits
+from short_study import configure
 
 from cemlib.cli import main
 from cemlib.records.files import FileError
@@ -54,10 +54,9 @@ def test_a_lock_is_refused_to_others_and_goes_with_its_holder(tmp_path: Path) ->
 def test_a_second_runner_is_refused_before_it_touches_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = tmp_path / "study.yaml"
-    config.write_text(yaml.safe_dump(SHORT | {"results": str(tmp_path / "results")}))
+    config = configure(tmp_path, SHORT)
     with locked(tmp_path / "results/.locks/tiny", RUNNING):
-        assert main(["run", "--config", str(config)]) == 2
+        assert main(["run", *config]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1
     assert f"process {os.getpid()} on " in errors[0]

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 import short_study
 import torch
-import yaml
 from damaging import cut, flipped
-from short_study import SMALL
+from short_study import SMALL, configure
 
 from cemlib.cli import main
-from cemlib.config import load as load_config
+from cemlib.config import parse
 from cemlib.data.prepared import load as load_prepared
 from cemlib.evaluation.job import Stage, load_judge
 from cemlib.records.files import FileError, read_json, sha256, write_json
@@ -59,9 +58,7 @@ def study(base: Path, tmp_path: Path) -> "Readers":
 
 
 def cemlib(folder: Path, *arguments: str) -> int:
-    path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(STUDY | {"results": str(folder / "results")}))
-    return main([*arguments, "--config", str(path)])
+    return main([*arguments, *configure(folder, STUDY)])
 
 
 @dataclass
@@ -72,9 +69,7 @@ class Readers:
 
     @property
     def plan(self) -> Plan:
-        raw = STUDY | {"results": str(self.folder / "results")}
-        (self.folder / "study.yaml").write_text(yaml.safe_dump(raw))
-        return Plan(load_config(self.folder / "study.yaml"))
+        return Plan(parse(STUDY | {"results": str(self.folder / "results")}))
 
     @property
     def root(self) -> Path:

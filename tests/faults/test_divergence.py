@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import short_study
-import yaml
+from short_study import configure
 
 from cemlib.cli import main
 from cemlib.config import load
@@ -27,12 +27,6 @@ STUDY: dict[str, Any] = short_study.STUDY | {
     "attacks": {"decoder": short_study.SMALL | {"lr": 1.0e30}, "linear": {}},
 }
 KNOWLEDGES = ("train_data", "public_data")
-
-
-def configure(folder: Path, study: dict[str, Any]) -> list[str]:
-    path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(study | {"results": str(folder / "results")}))
-    return ["--config", str(path)]
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import short_study
 import torch
-import yaml
 from bombs import BOMBS, plain_bomb, torch_bomb
 from safetensors import SafetensorError
+from short_study import configure
 
 from cemlib.attacks.perceptual import vgg16
 from cemlib.config import ConfigError, load
@@ -45,8 +45,8 @@ assert len(named) == 1, named
 
 
 def test_a_whole_study_unpickles_nothing(tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
-    command = [sys.executable, "-c", WATCHED, "study.yaml"]
+    *_, config = configure(tmp_path, STUDY)
+    command = [sys.executable, "-c", WATCHED, config]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -41,12 +41,16 @@ class Around(nn.Module):
         return self.last(self.first(x).sigmoid() * x)
 
 
-class Deciding(nn.Module):
-    """What it does depends on values."""
+class TwoLayers(nn.Module):
+    """A client and a server of one layer each, for batches of vectors (B, 4)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 2)
+
+
+class Deciding(TwoLayers):
+    """What it does depends on values."""
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x.flatten(1)[:, :4])
@@ -66,12 +70,8 @@ class Shared(nn.Module):
         return self.first(z) if self.called else F.linear(z, self.first.weight)
 
 
-class Dropping(nn.Module):
+class Dropping(TwoLayers):
     """Acts in place and drops the result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
@@ -90,12 +90,8 @@ class Pair(nn.Module):
         return self.first(x, other)
 
 
-class Several(nn.Module):
+class Several(TwoLayers):
     """Returns more than logits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = self.first(x)
@@ -114,12 +110,12 @@ class Wrapped(nn.Module):
         return self.model(x)
 
 
-class Modes(nn.Module):
+class Modes(TwoLayers):
     """Computes something without gradients, or in bfloat16."""
 
     def __init__(self, context: Callable[[], AbstractContextManager[None]]) -> None:
         super().__init__()
-        self.first, self.last, self.context = nn.Linear(4, 4), nn.Linear(4, 2), context
+        self.context = context
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)

@@ -5,17 +5,7 @@ import re
 
 import pytest
 import torch
-from own_networks import (
-    Around,
-    Deciding,
-    Dropping,
-    Modes,
-    Pair,
-    Residual,
-    Several,
-    Shared,
-    Wrapped,
-)
+from own_networks import Around, Deciding, Dropping, Modes, Pair, Residual, Several, Shared, Wrapped
 from torch import Tensor, nn
 
 from cemlib.models import SplitModel

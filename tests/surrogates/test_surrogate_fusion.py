@@ -5,14 +5,7 @@ import math
 import pytest
 import surrogate_references as reference
 import torch
-from surrogate_batches import (
-    BATCHES,
-    batch,
-    built,
-    compare,
-    of_seed,
-    value_and_gradient,
-)
+from surrogate_batches import BATCHES, batch, built, compare, of_seed, value_and_gradient
 
 ATTENTION = [
     {"moments": "layernorm", "variance": "diagonal", "gate": "log"},

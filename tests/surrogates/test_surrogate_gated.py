@@ -12,16 +12,6 @@ from surrogate_batches import (
 )
 
 
-def weights(surrogate):
-    return [part.weight for part in (surrogate.V, surrogate.U, surrogate.w)]
-
-
-def set_weights(surrogate, V, U, w):
-    with torch.no_grad():
-        for weight, new in zip(weights(surrogate), (V, U, w), strict=True):
-            weight.copy_(torch.as_tensor(new))
-
-
 @pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("moments", ["layernorm", "raw"])
 @pytest.mark.parametrize("variance", ["diagonal", "trace"])
@@ -29,13 +19,7 @@ def set_weights(surrogate, V, U, w):
 def test_value_and_gradient_equal_the_loops(name, moments, variance, gate):
     z, y, num_classes = batch(name)
     surrogate = built(
-        "gated",
-        num_classes,
-        z.shape[1],
-        moments=moments,
-        variance=variance,
-        gate=gate,
-        hidden=7,
+        "gated", num_classes, z.shape[1], moments=moments, variance=variance, gate=gate, hidden=7
     )
     compare(reference.gated, surrogate.double(), z.double(), y, 1e-10)
     compare(reference.gated, surrogate.float(), z, y, 1e-5)
@@ -59,12 +43,6 @@ def test_classes_and_active_hinges_are_counted(gate, active):
     assert surrogate.log()["active"] == active
 
 
-def worked(num_classes, gate, hidden=2, noise_std=0.4):
-    options = {"moments": "raw", "variance": "trace", "scale": 1.0, "hidden": hidden}
-    options |= {"gate": gate, "noise_std": noise_std}
-    return built("gated", num_classes, 2, **options).double()
-
-
 # The second worked example: two classes, V = I, U = I / 2, w = (1, 1), tau = .02 + 1e-6.
 @pytest.mark.parametrize(
     ("gate", "first", "second"), [("log", 0.0, 0.438419), ("linear", 0.017809, 0.031006)]
@@ -72,8 +50,12 @@ def worked(num_classes, gate, hidden=2, noise_std=0.4):
 def test_worked_example_of_attention(gate, first, second):
     points = [[0, 0], [0.2, 0.1], [-0.1, 0.05], [1, 1], [0.9, 1.1], [1.2, 0.8]]
     z = torch.tensor(points, dtype=torch.float64)
-    surrogate, y = worked(2, gate), torch.tensor([0, 0, 0, 1, 1, 1])
-    set_weights(surrogate, torch.eye(2), 0.5 * torch.eye(2), torch.ones(1, 2))
+    options = {"moments": "raw", "variance": "trace", "scale": 1.0, "hidden": 2}
+    surrogate = built("gated", 2, 2, gate=gate, noise_std=0.4, **options).double()
+    surrogate.load_state_dict(
+        {"V.weight": torch.eye(2), "U.weight": 0.5 * torch.eye(2), "w.weight": torch.ones(1, 2)}
+    )
+    y = torch.tensor([0, 0, 0, 1, 1, 1])
     assert surrogate(z[:3], y[:3]).item() == pytest.approx(first, abs=5e-7)
     assert surrogate(z[3:], y[3:]).item() == pytest.approx(second, abs=5e-7)
     assert surrogate(z, y).item() == pytest.approx((first + second) / 2, abs=5e-7)
@@ -128,7 +110,7 @@ def under_contraction(surrogate, x, y, shares):
 def gradients_of(surrogate_grad):
     z, y, num_classes = batch("unequal")
     surrogate = built("gated", num_classes, z.shape[1], surrogate_grad=surrogate_grad).double()
-    return value_and_gradient(lambda z: surrogate(z, y), z.double(), *weights(surrogate))
+    return value_and_gradient(lambda z: surrogate(z, y), z.double(), *surrogate.parameters())
 
 
 def test_stop_and_ascend_change_the_gradient_of_the_attention_only():

@@ -1,14 +1,7 @@
 import pytest
 import torch
 from mixture_references import assert_equal_to, gmm_by_loops, loaded, some_covariances
-from surrogate_batches import (
-    BATCHES,
-    NOISE_STD,
-    assert_near,
-    batch,
-    built,
-    value_and_gradient,
-)
+from surrogate_batches import BATCHES, NOISE_STD, assert_near, batch, built, value_and_gradient
 
 from cemlib.metrics import leakage_bound
 

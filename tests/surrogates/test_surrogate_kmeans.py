@@ -22,10 +22,10 @@ def started(means):
     return means, torch.full(means.shape[:2], 1 / means.shape[1], dtype=means.dtype)
 
 
-def unequal_classes(sizes, dim, seed=0, dtype=torch.float64):
+def unequal_classes(sizes, dim):
     y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    y = y[torch.randperm(len(y), generator=generator(seed))]
-    return torch.randn(len(y), dim, generator=generator(seed + 1), dtype=dtype), y
+    y = y[torch.randperm(len(y), generator=generator())]
+    return torch.randn(len(y), dim, generator=generator(1), dtype=torch.float64), y
 
 
 def assert_statistics(z, members, labels, clusters, c):

@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 import torch
 from logdet_references import CLASSES, DIM, Gaussians, batches, closed_form
-from surrogate_batches import (
-    BATCHES,
-    NOISE_STD,
-    assert_near,
-    batch,
-    built,
-    value_and_gradient,
-)
+from surrogate_batches import BATCHES, NOISE_STD, assert_near, batch, built, value_and_gradient
 from surrogate_references import classes_of
 
 from cemlib.surrogates.tiles import add_scatter, own_product, tile
@@ -152,18 +145,15 @@ def test_diverged_features_give_a_value_that_is_not_finite():
     assert fresh(num_classes, 8)(z, y).isnan()
 
 
-def gaussians(steps, spread, size=13, dim=512, seed=0):
-    """Batches of one class with the same variance in all directions."""
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(steps):
-        yield spread * torch.randn(size, dim, generator=generator)
-
-
 @pytest.mark.parametrize("spread", [0.08, 0.04])
 def test_mean_value_is_near_the_truth_in_as_many_dimensions_as_a_network_has(spread):
-    """From the first `refresh` steps of many samples per dimension on, and within them."""
+    """From the first `refresh` steps of many samples per dimension on, and within them.
+
+    The features of the only class have the same variance in all directions.
+    """
     surrogate, y = fresh(1, 512), torch.zeros(13, dtype=torch.long)
-    values = torch.stack([surrogate(z, y) for z in gaussians(250, spread)])
+    z = spread * torch.randn(250, 13, 512, generator=torch.Generator().manual_seed(0))
+    values = torch.stack([surrogate(rows, y) for rows in z])
     truth = 0.5 * np.log1p(spread**2 / NOISE_STD**2)
     assert values.mean() == pytest.approx(truth, rel=0.1)
     assert values[50:].view(4, 50).mean(1).tolist() == pytest.approx([truth] * 4, rel=0.1)
@@ -185,11 +175,11 @@ def test_by_default_moments_average_four_samples_per_dimension_or_more(dim, size
     assert min(samples[300:]) > 0.99 * 4 * dim
 
 
-def factorised(surrogate, steps):
-    """Steps of an epoch before which the surrogate is at a factorisation."""
+def factorised(surrogate):
+    """Those of the first 25 steps of an epoch before which the surrogate factorises."""
     surrogate.reseed(0)
     due = []
-    for step in range(steps):
+    for step in range(25):
         due += [] if surrogate.replayable else [step]
         surrogate(torch.rand(4, 6), torch.tensor([0, 1, 1, 0]))
     return due
@@ -197,6 +187,6 @@ def factorised(surrogate, steps):
 
 def test_factorisations_double_their_distance_in_the_first_epoch_alone():
     surrogate = fresh(2, 6, refresh=10)
-    assert factorised(surrogate, 25) == [0, 1, 2, 4, 8, 10, 16, 20]
-    assert factorised(surrogate, 25) == [0, 10, 20]
-    assert factorised(fresh(2, 6, refresh=10, momentum=0.9), 25) == [0, 10, 20]
+    assert factorised(surrogate) == [0, 1, 2, 4, 8, 10, 16, 20]
+    assert factorised(surrogate) == [0, 10, 20]
+    assert factorised(fresh(2, 6, refresh=10, momentum=0.9)) == [0, 10, 20]

@@ -5,12 +5,7 @@ import pytest
 import torch
 from logdet_references import CLASSES, DIM, Gaussians, batches
 from scipy.linalg import sqrtm
-from surrogate_batches import (
-    NOISE_STD,
-    assert_near,
-    built,
-    value_and_gradient,
-)
+from surrogate_batches import NOISE_STD, assert_near, built, value_and_gradient
 from torch import Tensor
 
 

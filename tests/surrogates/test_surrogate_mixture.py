@@ -17,13 +17,13 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def mixed_classes(sizes, dim, seed=0):
+def mixed_classes(sizes, dim):
     """Classes of overlapping unequal blobs, shuffled."""
     y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    y = y[torch.randperm(len(y), generator=generator(seed))]
-    blob = torch.randint(3, (len(y),), generator=generator(seed + 1))
-    centres = 1.5 * torch.randn(3, dim, generator=generator(seed + 2), dtype=torch.float64)
-    noise = torch.randn(len(y), dim, generator=generator(seed + 3), dtype=torch.float64)
+    y = y[torch.randperm(len(y), generator=generator())]
+    blob = torch.randint(3, (len(y),), generator=generator(1))
+    centres = 1.5 * torch.randn(3, dim, generator=generator(2), dtype=torch.float64)
+    noise = torch.randn(len(y), dim, generator=generator(3), dtype=torch.float64)
     return centres[blob] + (0.5 + blob.unsqueeze(1) / 2) * noise, y
 
 

@@ -3,13 +3,7 @@ import math
 import pytest
 import surrogate_references as reference
 import torch
-from surrogate_batches import (
-    BATCHES,
-    batch,
-    built,
-    compare,
-    of_seed,
-)
+from surrogate_batches import BATCHES, batch, built, compare, of_seed
 
 SMALL = {"slots": 3, "iterations": 2, "heads": 2}
 

@@ -93,11 +93,7 @@ def test_the_best_epoch_is_deployed(tmp_path: Path, select: str) -> None:
     assert metrics["selected_epoch"] == 1 + scores.index(max(scores))
     assert metrics["selected_on"] == select
     stopped = trained(
-        tmp_path / "stopped",
-        "noise",
-        epochs=metrics["selected_epoch"],
-        lr=0.3,
-        milestones=[],
+        tmp_path / "stopped", "noise", epochs=metrics["selected_epoch"], lr=0.3, milestones=[]
     )
     assert same_weights(folder, stopped)
 
@@ -151,21 +147,16 @@ def test_the_leakage_is_estimated_from_training_images_too_where_test_images_are
     assert found["leakage_nats"] == pytest.approx(leakage_estimate(features, labels, 0.025))
 
 
-def test_every_epochs_clusters_are_kept(tmp_path: Path) -> None:
-    folder = trained(tmp_path, "clustering", epochs=3)
-    fits = load_tensors(folder.clusters)
-    assert fits["epochs"].tolist() == [1, 2, 3]
-    assert fits["means"].shape == (3, 3, 5, 128)
-    assert fits["weights"].shape == fits["variances"].shape == (3, 3, 5)
-    assert torch.allclose(fits["weights"].sum(2), torch.ones(3, 3), atol=1e-5)
-    assert not torch.equal(fits["means"][0], fits["means"][2])
-
-
-def test_clusters_are_refitted_every_few_epochs(tmp_path: Path) -> None:
-    fits = load_tensors(trained(tmp_path, "rarely", epochs=4).clusters)
-    assert fits["epochs"].tolist() == [1, 3]
-    assert len(fits["means"]) == 2
-    assert not torch.equal(fits["means"][0], fits["means"][1])
+@pytest.mark.parametrize(("defence", "epochs"), [("clustering", [1, 2, 3, 4]), ("rarely", [1, 3])])
+def test_the_clusters_of_every_fit_are_kept(
+    tmp_path: Path, defence: str, epochs: list[int]
+) -> None:
+    fits, count = load_tensors(trained(tmp_path, defence, epochs=4).clusters), len(epochs)
+    assert fits["epochs"].tolist() == epochs
+    assert fits["means"].shape == (count, 3, 5, 128)
+    assert fits["weights"].shape == fits["variances"].shape == (count, 3, 5)
+    assert torch.allclose(fits["weights"].sum(2), torch.ones(count, 3), atol=1e-5)
+    assert not torch.equal(fits["means"][0], fits["means"][-1])
 
 
 def test_clusters_of_an_older_run_do_not_survive(tmp_path: Path) -> None:

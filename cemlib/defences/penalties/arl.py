@@ -75,10 +75,8 @@ class AdversarialDecoder(Penalty):
 def _doublings(image_shape: Shape, feature_shape: Shape) -> int:
     """Return the number of doublings from the features' sides to those of the images."""
     doublings = round(math.log2(image_shape[-1] / feature_shape[-1]))
-    if doublings < 0 or any(
-        side * 2**doublings != target
-        for side, target in zip(feature_shape[1:], image_shape[1:], strict=True)
-    ):
+    doubled = tuple(side * 2**doublings for side in feature_shape[1:])
+    if doublings < 0 or doubled != image_shape[1:]:
         raise ValueError(
             f"arl: features of {feature_shape[1]}x{feature_shape[2]} do not double to images of "
             f"{image_shape[1]}x{image_shape[2]}; choose a cut behind poolings of even sides"
