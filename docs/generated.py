@@ -2,38 +2,19 @@
 
     make reference
 
-writes `config/README.md` from the schema of the configuration and `docs/commands.md` from the help
-texts. In the pages of `PAGES` it replaces everything between `<!-- results/published/<study> -->`
-and `<!-- end -->` by the worst case of every defence under the first knowledge, the claims, and the
-origin of the numbers. After `<!-- results/published/<study> at 93.5 % -->` it writes the privacy of
-the study's sweeps at that accuracy; `<study>+<other>` takes the sweeps of both, and
-`at 93.5 % of noise, gated` only these, compared with the first of them. All is computed from the
-published runs, whichever version published them.
+writes `config/README.md` from the schema of the configuration, `docs/commands.md` from the help
+texts, and the tables of published studies (see `docs/published.py`).
 """
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_origin
 
-import pandas as pd
-
 from cemlib.cli import parsers
-from cemlib.config import Study, load
 from cemlib.config.base import Section, nested, tagged
 from cemlib.config.load import SPLIT, SYSTEMS
-from cemlib.records.files import read_json, write_text
-from cemlib.records.scores import SCORES, marked
-from cemlib.report.at_accuracy import tradeoff_table
-from cemlib.report.cells import interval, mean, number
-from cemlib.report.claims import sentences, warnings
-from cemlib.report.comparisons import comparisons_table
-from cemlib.report.frontier import Sweeps, sweep_points
-from cemlib.report.publish import published_study
-from cemlib.report.tables import read_runs, summary_table
-from cemlib.report.texts import STRONGEST, paper_document
-from cemlib.report.writer import Column, laid_out, markdown_table
+from cemlib.records.files import write_text
+from docs.published import PAGES, with_conclusions
 
 KEYS = """# Configuration
 
@@ -59,105 +40,6 @@ eval "$(register-python-argcomplete cemlib)"
 
 This page is written from the code by `make reference`.
 """
-PAGES = ("README.md", "docs/start.md", "docs/findings.md", "docs/board.md")
-_BLOCK = re.compile(
-    r"(<!-- (results/published/[\w+]+)(?: at ([\d.]+) %(?: of ([\w, ]+))?)? -->\n)"
-    r".*?(<!-- end -->)",
-    re.DOTALL,
-)
-_FROZEN = ("model", "train", "attacks", "threads")  # the same in all studies of a table
-_LEFT_OUT = (SCORES["leakage_nats"].heading, SCORES["psnr"].heading, STRONGEST)
-_COLUMNS: tuple[Column, ...] = (
-    ("attacker", number("knowledge")),
-    ("family", lambda row: marked(row["family"], row["n_unconverged"] > 0)),
-    ("MSE ↑", mean("mse", 4)),
-    ("SSIM ↓", mean("ssim", 3)),
-    ("identified [%] ↓", mean("recon_top1", 1, 100)),
-    ("nats ↓", mean("leakage_nats", 1)),
-    ("MSE minus that of the first", number("difference", "+.3g")),
-    ("95 % interval", interval()),
-    ("p (Holm)", number("p_holm", ".2g")),
-    ("detectable", number("detectable", ".2g")),
-    ("seeds", number("n_seeds")),
-)
-
-
-def with_conclusions(text: str, root: Path) -> str:
-    """Return a page with every block made again from the published files below a folder."""
-
-    def made(block: re.Match[str]) -> str:
-        start, folder, accuracy, chosen, end = block.groups()
-        if accuracy is None:
-            return f"{start}{conclusions(root, folder)}{end}"
-        names = chosen.split(", ") if chosen else ()
-        return f"{start}{at_accuracy(root, folder, float(accuracy), names)}{end}"
-
-    return _BLOCK.sub(made, text)
-
-
-def conclusions(root: Path, folder: str) -> str:
-    """Return the worst case and the claims of one published study in Markdown."""
-    study, runs, attacks = _published(root, folder)
-    summary = summary_table(runs, attacks, [*study.defences])
-    compared = comparisons_table(runs, attacks, [*study.defences], study.reference)
-    table = paper_document(summary, _LEFT_OUT).tables[0]
-    knowledge, told = next(iter(sentences(compared).items()))
-    made = read_json(root / folder / "provenance.json")
-    seeds, commits = len(made["seeds"]), " and ".join(commit[:7] for commit in made["commits"])
-    return "\n".join(
-        [
-            f"\n{markdown_table(replace(table, caption=''))}\n",
-            f"Attacker with {knowledge}; mean over {seeds} seeds ± half width of the 95 % interval."
-            f" Commit {commits}, `{made['command']}`.\n",
-            f"Each defence minus `{compared['reference'].iloc[0]}`, on the same seeds:\n",
-            *(f"* {sentence}" for sentence in [*told, *warnings(summary)]),
-            "",
-            "",
-        ]
-    )
-
-
-def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] = ()) -> str:
-    """Return a Markdown table of the privacy of published sweeps at an accuracy in %.
-
-    With chosen families it has only these, in their order. Holm's correction is over all accuracies
-    that the first study names, if this is one of them.
-    """
-    first, *others = folder.split("+")
-    study, runs, attacks = _published(root, first)
-    families = study.families()
-    for name in others:
-        joined, *frames = _published(root, f"{Path(first).parent}/{name}")
-        own = {defence for family in joined.families().values() for defence in family}
-        _check_joins(name, joined, own, study)
-        if both := sorted({*families} & {*joined.families()}):
-            raise ValueError(f"{name}: {', '.join(both)} is a family of another study already")
-        families |= joined.families()
-        parts = (frame[frame["defence"].isin(own)] for frame in frames)
-        runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
-    families = {name: families[name] for name in chosen or families}
-    named = study.report.match_accuracy or ()
-    sweeps = Sweeps(families, named if accuracy in named else [accuracy])
-    table = tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
-    table = table[table["accuracy"] == accuracy]
-    return f"\n{markdown_table(laid_out('', table, _COLUMNS))}\n\n"
-
-
-def _check_joins(name: str, joined: Study, own: set[str], study: Study) -> None:
-    """Refuse a study with other images, networks, trainings or attacks than the first study's."""
-    differing = [key for key in _FROZEN if getattr(joined, key) != getattr(study, key)]
-    differing += ["data"] * (joined.data_slice() != study.data_slice())
-    if differing:
-        raise ValueError(f"{name}: its {', '.join(differing)} differ from those of the first study")
-    for each in sorted(own):
-        if (joined.network(each), joined.training(each)) != (study.model, study.train):
-            raise ValueError(f"{name}: {each} has a network or a training of its own")
-
-
-def _published(root: Path, folder: str) -> tuple[Study, pd.DataFrame, pd.DataFrame]:
-    """Return a published study, its runs, and its attacks."""
-    file, changes = published_study(root / folder)
-    return load(root / file, changes), *read_runs(root / folder / "runs.csv")
 
 
 def commands_page() -> str:

@@ -12,7 +12,7 @@ from synthetic_study import DEFENCES, Study
 from cemlib.config import load
 from cemlib.records.files import write_json
 from cemlib.report.build import Results, write_tables
-from docs.generated import PAGES, with_conclusions
+from docs.published import PAGES, with_conclusions
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,6 +117,23 @@ def test_what_differs_or_is_there_already_does_not_join(
 ) -> None:
     with pytest.raises(ValueError, match=fault):
         joined(tmp_path, f"config/studies/{config}.yaml")
+
+
+def test_differences_are_those_of_the_studys_own_table() -> None:
+    """In % of the MSE behind noise, and bold where p is below 0.05, as in its `tradeoff.csv`."""
+    text = with_conclusions("<!-- results/published/map_cifar10 compared -->\n<!-- end -->", ROOT)
+    head, *rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    found = {row[0].strip("| `"): [cell.strip(" |") for cell in row[1:]] for row in rows[1:]}
+    table = pd.read_csv(ROOT / "results/published/map_cifar10/tradeoff.csv")
+    table = table.set_index(["accuracy", "knowledge", "family"])
+    for column, title in enumerate(cell.strip(" |") for cell in head[1:]):
+        accuracy, knowledge = title.split(" %, ")
+        at = table.loc[float(accuracy), knowledge]
+        for family, row in at.drop("noise").iterrows():
+            share = 100 * row["difference"] / at.loc["noise", "mse_mean"]
+            cell = "-" if pd.isna(share) else f"{share:+.0f} %"
+            expected = f"**{cell}**" if row["p_holm"] < 0.05 else cell
+            assert found[family][column] == expected
 
 
 def test_holms_correction_is_that_of_the_studys_own_table() -> None:

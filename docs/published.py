@@ -1,0 +1,178 @@
+"""Make the tables of the documentation from the published studies.
+
+In the pages of `PAGES`, `make reference` replaces what stands between one of these lines and
+`<!-- end -->`:
+
+    <!-- results/published/<study> -->
+        the worst case of every defence under the first knowledge, the claims, and the origin of
+        the numbers
+    <!-- results/published/<study> at 93.5 % -->
+        the privacy of the study's sweeps at an accuracy; `<study>+<other>` takes the sweeps of
+        both, and `at 93.5 % of noise, gated` only these, compared with the first of them
+    <!-- results/published/<study> compared -->
+        the differences from the first sweep at all of the study's accuracies, in %
+
+All is computed from the published runs, whichever version published them.
+"""
+
+import math
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cemlib.config import Study, load
+from cemlib.records.files import read_json
+from cemlib.records.scores import SCORES, marked
+from cemlib.report.at_accuracy import tradeoff_table
+from cemlib.report.cells import interval, mean, number
+from cemlib.report.claims import sentences, warnings
+from cemlib.report.comparisons import comparisons_table
+from cemlib.report.frontier import Sweeps, sweep_points
+from cemlib.report.publish import published_study
+from cemlib.report.tables import read_runs, summary_table
+from cemlib.report.texts import STRONGEST, paper_document
+from cemlib.report.writer import Column, laid_out, markdown_table
+
+PAGES = ("README.md", "docs/start.md", "docs/findings.md", "docs/board.md")
+_BLOCK = re.compile(
+    r"(<!-- (results/published/[\w+]+)(?:( compared)| at ([\d.]+) %(?: of ([\w, ]+))?)? -->\n)"
+    r".*?(<!-- end -->)",
+    re.DOTALL,
+)
+_FROZEN = ("model", "train", "attacks", "threads")  # the same in all studies of a table
+_LEFT_OUT = (SCORES["leakage_nats"].heading, SCORES["psnr"].heading, STRONGEST)
+_COLUMNS: tuple[Column, ...] = (
+    ("attacker", number("knowledge")),
+    ("family", lambda row: marked(row["family"], row["n_unconverged"] > 0)),
+    ("MSE ↑", mean("mse", 4)),
+    ("SSIM ↓", mean("ssim", 3)),
+    ("identified [%] ↓", mean("recon_top1", 1, 100)),
+    ("nats ↓", mean("leakage_nats", 1)),
+    ("MSE minus that of the first", number("difference", "+.3g")),
+    ("95 % interval", interval()),
+    ("p (Holm)", number("p_holm", ".2g")),
+    ("detectable", number("detectable", ".2g")),
+    ("seeds", number("n_seeds")),
+)
+
+
+def with_conclusions(text: str, root: Path) -> str:
+    """Return a page with every block made again from the published files below a folder."""
+
+    def made(block: re.Match[str]) -> str:
+        start, folder, compared, accuracy, chosen, end = block.groups()
+        if compared:
+            return f"{start}{differences(root, folder)}{end}"
+        if accuracy is None:
+            return f"{start}{conclusions(root, folder)}{end}"
+        names = chosen.split(", ") if chosen else ()
+        return f"{start}{at_accuracy(root, folder, float(accuracy), names)}{end}"
+
+    return _BLOCK.sub(made, text)
+
+
+def conclusions(root: Path, folder: str) -> str:
+    """Return the worst case and the claims of one published study in Markdown."""
+    study, runs, attacks = _published(root, folder)
+    summary = summary_table(runs, attacks, [*study.defences])
+    compared = comparisons_table(runs, attacks, [*study.defences], study.reference)
+    table = paper_document(summary, _LEFT_OUT).tables[0]
+    knowledge, told = next(iter(sentences(compared).items()))
+    made = read_json(root / folder / "provenance.json")
+    seeds, commits = len(made["seeds"]), " and ".join(commit[:7] for commit in made["commits"])
+    return "\n".join(
+        [
+            f"\n{markdown_table(replace(table, caption=''))}\n",
+            f"Attacker with {knowledge}; mean over {seeds} seeds ± half width of the 95 % interval."
+            f" Commit {commits}, `{made['command']}`.\n",
+            f"Each defence minus `{compared['reference'].iloc[0]}`, on the same seeds:\n",
+            *(f"* {sentence}" for sentence in [*told, *warnings(summary)]),
+            "",
+            "",
+        ]
+    )
+
+
+def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] = ()) -> str:
+    """Return a Markdown table of the privacy of published sweeps at an accuracy in %.
+
+    With chosen families it has only these, in their order. Holm's correction is over all accuracies
+    that the first study names, if this is one of them.
+    """
+    table = _tradeoff(root, folder, accuracy, chosen)
+    table = table[table["accuracy"] == accuracy]
+    return f"\n{markdown_table(laid_out('', table, _COLUMNS))}\n\n"
+
+
+def differences(root: Path, folder: str) -> str:
+    """Return by how many % the MSE behind each family exceeds that behind the first, in Markdown.
+
+    There is a column for each attacker at each accuracy that the study names. Significant
+    differences are bold.
+    """
+    table = _tradeoff(root, folder)
+    rows = table[table["family"] != table["reference"]].copy()
+    rows["shown"] = [_relative(row) for row in rows.to_dict("records")]
+    places = list(rows[["accuracy", "knowledge"]].drop_duplicates().itertuples(index=False))
+    heads = [f"{accuracy:g} %, {knowledge}" for accuracy, knowledge in places]
+    wide = rows.set_index(["accuracy", "knowledge", "family"])["shown"]
+    body = [
+        [f"`{family}`", *(wide[(*place, family)] for place in places)]
+        for family in rows["family"].unique()
+    ]
+    lines = [["family", *heads], ["---", *("---:" for _ in heads)], *body]
+    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
+
+
+def _relative(row: Mapping[Hashable, Any]) -> str:
+    if not math.isfinite(row["difference"]):
+        return "-"
+    text = f"{100 * row['difference'] / (row['mse_mean'] - row['difference']):+.0f} %"
+    return f"**{text}**" if row["verdict"] in ("higher", "lower") else text
+
+
+def _tradeoff(
+    root: Path, folder: str, accuracy: float | None = None, chosen: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return the table of `cemlib.report.at_accuracy` for published studies.
+
+    It is at all accuracies that the first study names, or at another one.
+    """
+    first, *others = folder.split("+")
+    study, runs, attacks = _published(root, first)
+    families = study.families()
+    for name in others:
+        joined, *frames = _published(root, f"{Path(first).parent}/{name}")
+        own = {defence for family in joined.families().values() for defence in family}
+        _check_joins(name, joined, own, study)
+        if both := sorted({*families} & {*joined.families()}):
+            raise ValueError(f"{name}: {', '.join(both)} is a family of another study already")
+        families |= joined.families()
+        parts = (frame[frame["defence"].isin(own)] for frame in frames)
+        runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
+    families = {name: families[name] for name in chosen or families}
+    named = study.report.match_accuracy or ()
+    at = named if accuracy is None or accuracy in named else [accuracy]
+    sweeps = Sweeps(families, at)
+    return tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
+
+
+def _check_joins(name: str, joined: Study, own: set[str], study: Study) -> None:
+    """Refuse a study with other images, networks, trainings or attacks than the first study's."""
+    differing = [key for key in _FROZEN if getattr(joined, key) != getattr(study, key)]
+    differing += ["data"] * (joined.data_slice() != study.data_slice())
+    if differing:
+        raise ValueError(f"{name}: its {', '.join(differing)} differ from those of the first study")
+    for each in sorted(own):
+        if (joined.network(each), joined.training(each)) != (study.model, study.train):
+            raise ValueError(f"{name}: {each} has a network or a training of its own")
+
+
+def _published(root: Path, folder: str) -> tuple[Study, pd.DataFrame, pd.DataFrame]:
+    """Return a published study, its runs, and its attacks."""
+    file, changes = published_study(root / folder)
+    return load(root / file, changes), *read_runs(root / folder / "runs.csv")
