@@ -112,14 +112,14 @@ def differences(root: Path, folder: str) -> str:
     """Return by how many % the MSE behind each family exceeds that behind the first, in Markdown.
 
     There is a column for each attacker at each accuracy that the study names. Significant
-    differences are bold.
+    differences are bold, and those that rest on an attack which had not converged are marked.
     """
     table = _tradeoff(root, folder)
     rows = table[table["family"] != table["reference"]].copy()
     rows["shown"] = [_relative(row) for row in rows.to_dict("records")]
     places = list(rows[["accuracy", "knowledge"]].drop_duplicates().itertuples(index=False))
     heads = [f"{accuracy:g} %, {knowledge}" for accuracy, knowledge in places]
-    wide = rows.set_index(["accuracy", "knowledge", "family"])["shown"]
+    wide = rows.set_index(["accuracy", "knowledge", "family"])["shown"].sort_index()
     body = [
         [f"`{family}`", *(wide[(*place, family)] for place in places)]
         for family in rows["family"].unique()
@@ -132,6 +132,7 @@ def _relative(row: Mapping[Hashable, Any]) -> str:
     if not math.isfinite(row["difference"]):
         return "-"
     text = f"{100 * row['difference'] / (row['mse_mean'] - row['difference']):+.0f} %"
+    text = marked(text, row["unconverged"] != "")
     return f"**{text}**" if row["verdict"] in ("higher", "lower") else text
 
 

@@ -125,7 +125,7 @@ def test_differences_are_those_of_the_studys_own_table() -> None:
     head, *rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
     found = {row[0].strip("| `"): [cell.strip(" |") for cell in row[1:]] for row in rows[1:]}
     table = pd.read_csv(ROOT / "results/published/map_cifar10/tradeoff.csv")
-    table = table.set_index(["accuracy", "knowledge", "family"])
+    table = table.set_index(["accuracy", "knowledge", "family"]).sort_index()
     for column, title in enumerate(cell.strip(" |") for cell in head[1:]):
         accuracy, knowledge = title.split(" %, ")
         at = table.loc[float(accuracy), knowledge]
