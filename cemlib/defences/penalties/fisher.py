@@ -8,15 +8,15 @@ With the Jacobian J of the features z (D,) in the image x of d pixels, the relea
 has the Fisher information J^T J / s^2 about the image. By the Cramer-Rao bound an unbiased estimate
 of the image has a mean squared error of at least s^2 d / tr(J^T J) a pixel; by Jensen's inequality
 its mean over images is at least s^2 divided by the mean of tr(J^T J) / d. With random signs v,
-E |J^T v|^2 = tr(J^T J), so that one backward pass estimates it for a whole batch:
+`E |J^T v|^2 = tr(J^T J)`, so that one backward pass estimates it for a whole batch:
 
     penalty = scale mean_n |J_n^T v_n|^2 / d
 
 This is the Jacobian regularisation of Hoffman, Roberts and Yaida, "Robust learning with Jacobian
 regularization", 2019, at the cut. Maeng et al. choose the noise after the training, so that every
-image has the same bound, and penalise log tr(J^T J) - log |z|^2. Here the noise is that of the
-defence, as with all penalties; a logarithm, whose pull grows without limit as the information
-falls, made features and gradients overflow.
+image has the same bound, and regularise the ratio of `tr(J^T J)` to `|z|^2`. Here the noise is that
+of the defence, as with all penalties. The logarithm of the mean was tried in place of the mean: its
+pull grows without limit as the information falls, and features overflowed in the first epoch.
 
 How it fails: the bound holds for unbiased attackers. A decoder that knows other images is biased
 towards them, and does better. It is also local: how far apart the releases of two different images
@@ -38,7 +38,7 @@ class Fisher(Penalty):
     differentiates_images = True
 
     def penalty(self, images: Tensor, labels: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
-        """Return `scale` mean |J^T v|^2 / d; the signs are drawn from torch's global generator."""
+        """Return `scale mean |J^T v|^2 / d`; the signs are drawn from torch's global generator."""
         signs = torch.rand_like(features).round() * 2 - 1
         (pulled,) = torch.autograd.grad(features, images, signs, create_graph=True)
         return self.settings.scale * pulled.square().mean()
