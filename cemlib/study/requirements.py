@@ -41,7 +41,7 @@ OK, WARNING, PROBLEM = Level
 
 
 class Finding(NamedTuple):
-    """What was checked, what was found, and what to do about it."""
+    """State what was checked, what was found, and what to do about it."""
 
     level: Level
     subject: str
