@@ -38,15 +38,14 @@ def masking(
         alpha: Share of the features that are masked.
 
     Raises:
+        AttributeError: if the network has no such layer.
         ValueError: in a round, if the message or the answer has not one record of arrays.
     """
-    name = f"{layer}.weight"
+    name, linear = f"{layer}.weight", network.get_submodule(layer)
 
     def features(x: Tensor) -> Tensor:
         entered: list[Tensor] = []
-        handle = network.get_submodule(layer).register_forward_pre_hook(
-            lambda _, inputs: entered.append(inputs[0])
-        )
+        handle = linear.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
         try:
             network(x)
         finally:
