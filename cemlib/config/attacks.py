@@ -50,6 +50,9 @@ class _Learned(_Querying):
         description="arithmetic of the training; auto: bfloat16 where the hardware multiplies it;"
         " the attack is scored in float32",
     )
+    images: int | None = Field(
+        None, ge=2, description="images of the attacker that it trains on; null = all"
+    )
 
 
 class Decoder(_Learned):

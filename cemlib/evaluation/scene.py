@@ -131,6 +131,7 @@ class Scene:
         """Return an attack's task; all attacks of a seed see the same release of the targets."""
         options = self.study.attacks[attack].model_dump()
         own, held_out = self.owned(knowledge)
+        own = own.part(slice(options.get("images")))  # the stored images are in random order
         if options.get("flip") and self.study.training(self.defence).augment.flip:
             mirrored = own.images.flip(3)
             own = own.beside(Pairs(mirrored, self.victim.features(mirrored), own.labels))

@@ -1,4 +1,4 @@
-"""Mirror images: only where the option and the study's own augmentation ask for them."""
+"""The images of an attack: as many as configured, mirrored where option and augmentation say so."""
 
 import json
 from pathlib import Path
@@ -71,3 +71,15 @@ def test_without_either_there_are_none(
     scene(attacks, flip).attempt(name, "train_data", Checkpoint(tmp_path))
     assert torch.equal(seen[0].own.images, blob_data().train.images)
     assert len(seen[0].own.features) == len(seen[0].own.labels) == 97
+
+
+@pytest.mark.parametrize(("images", "count"), [(20, 20), (1000, 97)])
+def test_no_more_images_than_configured(
+    tmp_path: Path, seen: list[Task], images: int, count: int
+) -> None:
+    subject = scene({"decoder": {"images": images}}, flip=True)
+    subject.attempt("decoder", "train_data", Checkpoint(tmp_path))
+    mirrored = blob_data().train.images[:count].flip(3)
+    assert torch.equal(seen[0].own.images[count:], mirrored)
+    assert len(seen[0].own.features) == 2 * count
+    assert torch.equal(seen[0].held_out.images, blob_data().val.images)
