@@ -82,7 +82,11 @@ def _below(kind: type[Section], path: str) -> Iterator[tuple[str, type[Section]]
 def _section(title: str, kind: type[Section]) -> str:
     schema = kind.model_json_schema(by_alias=True)
     required = schema.get("required", [])
-    rows = [_row(key, facts, key in required) for key, facts in schema["properties"].items()]
+    rows = [
+        _row(key, facts, key in required)
+        for key, facts in schema["properties"].items()
+        if "const" not in facts  # the heading has it
+    ]
     text = " ".join((kind.__doc__ or "").split())
     table = "\n".join(["| key | values | default | meaning |", "|---|---|---|---|", *rows])
     return f"\n## {title}\n\n{text}\n\n{table}\n"
@@ -99,8 +103,6 @@ def _values(facts: dict[str, Any]) -> str:
         return " or ".join(_values(option) for option in facts["anyOf"])
     if "enum" in facts:
         return ", ".join(f"`{_shown(value)}`" for value in facts["enum"])
-    if "const" in facts:
-        return f"`{facts['const']}`"
     if facts.get("type") == "array":
         every = facts.get("items") or facts["prefixItems"][0]  # a pair has a schema for each
         return f"list of {_values(every)}"
@@ -110,13 +112,17 @@ def _values(facts: dict[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{...}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
-    return (
-        str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
-    )
+    match value:
+        case {}:
+            return "{...}" if value else "{}"
+        case list():
+            return f"[{', '.join(map(_shown, value))}]"
+        case float():
+            text = repr(value)
+            return text if "." in text else text.replace("e", ".0e")  # YAML reads `1e-05` as text
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def conclusions(root: Path, folder: str) -> str:
         [
             f"\n{markdown_table(replace(table, caption=''))}\n",
             f"Attacker with {knowledge}; mean over {seeds} seeds ± half width of the 95 % interval."
-            f" Commit {commits}, `{made['command']}`.\n",
+            f" {'Commits' if ' and ' in commits else 'Commit'} {commits}, `{made['command']}`.\n",
             f"Each defence minus `{compared['reference'].iloc[0]}`, on the same seeds:\n",
             *(f"* {sentence}" for sentence in [*told, *warnings(summary)]),
             "",
@@ -104,7 +104,8 @@ def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] 
     that the first study names, if this is one of them.
     """
     table = _tradeoff(root, folder, accuracy, chosen)
-    table = table[table["accuracy"] == accuracy]
+    # A dash says that the curve does not reach the accuracy, whether or not some results failed.
+    table = table[table["accuracy"] == accuracy].drop(columns="n_failed")
     return f"\n{markdown_table(laid_out('', table, _COLUMNS))}\n\n"
 
 

@@ -1,6 +1,5 @@
 """The command line, run as a user runs it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import finished_study
-import pandas as pd
 import pytest
 import yaml
 
@@ -69,7 +67,10 @@ def test_a_wrong_call_is_refused_with_the_usage(
     [
         (["train", "--defence", "nois"], ["no defence 'nois'", "did you mean 'noise'?"]),
         (["attack", "--defence", "clusterin"], ["'clusterin'", "did you mean 'clustering'?"]),
-        (["report", "--defence", "noise", "--only", "page"], ["there are tables alone"]),
+        (
+            ["report", "--defence", "noise", "--only", "page"],
+            ["only tables are made for one defence"],
+        ),
         (["report", "--defence", "zzz"], ["no defence 'zzz'", "noise, clustering"]),
         (["attack", "--attack", "liner"], ["no attack 'liner'", "did you mean 'linear'?"]),
         (["train", "--seed", "7"], ["no seed 7 in this study (it has 0)"]),
@@ -83,37 +84,6 @@ def test_a_users_mistake_is_one_line(
     assert main([command, "--config", configuration(tmp_path), *rest]) == 2
     line = only_error(capsys)
     assert all(part in line for part in parts)
-
-
-def test_a_study_from_the_first_command_to_the_last(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each command prints exactly the files it wrote; the attack finds the training by them."""
-    config, results = configuration(tmp_path), tmp_path / "results/short"
-    assert main(["prepare", "--config", config]) == 0
-    # A process of its own for the training: nothing of it is left in this one's memory.
-    done = cemlib("train", "--config", config, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert main(["attack", "--config", config, "--device", "cpu"]) == 0
-    assert main(["report", "--config", config, "--only", "tables"]) == 0
-    lines = [*done.stdout.splitlines(), *capsys.readouterr().out.splitlines()]
-    printed = [Path(line) for line in lines]
-    assert len(printed) == len(set(printed))
-    assert all(path.is_file() for path in printed)
-    metrics = [path for path in printed if path.name == "metrics.json"]
-    assert len(metrics) == 3 + 2 * 2 * 2
-    assert all(json.loads(path.read_text())["status"] == "ok" for path in metrics)
-    assert set(metrics) == set(results.rglob("metrics.json"))
-    assert (results / "runs/clustering/seed0/clusters.safetensors").is_file()
-    runs = pd.read_csv(results / "tables/runs.csv")
-    assert set(runs["defence"]) == {"noise", "clustering"}
-    assert sorted(path.name for path in results.iterdir()) == [
-        "config.json",
-        "data",
-        "judge",
-        "runs",
-        "tables",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -158,13 +128,3 @@ def test_a_value_of_an_option_is_checked(
     with pytest.raises(SystemExit, match="2"):
         main([command, option, value])
     assert message in capsys.readouterr().err
-
-
-def test_a_value_is_set_for_one_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = configuration(tmp_path)
-    assert main(["prepare", "--config", config, "--set", "data.train_limit=100"]) == 0
-    facts = json.loads((tmp_path / "results/short/data/data.json").read_text())
-    assert facts["counts"]["train"] + facts["counts"]["val"] == 100
-    capsys.readouterr()
-    assert main(["prepare", "--config", config, "--set", "data.limit=100"]) == 2
-    assert "data.limit: unknown key" in only_error(capsys)

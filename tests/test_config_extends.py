@@ -89,6 +89,11 @@ def test_snakemakes_configuration_is_resolved_the_same(tmp_path: Path) -> None:
     file = written(tmp_path, "b.yaml", patch)
     assert parse(resolved([file], patch)) == load(file)
     assert parse(resolved([file], patch | {"threads": 2})).threads == 2
+    alone = {key: value for key, value in BASE.items() if key != "attacks"}
+    short = alone | {"attacks": {"decoder": None, "mean_image": {}}}
+    file_of_short = written(tmp_path, "short.yaml", short)
+    assert parse(resolved([file_of_short], short)) == load(file_of_short)
+    assert list(load(file_of_short).attacks) == ["decoder", "mean_image"]
     with pytest.raises(ConfigError, match="extends: has its place in a file"):
         resolved([file], patch | {"extends": "other.yaml"})
 

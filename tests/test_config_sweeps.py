@@ -127,11 +127,11 @@ def test_a_faulty_sweep_is_named_in_one_line(sweep: Any, parts: list[str]) -> No
 
 def test_a_member_may_not_be_another_defence() -> None:
     other = fault(study({"x_lambda2": {}}, x=GATED))
-    assert other == "sweeps.x: 'x_lambda2' is another defence; rename one"
+    assert other == "sweeps.x: 'x_lambda2' differs from the defence of that name; rename one"
     both = {"surrogate": "gated", "over": {"lambda": [2], "noise_std": [1]}}
     within = {"surrogate": {"name": "gated", "lambda": 2}, "over": {"noise_std": [1]}}
     found = fault(study(x=both, x_lambda2=within))
-    assert found == "sweeps.x_lambda2: 'x_lambda2_noise_std1' is also of sweeps.x"
+    assert found == "sweeps.x_lambda2: 'x_lambda2_noise_std1' is also a member of sweeps.x"
 
 
 def test_names_that_are_too_long_or_odd_are_refused() -> None:

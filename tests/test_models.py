@@ -24,6 +24,15 @@ def test_decoder_has_the_published_number_of_parameters() -> None:
     assert count(Decoder(8, (3, 32, 32))) == 711_539
 
 
+def test_decoder_has_the_published_order_of_layers() -> None:
+    """ResBlock 8-64, ReLU, 8 x [ResBlock 64-64, ReLU], 2 x [ConvTranspose, BN, ReLU], ResBlock."""
+    block, doubling = ["ResBlock", "ReLU"], ["ConvTranspose2d", "BatchNorm2d", "ReLU"]
+    decoder = Decoder(8, (3, 32, 32))
+    layers = [type(layer).__name__ for layer in decoder.layers]
+    assert layers == 9 * block + 2 * doubling
+    assert type(decoder.last).__name__ == "ResBlock"
+
+
 @pytest.mark.parametrize(
     ("name", "size", "channels", "side"),
     [("vgg11", 32, 3, 8), ("vgg11", 64, 3, 16), ("small", 16, 1, 4), ("small", 32, 3, 8)],
@@ -121,21 +130,6 @@ def test_the_client_keeps_the_names_by_which_weights_are_saved() -> None:
     layers = {name: type(client.get_submodule(name)).__name__ for name in owners}
     first = {"0": "Normalise", "1.0": "Conv2d", "1.1": "BatchNorm2d"}
     assert layers == first | {"1.4": "Conv2d", "1.5": "BatchNorm2d", "2": "Conv2d"}
-
-
-def test_a_narrowed_client_leaves_features_and_head_as_they_are() -> None:
-    full, narrow = (
-        build("vgg11", num_classes=10, image_size=32, cut=4, sparse_coding=True, client_widths=w)
-        for w in (None, (5, 7))
-    )
-    shapes = [tuple(w.shape) for w in narrow.encoder.parameters() if w.ndim == 4]
-    assert shapes == [(5, 3, 3, 3), (7, 5, 3, 3), (8, 7, 3, 3)]
-    heads = [[tuple(w.shape) for w in model.head.parameters()] for model in (full, narrow)]
-    assert heads[0] == heads[1]
-    assert narrow.feature_shape == full.feature_shape == (8, 8, 8)
-    images = torch.rand(2, 3, 32, 32)
-    assert narrow.encoder(images).shape == (2, 8, 8, 8)
-    assert narrow(images).shape == (2, 10)
 
 
 def test_widths_of_client_and_server_and_the_bottleneck_change_alone() -> None:

@@ -22,8 +22,15 @@ from cemlib.cli import main
     ],
 )
 def test_any_image_folder_goes_through_to_the_table(
-    tmp_path: Path, classes: int, each: int, colour: bool, side: int, model: dict[str, Any]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    classes: int,
+    each: int,
+    colour: bool,
+    side: int,
+    model: dict[str, Any],
 ) -> None:
+    """Each command prints exactly the files that it wrote."""
     shape = (min(side, 48), min(side, 48) + 3, *([3] if colour else []))
     for label in range(classes):
         write_class(tmp_path / f"images/class_{label:04}", each, label, shape)
@@ -52,6 +59,11 @@ def test_any_image_folder_goes_through_to_the_table(
     config.write_text(yaml.safe_dump(study, sort_keys=False))
     for command in ("prepare", "train", "attack", "report --only tables"):
         assert main([*command.split(), "--config", str(config)]) == 0, command
+    printed = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(printed) == len(set(printed))
+    assert all(path.is_file() for path in printed)
+    metrics = {path for path in printed if path.name == "metrics.json"}
+    assert metrics == set((tmp_path / "results/own").rglob("metrics.json"))
     summary = pd.read_csv(tmp_path / "results/own/tables/summary.csv")
     assert (summary["n_failed"] == 0).all()
     assert summary["mse_mean"].between(0, 0.5).all()

@@ -1,7 +1,5 @@
 """Which source files decide which job."""
 
-import importlib
-import inspect
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -132,24 +130,15 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
     """Every module of the package that a training imports is a source, a plug-in or neutral."""
     code = "import sys, cemlib.training.job; print(*(m for m in sys.modules if 'cemlib.' in m))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    # Importing the package of the penalties imports all of them, with what each needs for itself.
+    # Importing a package of plug-ins imports all of them, with what each needs for itself.
     arl = source_files("cemlib.defences.penalties.base", penalties="arl")
-    sources = names([*trained("noise"), *arl])
+    local_dp = source_files("cemlib.defences.channels.base", channels="local_dp")
+    sources = names([*trained("noise"), *arl, *local_dp])
     left_out = tuple(f"{name}." for name in (*NEUTRAL, *(place for place, _ in PLUG_INS.values())))
     for module in (name.removeprefix("cemlib.") for name in done.stdout.split()):
         path = f"{module.replace('.', '/')}.py"
         is_package = not (PACKAGE / path).exists()
         assert is_package or f"{module}.".startswith(left_out) or path in sources, module
-
-
-@pytest.mark.parametrize("kind", PLUG_INS)
-def test_the_plain_dict_names_the_file_of_every_member(kind: str) -> None:
-    """Read as text, it says the same as when Python imports the package."""
-    place, table = PLUG_INS[kind]
-    members = getattr(importlib.import_module(f"cemlib.{place}"), table)
-    for name, member in members.items():
-        file = Path(inspect.getsourcefile(member) or "")
-        assert file in source_files("cemlib.numerics.seeds", **{kind: name})
 
 
 def test_an_unknown_member_is_named() -> None:

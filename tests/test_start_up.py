@@ -21,7 +21,14 @@ main(["list"]), main(["list", "runs"]), main(["show", "no/seed0"])
 # Modules that leave out the same share a process: what one of them imports, all would show.
 PLAIN = "import cemlib.cli, cemlib.study.rules, cemlib.study.schedule, cemlib.tracking"
 BATCHES = "import cemlib.data.augment, cemlib.data.batches, cemlib.data.prepared"
-JOBS = "import cemlib.training.job, cemlib.evaluation.job, cemlib.labelling.job"
+JOBS = """
+import cemlib.training.job, cemlib.evaluation.job, cemlib.labelling.job, torch
+from cemlib.numerics.optim import SGD, Adam
+x = torch.nn.Parameter(torch.ones(2))
+x.sum().backward()
+SGD([x], momentum=0.9).step(0.1)
+Adam([x]).step(0.1)
+"""
 LEFT_OUT = {
     "help": (HELP, {"torch", "numpy", "pandas", "sklearn", "mlflow", "matplotlib", "pydantic"}),
     "looking": (LOOKING, {"torch", "pandas", "matplotlib", "mlflow", "sklearn"}),

@@ -141,8 +141,3 @@ def late_improvement(val: Sequence[float]) -> float:
         return math.inf
     before = val[-1 - math.ceil(len(val) / 10)]
     return 1 - val[-1] / before if before > 0 else 0.0
-
-
-def converged(val: Sequence[float]) -> bool:
-    """Return whether the late improvement is at most 1 %, also if the error rose."""
-    return late_improvement(val) <= TOLERANCE

@@ -15,7 +15,6 @@ little.
 """
 
 import copy
-import math
 from dataclasses import replace
 
 import torch
@@ -90,14 +89,15 @@ class _Gan(Training):
     def __init__(self, task: Task) -> None:
         if task.start is None:
             raise ValueError(
-                f"start: gan needs a trained decoder, found none of {task.options['start']!r}"
+                f"start: gan needs the trained decoder of the attack {task.options['start']!r},"
+                " which is missing"
             )
-        _check_learns(task)
         device = task.own.features.device
         model = copy.deepcopy(task.start).requires_grad_(True)
         model = model.to(device).to(memory_format=torch.channels_last)
         self.optimiser = Adam(model.parameters(), betas=BETAS)
         super().__init__(task, model, self.optimiser)
+        self._check_learns()
         torch.manual_seed(derive(task.seed, "critic"))
         self.critic = Critic(task.image_shape, task.options["critic_width"]).to(device)
         self.critic_optimiser = Adam(self.critic.parameters(), betas=BETAS)
@@ -147,12 +147,10 @@ class _Gan(Training):
         self.optimiser.step(lr)
         self.critic.requires_grad_(True)
 
-
-def _check_learns(task: Task) -> None:
-    options = task.options
-    batches = options["epochs"] * math.ceil(len(task.own.images) / options["batch_size"])
-    if batches < options["critic_steps"]:
-        raise DivergedError(
-            f"{batches} batches in all are fewer than critic_steps ({options['critic_steps']}): the"
-            " generator would never be trained; raise epochs or lower critic_steps"
-        )
+    def _check_learns(self) -> None:
+        batches, least = self.options["epochs"] * self.steps, self.options["critic_steps"]
+        if batches < least:
+            raise DivergedError(
+                f"{batches} batches in all are fewer than critic_steps ({least}): the generator"
+                " would never be trained; raise epochs or lower critic_steps"
+            )

@@ -86,7 +86,7 @@ class Descent:
         misfit = victim.channel.misfit(features, self._released, self._task.queries)
         return misfit / features[0].numel()
 
-    def go_on(self, steps: int) -> None:
+    def run_until(self, steps: int) -> None:
         """Continue until the given number of steps is done."""
         for _ in range(steps - self.done):
             self._replay(self._step, None)
@@ -178,7 +178,7 @@ class _Search:
         report = progress(self.task.title, len(chunks), done)
         for number, released in enumerate(chunks[done:], done + 1):
             descent = Descent(self.task, released, settings)
-            descent.go_on(settings.steps)
+            descent.run_until(settings.steps)
             misfit = _mean_misfit([descent], settings.steps)
             self._answers.append(descent.images.detach().contiguous())
             self._keep(settings)
@@ -223,7 +223,7 @@ def _descend(task: Task, settings: Settings, truth: Tensor, released: Tensor) ->
     for steps in checkpoints(settings.steps):
         start = time.perf_counter()
         for descent in descents:
-            descent.go_on(steps)
+            descent.run_until(steps)
         misfit = _mean_misfit(descents, steps)
         images = torch.cat([descent.images.detach() for descent in descents])
         yield {

@@ -73,7 +73,7 @@ def feature_network(task: Task) -> nn.Module:
     # not every network works with another one.
     network: nn.Module = copy.deepcopy(task.judge)
     if file:
-        network = vgg16(Path(file), task.image_shape[-1]).to(memory_format=torch.channels_last)
+        network = vgg16(Path(file), min(task.image_shape[1:])).to(memory_format=torch.channels_last)
     return network.to(device).eval().requires_grad_(False)
 
 
@@ -92,7 +92,9 @@ def activations(network: nn.Module, images: Tensor) -> list[Tensor]:
         for hook in hooks:
             hook.remove()
     if not found:
-        raise ValueError("perceptual: the judge has no max pool; set `pretrained`")
+        raise ValueError(
+            "perceptual: the judge has no layer that lowers the resolution; set `pretrained`"
+        )
     return [activation.float() for activation in found]
 
 
@@ -118,7 +120,7 @@ def vgg16(path: Path, side: int) -> nn.Module:
 
     Args:
         path: Its weights as torchvision publishes them, or those of `features` alone.
-        side: Side of the images.
+        side: Shorter side of the images.
 
     Raises:
         FileError: if the file is missing, or holds no such weights.

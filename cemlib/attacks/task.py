@@ -35,7 +35,7 @@ class Pairs:
         """Return the pairs of some rows."""
         return Pairs(self.images[rows], self.features[rows], self.labels[rows])
 
-    def beside(self, other: "Pairs") -> "Pairs":
+    def followed_by(self, other: "Pairs") -> "Pairs":
         """Return these pairs followed by others."""
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return Pairs(*map(torch.cat, both))

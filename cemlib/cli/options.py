@@ -129,7 +129,7 @@ URI = Option(
 STALE = Option(
     "--stale",
     action="store_true",
-    help="show also results made with other settings, data or code, marked as such",
+    help="also show results made with other settings, data or code, marked as such",
 )
 JSON = Option("--json", action="store_true", help="print JSON instead of text")
 

@@ -83,9 +83,9 @@ def request(options: argparse.Namespace) -> Iterator[Path | str]:
         with options.images.open("rb") as file:
             images = np.lib.format.read_array(file, allow_pickle=False)
     except ValueError as error:
-        raise FileError(f"{options.images}: no array in NumPy's format: {error}") from error
+        raise FileError(f"{options.images}: not an array in NumPy's format: {error}") from error
     if options.out.exists():
-        raise FileError(f"{options.out}: exists, and labels are not written over: name another")
+        raise FileError(f"{options.out}: exists and is not overwritten; name another file")
     counts = asyncio.run(request(_seat(options), images))
     table = pd.DataFrame(counts).add_prefix("count_")
     table.insert(0, "label", np.where(counts.max(1) > 0, counts.argmax(1).astype(str), ""))
@@ -111,7 +111,7 @@ def _function(text: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"--classifier: {text!r} is no MODULE:FUNCTION: {error}") from error
+        raise ConfigError(f"--classifier: {text!r} is not MODULE:FUNCTION: {error}") from error
 
 
 def _file(flag: str, about: str, default: str | None = None) -> Option:
@@ -131,7 +131,7 @@ DEFAULT = "default: %(default)s"
 CONNECT = _at("--connect", "address of the aggregator")
 OWN = (
     _file("--certificate", "own private key and certificate, in PEM"),
-    _file("--authority", "certificates of who may sign, in PEM", "authority.pem"),
+    _file("--authority", "certificates of the trusted authorities, in PEM", "authority.pem"),
     _file("--public", "the same for all parties", "public.json"),
     Option(
         "--seconds", type=positive, default=600, metavar="N", help=f"limit of a round; {DEFAULT}"
@@ -156,7 +156,7 @@ COMMANDS = {
     ),
     "pctc aggregate": Command(
         aggregate,
-        [_at("--listen", "own address; the port 0 takes any, and prints it"), *OWN],
+        [_at("--listen", "own address; port 0 picks a free port and prints it"), *OWN],
         ["cemlib pctc aggregate --listen 0.0.0.0:4711 --certificate aggregator.pem"],
     ),
     "pctc party": Command(

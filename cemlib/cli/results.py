@@ -103,21 +103,23 @@ def show(options: argparse.Namespace) -> Iterator[str]:
     """
     from cemlib.config.differing import differing
     from cemlib.records.seal import RECORD
-    from cemlib.study.finished import check, mismatches
+    from cemlib.study.finished import mismatches, refuse
     from cemlib.study.standing import find_folder, read_result
     from cemlib.study.systems import read_study
 
     folder, owned = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
     stale = list(mismatches({record: owned[record] for record in [folder / RECORD]}))
     if not options.stale:
-        check(stale)
+        refuse(stale)
     record, faults = read_result(folder)
+    config = record["config"]
     attacks = sorted(folder.glob(f"attacks/*/{RECORD}"))
     shown = {
         "folder": str(folder),
         "stale": stale,
         "record": record,
-        "differing": differing(record["config"]),
+        # The defaults that `differing` knows are those of split inference.
+        "differing": differing(config) if "defence" in config else config,
         "faults": faults,
         "attacks": [str(path.parent) for path in attacks],
     }

@@ -67,7 +67,7 @@ def report(options: argparse.Namespace) -> Iterator[Path | str]:
     from cemlib.study.split import PARTS, jobs, tables_of_one
 
     if options.defence is not None and options.only not in (None, "tables"):
-        raise ConfigError(f"--defence {options.defence}: of one defence there are tables alone")
+        raise ConfigError(f"--defence {options.defence}: only tables are made for one defence")
     plan, parts = plan_of(options), (options.only,) if options.only else PARTS
     found = jobs(plan) if options.defence is None else [tables_of_one(plan, options.defence)]
     if not plan.layout.config.is_file():
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     attack diverged.
     """
     from cemlib.study.job import find_device
-    from cemlib.study.requirements import check
+    from cemlib.study.requirements import warnings_of
     from cemlib.study.schedule import run_study
     from cemlib.study.standing import failed_results
     from cemlib.study.systems import named_jobs, read_study
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     if options.only is not None:
         yield from _carried_out(named_jobs(jobs, options.only))
         return
-    for warning in check(plan):
+    for warning in warnings_of(plan):
         print(warning, file=sys.stderr)
     yield from run_study(plan, jobs, options.slots)
     yield from failing_at_end(failed_results(plan.layout.root, jobs))
@@ -142,12 +142,12 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     """
     from cemlib.records.files import FileError
     from cemlib.report.publish import differences, publish
-    from cemlib.study.finished import check, is_written, mismatches
+    from cemlib.study.finished import is_written, mismatches, refuse
     from cemlib.study.job import owners, records_below, report_files
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
-    check(mismatches(owners(jobs)))
+    refuse(mismatches(owners(jobs)))
     if other := [job.name for job in jobs if not job.records and not is_written(job)]:
         fault = "absent, or older than its results or settings; run the study to its end"
         raise FileError(f"{', '.join(other)}: {fault}")
@@ -201,6 +201,6 @@ def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None
     from cemlib.study.job import records_below, report_files
     from cemlib.tracking import Study
 
-    root, of_part = plan.layout.root, [j for j in jobs if part in (None, *j.name.split("/"))]
+    root, of_part = plan.layout.root, [j for j in jobs if part in (None, j.of.get("defence"))]
     files = records_below(root / "runs", of_part), report_files(jobs)
     return Study(root, plan.study.experiment, *files, partial(belonging, jobs))

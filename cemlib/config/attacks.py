@@ -42,8 +42,8 @@ class _Querying(AttackConfig):
 class _Learned(_Querying):
     budget: Literal["standard", "strong"] = Field(
         "standard",
-        description="strong trains three times as long and half as wide again, with the best of"
-        " three learning rates on the attacker's held-out images",
+        description="strong: three times the epochs, 1.5 times the width, and the best of three"
+        " learning rates on the attacker's held-out images (gan: of the critic, one learning rate)",
     )
     precision: Precision = Field(
         "float32",
@@ -133,7 +133,7 @@ class Optimisation(_Querying):
     tv_weight: float = Field(
         1e-2, ge=0, description="weight of the total variation beside the feature distance"
     )
-    batch_size: int = Field(512, ge=1, description="images at once; decides memory, no number")
+    batch_size: int = Field(512, ge=1, description="images per batch; affects memory, not results")
 
 
 class Linear(_Querying):
@@ -160,7 +160,10 @@ AnyAttack = Annotated[
 
 
 def with_kinds(attacks: Any) -> Any:
-    """Fill in each `kind` from the attack's name, so that `decoder: {}` or `decoder:` is enough."""
+    """Fill in each `kind` from the attack's name, so that `decoder: {}` is enough.
+
+    In a file that extends no other, `decoder:` is enough too; elsewhere it removes the attack.
+    """
     if not isinstance(attacks, dict):
         return attacks
     given = {name: {} if options is None else options for name, options in attacks.items()}

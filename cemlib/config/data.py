@@ -50,7 +50,7 @@ class AugmentConfig(Section):
     """Random changes of the training images; the published protocol is 4, true, 15."""
 
     crop_padding: int = Field(
-        0, ge=0, le=128, description="zeros on every side before a random crop to the old size"
+        0, ge=0, le=128, description="zeros on every side before a random crop to the original size"
     )
     flip: bool = Field(False, description="mirror left and right with probability one half")
     rotation: float = Field(

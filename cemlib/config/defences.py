@@ -36,7 +36,9 @@ class LocalDPChannel(Section):
         "laplace", description="noise, for the L1 or the L2 norm of the features"
     )
     epsilon: float = Field(5000.0, gt=0, description="privacy budget of one release")
-    delta: float = Field(1e-5, gt=0, lt=1, description="slack of the Gaussian mechanism")
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="with `gaussian`: probability that epsilon does not hold"
+    )
     clip: float = Field(
         300.0,
         gt=0,

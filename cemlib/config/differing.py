@@ -53,7 +53,8 @@ def differing(plain: Mapping[str, Any], key: str = "") -> dict[str, Any]:
     for name, value in plain.items():
         if name in defaults and defaults[name] == value:
             continue
-        if isinstance(value, Mapping):
+        is_changes = key == "defence" and name in ("model", "train")  # of the study's sections
+        if isinstance(value, Mapping) and not is_changes:
             inner = differing(value, name)
             found |= {name: inner} if inner else {}
         else:

@@ -38,13 +38,16 @@ def validated(kind: type[_S], raw: Mapping[str, Any]) -> _S:
     try:
         return kind.model_validate_json(json.dumps(raw, default=str))  # YAML has dates: text
     except ValidationError as error:
-        faults = error.errors(include_url=False)
+        every = error.errors(include_url=False)
+        # Where an element of a list is faulty, pydantic also finds the list without it too short.
+        faults = [f for f in every if f["type"] != "too_short" or _is_short(f)]
         raise ConfigError("\n".join(explained(fault, raw, kind) for fault in faults)) from error
 
 
 def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
     """Return one line about a fault: its key, what was found, and the nearest right name."""
-    key, found = _key(fault["loc"], raw), fault["input"]
+    is_key = fault["type"] in ("missing", "extra_forbidden")
+    key, found = _key(fault["loc"], raw, is_key), fault["input"]
     message = fault["msg"].removeprefix("Value error, ")
     if not fault["loc"]:  # a check across sections, whose message names its keys
         return message
@@ -71,12 +74,19 @@ def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
     return f"{key}: {message}, found {shown if len(shown) < 60 else f'{shown[:57]}...'}"
 
 
-def _key(location: tuple[int | str, ...], raw: Any) -> str:
-    """Return the dotted path in the user's file, without pydantic's union tags."""
+def _is_short(fault: ErrorDetails) -> bool:
+    return bool(len(fault["input"]) < fault["ctx"]["min_length"])
+
+
+def _key(location: tuple[int | str, ...], raw: Any, is_key: bool) -> str:
+    """Return the dotted path in the user's file, without pydantic's own parts, such as tags.
+
+    The last part is pydantic's own too, unless it `is_key` or it is in the file.
+    """
     parts, at = [], raw
     for index, part in enumerate(location):
         inside = isinstance(at, Mapping) and part in at
-        if inside or index == len(location) - 1 or isinstance(part, int):
+        if inside or isinstance(part, int) or (is_key and index == len(location) - 1):
             parts.append(str(part))
         at = at[part] if inside else at
     return ".".join(parts)

@@ -9,6 +9,7 @@ and setting it to `null` are the same.
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def from_text(text: str, place: str, kind: str = "YAML") -> Any:
         json.dumps(values, default=str)  # a ValueError where an alias makes a value contain itself
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ConfigError(f"{place}: not a {kind} file: {' '.join(str(error).split())}") from error
     return values
 
@@ -75,7 +76,8 @@ def merged(below: Any, above: Any) -> Any:
     result = dict(below) if isinstance(below, Mapping) else {}
     for key, value in above.items():
         if value is None:
-            result.pop(key, None)
+            if result.get(key, 0) is not None:  # Snakemake's configuration is the file once more
+                result.pop(key, None)
         else:
             result[key] = merged(result.get(key), value)
     return result
@@ -109,9 +111,7 @@ def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: as `read_extended`.
     """
-    whole: Any = {}
-    for file in files:
-        whole = merged(whole, read_extended(file))
+    whole: Any = reduce(merged, map(read_extended, files))
     found: dict[str, Any] = merged(whole, above)
     if EXTENDS in found and found.pop(EXTENDS) not in [read(file).get(EXTENDS) for file in files]:
         raise ConfigError(

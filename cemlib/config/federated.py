@@ -168,7 +168,7 @@ class Federated(AnyStudy):
         images, size = self.inversion.images, self.inversion.behind
         if images % size:
             raise ValueError(
-                f"inversion.images: {images} make no whole gradients of {size} each"
+                f"inversion.images: {images} is not a multiple of {size}"
                 " (inversion.batch_size times inversion.local_steps)"
             )
         return self
@@ -177,8 +177,8 @@ class Federated(AnyStudy):
     def _images_fit_the_generator(self) -> Self:
         if self.data.image_size % 4 and self.mixing_variants():
             raise ValueError(
-                f"data.image_size: {self.data.image_size} is no multiple of 4, as the generator of"
-                " pseudo images needs"
+                f"data.image_size: {self.data.image_size} is not a multiple of 4, which the"
+                " generator of pseudo images needs"
             )
         return self
 

@@ -94,6 +94,12 @@ class Cosine(_Matching):
         " from which the descent then starts: for gradients full of noise",
     )
 
+    @model_validator(mode="after")
+    def _restarts_differ(self) -> Self:
+        if self.prior_weight > 0 and self.restarts > 1:
+            raise ValueError("restarts: with prior_weight all start at the mean image; set it to 1")
+        return self
+
 
 class Features(_SecondOrder):
     """Read off the last layer's input, then search for the image that has these features."""
@@ -162,7 +168,9 @@ class InversionStudy(Section):
         " show most, or after the last",
     )
     attacks: Annotated[dict[Name, AnyInversion], BeforeValidator(with_kinds)] = Field(
-        default_factory=_standard, min_length=1, description="the attacks by their names"
+        default_factory=_standard,
+        min_length=1,
+        description="the attacks by their names; left out = the list in docs/federated_attacks.md",
     )
 
     @property
@@ -172,6 +180,8 @@ class InversionStudy(Section):
 
     @model_validator(mode="after")
     def _attacks_fit_the_gradients(self) -> Self:
+        if "worst_case" in self.attacks:
+            raise ValueError("attacks.worst_case: the tables use this name; choose another")
         for name, attack in self.attacks.items():
             known = getattr(attack, "mask", None) == "known" and self.local_steps > 1
             single = attack.kind == "features" or attack.linked is not None

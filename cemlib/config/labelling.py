@@ -119,7 +119,7 @@ class LabellingStudy(AnyStudy):
         lists = {"images": self.images, "privacy.sweep": self.privacy.sweep}
         for key, values in (lists | {"cost.key_bits": self.cost.key_bits}).items():
             if len(set(values)) < len(values):
-                raise ValueError(f"{key}: {list(values)} names a value twice; keep one")
+                raise ValueError(f"{key}: {list(values)} lists a value twice; keep one")
         if self.privacy.epsilon in self.privacy.sweep:
             raise ValueError("privacy.sweep: has privacy.epsilon, which is always there; remove it")
         return self
@@ -165,7 +165,7 @@ class LabellingStudy(AnyStudy):
     def cost_slice(self) -> dict[str, Any]:
         """Return what the timing depends on."""
         shared = {"participants": self.participants, "threads": self.threads}
-        return self.cost.plain() | shared
+        return self.cost.plain() | shared | {"mask_bits": self.encryption.mask_bits}
 
     def report_slice(self) -> dict[str, Any]:
         """Return what tables and figures depend on beside the results."""

@@ -63,7 +63,9 @@ def parse(raw: Any) -> Study:
 def parse_any(raw: Any) -> AnyStudy:
     """Turn plain nested dicts into a checked study of the system that they name."""
     kind = SYSTEMS[system_of(raw)]
-    return validated(kind, expanded(raw) if kind is Study else raw)
+    if kind is Study:
+        raw = expanded({key: value for key, value in raw.items() if key != "system"})
+    return validated(kind, raw)
 
 
 def system_of(raw: Any) -> str:
@@ -75,9 +77,9 @@ def system_of(raw: Any) -> str:
     if not isinstance(raw, Mapping):
         raise ConfigError(f"expected a mapping of keys, found {type(raw).__name__}")
     found = raw.get("system", SPLIT)
-    if found not in SYSTEMS:
+    if not isinstance(found, str) or found not in SYSTEMS:
         raise ConfigError(f"system: {found!r} is not one of {', '.join(SYSTEMS)}")
-    return str(found)
+    return found
 
 
 def _of_kind(kind: type[_StudyT], study: AnyStudy, place: str = "") -> _StudyT:

@@ -163,9 +163,7 @@ class Study(AnyStudy):
             if attack.kind in DECODING:
                 decoders[name] = attack.releases
         if min(attack.releases for attack in self.attacks.values()) > 1:
-            raise ValueError(
-                "attacks: none sees one release (`queries: 1`); the worst case needs one"
-            )
+            raise ValueError("attacks: at least one must see a single release (`queries: 1`)")
         return self
 
     @model_validator(mode="after")

@@ -115,7 +115,7 @@ class SweepConfig(DefenceConfig):
 def _bounded(sweeps: dict[str, SweepConfig]) -> dict[str, SweepConfig]:
     total = sum(sweep.count() for sweep in sweeps.values())
     if total > MAX_MEMBERS:
-        raise ValueError(f"{total} defences, at most {MAX_MEMBERS} are expected")
+        raise ValueError(f"makes {total} defences; at most {MAX_MEMBERS} are allowed")
     return sweeps
 
 
@@ -143,7 +143,7 @@ def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
     if "sweeps" not in raw or not isinstance(own, Mapping):
         return dict(raw)
     try:
-        sweeps = TypeAdapter(AnySweeps).validate_json(json.dumps(raw["sweeps"]))
+        sweeps = TypeAdapter(AnySweeps).validate_json(json.dumps(raw["sweeps"], default=str))
     except ValidationError:
         return {"defences": _ANY, **raw}
     made = {
@@ -168,9 +168,11 @@ def check_members(sweeps: Mapping[str, SweepConfig], defences: Mapping[str, Defe
         for member, settings in members.items():
             wanted = DefenceConfig.model_validate_json(json.dumps(sweep.section(settings)))
             if member in sweep_of:
-                raise ValueError(f"sweeps.{name}: {member!r} is also of sweeps.{sweep_of[member]}")
+                other = f"is also a member of sweeps.{sweep_of[member]}"
+                raise ValueError(f"sweeps.{name}: {member!r} {other}")
             if defences.get(member) != wanted:
-                raise ValueError(f"sweeps.{name}: {member!r} is another defence; rename one")
+                other = "differs from the defence of that name; rename one"
+                raise ValueError(f"sweeps.{name}: {member!r} {other}")
             sweep_of[member] = name
 
 

@@ -86,11 +86,11 @@ def _pool(config: DataConfig, root: Path) -> Raw:
 
 
 def _list_classes(place: Path, at_least: int) -> ClassFiles:
-    entries = _visible(place)
+    entries = visible(place)
     folders = [entry for entry in entries if entry.is_dir()]
     for entry in entries:
         if entry.is_symlink() and not entry.exists():  # else its class would be missing unnoticed
-            raise DataError(f"{shown(entry)}: a link that leads nowhere; mend or remove it")
+            raise DataError(f"{shown(entry)}: a broken symbolic link; fix or remove it")
     for entry in folders:
         if any("\ud800" <= sign <= "\udfff" for sign in entry.name):
             raise DataError(f"{shown(entry)}: the name is not UTF-8; rename the folder")
@@ -105,7 +105,7 @@ def _list_classes(place: Path, at_least: int) -> ClassFiles:
 def _list_images(place: Path, at_least: int) -> list[Path]:
     from cemlib.data.images import SUFFIXES
 
-    entries = _visible(place)
+    entries = visible(place)
     inner = next((entry for entry in entries if entry.is_dir()), None)
     if inner is not None:
         raise DataError(
@@ -128,7 +128,8 @@ def _list_images(place: Path, at_least: int) -> list[Path]:
     return entries
 
 
-def _visible(place: Path) -> list[Path]:
+def visible(place: Path) -> list[Path]:
+    """Return the entries of a folder without hidden files, by name."""
     hidden = ("Thumbs.db", "desktop.ini")
     entries = (e for e in place.iterdir() if not e.name.startswith(".") and e.name not in hidden)
     return sorted(entries, key=lambda entry: entry.name)

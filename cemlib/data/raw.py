@@ -47,6 +47,12 @@ class Raw:
         check_split("train", self.train, len(self.classes))
         if self.test is not None:
             check_split("test", self.test, len(self.classes))
+            theirs, ours = (tuple(each.images.shape[1:]) for each in (self.test, self.train))
+            if theirs != ours:
+                raise DataError(
+                    f"test: images of shape {theirs}, the training images have {ours}; give both"
+                    " the same shape"
+                )
 
     @property
     def test_source(self) -> Split:
@@ -66,7 +72,8 @@ def check_split(where: str, split: Split, num_classes: int) -> None:
         raise DataError(f"{where}: images must be uint8 (N, 1 or 3, H, W), found {found}")
     if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
         found = f"{labels.dtype} {tuple(labels.shape)}"
-        raise DataError(f"{where}: labels must be int64 ({len(images)},), found {found}")
+        count = len(images)
+        raise DataError(f"{where}: {count} images need int64 labels ({count},), found {found}")
     if len(labels) == 0:
         raise DataError(f"{where}: no images")
     low, high = int(labels.min()), int(labels.max())

@@ -56,7 +56,7 @@ def from_tensors(
     if test_images is not None:
         test = _split("test_images", "test_labels", test_images, test_labels)
     elif test_labels is not None:
-        raise DataError("test_images: missing, test_labels are there; give both or none")
+        raise DataError("test_images: missing, but there are test_labels; give both or neither")
     if not len(train):
         raise DataError(
             "train: there are no labels; give a tensor with an image or more of every class"
@@ -77,15 +77,17 @@ def _split(images_name: str, labels_name: str, images: Images, labels: Labels | 
             f"{labels_name}: missing; give the class of every image as integers (N,), or a torch"
             f" Dataset of (image, label) pairs as {images_name}"
         )
-    return Split(_bytes(images_name, _tensor(images)), _integers(_tensor(labels)))
+    pixels, classes = _tensor(images_name, images), _tensor(labels_name, labels)
+    return Split(_bytes(images_name, pixels), _integers(labels_name, classes))
 
 
 def _stacked(name: str, dataset: Dataset[Any]) -> Split:
     # A generator of its own: a DataLoader takes a number from torch's global one otherwise.
     loader = DataLoader(dataset, CHUNK, generator=torch.Generator())
     try:
-        parts = [(_bytes(name, images), _integers(labels)) for images, labels in loader]
+        parts = [(_bytes(name, images), _integers(name, labels)) for images, labels in loader]
         images, labels = zip(*parts, strict=True)
+        return Split(torch.cat(images), torch.cat(labels))
     except DataError:
         raise
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:
@@ -93,15 +95,21 @@ def _stacked(name: str, dataset: Dataset[Any]) -> Split:
             f"{name}: the Dataset must give pairs of an image (C, H, W), a tensor or an array and"
             f" always of one size, and an integer label ({error})"
         ) from error
-    return Split(torch.cat(images), torch.cat(labels))
 
 
-def _tensor(values: Tensor | ArrayLike) -> Tensor:
-    return values.detach().cpu() if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
+def _tensor(name: str, values: Tensor | ArrayLike) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
+    try:
+        return torch.tensor(np.asarray(values))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name}: must be a tensor or an array of numbers ({error})") from error
 
 
-def _integers(labels: Tensor) -> Tensor:
-    return labels if labels.is_floating_point() else labels.long()
+def _integers(name: str, labels: Tensor) -> Tensor:
+    if labels.is_floating_point():
+        raise DataError(f"{name}: labels must be integers, found {labels.dtype}")
+    return labels.long()
 
 
 def _bytes(name: str, images: Tensor) -> Tensor:

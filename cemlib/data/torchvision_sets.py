@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cemlib.config.data import DataConfig
-from cemlib.data.folder import folder, has_train_and_test
+from cemlib.data.folder import folder, has_train_and_test, visible
 from cemlib.data.prepared import Split
 from cemlib.data.raw import DataError, Raw, check_split, shown
 
@@ -89,7 +89,7 @@ def _load(kind: str, num_classes: int, config: DataConfig, root: Path | None) ->
 
 
 def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:
-    found = len([entry for entry in (base / "train").iterdir() if entry.is_dir()])
+    found = sum(entry.is_dir() for entry in visible(base / "train"))
     if found != num_classes:
         raise DataError(
             f"{shown(base / 'train')}: {config.source} has {num_classes} classes, found {found} "

@@ -16,7 +16,7 @@ from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import Deployed
 from cemlib.evaluation.attack import Attacked, attack, table
 from cemlib.evaluation.pictures import showcase, strip
-from cemlib.models.split import Dimensions, SplitModel, place
+from cemlib.models.split import Dimensions, SplitModel, device_of
 from cemlib.numerics.seeds import generator
 from cemlib.training.fit import Trained, check_logits, small_study, split_copy
 
@@ -139,7 +139,7 @@ def audit(
     noise = {NETWORK: {"noise_std": noise_std or 0.0}}
     study = small_study(seed, defences=noise, attacks=dict(attacks))
     victim = _victim(model, cut, data.image_shape, noise_std)
-    data = data.to(device or place(victim.model))
+    data = data.to(device or device_of(victim.model))
     recogniser = SplitModel(nn.Identity(), victim.model if judge is None else deepcopy(judge))
     silent = Deployed(recogniser, build_channel("noise", noise_std=0.0))
     for name, each in (("model", victim), ("judge", silent)):

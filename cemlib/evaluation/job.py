@@ -16,7 +16,7 @@ from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, checksum, load
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
-from cemlib.evaluation.scene import PUBLIC, RECOGNITION, Scene, first_target, start_failed, targets
+from cemlib.evaluation.scene import RECOGNITION, Scene, first_target, start_failed, targets
 from cemlib.evaluation.scores import (
     Attacked,
     convergence,
@@ -173,7 +173,7 @@ class _Record:
         save_tensors(folder.attacker, found.state)
         write_jsonl(folder.history, found.history)
         write_per_image(folder.per_image, first, labels, columns)
-        shown = [i - first for i in showcase(labels, int(PUBLIC * len(labels)))]
+        shown = [i - first for i in showcase(labels, first_target("public_data", len(labels)))]
         ends = extremes(columns["mse"]) or shown
         for path, rows in ((folder.reconstructions, shown), (folder.extremes, ends)):
             write_strip(path, found.originals[rows], answers[rows])

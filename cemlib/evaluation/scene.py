@@ -74,10 +74,16 @@ class Scene:
         `public_data` nine tenths and one tenth of the first 90 % of the test images.
 
         Raises:
-            DataError: there are too few test images to train on.
+            DataError: there are too few images to train on.
         """
         if knowledge == "train_data":
-            return self.pairs["train"], self.pairs["val"]
+            own = self.pairs["train"]
+            if len(own.images) < FEWEST:
+                raise DataError(
+                    f"the train_data attacker has {len(own.images)} images to train on, {FEWEST}"
+                    " are needed; add images"
+                )
+            return own, self.pairs["val"]
         test = self.pairs["test"]
         end = first_target(knowledge, len(test.images))
         cut = int((1 - HELD_OUT) * end)
@@ -134,7 +140,7 @@ class Scene:
         own = own.part(slice(options.get("images")))  # the stored images are in random order
         if options.get("flip") and self.study.training(self.defence).augment.flip:
             mirrored = own.images.flip(3)
-            own = own.beside(Pairs(mirrored, self.victim.features(mirrored), own.labels))
+            own = own.followed_by(Pairs(mirrored, self.victim.features(mirrored), own.labels))
         return Task(
             victim=self.victim,
             own=own,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cemlib.attacks.budget import converged, late_improvement
+from cemlib.attacks.budget import TOLERANCE, late_improvement
 from cemlib.attacks.task import Outcome
 from cemlib.data.pixels import to_float
 from cemlib.evaluation.scene import Scene, targets
@@ -116,10 +116,14 @@ def verdict(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> 
 
 
 def convergence(curve: list[float]) -> dict[str, Any]:
-    """Return whether a learned attack had converged on held-out images; None without a curve."""
+    """Return whether a learned attack had converged on held-out images; None without a curve.
+
+    It had if the late improvement is at most `TOLERANCE`, also if the error rose.
+    """
     if not curve:
         return {"late_improvement": None, "converged": None}
-    return {"late_improvement": late_improvement(curve), "converged": converged(curve)}
+    late = late_improvement(curve)
+    return {"late_improvement": late, "converged": late <= TOLERANCE}
 
 
 def _score(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -14,8 +14,8 @@ from cemlib.data import DataError
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.evaluation.pictures import COLUMNS, write_strip
-from cemlib.federated.adversaries import Pseudo
 from cemlib.federated.drawing import ATTACKED, Draws
+from cemlib.federated.gan_training import Pseudo
 from cemlib.federated.inversion.evaluate import Finding, run_attacks
 from cemlib.federated.inversion.scene import Repeats, Scene
 from cemlib.federated.inversion.scoring import SCORES, Row, failed_row

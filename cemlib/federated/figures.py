@@ -18,12 +18,12 @@ from cemlib.report.grid import Pictures, read_strip, show
 from cemlib.report.statistics import mean_interval
 from cemlib.report.style import (
     WIDTH,
+    empty_figure,
+    explain_empty,
     log_scale,
     looks,
     new_figure,
     readable,
-    remark,
-    saying,
     significant,
 )
 from cemlib.study.federated import attack_folder
@@ -55,7 +55,7 @@ def accuracy(plan: Plan[Federated], results: Results) -> Figure:
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     below.axhline(0, color="#555555", linewidth=0.8)
     if rounds.empty:
-        remark(above, "no variant finished a round")
+        explain_empty(above, "no variant finished a round")
     else:
         above.legend(ncols=3, loc="lower right")
     return figure
@@ -97,7 +97,7 @@ def tradeoff(plan: Plan[Federated], results: Results) -> Figure:
     if panel.containers:
         figure.legend(loc="outside right upper")
     else:
-        remark(panel, "no variant was trained and attacked without a failure")
+        explain_empty(panel, "no variant was trained and attacked without a failure")
     return figure
 
 
@@ -114,7 +114,7 @@ def convergence(plan: Plan[Federated], results: Results) -> Figure:
     panels[2].set_xlabel("epoch")
     panels[3].set_xlabel("epoch")
     if results.gans.empty:
-        remark(panels[0], "no GAN finished an epoch")
+        explain_empty(panels[0], "no GAN finished an epoch")
     else:
         panels[0].legend()
     return figure
@@ -136,7 +136,7 @@ def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
         rows = {"original": originals, **rows}
         rows[f"{readable(variant)}\n{readable(attack)}, {significant(error, 2)}"] = below
     if originals is None:
-        return saying("every attack failed")
+        return empty_figure("every attack failed")
     blank = np.full_like(originals, 255)
     return _picture_rows({name: blank if row is None else row for name, row in rows.items()})
 

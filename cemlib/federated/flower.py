@@ -8,7 +8,7 @@ that `cemlib run --only pseudo` has written.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -34,8 +34,8 @@ client = ClientApp()
 server = ServerApp()
 
 
-@dataclass
-class Spread(Federation):
+@dataclass(kw_only=True)
+class RemoteFederation(Federation):
     """Carry out the rounds with clients that are other processes.
 
     Attributes:
@@ -43,12 +43,11 @@ class Spread(Federation):
         nodes: Their addresses by client.
     """
 
-    grid: Grid | None = None
-    nodes: dict[int, int] = field(default_factory=dict)
+    grid: Grid
+    nodes: dict[int, int]
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
         """Ask the members' processes; the answer of one that fails is NaN, without a loss."""
-        assert self.grid is not None
         weights = ArrayRecord(torch_state_dict=dict(self.weights))
         content = RecordDict({"weights": weights, "round": ConfigRecord({"number": number})})
         replies = _replies(self.grid, content, [self.nodes[member] for member in members], "train")
@@ -84,7 +83,7 @@ def main(grid: Grid, context: Context) -> None:
     """Carry out all rounds; write history and weights to the folder `flower` of the results."""
     found = _federation(context)
     nodes = _nodes(grid, found.study.clients.number)
-    federation = Spread(
+    federation = RemoteFederation(
         found.study, found.variant, found.data, found.pseudo, found.seed, grid=grid, nodes=nodes
     )
     folder = Plan(found.study).layout.root / "flower" / str(context.run_config["variant"])

@@ -4,8 +4,8 @@ from typing import Any
 
 from cemlib.config.federated import Variant
 from cemlib.data.prepared import Prepared, checksum, load
-from cemlib.federated.adversaries import Pseudo
 from cemlib.federated.gan import Generator
+from cemlib.federated.gan_training import Pseudo
 from cemlib.numerics.precision import set_up
 from cemlib.records.files import load_tensors
 from cemlib.records.layout import RunFolder

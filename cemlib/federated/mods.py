@@ -5,7 +5,7 @@
 A mod sees what a client receives and sends, and not the batches of its training. So the mask covers
 the change of the layer's weight over the whole round, where `cemlib.federated.client` masks the
 gradient of every step by the images of that step. The mixing with pseudo images changes the images
-of the training, which no mod can do: there, call `cemlib.federated.adversaries.Pseudo.mixed`.
+of the training, which no mod can do: there, call `cemlib.federated.gan_training.Pseudo.mixed`.
 """
 
 from collections.abc import Callable

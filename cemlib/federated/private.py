@@ -1,4 +1,4 @@
-"""Compute gradients for DP-SGD, clipped per image and with noise: privacy that is proven.
+"""Compute the gradients of DP-SGD: clipped per image, with Gaussian noise.
 
     g~ = 1/B ( sum_b g_b min(1, C / (|g_b| + 1e-6)) + C s N(0, I) )
 
@@ -19,7 +19,10 @@ from cemlib.config.federated_attacks import DpSgd
 from cemlib.federated.network import FederatedNet, Weights, loss
 
 _ADDED = 1e-6  # added to the norm, as in Opacus
-_ORDERS = [1 + 10 ** (k / 20) for k in range(-60, 61)]  # of Renyi; the best is near 1 at low noise
+# Orders of the Renyi divergence; the best one is near 1 at low noise. Those above 11 are integers,
+# because Opacus' series for fractional ones gives negative divergences there.
+_ORDERS = [1 + 10 ** (k / 20) for k in range(-60, 21)]
+_ORDERS += [round(1 + 10 ** (k / 20)) for k in range(21, 61)]
 
 
 def private_gradients(

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from cemlib.data.prepared import Split, checksum
-from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import Extractor, cached_weights, local, pretrained
+from cemlib.federated.gan_training import ClientGans
 from cemlib.federated.job import read_data, write_record
 from cemlib.federated.setting import clients_of
 from cemlib.records.checkpoint import Checkpoint, Resumed
@@ -27,7 +27,7 @@ def run(job: FederatedJob) -> list[Path]:
     clients = clients_of(study, data, seed)
     classes = len(data.classes)
     extractor = _extractor(job, clients, classes)
-    gans = Adversaries(clients, extractor.kernels.to(device), classes, study.gan, seed)
+    gans = ClientGans(clients, extractor.kernels.to(device), classes, study.gan, seed)
     origin = (checksum(job.plan.layout.data), device.type, str(extractor.origin))
     checkpoint = Checkpoint(job.checkpoint(*origin))
     resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)
@@ -48,7 +48,7 @@ def _extractor(job: FederatedJob, clients: Sequence[Split], classes: int) -> Ext
     return local(clients, classes, job.of["seed"], EXTRACTOR_STEPS)
 
 
-def _write(job: FederatedJob, gans: Adversaries, reason: str | None, found: dict[str, Any]) -> None:
+def _write(job: FederatedJob, gans: ClientGans, reason: str | None, found: dict[str, Any]) -> None:
     """Write the folder of the GANs, its metrics last."""
     folder = job.plan.layout.pseudo(job.of["seed"])
     save_tensors(folder.generators, gans.g_weights)

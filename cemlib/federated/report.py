@@ -84,7 +84,8 @@ def notes(study: Federated, results: tables.Results) -> list[str]:
         " that comes closest, image by image. An adaptive attacker knows the mask or reads it off"
         " the zeros. Arrows point to the better side for the clients.",
         "λ: share of the real image. α: share of the features that is masked. β: outputs whose"
-        " gradients are masked. ε: DP-SGD's, at its δ, for the client with the fewest images.",
+        " gradients are masked. ε: DP-SGD's, at its δ, for the client with the fewest images;"
+        " it assumes Poisson sampling.",
     ]
     sources = sorted(set(results.pseudo["source"]))
     return found + [f"F before the discriminator: {source}." for source in sources]

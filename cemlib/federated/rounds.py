@@ -18,9 +18,9 @@ from torch import Tensor
 from cemlib.config.federated import Federated, Variant
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared, Split
-from cemlib.federated.adversaries import Pseudo
 from cemlib.federated.client import Inputs, step_inputs, step_of, train_at_once
 from cemlib.federated.drawing import Draws, ask
+from cemlib.federated.gan_training import Pseudo
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
 from cemlib.federated.setting import batches, clients_of, network_of
 from cemlib.numerics.divergence import DivergedError
@@ -117,7 +117,7 @@ class Federation:
             changes = {name: change[usable] for name, change in changes.items()}
             self.weights = aggregate(self.weights, changes, samples.to(usable.device)[usable])
             excluded = int((~usable).sum())
-            loss = float(losses.mean()) if len(losses) else None
+            loss = float(losses.nanmean()) if len(losses) else None
         return {
             "asked": len(asked),
             "dropped": len(asked) - len(answering),

@@ -24,11 +24,11 @@ ATTEMPTS = 1000
 
 
 def clients_of(study: Federated, data: Prepared, seed: int) -> list[Split]:
-    """Distribute the training images as `dealt` does; return those of every client."""
+    """Distribute the training images as `partition` does; return those of every client."""
     clients, train = study.clients, data.train
     concentration = None if clients.split == "iid" else clients.concentration
     least, draw = study.train.batch_size, derive(seed, "federated/split")
-    parts = dealt(train.labels.cpu(), clients.number, concentration, least, draw)
+    parts = partition(train.labels.cpu(), clients.number, concentration, least, draw)
     return [Split(train.images[part], train.labels[part]) for part in parts]
 
 
@@ -60,7 +60,7 @@ def network_of(study: Federated, data: Prepared, seed: int) -> FederatedNet:
         )
 
 
-def dealt(
+def partition(
     labels: Tensor, clients: int, concentration: float | None, least: int, seed: int
 ) -> list[Tensor]:
     """Distribute images with labels (N,) among clients; return the positions of each client's.
@@ -78,7 +78,7 @@ def dealt(
         advice = "use fewer clients or a smaller batch_size"
     else:
         for _ in range(ATTEMPTS):
-            parts = _in_shares(labels, clients, concentration, draws)
+            parts = _dirichlet_partition(labels, clients, concentration, draws)
             if min(map(len, parts)) >= least:
                 break
         advice = "raise clients.concentration, or use fewer clients or a smaller batch_size"
@@ -90,15 +90,15 @@ def dealt(
     return parts
 
 
-def _in_shares(
+def _dirichlet_partition(
     labels: Tensor, clients: int, concentration: float, draws: np.random.Generator
 ) -> list[Tensor]:
-    hands: list[list[Tensor]] = [[] for _ in range(clients)]
+    parts: list[list[Tensor]] = [[] for _ in range(clients)]
     for label in range(int(labels.max()) + 1):
         rows = (labels == label).nonzero().flatten()
         rows = rows[torch.from_numpy(draws.permutation(len(rows)))]
         shares = draws.dirichlet([concentration] * clients).cumsum()[:-1]
         cuts = torch.from_numpy((shares * len(rows)).round().astype(np.int64))
-        for hand, part in zip(hands, rows.tensor_split(cuts), strict=True):
-            hand.append(part)
-    return [torch.cat(hand) for hand in hands]
+        for part, found in zip(parts, rows.tensor_split(cuts), strict=True):
+            part.append(found)
+    return [torch.cat(part) for part in parts]

@@ -1,5 +1,6 @@
 """Collect the records of a federated study, and compute its tables."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -7,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from cemlib.config.federated import Federated
+from cemlib.config.federated import Federated, Variant
 from cemlib.federated.inversion.scoring import MEASURES, WORST_CASE, Row, summary, worst_cases
 from cemlib.records.files import read_jsonl
 from cemlib.records.seal import checked, read_sealed
@@ -111,11 +112,17 @@ def accuracy_table(results: Results, study: Federated) -> pd.DataFrame:
     rows = [
         {"variant": variant, **settings_of(study, variant), **_counts(group)}
         | mean_columns("top1", group["top1"])
-        | {"epsilon": group["epsilon"].max()}
+        | {"epsilon": _epsilon(study.variants[variant], group)}
         | {name: int(group[name].sum()) for name in _FATES}
         for variant, group in _trainings(results, study)
     ]
     return pd.DataFrame(rows)
+
+
+def _epsilon(chosen: Variant, group: pd.DataFrame) -> Any:
+    """Return the largest epsilon; a record has null for infinity, as JSON has none."""
+    noiseless = chosen.dp_sgd is not None and chosen.dp_sgd.noise_multiplier == 0
+    return math.inf if noiseless and chosen.mixing is None else group["epsilon"].max()
 
 
 def _trainings(results: Results, study: Federated) -> Iterator[tuple[str, pd.DataFrame]]:

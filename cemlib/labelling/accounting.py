@@ -18,9 +18,9 @@ import sys
 from typing import Any
 
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 from cemlib.config.labelling import LabellingStudy
+from cemlib.numerics.gaussian import gaussian_delta
 
 CHANGED_VOTE = math.sqrt(2.0)
 NEIGHBOURS = {"a participant's vote changes": CHANGED_VOTE, "a participant joins or leaves": 1.0}
@@ -39,17 +39,6 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
         4.0373
     """
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-
-
-def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
-    """Return the smallest delta that holds for Gaussian noise at a given epsilon.
-
-    Balle and Wang, theorem 8:
-
-    `Phi(s / 2 sigma - epsilon sigma / s) - e^epsilon Phi(-s / 2 sigma - epsilon sigma / s)`
-    """
-    half, shift = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
-    return math.exp(log_ndtr(half - shift)) - math.exp(epsilon + log_ndtr(-half - shift))
 
 
 def gaussian_epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:

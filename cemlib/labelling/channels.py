@@ -154,5 +154,5 @@ async def receive(channel: Channel, size: int) -> bytes:
     reader, _ = channel
     announced = int.from_bytes(await reader.readexactly(4), "big")
     if announced != size:
-        raise MessageError(f"a message of {announced} bytes where one of {size} is due")
+        raise MessageError(f"expected a message of {size} bytes, got {announced}")
     return await reader.readexactly(size)

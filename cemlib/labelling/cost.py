@@ -28,9 +28,12 @@ Row: TypeAlias = dict[str, Any]
 def run(job: Job[LabellingStudy]) -> list[Path]:
     """Time the cryptography of a study, and write the record; return its path."""
     start, study = time.perf_counter(), job.plan.study
+    images, mask_bits = study.cost.images, study.encryption.mask_bits
     record = {
         "kind": "cost",
-        "rounds": measured(study.cost.key_bits, study.participants, images=study.cost.images),
+        "rounds": measured(
+            study.cost.key_bits, study.participants, images=images, mask_bits=mask_bits
+        ),
         "command": job.command,
         "wall_seconds": time.perf_counter() - start,
         **job.record(None),
@@ -40,7 +43,11 @@ def run(job: Job[LabellingStudy]) -> list[Path]:
 
 
 def measured(
-    key_bits: Sequence[int], participants: int = 15, classes: int = 10, images: int = 18
+    key_bits: Sequence[int],
+    participants: int = 15,
+    classes: int = 10,
+    images: int = 18,
+    mask_bits: int = 40,
 ) -> list[Row]:
     """Return the cost of labelling one image, summed over all participants.
 
@@ -50,6 +57,7 @@ def measured(
         classes: their number k.
         images: number of images that share a round where packing goes across images; otherwise a
             round has one image.
+        mask_bits: b of the masks in [0, 2^b).
 
     Returns:
         A row for every combination of `key_bits`, `packing`, `blinding` and `precomputed`
@@ -61,7 +69,7 @@ def measured(
     found: list[Row] = []
     for bits in key_bits:
         testing = bits < SECURE_BITS
-        setting = Setting(participants, classes, 1.0, bits, insecure_for_testing=testing)
+        setting = Setting(participants, classes, 1.0, bits, mask_bits, insecure_for_testing=testing)
         keys = deal(setting)
         assert keys.public.table  # computed once per key, and not counted
         for packing, blinding in product(get_args(Packing), get_args(Blinding)):

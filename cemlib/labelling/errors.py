@@ -35,6 +35,6 @@ class DroppedOutError(LabellingError):
         self.phase = phase
         names = ", ".join(map(party_name, self.gone))
         super().__init__(
-            f"{phase}: nothing from {names}; with an n-of-n key this round is void: begin a new one"
-            " with all, or with new keys for those left"
+            f"{phase}: nothing from {names}; with an n-of-n key this round is void: start a new"
+            " one with everyone, or deal new keys to those who remain"
         )

@@ -86,8 +86,8 @@ def carry_out(participants: Participants, images: int, stage: Stage) -> Outcome:
     def learn_again() -> Found:
         chosen = variants(study)
         answered = (participants.answered(answers[e], e, method) for e, method in chosen)
-        lessons = [(who, lesson.joined(lot)) for lot in answered for who, lesson in enumerate(own)]
-        found = participants.learn(lessons)
+        sets = [(who, each.joined(lot)) for lot in answered for who, each in enumerate(own)]
+        found = participants.learn(sets)
         shape = (len(chosen), len(own))
         return {name: rows.view(*shape, *rows.shape[1:]) for name, rows in found.items()}
 

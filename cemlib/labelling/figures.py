@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from cemlib.config.labelling import LabellingStudy
 from cemlib.labelling.tables import Results, epsilon_table
 from cemlib.report.statistics import mean_interval
-from cemlib.report.style import looks, new_figure, remark
+from cemlib.report.style import explain_empty, looks, new_figure
 
 NAMES = {"init": "before", "capc": "CaPC-style", "iel": "IEL"}
 LOOKS = looks(list(NAMES))
@@ -52,7 +52,7 @@ def epsilon(results: Results, study: LabellingStudy) -> Figure:
         if len(rows):
             _curves(panel, rows)
         else:
-            remark(panel, "no finished repeat")
+            explain_empty(panel, "no finished repeat")
     panels[0].set_ylabel(ACCURACY)
     figure.supxlabel("ε of one query, by the formula", fontsize=9)
     return figure

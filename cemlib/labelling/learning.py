@@ -112,29 +112,29 @@ def _convolved(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return found.view(len(found), many, -1, *found.shape[2:]).transpose(0, 1)
 
 
-class Lesson(NamedTuple):
+class TrainingSet(NamedTuple):
     """Hold the training set of one network: positions of images, labels, weights in the loss."""
 
     positions: Tensor
     labels: Tensor
     weights: Tensor
 
-    def joined(self, other: "Lesson") -> "Lesson":
-        """Return this lesson and another as one."""
-        return Lesson(*map(torch.cat, zip(self, other, strict=True)))
+    def joined(self, other: "TrainingSet") -> "TrainingSet":
+        """Return this set and another as one."""
+        return TrainingSet(*map(torch.cat, zip(self, other, strict=True)))
 
 
 def learn(
     networks: nn.Module,
     images: Tensor,
-    lessons: Sequence[Lesson],
+    sets: Sequence[TrainingSet],
     chances: Tensor,
     settings: LocalTrainConfig,
 ) -> Tensor:
-    """Train M networks of `start` in place, each on its own lesson; return losses (steps, M).
+    """Train M networks of `start` in place, each on its own training set; return losses (steps, M).
 
     The images (P, C, H, W) are normalised. `chances` (steps, M, batch) are uniform in [0, 1), and
-    choose the images of its lesson that a network sees in each step.
+    choose the images of its set that a network sees in each step.
 
     Raises:
         DivergedError: if a loss is not finite.
@@ -142,8 +142,8 @@ def learn(
     rule = Adam if settings.optimiser == "adam" else partial(SGD, momentum=_MOMENTUM)
     optimiser = rule(networks.parameters(), weight_decay=settings.weight_decay)
     networks.train()
-    sizes = torch.tensor([[len(lesson.labels)] for lesson in lessons])
-    parts = zip(*lessons, strict=True)
+    sizes = torch.tensor([[len(each.labels)] for each in sets])
+    parts = zip(*sets, strict=True)
     padded = [pad_sequence(list(part), batch_first=True) for part in parts]
     losses = []
     for step, chance in enumerate(chances):

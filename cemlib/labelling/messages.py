@@ -154,7 +154,7 @@ def decode_partial(round_: Round, sender: int, data: bytes) -> Numbers:
 def _body(round_: Round, kind: Kind, sender: int, data: bytes, what: str) -> bytes:
     """Return what follows the header of a message of this kind and round from this sender."""
     if len(data) != round_.size(kind):
-        raise MessageError(f"{what}: {len(data)} bytes where {round_.size(kind)} are due")
+        raise MessageError(f"{what}: expected {round_.size(kind)} bytes, got {len(data)}")
     if data[0] != kind or data[33:HEADER] != sender.to_bytes(2, "big"):
         raise MessageError(f"{what}: this is another kind of message, or another's")
     if data[1:33] != round_.name:

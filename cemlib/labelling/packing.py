@@ -88,7 +88,7 @@ def unpack(setting: Setting, plaintexts: Sequence[int], queries: int) -> NDArray
     """
     due = plaintext_count(setting, queries)
     if len(plaintexts) != due:
-        raise MessageError(f"packing: {len(plaintexts)} plaintexts where {due} are due")
+        raise MessageError(f"packing: expected {due} plaintexts, got {len(plaintexts)}")
     row, width, slots = _row(setting, queries), setting.slot_bits, setting.slots
     mask = (1 << width) - 1
     counters = [p >> width * j & mask for p in plaintexts for j in range(slots)]

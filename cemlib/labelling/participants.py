@@ -19,7 +19,7 @@ from cemlib.config.labelling import LabellingStudy, NetworkConfig
 from cemlib.data.pixels import to_float
 from cemlib.data.prepared import Prepared
 from cemlib.labelling.accounting import noise_std
-from cemlib.labelling.learning import Lesson, classify, learn, start
+from cemlib.labelling.learning import TrainingSet, classify, learn, start
 from cemlib.labelling.loss import answered, certainty, posterior
 from cemlib.models.layers import Normalise
 from cemlib.numerics.seeds import generator
@@ -54,11 +54,11 @@ class Participants:
         """Return the positions (Q,) of the queried images."""
         return self._dealt[: self.study.queries]
 
-    def own(self, participant: int, images: int) -> Lesson:
+    def own(self, participant: int, images: int) -> TrainingSet:
         """Return a participant's labelled images, each of weight 1."""
         begin = self.study.queries + participant * max(self.study.images)
         positions = self._dealt[begin : begin + images]
-        return Lesson(positions, self.data.train.labels[positions], torch.ones(images))
+        return TrainingSet(positions, self.data.train.labels[positions], torch.ones(images))
 
     def certainty(self, counts: Tensor, epsilon: float | None) -> Tensor:
         """Return the weight (Q,) of each answer, by entropy or posterior as the study sets it."""
@@ -66,7 +66,7 @@ class Participants:
             return certainty(counts)
         return posterior(counts, self.study.participants, noise_std(self.study, epsilon))
 
-    def answered(self, counts: Tensor, epsilon: float | None, weighting: Weighting) -> Lesson:
+    def answered(self, counts: Tensor, epsilon: float | None, weighting: Weighting) -> TrainingSet:
         """Return the answered images with the labels that their noisy counts (Q, k) give them.
 
         A query without an answer is left out. The weight of the others is 1 (`capc`), their
@@ -80,10 +80,10 @@ class Participants:
             "iel": certain,
             "constant": certain.mean().expand_as(certain),
         }
-        return Lesson(self.queries[kept], counts[kept].argmax(dim=1), weights[weighting])
+        return TrainingSet(self.queries[kept], counts[kept].argmax(dim=1), weights[weighting])
 
-    def learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
-        """Train a participant from its initial weights on each of M lessons.
+    def learn(self, sets: Sequence[tuple[int, TrainingSet]]) -> Found:
+        """Train a participant from its initial weights on each of M training sets.
 
         Returns:
             `votes` (M, Q), the class that each network assigns to each query; `accuracy` (M,), the
@@ -91,10 +91,10 @@ class Participants:
             loss in each tenth of the training.
         """
         groups: dict[tuple[NetworkConfig, int | None], list[int]] = {}
-        for i, (who, _) in enumerate(lessons):
+        for i, (who, _) in enumerate(sets):
             network = self.network(who)
             groups.setdefault((network, None if network.small else i), []).append(i)
-        parts = [self._learn([lessons[i] for i in at]) for at in groups.values()]
+        parts = [self._learn([sets[i] for i in at]) for at in groups.values()]
         order = torch.tensor([i for at in groups.values() for i in at]).argsort()
         return {name: torch.cat([part[name] for part in parts])[order] for name in parts[0]}
 
@@ -102,12 +102,12 @@ class Participants:
         """Return the network of a participant."""
         return self.study.networks[participant % len(self.study.networks)]
 
-    def _learn(self, lessons: Sequence[tuple[int, Lesson]]) -> Found:
+    def _learn(self, sets: Sequence[tuple[int, TrainingSet]]) -> Found:
         """Train participants with the same network, all at once; only one if it is not small."""
         train, test = self._images
         shape, classes, settings = self.data.image_shape, len(self.data.classes), self.study.train
         size = (settings.steps, settings.batch_size)
-        everybody, parts = zip(*lessons, strict=True)
+        everybody, parts = zip(*sets, strict=True)
         streams = [self._stream("weights", who) for who in everybody]
         networks = start(self.network(everybody[0]), shape, classes, streams)
         drawn = [torch.rand(size, generator=self._stream("batches", who)) for who in everybody]

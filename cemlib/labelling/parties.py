@@ -142,7 +142,7 @@ class Participant:
             )
         ballots = decode_request(round_, view.share.mac_key, request)
         if ballots[view.share.index] != view.sent:
-            raise MessageError("request of the aggregator: it has not the ballot that I sent")
+            raise MessageError("request of the aggregator: it lacks the ballot of this participant")
         columns = zip(*ballots, strict=True)
         asked = tuple(product(column, round_.public.n_squared) for column in columns)
         self.view = replace(view, ballots=tuple(ballots), asked=asked)
@@ -201,7 +201,7 @@ class Aggregator:
 
     def _expect(self, sender: int, seen: Container[int]) -> None:
         if not 0 <= sender < self.view.round.setting.participants:
-            raise MessageError(f"participant {sender}: there is none of this number")
+            raise MessageError(f"participant {sender}: no such participant")
         if sender in seen:
             raise MessageError(f"participant {sender}: has sent this message before")
 

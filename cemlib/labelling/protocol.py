@@ -54,9 +54,9 @@ def aggregate(
     """
     number = setting.participants
     if votes.ndim != 2 or votes.shape[1] != number or not len(votes):
-        raise LabellingError(f"votes: shape {votes.shape} where (queries, {number}) is due")
+        raise LabellingError(f"votes: expected shape (queries, {number}), got {votes.shape}")
     if not np.issubdtype(votes.dtype, np.integer):
-        raise LabellingError(f"votes: {votes.dtype} where integer class indices are due")
+        raise LabellingError(f"votes: expected integer class indices, got {votes.dtype}")
     if votes.min() < 0 or votes.max() >= setting.classes:
         raise LabellingError(f"votes: must be from 0 to {setting.classes - 1}")
     keys = deal(setting) if keys is None else keys

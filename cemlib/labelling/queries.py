@@ -29,8 +29,8 @@ def encode_shape(images: Images) -> bytes:
     """Return the shape as four 32-bit numbers; raise LabellingError for unsuitable images."""
     if images.dtype != np.uint8 or images.ndim != 4 or not 0 < images.size <= MOST_BYTES:
         raise LabellingError(
-            f"images: {images.dtype} of shape {images.shape}, where uint8 (queries, channels,"
-            " height, width) of at most 64 MiB are due; divide more into rounds"
+            f"images: expected uint8 (queries, channels, height, width) of at most 64 MiB, got"
+            f" {images.dtype} of shape {images.shape}; split a larger set into several rounds"
         )
     return SHAPE.pack(*images.shape)
 
@@ -40,7 +40,7 @@ def decode_shape(data: bytes) -> tuple[int, int, int, int]:
     queries, channels, height, width = SHAPE.unpack(data)
     shape = queries, channels, height, width
     if not 0 < math.prod(shape) <= MOST_BYTES:
-        raise MessageError(f"requester: images of shape {shape}, where 1 byte to 64 MiB are due")
+        raise MessageError(f"requester: expected images of 1 byte to 64 MiB, got shape {shape}")
     return shape
 
 

@@ -16,7 +16,7 @@ def _way(row: Row) -> str:
     """Return the source of a row, with the way of encryption if it is ours."""
     if row["source"] != "ours":
         return str(row["source"])
-    beforehand = ", blindings made before" if row["precomputed"] else ""
+    beforehand = ", blindings precomputed" if row["precomputed"] else ""
     return f"ours: packing {row['packing']}, blinding {row['blinding']}{beforehand}"
 
 
@@ -26,7 +26,7 @@ _ACCURACIES: tuple[Column, ...] = (
     ("IEL [%] ↑", mean("iel_top1", 2, 100)),
 )
 _QUALITY: tuple[Column, ...] = (
-    ("right labels [%]", mean("label_accuracy", 2, 100)),
+    ("label accuracy [%]", mean("label_accuracy", 2, 100)),
     ("refused [%]", mean("refused", 2, 100)),
     ("mean weight [%]", mean("mean_weight", 2, 100)),
 )
@@ -38,7 +38,7 @@ _EXACT: tuple[Column, ...] = (
 _STATED: tuple[Column, ...] = (
     ("ε by the formula", number("epsilon_query")),
     ("σ", number("sigma", ".4g")),
-    ("all, as published", number("epsilon_total_published")),
+    ("ε, all queries (strong composition)", number("epsilon_total_published")),
 )
 _IMAGES: Column = ("images", number("images"))
 LAYOUTS: dict[str, Layout] = {
@@ -61,7 +61,14 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "epsilon": (
         "Accuracy against epsilon",
-        (_IMAGES, *_STATED[:2], *_ACCURACIES, *_QUALITY, *_EXACT),
+        (
+            _IMAGES,
+            ("repeats", finished("n_repeats")),
+            *_STATED[:2],
+            *_ACCURACIES,
+            *_QUALITY,
+            *_EXACT,
+        ),
     ),
     "privacy": (
         "Privacy of a vote",
@@ -74,7 +81,7 @@ LAYOUTS: dict[str, Layout] = {
         ),
     ),
     "cost": (
-        "Cost of one image, all participants together",
+        "Cost of one image of ten classes, all participants together",
         (
             ("way", _way),
             ("key bits", number("key_bits", ".4g")),
@@ -100,13 +107,13 @@ def notes(study: LabellingStudy) -> list[str]:
     return [
         f"{n} participants vote on {study.queries} images, each participant in turn is the"
         f" requester; accuracies are means over the participants. Mean over the repeats ± half"
-        " width of the 95 % Student-t interval; repeats deal the same images anew, so intervals"
-        " are of training again on images like these.",
+        " width of the 95 % Student-t interval; every repeat redistributes the same images, so"
+        " the intervals cover repeated training, not new data.",
         "Noise: N(0, σ²) in every count, σ² in total over the participants; σ = sensitivity"
         f" sqrt(2 ln(1.25/δ)) / ε with δ = {privacy.delta:g} and sensitivity"
         f" {privacy.sensitivity:.4g}. The formula's proof needs ε < 1. `ε, one query` and `ε, all"
         " queries` are exact and, where no neighbours are named, of one changed vote."
-        " `all, as published` is strong composition of the formula's ε, with a δ of"
+        " `strong composition` is that of the formula's ε, as published, with a δ of"
         f" {(study.queries + 1) * privacy.delta:.3g}.",
         "A refused query has no positive count: it is left out of the training, and counted in"
         f" every total.{weight}",

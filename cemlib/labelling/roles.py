@@ -122,7 +122,7 @@ def _votes(classify: Classifier, images: Images) -> NDArray[np.int64]:
     except channels.GONE as error:  # would be mistaken for a broken connection
         raise RuntimeError("the classifier failed") from error
     if not np.issubdtype(votes.dtype, np.integer):
-        raise LabellingError(f"classifier: returned {votes.dtype} where class indices are due")
+        raise LabellingError(f"classifier: expected class indices, got {votes.dtype}")
     return votes
 
 

@@ -50,7 +50,7 @@ class KeyShare:
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.mac_key):
-            raise ShareError(f"share {self.index}: mac_key has not 64 hexadecimal digits")
+            raise ShareError(f"share {self.index}: mac_key must be 64 hexadecimal digits")
 
 
 @dataclass(frozen=True)

@@ -78,10 +78,13 @@ def differences_table(results: Results, _study: LabellingStudy) -> pd.DataFrame:
 def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     """Return accuracy and label quality by epsilon of one query; the last has no noise."""
     rows = []
+    failed = (results.repeats["status"] == "failed").groupby(results.repeats["images"]).sum()
     for images, group in results.sweep.groupby("images", sort=False):
+        lost = int(failed[images])
         for epsilon, part in group.groupby("epsilon"):
-            privacy = stated(study, float(str(epsilon)))
-            rows.append({"images": images, **privacy, **_means(part, (*SCORES, *QUALITY))})
+            means = _means(part, (*SCORES, *QUALITY))
+            counts = {"n_repeats": len(part) + lost, "n_failed": lost}
+            rows.append({"images": images} | stated(study, float(str(epsilon))) | means | counts)
     return pd.DataFrame(rows)
 
 

@@ -1,4 +1,4 @@
-"""Cut any network in two, behind one of its own submodules.
+"""Cut any network in two, after one of its own submodules.
 
 The forward pass is traced symbolically (Reed, DeVito, He, Ussery and Ansel, "torch.fx: practical
 program capture and transformation for deep learning in Python", MLSys 2022), and its graph is
@@ -48,7 +48,7 @@ class Part(nn.Module):
 
 
 def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
-    """Divide a network behind the submodule of a dotted name.
+    """Divide a network after the submodule with a dotted name.
 
     The first half includes the submodule. Submodules that the forward pass never calls are in
     neither half.
@@ -65,7 +65,7 @@ def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
 
 
 def possible_cuts(module: nn.Module) -> list[str]:
-    """Return the names of the submodules behind which a network can be divided, in its order."""
+    """Return the names of the submodules after which a network can be divided, in its order."""
     return list(_cuts(module, module, ""))
 
 

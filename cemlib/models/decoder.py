@@ -8,11 +8,12 @@ ReLUs are in place where their input is needed nowhere else, which saves memory 
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-LARGEST = 2**25  # weights of a linear reconstruction; 64x64 pixels behind two pools need 2**24.6
+LARGEST = 2**25  # weights of a linear reconstruction; 64x64 pixels after two pools need 2**24.6
 EDGE = 1e-3  # linear reconstructions are clipped to [EDGE, 1 - EDGE], a squared error of 1e-6
 
 
@@ -50,11 +51,12 @@ class ResidualNetwork(nn.Module):
         image_shape: (C, H, W) of the images.
         blocks: Number of residual blocks of constant width.
         width: Number of their channels.
-        doublings: Number of times the side doubles (2 for a cut behind two pools). Where
+        doublings: Number of times the side doubles (2 for a cut after two pools). Where
             h 2**doublings exceeds H, rows and columns at the bottom and the right are cut off,
             since a layer with a stride begins at the top left.
         hints: Additional input channels of the last block, of the size of the images.
         answers: Channels of the maps; by default those of the images.
+        rectified: Whether a ReLU follows each block of constant width.
     """
 
     def __init__(
@@ -67,11 +69,13 @@ class ResidualNetwork(nn.Module):
         *,
         hints: int = 0,
         answers: int | None = None,
+        rectified: bool = False,
     ) -> None:
         super().__init__()
         self.image_shape = image_shape
         body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU(inplace=True)]
-        body += [ResBlock(width, width) for _ in range(blocks)]
+        for _ in range(blocks):
+            body += [ResBlock(width, width), *([nn.ReLU(inplace=True)] if rectified else [])]
         for _ in range(doublings):
             doubling = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
             body += [doubling, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
@@ -91,6 +95,9 @@ class ResidualNetwork(nn.Module):
 
 class Decoder(ResidualNetwork):
     """The published decoder, which maps features (B, c, h, w) to images (B, C, H, W) in (0, 1)."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options, rectified=True)
 
     def forward(self, features: Tensor, *hints: Tensor) -> Tensor:
         """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""

@@ -1,6 +1,6 @@
 """Trace a network's forward pass and divide its graph at a cut, for `cemlib.models.cutting`.
 
-A cut is possible if everything behind it is computed from the one value at the cut. A shortcut
+A cut is possible if everything after it is computed from the one value at the cut. A shortcut
 around it would have to be released too.
 """
 
@@ -71,7 +71,7 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """Divide a graph behind the call of the submodule `cut`.
+    """Divide a graph after the call of the submodule `cut`.
 
     Raises:
         CutError: if it is not called exactly once, or a value goes around it.
@@ -80,7 +80,7 @@ def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
     before = _upstream(at)
     behind = _upstream(result, end=at)
     if result is at:
-        raise CutError(f"cut: nothing comes behind {cut!r}; the server would have nothing to do")
+        raise CutError(f"cut: nothing comes after {cut!r}; the server would have nothing to do")
     if at not in behind:
         raise CutError(f"cut: the result does not depend on {cut!r}")
     _check_bottleneck(cut, at, before, behind)

@@ -79,7 +79,7 @@ class SplitModel(nn.Module):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> "SplitModel":
-        """Split any classifier behind one of its submodules.
+        """Split any classifier after one of its submodules.
 
         Without bottleneck and normalisation `head(encoder(x))` is `module(x)`, bit for bit. The
         halves share the parameters of the module, each of which is in one of them. Submodules that
@@ -125,17 +125,18 @@ class SplitModel(nn.Module):
         return self._feature_shape
 
     def measured(self, image_shape: Dimensions) -> "SplitModel":
-        """Return the network with a known `feature_shape` for images (C, H, W), sharing weights.
+        """Return the network with the `feature_shape` for images (C, H, W), sharing weights.
 
-        Vectors (B, D) become maps (B, D, 1, 1).
+        Vectors (B, D) become maps (B, D, 1, 1). It is this network if it has that shape already.
 
         Raises:
             ValueError: if the features are neither maps nor vectors, or the encoder does not accept
                 the images.
         """
-        if self._feature_shape is not None:
+        shape = _probed(self.encoder, image_shape)
+        if shape == self._feature_shape:
             return self
-        match shape := _probed(self.encoder, image_shape):
+        match shape:
             case (channels, height, width):
                 return SplitModel(self.encoder, self.head, (channels, height, width))
             case (size,):
@@ -153,7 +154,7 @@ class SplitModel(nn.Module):
         return logits
 
 
-def place(model: nn.Module) -> torch.device:
+def device_of(model: nn.Module) -> torch.device:
     """Return the device of a network's weights; the CPU if it has none."""
     return next((weights.device for weights in model.parameters()), torch.device("cpu"))
 
@@ -207,7 +208,7 @@ def _check_options(
     std: Sequence[float] | None,
 ) -> None:
     if (mean is None) != (std is None):
-        raise ValueError("mean, std: give both or none")
+        raise ValueError("mean, std: give both or neither")
     if sparse_coding and bottleneck is None:
         raise ValueError("sparse_coding: stands in the bottleneck; give `bottleneck` too")
     if bottleneck is not None and bottleneck < 1:
@@ -222,9 +223,11 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
     encoder.eval()
     try:
         with torch.no_grad():
-            return tuple(encoder(torch.zeros(1, *image_shape, device=place(encoder))).shape[1:])
+            return tuple(encoder(torch.zeros(1, *image_shape, device=device_of(encoder))).shape[1:])
     except RuntimeError as error:
-        raise ValueError(f"cut: the client takes no images of {image_shape} ({error})") from error
+        raise ValueError(
+            f"cut: the client does not accept images of shape {image_shape} ({error})"
+        ) from error
     finally:
         for module, training in modes:
             module.training = training

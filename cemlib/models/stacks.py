@@ -55,7 +55,7 @@ def small(shape: Shape) -> SplitModel:
 
 
 def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -> SplitModel:
-    """Cut a stack of convolutions: entries[:cut] and a bottleneck on the client, the rest behind.
+    """Cut a stack of convolutions: entries[:cut] and a bottleneck are the client's.
 
     The head first returns to the width that `entries` has at the cut, whatever the client's, and
     ends in `classifier`. The widths of client and server are multiplied by their factors.

@@ -68,7 +68,8 @@ class Checkpoint:
         try:
             return self._read()
         except FileError as error:
-            print(f"{error}; it is not used: starting anew", file=sys.stderr, flush=True)
+            told = "it is ignored, and the job starts from the beginning"
+            print(f"{error}; {told}", file=sys.stderr, flush=True)
             return None
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -111,10 +112,10 @@ class Checkpoint:
         try:
             tensors = from_bytes(content[_CHECKSUM:])
         except SafetensorError as error:  # somebody forged the checksum
-            raise FileError(f"{self.path}: no file of tensors ({error})") from error
+            raise FileError(f"{self.path}: not a safetensors file ({error})") from error
         found = json.loads(bytes(tensors.pop(_JSON).tolist()))
         if found["job"] != self.job:
-            raise FileError(f"{self.path}: of another job ({found['job']})")
+            raise FileError(f"{self.path}: belongs to another job ({found['job']})")
         return tensors, found["state"]
 
 

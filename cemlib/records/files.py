@@ -201,6 +201,6 @@ def unwritable(path: Path, size: int | None, error: OSError) -> FileError:
     there = next((place for place in path.parents if place.exists()), Path())
     return FileError(
         f"{path}: cannot be written: {error.strerror or error} ({needed}"
-        f"{shutil.disk_usage(there).free:,} free there); make room or give the right to write, then"
-        " run the same command again"
+        f"{shutil.disk_usage(there).free:,} free there); free some space or grant write permission,"
+        " then run the same command again"
     )

@@ -127,8 +127,9 @@ def library_versions() -> dict[str, str]:
 @cache
 def git_state() -> dict[str, Any]:
     """Return the commit of the package's checkout, and whether its tracked files were changed."""
-    commit = _git("rev-parse", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no")
+    is_tracked = bool(_git("ls-files", "__init__.py"))  # or it is the repository of something else
+    commit = _git("rev-parse", "HEAD") if is_tracked else ""
+    changed = _git("status", "--porcelain", "--untracked-files=no") if is_tracked else ""
     return {"commit": commit or "unknown", "dirty": bool(changed)}
 
 

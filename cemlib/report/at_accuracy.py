@@ -42,8 +42,8 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         curve; on ``n_unconverged`` seeds an attack had not converged on one of the two defences
         between which the curve was read. The paired ``difference`` in MSE is to the first family;
         Holm's correction is over all rows. ``detectable`` is the difference that the test finds
-        with a probability of 80 %, given the spread. ``unconverged`` names the sides with such a
-        seed.
+        with a probability of 80 %, given the spread and without Holm's correction, which needs a
+        larger one. ``unconverged`` names the sides with such a seed.
     """
     rows: list[Row] = []
     for knowledge, curves in points.groupby("knowledge", sort=False):
@@ -57,10 +57,11 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
 def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.DataFrame:
     """Return the pseudo-values of each seed, one row per seed, read off a family's curve.
 
-    The pseudo-value of a single seed is the value itself. A column is NaN if one of its
-    pseudo-values is not finite. The points must be those of one family and knowledge; the accuracy
-    is in %.
+    The pseudo-value of a single seed is the value itself. A seed whose results all failed has none.
+    A column is NaN if one of its pseudo-values is not finite. The points must be those of one
+    family and knowledge; the accuracy is in %.
     """
+    points = points.dropna(subset=["accuracy", "mse"])
     seeds = sorted(points["seed"].unique())
     n, whole = len(seeds), _read(points, columns, accuracy)
     left = [_read(points[points["seed"] != seed], columns, accuracy) for seed in seeds if n > 1]
@@ -138,5 +139,4 @@ def _difference(ours: "pd.Series[float]", theirs: "pd.Series[float]") -> Row:
     """Return the paired difference over the seeds that both sides have, as columns."""
     both = pd.concat([ours, theirs], axis=1, join="inner").dropna()
     found = paired_difference(*(both.iloc[:, side].tolist() for side in (0, 1)))
-    row: Row = {k: v for k, v in difference_columns(found).items() if k in _COMPARED}
-    return row | {"detectable": detectable(found.high - found.mean, found.n)}
+    return difference_columns(found) | {"detectable": detectable(found.high - found.mean, found.n)}

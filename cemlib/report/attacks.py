@@ -12,14 +12,14 @@ from cemlib.records.scores import MARK, SCORES
 from cemlib.report.courses import histories, mean_and_range, over_seeds
 from cemlib.report.style import (
     Look,
+    empty_figure,
+    explain_empty,
     legend,
     legend_height,
     log_scale,
     looks,
     new_figure,
     readable,
-    remark,
-    saying,
 )
 from cemlib.report.tables import present
 from cemlib.report.worst_case import release_counts, unconverged, worst_cases
@@ -27,7 +27,7 @@ from cemlib.report.worst_case import release_counts, unconverged, worst_cases
 _DECODER = "decoder"
 _COURSES = {
     "val_mse": "MSE of held-out\nreconstructions",
-    "percent": "recognised of them [%]",
+    "percent": "share recognised [%]",
 }
 
 
@@ -43,7 +43,7 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     history["percent"] = 100 * history["val_recon_top1"].astype(float)
     learned = list(history["attack"].unique())
     if not learned:
-        return saying("no attack of this study learns in epochs")
+        return empty_figure("no attack of this study learns in epochs")
     attack = _DECODER if _DECODER in learned else learned[0]
     figure, panels = new_figure(5.0, len(knowledges), 2, share_x=True)
     for place, panel in enumerate(panels):
@@ -59,7 +59,7 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             panel.set_title(f"{readable(attack)}, attacker has {readable(knowledges[column])}")
             log_scale(panel)
         elif history.loc[chosen, course].isna().all():
-            remark(panel, "not recorded")
+            explain_empty(panel, "not recorded")
         panel.set(xlabel="epoch" if row else "", ylabel="" if column else _COURSES[course])
     legend(figure, style)
     return figure
@@ -87,7 +87,7 @@ def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
 def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
     finished = rows[rows["status"] == "ok"]
     if finished.empty:
-        remark(panel, "no defence has a finished result")
+        explain_empty(panel, "no defence has a finished result")
         return
     for name, look in style.items():
         over = finished[finished["defence"] == name].groupby("queries")["mse"]

@@ -1,4 +1,4 @@
-"""Draw a row per defence: accuracy and worst-case error, and their differences to the reference."""
+"""Draw a row per defence: accuracy and worst-case error, and the differences from the reference."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from cemlib.records.scores import SCORES, TESTED, marked
 from cemlib.report.cells import with_failures
 from cemlib.report.claims import is_shown, is_unconverged
 from cemlib.report.statistics import Interval, mean_interval
-from cemlib.report.style import Look, looks, new_figure, readable, remark, significant
+from cemlib.report.style import Look, explain_empty, looks, new_figure, readable, significant
 from cemlib.report.tables import present, records
 from cemlib.report.worst_case import CEILING, unconverged, worst_case
 
@@ -53,7 +53,7 @@ def forest(compared: pd.DataFrame, defences: Sequence[str], knowledge: str) -> F
     title = f"attacker has {readable(knowledge)}"
     if len(errors):
         reference = readable(errors["reference"].iloc[0])
-        title = f"difference to {reference}, {title}; filled: shown after Holm's correction"
+        title = f"difference from {reference}, {title}; filled: shown after Holm's correction"
     figure.suptitle(title, fontsize=9)
     return figure
 
@@ -105,7 +105,7 @@ def _add_ceiling(panel: Axes, value: float) -> None:
 
 def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> None:
     if rows.empty:
-        remark(panel, "one defence: nothing to compare it with")
+        explain_empty(panel, "one defence: nothing to compare it with")
         return
     score = SCORES[rows["metric"].iloc[0]]
     panel.axvline(0, color="black", linewidth=0.8, linestyle=(0, (4, 3)))

@@ -53,7 +53,7 @@ class Results:
 
     @cached_property
     def compared(self) -> pd.DataFrame:
-        """Return the differences to the reference (see `comparisons_table`)."""
+        """Return the differences from the reference (see `comparisons_table`)."""
         table = comparisons_table(self.runs, self.attacks, self.defences, self.reference)
         return with_image_intervals(table, self.attacks) if self.has_images else table
 

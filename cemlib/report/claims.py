@@ -14,7 +14,7 @@ from cemlib.report.writer import Row
 
 _HEAD = """\
 Each defence is compared with {reference} on the same seeds. The worst-case MSE is tested by a
-paired t test, with Holm's correction over all {tests} comparisons. Brackets hold the 95 %
+paired t test, with Holm's correction (number of tests: {tests}). Brackets hold the 95 %
 confidence interval of the difference over the seeds, not corrected. Accuracy is not tested. "No
 significant difference" is no evidence of equality, since more seeds may show one.
 """
@@ -73,8 +73,8 @@ def warnings(summary: pd.DataFrame) -> list[str]:
     ]
     blind = worst[worst["strongest"].str.contains(CEILING, na=False)]
     return found + [
-        f"{readable(row['defence'])}: with {readable(row['knowledge'])} no attack was better than"
-        " the mean image on at least one seed. A stronger attack may be."
+        f"{readable(row['defence'])}: with {readable(row['knowledge'])}, on at least one seed no"
+        " attack was better than the mean image. A stronger attack may be."
         for row in records(blind)
     ]
 
@@ -83,7 +83,7 @@ def claim(row: Row, accuracy: Row | None = None) -> str:
     """Return the sentence for one row of the MSE, and the row of the same defence's accuracy."""
     if row["n_pairs"] == 0:
         reference = readable(row["reference"])
-        return f"{_verdict(row)}: on no seed do it and {reference} both have a result."
+        return f"{_verdict(row)}: there is no seed on which both it and {reference} have a result."
     is_tested = _is_tested(row) and row["verdict"] != UNCONVERGED
     numbers = f"MSE {_amount(row)}" + (f", {_test(row)}" if is_tested else "")
     cost = f"; accuracy {_amount(accuracy)} percentage points" if accuracy else ""

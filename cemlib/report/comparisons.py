@@ -1,6 +1,6 @@
 """Compare every defence with a reference, paired over the seeds that both have.
 
-One score is tested, the MSE of the worst case, with a correction over all defences and knowledges.
+One score is tested, the MSE of the worst case, corrected over all defences and kinds of knowledge.
 Accuracy, SSIM and identification have intervals only. PSNR is left out, since it follows from MSE.
 """
 

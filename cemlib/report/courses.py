@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 
 from cemlib.records.files import read_jsonl
 from cemlib.records.layout import Folder
-from cemlib.report.style import log_scale, new_figure, readable, remark, saying
+from cemlib.report.style import empty_figure, explain_empty, log_scale, new_figure, readable
 from cemlib.report.tables import present, records
 
 _COLUMNS = 4  # panels of the training curves in one row
@@ -94,7 +94,7 @@ def surrogate_course(
     """
     columns = ("lambda_eff", *_SURROGATE, *_OWN)
     if not surrogates:
-        return saying("no defence of this study has a surrogate")
+        return empty_figure("no defence of this study has a surrogate")
     history = histories(runs, ("defence",), columns)
     width = len(_SURROGATE) + 1
     figure, panels = new_figure(0.9 + 1.05 * len(surrogates), width, len(surrogates), share_x=True)
@@ -150,7 +150,7 @@ def mean_and_range(
 
 def _loss(panel: Axes, history: pd.DataFrame) -> None:
     if history.empty:
-        remark(panel, "all runs failed")
+        explain_empty(panel, "all runs failed")
         return
     _add_start(panel, history)
     mean_and_range(panel, history, "train_ce", LINE)
@@ -161,7 +161,7 @@ def _loss(panel: Axes, history: pd.DataFrame) -> None:
 def _surrogate_row(panels: Sequence[Axes], history: pd.DataFrame) -> None:
     if history.empty:
         for panel in panels:
-            remark(panel, "all runs failed")
+            explain_empty(panel, "all runs failed")
         return
     acting = history[history["lambda_eff"].astype(float) > 0]
     own = next((column for column in _OWN if acting[column].notna().any()), None)
@@ -171,7 +171,7 @@ def _surrogate_row(panels: Sequence[Axes], history: pd.DataFrame) -> None:
         rows = history if column == _BOUND else acting
         over = over_seeds(rows, column) if column else pd.DataFrame()
         if over.empty or column is None:
-            remark(panel, _ABSENT.get(str(column), "none recorded"))
+            explain_empty(panel, _ABSENT.get(str(column), "none recorded"))
             continue
         _add_start(panel, history)
         mean_and_range(panel, rows, column, LINE, marker="o" if len(over) == 1 else "")

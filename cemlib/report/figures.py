@@ -89,13 +89,13 @@ FIGURES = (
     Figure(
         "comparisons-{knowledge}",
         "bars.forest",
-        "differences to the reference, {knowledge}",
+        "differences from the reference, {knowledge}",
         UTILITY,
         "Each defence minus the reference on the same seeds, with uncorrected 95 % intervals over"
         " the seeds. Left, the worst-case MSE, which is tested: a filled mark is a difference that"
-        " is shown after Holm's correction over all defences and knowledges, an open one is not,"
-        " whatever its interval. Right, the accuracy, which is not tested. † marks a defence"
-        " without a verdict: an attack on it or on the reference had not converged.",
+        " is shown after Holm's correction over all defences and both kinds of knowledge, an open"
+        " one is not, whatever its interval. Right, the accuracy, which is not tested. † marks a"
+        " defence without a verdict: an attack on it or on the reference had not converged.",
     ),
     Figure(
         "releases",
@@ -174,7 +174,7 @@ def modules() -> tuple[str, ...]:
 # The rest is for the page that `snakemake --report` makes.
 EVERY = "all defences"
 _TABLE = (
-    "Means over the seeds, or differences to the reference on the same seeds. The notes above the"
+    "Means over the seeds, or differences from the reference on the same seeds. The notes above the"
     " tables explain how to read them."
 )
 _STRIP = (

@@ -15,7 +15,7 @@ from PIL import Image
 from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import marked
-from cemlib.report.style import WIDTH, new_figure, readable, saying, significant
+from cemlib.report.style import WIDTH, empty_figure, new_figure, readable, significant
 from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import worst_case
 
@@ -45,7 +45,7 @@ def reconstructions(
     rows = {name: lowest_seed(strongest, name) for name in names}
     finished = [row for row in rows.values() if row is not None]
     if not finished:
-        return saying("no defence has a finished result")
+        return empty_figure("no defence has a finished result")
     originals, strips = _strips(finished)
     most = max(finished, key=lambda row: float(row["mse"]))["defence"]
     errors = np.abs(originals / 255.0 - strips[most] / 255.0).mean(axis=3)

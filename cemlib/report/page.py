@@ -6,7 +6,7 @@ It is one HTML file that needs nothing else; its tables and figures are those of
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,7 +135,7 @@ def _facts(
         "Commit": _listed(map(_commit, made)),
         "Hardware": _listed(map(_machine, made)),
         "Date": _date(records),
-        "Time of all jobs": f"{timedelta(seconds=round(seconds))} hours",
+        "Time of all jobs": f"{seconds / 3600:.2f} hours",
     }
 
 

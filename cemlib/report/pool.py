@@ -26,15 +26,18 @@ def pooled(results: Results, root: Path, table: Path) -> Results:
 
     Raises:
         FileError: if there is no such table, a run is in both, or the table is of another
-            experiment or has a defence that the study has not.
+            experiment, has a defence that is not in the study, or has other attacks.
     """
     if not table.is_file():
         raise FileError(f"{table}: no such file; publish the first seeds without --add")
     runs, attacks = read_runs(table)
     if unknown := set(runs["defence"]) - set(results.defences):
-        raise FileError(f"{table}: has {', '.join(sorted(unknown))}, which the study has not")
+        raise FileError(f"{table}: has {', '.join(sorted(unknown))}, which is not in the study")
     if other := set(runs["experiment"]) - set(results.runs["experiment"]):
         raise FileError(f"{table}: of another experiment, {', '.join(sorted(other))}")
+    if other := set(attacks["attack"]) ^ set(results.attacks["attack"]):
+        names = ", ".join(sorted(other))
+        raise FileError(f"{table}: not with the same attacks ({names}); publish all seeds again")
     for row in runs.merge(results.runs[_KEY]).to_dict("records"):
         raise FileError(
             f"{table}: has {row['defence']}, seed {row['seed']} already; choose the seeds that it"

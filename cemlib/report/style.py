@@ -150,10 +150,10 @@ def legend_height(styles: Sized) -> float:
     return 0.19 * math.ceil(len(styles) / _LEGEND_COLUMNS)
 
 
-def saying(text: str) -> Figure:
+def empty_figure(text: str) -> Figure:
     """Return a figure that contains nothing but the reason why it is empty."""
     figure, (panel,) = new_figure(1.0)
-    remark(panel, text)
+    explain_empty(panel, text)
     return figure
 
 
@@ -174,7 +174,7 @@ def readable(name: str) -> str:
     return name.replace("_", " ")
 
 
-def remark(panel: Axes, text: str) -> None:
+def explain_empty(panel: Axes, text: str) -> None:
     """Write the reason why a panel is empty into it."""
     panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, color="#555555")
     panel.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from cemlib.records.scores import IDENTIFICATION, RUN_SCORES, SCORES
@@ -27,7 +28,7 @@ _RUNS_COLUMNS = (
     *("train_seconds", "attack_seconds", "train_peak_memory_mb", "attack_peak_memory_mb"),
     *(*CODE, "folder"),
 )
-AT_CHANCE = 1.1  # at most this multiple of the share of the most frequent class
+AT_CHANCE = 0.1  # margin, relative to the smaller of the share and the rest
 _COSTS = {
     "wall_seconds_run": "train_seconds",
     "wall_seconds": "attack_seconds",
@@ -54,8 +55,13 @@ def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
 
 
 def at_chance(runs: pd.DataFrame) -> "pd.Series[bool]":
-    """Return for each run whether it hardly beats always naming the most frequent class."""
-    return runs["top1"] <= AT_CHANCE * runs["chance_top1"]
+    """Return for each run whether it hardly beats always naming the most frequent class.
+
+    Its accuracy then is at most 1.1 times that of the constant answer or, where this answer is
+    right on most images, its error at least 0.9 times.
+    """
+    chance = runs["chance_top1"]
+    return runs["top1"] - chance <= AT_CHANCE * np.minimum(chance, 1 - chance)
 
 
 def runs_table(
@@ -82,13 +88,14 @@ def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     Columns that an earlier version did not write are NaN. The folders that the table names,
     relative to that of the experiment, need not be there.
     """
-    rows = pd.read_csv(table, dtype=dict.fromkeys(("reason", *CODE), str))
+    texts = dict.fromkeys(("reason", *CODE), str)
+    # A defence may be called `None` or `NA`, which pandas would read as missing.
+    rows = pd.read_csv(table, dtype=texts, keep_default_na=False, na_values=[""])
     rows["reason"] = rows["reason"].fillna("")
     rows = rows.rename(columns={column: name for name, column in _COSTS.items()})
     attacks = rows.dropna(subset=["knowledge"]).reindex(columns=list(ATTACK_COLUMNS))
-    runs = rows.drop_duplicates(["defence", "seed"]).drop(
-        columns=["wall_seconds", "peak_memory_mb"]
-    )
+    of_attacks = ["wall_seconds", "peak_memory_mb"]
+    runs = rows.drop_duplicates(["defence", "seed"]).drop(columns=of_attacks, errors="ignore")
     runs = runs.rename(columns=lambda name: name.removesuffix("_run"))
     runs = runs.reindex(columns=list(RUN_COLUMNS))
     runs["status"] = runs["top1"].notna().map({True: "ok", False: "failed"})

@@ -24,7 +24,8 @@ _COMPARED = (
     "The 95 % interval is Student's over the seeds and describes another training. The interval"
     " over seeds and images is a bootstrap and also describes other test images of the same kind.",
     "Only the MSE is tested, by a paired t-test. The verdict is at 5 % after Holm's correction over"
-    " all defences and knowledges. Other scores have no verdict, whatever their intervals.",
+    " all defences and both kinds of attacker knowledge. Other scores have no verdict, whatever"
+    " their intervals.",
 )
 
 
@@ -145,7 +146,7 @@ def _score(rows: pd.DataFrame, name: str) -> Column:
 def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
     score = SCORES[metric]
     where = f", {knowledge}" if knowledge else ""
-    caption = f"{score.difference}{where}: difference to {rows['reference'].iloc[0]}"
+    caption = f"{score.difference}{where}: difference from {rows['reference'].iloc[0]}"
     difference = number("difference", "+.3g", score.scale)
 
     def flagged(row: Row) -> str:

@@ -14,12 +14,12 @@ from cemlib.report.frontier import Settings, Sweeps, mean_curve, targets
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import (
     Look,
+    explain_empty,
     legend,
     legend_height,
     looks,
     new_figure,
     readable,
-    remark,
 )
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import unconverged, worst_case
@@ -58,7 +58,7 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
     panel.set(xlabel="test accuracy [%]", ylabel=SCORES["mse"].axis)
     panel.set_title(f"attacker has {readable(knowledge)}")
     if not rows["mse"].notna().any():
-        remark(panel, "no defence has a finished result")
+        explain_empty(panel, "no defence has a finished result")
     for accuracy in targets(rows, sweeps):
         panel.axvline(accuracy, color="#777777", linestyle=":", linewidth=0.9, zorder=0)
     for name, look in style.items():
@@ -116,7 +116,7 @@ def _points(
             _draw_point(panel, look, x, y, hollow=bool(late))
             drawn += 1
     if not drawn:
-        remark(panel, "no defence has a finished result")
+        explain_empty(panel, "no defence has a finished result")
     panel.margins(0.1)
     panel.locator_params(axis="x", nbins=5)
 

@@ -26,12 +26,20 @@ from cemlib.records.seal import read_sealed, write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
 from cemlib.study.job import find_device, prepare_job
 from cemlib.study.plan import Plan, chosen
-from cemlib.study.schedule import RUNNING, Schedule, StudyError, carry_out
+from cemlib.study.schedule import RUNNING, Schedule, StudyError, run_schedule
 from cemlib.study.split import train_job
 from cemlib.study.workers import Workers
 
 # A larger value of these protects less; of all others it protects more.
-RISING = ("epsilon", "topk_keep", "var_threshold", "gamma")
+RISING = (
+    "bottleneck",
+    "epsilon",
+    "gamma",
+    "margin",
+    "snr_threshold",
+    "topk_keep",
+    "var_threshold",
+)
 
 Plain = dict[str, Any]
 
@@ -88,13 +96,13 @@ def match(
         StudyError: if a job failed.
         FileError: if another search in this study is running.
     """
-    if study.train.select == "best_test":
+    find_device(device)  # an error before any job
+    section = section_of(study, wanted.defence)
+    if section["train"].get("select", study.train.select) == "best_test":
         raise ConfigError(
             "train.select: best_test selects by test images, which a search must not see;"
             " set last or best_val"
         )
-    find_device(device)  # an error before any job
-    section = section_of(study, wanted.defence)
     strength = strength_of(section, wanted.key)
     tried: dict[Value, Score] = {}
     lock = locked(Plan(study).layout.root / ".locks/search", RUNNING)
@@ -183,7 +191,7 @@ def _trained(plan: Plan[Study], workers: Workers, device: str, say: Callable[[st
     (defence,) = plan.study.defences
     runs = [train_job(plan, defence, seed, device) for seed in plan.study.seeds]
     schedule = Schedule([prepare_job(plan), *runs])
-    for line in carry_out(schedule, workers, plan.layout):
+    for line in run_schedule(schedule, workers, plan.layout):
         say(line)
     if schedule.failed:
         raise StudyError(f"{plan.layout.root}: {schedule.fault()}")
@@ -218,8 +226,10 @@ def remarks(matched: Matched, wanted: Wanted) -> list[str]:
     }[matched.found.end]
     share = score.accuracy / 100
     sampling = 100 * math.sqrt(share * (1 - share) / matched.images)
+    count = len(score.accuracies)
+    by_seed = f"{score.standard_error:.2f} points over {count} seeds"
     noise = (
-        f"standard error: {score.standard_error:.2f} points over {len(score.accuracies)} seeds,"
+        f"standard error: {by_seed if count > 1 else 'unknown, over a single seed'};"
         f" {sampling:.2f} points by the choice of {matched.images} validation images; a match is"
         " no finer than these"
     )

@@ -20,7 +20,7 @@ OF_JOBS = {
     "MALLOC_TRIM_THRESHOLD_": str(2**32),
 }
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-GO_ON = "run the same command again to go on"
+CONTINUE = "run the same command again to continue"
 
 
 def set_for_jobs(threads: int | None = None) -> None:
@@ -61,7 +61,7 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
 def farewell(interruption: KeyboardInterrupt) -> str:
     """Return the line that tells the user what happened, and how to continue."""
     cause = "terminated" if isinstance(interruption, Terminated) else "interrupted"
-    return f"{cause}: {GO_ON}"
+    return f"{cause}: {CONTINUE}"
 
 
 def _raise(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a handler's arguments

@@ -65,7 +65,7 @@ def differences(
         for before, owner in owners(job.reads if job and not told else ()).items():
             if before.name == RECORD and before.is_file():
                 found = differences(owner, before, known)
-                told += [f"made of a result that was {one}" for one in found]
+                told += [f"made from a result that was {one}" for one in found]
         known[path] = list(dict.fromkeys(told))
     return known[path]
 
@@ -85,7 +85,7 @@ def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
         yield f"{folders[0]}{others}: {difference}"
 
 
-def check(told: Iterable[str]) -> None:
+def refuse(told: Iterable[str]) -> None:
     """Refuse results that do not belong to the study.
 
     Raises:
@@ -138,7 +138,7 @@ def rerun_job(job: AnyJob) -> Iterator[Path | str]:
         FileError: if a result that it reads does not belong to the study.
     """
     if not job.plan.stale:
-        check(mismatches(owners(job.reads)))
+        refuse(mismatches(owners(job.reads)))
     for written in job.call(job):
         yield from failure(job.plan.layout.root, written)
         yield written

@@ -57,7 +57,7 @@ def requirements(plan: AnyPlan) -> Iterator[Finding]:
         yield from _epochs(plan.study)
 
 
-def check(plan: AnyPlan) -> Iterator[str]:
+def warnings_of(plan: AnyPlan) -> Iterator[str]:
     """Yield a line for each warning about a study.
 
     Raises:
@@ -86,7 +86,8 @@ def _network(study: Study) -> Iterator[Finding]:
         entries, halvings = NETWORKS.get(name, (network.cut + 1, 0))
         if network.cut >= entries:
             advice = f"set it to at most {entries - 1}"
-            yield Finding(PROBLEM, f"{key}.cut", f"{network.cut}, behind all of {name}", advice)
+            found = f"{network.cut}, but the last cut of {name} is {entries - 1}"
+            yield Finding(PROBLEM, f"{key}.cut", found, advice)
         if size % 2**halvings:
             found = f"{size}, but {name} halves images {halvings} times"
             advice = f"set it to a multiple of {2**halvings}"
@@ -96,14 +97,16 @@ def _network(study: Study) -> Iterator[Finding]:
 def _epochs(study: Study) -> Iterator[Finding]:
     """Check that every surrogate acts before its training ends."""
     sweeps = {member: f"sweeps.{name}" for name, of in study.families().items() for member in of}
-    told = dict[str, tuple[int, int]]()
+    told = dict[str, tuple[int, int, str]]()
     for name, defence in study.defences.items():
         first = FIRST_EPOCHS.get(defence.surrogate.name, 1) if defence.surrogate else 1
         if first > (epochs := study.training(name).epochs):
-            told[sweeps.get(name, f"defences.{name}")] = epochs, first
-    for key, (epochs, first) in told.items():
+            key = sweeps.get(name, f"defences.{name}")
+            at = f"{key}.train.epochs" if "epochs" in defence.train else "train.epochs"
+            told[key] = epochs, first, at
+    for key, (epochs, first, at) in told.items():
         found = f"{epochs}, but {key}.surrogate acts from epoch {first} on"
-        yield Finding(PROBLEM, "train.epochs", found, f"set it to {first} or more")
+        yield Finding(PROBLEM, at, found, f"set it to {first} or more")
 
 
 def images(plan: AnyPlan) -> Finding:

@@ -7,6 +7,7 @@ from typing import Any
 
 from cemlib.records.layout import Layout
 from cemlib.records.lock import locked
+from cemlib.study.environment import CONTINUE
 from cemlib.study.finished import finished
 from cemlib.study.job import AnyJob
 from cemlib.study.plan import Plan
@@ -38,7 +39,7 @@ def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[s
     with lock, Workers(slots, plan.study.threads) as workers:
         plan.write_config()
         schedule = Schedule(jobs)
-        yield from carry_out(schedule, workers, plan.layout)
+        yield from run_schedule(schedule, workers, plan.layout)
     if schedule.failed:
         raise StudyError(schedule.fault())
     yield f"{schedule.summary()}, {time.perf_counter() - start:.1f} s: {plan.layout.root}"
@@ -95,15 +96,15 @@ class Schedule:
         left_out = ", ".join(job.name for job in self._waiting)
         lines = [f"failed: {', '.join(self.failed)}; the log of each is under logs/"]
         lines += [f"left out, since they need what failed: {left_out}"] if left_out else []
-        return "\n".join([*lines, "the others are finished; run the same command again to go on"])
+        return "\n".join([*lines, f"the others are finished; {CONTINUE}"])
 
     def summary(self) -> str:
-        """Return how many jobs ran, and how many were finished before."""
+        """Return how many jobs ran, and how many were already finished."""
         ran = sum(map(len, self._seconds.values()))
-        return f"{ran} jobs carried out, {self._total - ran} were finished before"
+        return f"{ran} jobs run, {self._total - ran} already finished"
 
 
-def carry_out(schedule: Schedule, workers: Workers, layout: Layout) -> Iterator[str]:
+def run_schedule(schedule: Schedule, workers: Workers, layout: Layout) -> Iterator[str]:
     """Run the jobs of a schedule; yield a line for each that has ended."""
     told: list[str] = []
     while True:

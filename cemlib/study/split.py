@@ -184,9 +184,10 @@ def tables_of_one(plan: Plan[Study], defence: str) -> SplitJob:
         ConfigError: if there is no such defence.
     """
     chosen("defence", tuple(plan.study.defences), defence)
-    own = [job for job in jobs(plan) if job.of.get("defence") == defence]
-    trained = [job for job in own if job.kind == "train"]
-    tables, *_ = report_jobs(plan, trained, [job for job in own if job.kind != "train"])
+    judge = train_job(plan, JUDGE, JUDGE_SEED)
+    trained = [train_job(plan, defence, seed) for seed in plan.study.seeds]
+    attacked = [job for training in trained for job in _attacks(training, judge)]
+    tables, *_ = report_jobs(plan, trained, attacked)
     files = [plan.layout.tables / "{defence}" / name for name in TABLES]
     return replace(tables, pattern="tables/{defence}", of={"defence": defence}, leaves=files)
 

@@ -109,7 +109,7 @@ class _Slot:
             self._code = code
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, context, initializer=_begin)
-        return self._pool.submit(carry_out, job, log)
+        return self._pool.submit(run_in_worker, job, log)
 
     def outcome(self, future: Future[Outcome]) -> Outcome:
         try:
@@ -137,7 +137,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def carry_out(job: AnyJob, log: Path) -> Outcome:
+def run_in_worker(job: AnyJob, log: Path) -> Outcome:
     """Run a job in this process until SIGTERM ends it; whatever it prints goes to its log."""
     try:
         with _printing_to(log), sigterm_raises():

@@ -230,7 +230,10 @@ class Fitted(Surrogate):
         full, short = self.means.shape, self.weights.shape
         found = means.shape, weights.shape, variances.shape
         if found not in ((full, short, full), (full, short, short)):
-            raise ValueError(f"{[*map(tuple, found)]}: expected {tuple(full)} and {tuple(short)}")
+            shapes = f"{tuple(full)}, {tuple(short)}, and {tuple(full)} or {tuple(short)}"
+            raise ValueError(
+                f"means, weights, variances: found {[*map(tuple, found)]}, expected {shapes}"
+            )
         if variances.ndim > self.variances.ndim:
             variances = variances.mean(-1)
         elif variances.ndim < self.variances.ndim:

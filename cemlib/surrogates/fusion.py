@@ -97,18 +97,11 @@ class ShortcutFusion(Fusion):
         groups = self.gated.rows(z, y)
         v, notes = self.gated.spread(z, groups)
         if self.slot is not None:
-            residual, slot_notes = self._residual(self.slot, z, y)
+            found, slot_notes = self.slot.spread(z, self.slot.rows(z, y))
+            strength = self.a.tanh().relu() if self.settings.nonnegative else self.a.tanh()
+            residual = strength * torch.einsum("rs,rsd->rd", found.weights, found.variance)
             # Both branches sort classes by size: the rows of the slots are the first ones.
             v = v + F.pad(residual, (0, 0, 0, len(v) - len(residual)))
-            notes |= slot_notes
+            notes |= slot_notes | {"strength": strength.detach()}
         value, hinges = self.gated.hinge(v, groups)
         return value, notes | hinges
-
-    def _residual(
-        self, slot: SlotAttention, z: Tensor, y: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return what the slots add to v, for the classes with slots, (R, D); 0 in unused rows."""
-        found, notes = slot.spread(z, slot.rows(z, y))
-        strength = self.a.tanh().relu() if self.settings.nonnegative else self.a.tanh()
-        pooled = torch.einsum("rs,rsd->rd", found.weights, found.variance)
-        return strength * pooled, notes | {"strength": strength.detach()}

@@ -45,33 +45,33 @@ class ImageAware(LogDet):
 
     settings: config.ImageAware
     metric: ClassVar[str | None] = "image"
-    shown: Tensor
+    gram: Tensor
     image_rank: Tensor
 
     def __init__(self, settings: config.ImageAware, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, **sizes)
         self.metric_samples = settings.samples
-        nought = torch.zeros(self.dim, self.dim, dtype=torch.float64)
-        self.register_buffer("shown", nought, persistent=False)
-        self.register_buffer("image_rank", nought[0, 0].clone(), persistent=False)
+        zeros = torch.zeros(self.dim, self.dim, dtype=torch.float64)
+        self.register_buffer("gram", zeros, persistent=False)
+        self.register_buffer("image_rank", zeros[0, 0].clone(), persistent=False)
 
     def learn(self, metric: Tensor) -> None:
         """Use a new G (D, D), of any scale, from the next factorisation on."""
-        self.shown.copy_(metric)
-        largest = torch.linalg.eigvalsh(self.shown)[-1]
-        rank = self.shown.trace() / largest.clamp_min(torch.finfo(largest.dtype).tiny)
+        self.gram.copy_(metric)
+        largest = torch.linalg.eigvalsh(self.gram)[-1]
+        rank = self.gram.trace() / largest.clamp_min(torch.finfo(largest.dtype).tiny)
         self.image_rank.copy_(torch.where(largest > 0, rank, 0.0))
 
     def _factorise(self) -> None:
         """Compute the tangent of log det, and redirect a share of its pull along G."""
         super()._factorise()
-        along = trace_of_product(self.shown.expand_as(self.covariances), self.covariances)
+        along = trace_of_product(self.gram.expand_as(self.covariances), self.covariances)
         # A class without samples, or with the spread of rounding errors, keeps `logdet`'s pull.
-        spread = along > NO_SPREAD * self.noise_std**2 * self.shown.trace()
+        spread = along > NO_SPREAD * self.noise_std**2 * self.gram.trace()
         share = self.settings.share * spread.to(along)
         scale = share * self.traces / torch.where(spread, along, 1.0)
         self.precisions.mul_((1 - share)[:, None, None])
-        self.precisions.add_(scale[:, None, None] * self.shown)
+        self.precisions.add_(scale[:, None, None] * self.gram)
 
     def _notes(self, tiles: Tiles, stale: Tensor) -> dict[str, Tensor]:
         return super()._notes(tiles, stale) | {"image_rank": self.image_rank.clone()}

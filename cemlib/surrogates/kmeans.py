@@ -67,10 +67,10 @@ def _fit_block(x: Tensor, sizes: Tensor, means: Tensor, weights: Tensor, draws: 
     if not bool(known.all()):
         means = torch.where(known.view(-1, 1, 1), means, _plus_plus(x, mask, draws))
     means = _lloyd(x, mask, means)
-    joined = joining(x, mask, means)
-    members = joined.sum(1)  # (c, K)
-    squares = x.baddbmm_(joined, means, alpha=-1).square_()
-    variances = (joined.mT @ squares) / members.clamp_min(1).unsqueeze(-1)
+    assigned = assignments(x, mask, means)
+    members = assigned.sum(1)  # (c, K)
+    squares = x.baddbmm_(assigned, means, alpha=-1).square_()
+    variances = (assigned.mT @ squares) / members.clamp_min(1).unsqueeze(-1)
     return Clusters(means + centre, members / sizes.clamp_min(1).unsqueeze(1), variances)
 
 
@@ -89,22 +89,22 @@ def _plus_plus(x: Tensor, mask: Tensor, draws: Tensor) -> Tensor:
     return torch.stack(chosen, 1)
 
 
-def joining(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
+def assignments(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
     """Return 1 where centroid k is a sample's nearest one, else 0, (c, M, K); 0 for padding."""
     norms = means.square().sum(-1).unsqueeze(1)
     nearest = torch.baddbmm(norms, x, means.mT, alpha=-2).argmin(-1, keepdim=True)
-    joined = x.new_zeros(*x.shape[:2], means.shape[1])
-    return joined.scatter_(-1, nearest, mask.unsqueeze(-1))
+    assigned = x.new_zeros(*x.shape[:2], means.shape[1])
+    return assigned.scatter_(-1, nearest, mask.unsqueeze(-1))
 
 
 def _lloyd(x: Tensor, mask: Tensor, means: Tensor) -> Tensor:
     """Take Lloyd steps until no sample changes its cluster; empty clusters do not move."""
     last = None
     for _ in range(MAX_STEPS):
-        joined = joining(x, mask, means)
-        if last is not None and torch.equal(joined, last):
+        assigned = assignments(x, mask, means)
+        if last is not None and torch.equal(assigned, last):
             break
-        members = joined.sum(1).unsqueeze(-1)  # (c, K, 1)
-        means = torch.where(members > 0, (joined.mT @ x) / members.clamp_min(1), means)
-        last = joined
+        members = assigned.sum(1).unsqueeze(-1)  # (c, K, 1)
+        means = torch.where(members > 0, (assigned.mT @ x) / members.clamp_min(1), means)
+        last = assigned
     return means

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.kmeans import fit_clusters, joining
+from cemlib.surrogates.kmeans import assignments, fit_clusters
 from cemlib.surrogates.tiles import centre_, class_blocks, largest, padded_index
 
 BLOCK = 2**22
@@ -96,8 +96,8 @@ def _fit_block(x: Tensor, sizes: Tensor, start: Mixtures, fresh: Tensor) -> Mixt
     mask, centre = centre_(x, sizes)
     samples = (FullSamples if start.covariances.ndim == 4 else DiagonalSamples)(x)
     mixture = start._replace(means=start.means - centre)
-    hard = _maximise(samples, joining(x, mask, mixture.means), mixture)
-    mixture = _climb(samples, mask, hard.where(fresh, mixture))
+    hard = _m_step(samples, assignments(x, mask, mixture.means), mixture)
+    mixture = _run_em(samples, mask, hard.where(fresh, mixture))
     return mixture._replace(means=mixture.means + centre)
 
 
@@ -115,9 +115,9 @@ class DiagonalSamples:
         offsets = (mixture.means * scaled).sum(-1).unsqueeze(1)
         return products + offsets, mixture.covariances.log().sum(-1)
 
-    def covariances(self, shares: Tensor, means: Tensor, size: Tensor) -> Tensor:
-        """Return the variances (c, K, D) about the means, by shares (c, M, K) of sums size."""
-        variances = shares.mT @ self.squares / size - means.square()
+    def covariances(self, responsibilities: Tensor, means: Tensor, size: Tensor) -> Tensor:
+        """Return the variances (c, K, D) about the means; `size` holds the sums (c, K, 1)."""
+        variances = responsibilities.mT @ self.squares / size - means.square()
         return variances.clamp_min(0) + RIDGE
 
 
@@ -137,10 +137,10 @@ class FullSamples:
             distances.append(white.square_().sum(-1))
         return torch.stack(distances, -1), 2 * factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
-    def covariances(self, shares: Tensor, means: Tensor, size: Tensor) -> Tensor:
-        """Return the covariances (c, K, D, D) about the means, by shares (c, M, K) of sums size."""
+    def covariances(self, responsibilities: Tensor, means: Tensor, size: Tensor) -> Tensor:
+        """Return the covariances (c, K, D, D) about the means; `size` holds the sums (c, K, 1)."""
         found = []
-        for mean, share in zip(means.unbind(1), shares.unbind(-1), strict=True):
+        for mean, share in zip(means.unbind(1), responsibilities.unbind(-1), strict=True):
             rows = (self.x - mean.unsqueeze(1)).mul_(share.sqrt().unsqueeze(-1))
             found.append(rows.mT @ rows)
         covariances = torch.stack(found, 1).div_(size.unsqueeze(-1))
@@ -151,15 +151,15 @@ class FullSamples:
 Samples = DiagonalSamples | FullSamples
 
 
-def _climb(samples: Samples, mask: Tensor, mixture: Mixtures) -> Mixtures:
+def _run_em(samples: Samples, mask: Tensor, mixture: Mixtures) -> Mixtures:
     """Take EM steps until every class of the block has stopped."""
     last = mask.new_full((len(mask),), -torch.inf)
     moving = torch.ones_like(last, dtype=torch.bool)
     for _ in range(MAX_STEPS):
-        shares, now = expect(samples, mask, mixture)
+        responsibilities, now = _e_step(samples, mask, mixture)
         # Where rounding has made a covariance indefinite, the class keeps its last mixture.
         moving = moving & now.isfinite()
-        mixture = _maximise(samples, shares, mixture).where(moving, mixture)
+        mixture = _m_step(samples, responsibilities, mixture).where(moving, mixture)
         moving = moving & (now - last >= TOLERANCE)
         last = now
         if not bool(moving.any()):
@@ -167,7 +167,7 @@ def _climb(samples: Samples, mask: Tensor, mixture: Mixtures) -> Mixtures:
     return mixture
 
 
-def expect(samples: Samples, mask: Tensor, mixture: Mixtures) -> tuple[Tensor, Tensor]:
+def _e_step(samples: Samples, mask: Tensor, mixture: Mixtures) -> tuple[Tensor, Tensor]:
     """Return responsibilities (c, M, K), 0 for padding, and mean log-likelihoods (c,)."""
     distances, log_dets = samples.distances(mixture)
     constant = samples.x.shape[-1] * math.log(2 * math.pi)
@@ -175,18 +175,18 @@ def expect(samples: Samples, mask: Tensor, mixture: Mixtures) -> tuple[Tensor, T
     logs = logs.unsqueeze(1) - distances / 2
     padding = mask == 0
     total = logs.logsumexp(-1).masked_fill(padding, 0)
-    shares = (logs - total.unsqueeze(-1)).exp().masked_fill(padding.unsqueeze(-1), 0)
-    return shares, total.sum(1) / mask.sum(1).clamp_min(1)
+    responsibilities = (logs - total.unsqueeze(-1)).exp().masked_fill(padding.unsqueeze(-1), 0)
+    return responsibilities, total.sum(1) / mask.sum(1).clamp_min(1)
 
 
-def _maximise(samples: Samples, shares: Tensor, old: Mixtures) -> Mixtures:
+def _m_step(samples: Samples, responsibilities: Tensor, old: Mixtures) -> Mixtures:
     """Return the mixture of responsibilities (c, M, K); empty components do not move."""
-    mass = shares.sum(1)
+    mass = responsibilities.sum(1)
     size = mass.clamp_min(SMALLEST_MASS).unsqueeze(-1)
-    means = shares.mT @ samples.x / size
+    means = responsibilities.mT @ samples.x / size
     found = Mixtures(
         means=means,
         weights=mass / mass.sum(1, keepdim=True).clamp_min(1),
-        covariances=samples.covariances(shares, means, size),
+        covariances=samples.covariances(responsibilities, means, size),
     )
     return found.where(mass > SMALLEST_MASS, old._replace(weights=torch.zeros_like(mass)))

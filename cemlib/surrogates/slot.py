@@ -167,5 +167,6 @@ class SlotAttention(Surrogate):
 
 def slot_weights(masses: Tensor, power: float) -> Tensor:
     """Return weights proportional to (m_k / M)^p, of sum 1 over the slots: (R, S) to (R, S)."""
-    powers = masses.pow(power)
+    used = masses > 0  # in unused rows the derivative of a power below 1 is infinite
+    powers = torch.where(used, masses, 1.0).pow(power) * used
     return powers / powers.sum(-1, keepdim=True).clamp_min(torch.finfo(powers.dtype).tiny)

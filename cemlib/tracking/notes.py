@@ -50,7 +50,7 @@ def describe(
     """Describe a finished run or attack by its metrics, its `identity` and the run's metrics."""
     again = _again(metrics, names, root)
     if metrics["status"] != "ok":
-        return f"**Failed:** {metrics['reason']}\n\nNo score of it is a number.\n\n{again}"
+        return f"**Failed:** {metrics['reason']}\n\nIt has no scores.\n\n{again}"
     if names["kind"] == "attack":
         return "\n\n".join((_table(metrics, run), _attack_story(names), again))
     return "\n\n".join((_table({}, metrics), _run_story(metrics), again))
@@ -122,4 +122,4 @@ def _again(metrics: Mapping[str, Any], names: Mapping[str, str], root: Path) -> 
     source = metrics["provenance"]
     commit = f"commit `{source['commit'][:12]}`" if source["commit"] != "unknown" else "no commit"
     changed = ", with uncommitted changes" if source["dirty"] else ""
-    return f"Again, from {commit}{changed}:\n\n```\n{again}\n```"
+    return f"To reproduce it, from {commit}{changed}:\n\n```\n{again}\n```"

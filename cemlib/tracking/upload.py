@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.records.files import write_bytes
+from cemlib.tracking.notes import LONGEST
 from cemlib.tracking.numbers import Epoch
 from cemlib.tracking.results import RUNNING, WORST, Result
 from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
@@ -25,9 +26,7 @@ MODEL = "model"  # folder of a run's artifacts
 SHOWN = "cemlib.shown"  # tag of a job under way: number and digest of the uploaded epochs
 PARENT = "mlflow.parentRunId"
 SOURCE = {"mlflow.source.name": "cemlib", "mlflow.source.type": "LOCAL"}
-# MLflow's limits: entries of one call, runs of one page, characters of one value.
-LARGEST_BATCH, LARGEST_PARAMS, PAGE = 1000, 100, 1000
-LONGEST_PARAM, LONGEST_TAG = 6000, 8000
+LONGEST_PARAM = 6000  # MLflow's limit, in characters
 
 
 class Outcome(Enum):
@@ -108,7 +107,7 @@ class Uploader:
     def _all_runs(self) -> Iterator["Run"]:
         token = None
         while token != "":
-            page = self._client.search_runs([self._experiment], max_results=PAGE, page_token=token)
+            page = self._client.search_runs([self._experiment], page_token=token)
             yield from page
             token = page.token or ""
 
@@ -154,8 +153,7 @@ class Uploader:
             for row in result.curves[run.epochs :]
             for name, value in row.values.items()
         ]
-        for first in range(0, len(points), LARGEST_BATCH):
-            self._client.log_batch(run.run_id, points[first : first + LARGEST_BATCH])
+        self._client.log_batch(run.run_id, points)
         if result.status == RUNNING:
             run = replace(run, shown=_shown(result.curves))
             self._client.set_tag(run.run_id, SHOWN, run.shown)
@@ -166,9 +164,6 @@ class Uploader:
         from mlflow.entities import Metric, Param
 
         params = [Param(name, value[:LONGEST_PARAM]) for name, value in result.params.items()]
-        while len(params) > LARGEST_PARAMS:
-            self._client.log_batch(run.run_id, params=params[:LARGEST_PARAMS])
-            params = params[LARGEST_PARAMS:]
         end = max(result.end, run.start)
         found = {**result.worst, **result.scores}
         scores = [Metric(name, value, end, 0) for name, value in found.items()]
@@ -219,7 +214,7 @@ def _shown(curves: Sequence[Epoch]) -> str:
 
 
 def _trimmed(tags: Mapping[str, str]) -> dict[str, str]:
-    return {name: value[:LONGEST_TAG] for name, value in tags.items() if value}
+    return {name: value[:LONGEST] for name, value in tags.items() if value}
 
 
 def _tags(tags: Mapping[str, str]) -> list["RunTag"]:

@@ -16,7 +16,7 @@ from cemlib.data.prepared import Prepared
 from cemlib.data.tensors import Images, Labels, from_tensors
 from cemlib.defences.deployed import Deployed
 from cemlib.models.cutting import possible_cuts
-from cemlib.models.split import Dimensions, SplitModel, place
+from cemlib.models.split import Dimensions, SplitModel, device_of
 from cemlib.numerics.precision import set_up
 from cemlib.records.progress import progress
 from cemlib.training.own import OwnSurrogate
@@ -95,7 +95,7 @@ def defend(
     sections = {"train": {**FINE_TUNING, **train}, "defences": {DEFENDED: dict(defence)}}
     study = small_study(seed, **sections, attacks={"mean_image": {}})  # a study needs an attack
     network = partial(split_copy, model, cut, data.image_shape)
-    return fit(study, DEFENDED, data.to(device or place(model)), network, surrogate=surrogate)
+    return fit(study, DEFENDED, data.to(device or device_of(model)), network, surrogate=surrogate)
 
 
 def fit(
@@ -141,13 +141,18 @@ def fit(
 
 
 def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> None:
-    """Check that a network has logits for all classes of the data.
+    """Check that a network takes the images and has logits for all their classes.
 
     Raises:
         ConfigError: if it does not.
     """
-    features = deployed.features(data.train.images[:1])
-    logits = deployed.logits(features, torch.Generator(features.device))
+    try:
+        features = deployed.features(data.train.images[:1])
+        logits = deployed.logits(features, torch.Generator(features.device))
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{name}: does not accept images of shape {data.image_shape} ({error})"
+        ) from error
     wanted = len(data.classes)
     if logits.ndim != 2 or logits.shape[1] < wanted:
         raise ConfigError(

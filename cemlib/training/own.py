@@ -37,6 +37,11 @@ class Own(Surrogate):
         super().__init__(**sizes)
         self.module = module
 
+    @property
+    def replayable(self) -> bool:
+        """Return False, since a CUDA graph would leave out what the module does in Python."""
+        return False
+
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the module's scalar.
 
@@ -47,7 +52,7 @@ class Own(Surrogate):
         if value.ndim != 0 or (torch.is_grad_enabled() and not value.requires_grad):
             raise ValueError(
                 f"{type(self.module).__name__}: must return a scalar tensor attached to z, found"
-                f" shape {tuple(value.shape)}"
+                f" shape {tuple(value.shape)}, requires_grad={value.requires_grad}"
             )
         classes = torch.arange(self.num_classes, device=y.device)
         present = (y.unsqueeze(1) == classes).any(0).sum()

@@ -132,6 +132,9 @@ def test_steps_are_counted_across_epochs(tmp_path: Path, start: nn.Module) -> No
     assert not any(torch.equal(state[name], w) for name, w in start.named_parameters())
     with pytest.raises(DivergedError, match="2 batches in all are fewer than critic_steps"):
         gan(gan_task(tmp_path / "idle", start, epochs=2, **options)[0])
+    alone = {"critic_steps": 3, "train": 17, "batch_size": 8}  # the last image is in no batch
+    with pytest.raises(DivergedError, match="2 batches in all"):
+        gan(gan_task(tmp_path / "alone", start, epochs=1, **alone)[0])
 
 
 def test_the_start_is_left_alone(tmp_path: Path, start: nn.Module) -> None:
@@ -181,5 +184,5 @@ def test_a_gan_that_diverges_says_where(tmp_path: Path, start: nn.Module) -> Non
 
 def test_a_gan_needs_a_start(tmp_path: Path) -> None:
     task, _ = gan_task(tmp_path, None)
-    with pytest.raises(ValueError, match="gan needs a trained decoder, found none of 'decoder'"):
+    with pytest.raises(ValueError, match="gan needs the trained decoder of the attack 'decoder'"):
         gan(task)

@@ -91,7 +91,7 @@ def test_least_squares_of_a_strided_average(tmp_path: Path) -> None:
     """Of all images with the released averages, descent from grey finds the one nearest to grey."""
     task, _ = attack_task(tmp_path, nn.AvgPool2d(4), GaussianNoise(0.3))
     descent = Descent(task, task.released, Settings(steps=0, lr=0.02, tv_weight=0.0))
-    descent.go_on(400)
+    descent.run_until(400)
     nearest = ENLARGE(task.released.clamp(0, 1))
     assert (task.released < 0).any()
     assert torch.allclose(descent.images, nearest, atol=1e-3)
@@ -109,7 +109,7 @@ def test_total_variation_in_closed_form(tmp_path: Path) -> None:
     expected = np.linalg.solve(system, released.T / side**2).T
     assert np.array_equal(expected, expected.clip(0, 1))  # the bounds are not active
     descent = Descent(task, task.released, Settings(steps=0, lr=0.01, tv_weight=weight))
-    descent.go_on(400)
+    descent.run_until(400)
     found = descent.images.detach().flatten(1).numpy()
     assert np.abs(found - expected).max() < 2e-3 < np.abs(released - expected).max()
 
@@ -156,7 +156,7 @@ def test_the_steps_are_those_with_the_lowest_held_out_error(tmp_path: Path) -> N
     assert found.state["steps"] == best
     assert 0 < best < 60
     descent = Descent(task, task.released, Settings(best, 0.02, 0.0))
-    descent.go_on(best)
+    descent.run_until(best)
     assert torch.equal(found.reconstructions, descent.images)
 
 

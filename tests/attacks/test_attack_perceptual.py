@@ -81,7 +81,7 @@ def test_a_judge_of_every_kind_has_features(name: str, sides: list[int]) -> None
 
 
 def test_a_network_without_pools_is_refused() -> None:
-    with pytest.raises(ValueError, match="no max pool"):
+    with pytest.raises(ValueError, match="no layer that lowers"):
         activations(nn.Conv2d(1, 1, 3), images(1, 8))
 
 

@@ -16,8 +16,10 @@ from cemlib.config import ConfigError, parse
 from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.job import run
 from cemlib.evaluation.pictures import extremes
+from cemlib.evaluation.scores import MEASURES
 from cemlib.numerics.seeds import generator
 from cemlib.records.files import FileError, load_tensors, read_json
+from cemlib.records.layout import AttackFolder
 from cemlib.records.seal import write_sealed
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job
@@ -162,12 +164,23 @@ def test_a_judge_that_diverged_is_refused(brief: Plan) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attacks": {"linear": {"queries": 4}}}, "attacks: none sees one release"),
+        (
+            {"attacks": {"linear": {"queries": 4}}},
+            "attacks: at least one must see a single release",
+        ),
         (
             {"attacks": {"decoder": {}, "gan": {"queries": 4}}},
             r"attacks\.gan\.queries: 4, but the decoder .* \(decoder\) was trained on 1",
         ),
         ({"attacks": {"worst_case_4": {"kind": "linear"}}}, "worst_case_4.* choose another"),
+        *(
+            ({"attacks": attacks}, r"attacks\.gan\.start: '\w+' is no attack listed before")
+            for attacks in (
+                {"gan": {}},
+                {"linear": {}, "gan": {"start": "linear"}},
+                {"gan": {}, "decoder": {}},
+            )
+        ),
         (
             {"model": {"name": "resnet20"}, "defences": {"a": {"pruning": {"epoch": 1}}}},
             r"defences\.a\.pruning: .*resnet20",
@@ -197,24 +210,18 @@ def test_an_attack_starts_from_the_decoder_it_names(brief: Plan) -> None:
     assert found["optimisation"] == pytest.approx(found["mine"], rel=0.05)  # one step away
 
 
-def test_an_attack_whose_start_failed_fails_for_that_reason(brief: Plan) -> None:
-    attacks = {"decoder": SHORT | {"lr": 1e30}, "gan": {"epochs": 1}}
-    plan = replanned(brief, attacks)
-    *_, last = run(attack_job(plan, "noise", 0, ["decoder", "gan"], "cpu"))
-    metrics = read_json(last)
-    assert metrics["status"] == "failed"
-    assert "the attack it starts from failed: decoder: epoch" in metrics["reason"]
-    assert metrics["recon_top1"] is None
-
-
-@pytest.mark.parametrize(
-    "attacks",
-    [
-        {"gan": {}},
-        {"linear": {}, "gan": {"start": "linear"}},
-        {"gan": {}, "decoder": {}},
-    ],
-)
-def test_a_start_that_is_none_is_refused(attacks: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"attacks\.gan\.start: '\w+' is no attack listed before"):
-        parse(RAW | {"attacks": attacks})
+def test_a_diverging_attack_and_what_starts_from_it_are_finished_and_failed(brief: Plan) -> None:
+    plan = replanned(brief, {"decoder": SHORT | {"lr": 1e30}, "gan": {"epochs": 1}})
+    paths = list(run(attack_job(plan, "noise", 0, ["decoder", "gan"], "cpu")))
+    reasons = ["_mse is"] * 2 + ["the attack it starts from failed: decoder: epoch"] * 2
+    for path, reason in zip(paths, reasons, strict=True):
+        metrics, place = read_json(path), AttackFolder(path.parent)
+        assert (metrics["status"], metrics["n_images"]) == ("failed", 0)
+        assert reason in metrics["reason"]
+        scores = (*MEASURES, "psnr_of_mean_mse", "recon_top1")
+        assert {metrics[name] for name in scores} == {None}
+        assert all(file.is_file() for file in place.files())
+        columns = ["index", "label", *MEASURES, "recognised"]
+        assert list(pd.read_parquet(place.per_image).columns) == columns
+        pixels = np.asarray(Image.open(place.reconstructions))
+        assert (pixels[len(pixels) // 2 :] == 128).all()

@@ -47,12 +47,3 @@ def test_half_precision_is_computed_in_single(name: str, kind: torch.dtype) -> N
     found.backward()
     assert features.grad is not None
     assert features.grad.isfinite().all()
-
-
-def test_only_the_adversary_has_weights_to_train() -> None:
-    for name in ("nopeek", "bido"):
-        assert penalty(name).optimiser is None
-        assert not list(penalty(name).parameters())
-    adversary = penalty("arl")
-    assert adversary.optimiser is not None
-    assert list(map(id, adversary.optimiser.parameters)) == list(map(id, adversary.parameters()))

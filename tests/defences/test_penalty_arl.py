@@ -113,7 +113,7 @@ def test_a_step_is_one_of_adam_with_the_attacks_decay() -> None:
 
 @pytest.mark.parametrize("feature_shape", [(8, 3, 3), (8, 64, 64), (8, 8, 4), (8, 12, 12)])
 def test_sides_that_do_not_double_are_refused(feature_shape: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match=r"do not double to images of 32x32"):
+    with pytest.raises(ValueError, match=r"does not give 32x32 images"):
         build("arl", image_shape=(3, 32, 32), feature_shape=feature_shape)
 
 

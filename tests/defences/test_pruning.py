@@ -93,10 +93,6 @@ def test_filters_with_the_largest_l1_norms_stay_in_order() -> None:
     weight[:, 0, 0, 0] = torch.tensor([3.0, -1.0, -4.0, 2.0, 0.5])
     weight[4, 1, 0, 1] = -3.0  # 3.5 in all, over two input channels
     assert kept_filters(weight, 0.4).tolist() == [0, 2, 4]
-    assert kept_filters(weight, 0.6).tolist() == [2, 4]
-    assert kept_filters(weight, 0.59).tolist() == [0, 2, 4]
-    magnitudes = torch.tensor([[1.0, 1.0, 1.0], [2.0, 0.0, 0.0]]).view(2, 3, 1, 1)  # not squares
-    assert kept_filters(magnitudes, 0.5).tolist() == [0]
     assert kept_filters(torch.ones(6, 2, 3, 3), 0.5).tolist() == [0, 1, 2]  # of equal ones
 
 

@@ -85,13 +85,6 @@ def check_file(path: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
-def test_mutated_values_are_usable_or_refused_by_key(count: int) -> None:
-    became = explore(values(), count, check_values)
-    assert became["accepted"] > count / 50
-    assert became["refused"] > count / 2
-
-
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_values_are_judged_alike_in_a_json_file(tmp_path: Path, count: int) -> None:
     """Snakemake hands values over, the jobs read them from a file."""
 
@@ -100,7 +93,9 @@ def test_values_are_judged_alike_in_a_json_file(tmp_path: Path, count: int) -> N
         assert became == check_values(raw)
         return became
 
-    assert explore(values(), count, check)["accepted"] > count / 50
+    became = explore(values(), count, check)
+    assert became["accepted"] > count / 50
+    assert became["refused"] > count / 2
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=[path.stem for path in STUDIES])
@@ -128,13 +123,20 @@ FAULTY: dict[str, tuple[str, list[str]]] = {
     "twice": ("train: {epochs: 1, lr: 0.1, epochs: 2}\n", ["line 5", "'epochs' is given twice"]),
     "twice, quoted": ('seeds: [0]\n"seeds": [1]\n', ["line 6", "'seeds'", "first on line 5"]),
     "twice in an anchor": ("x: &x {a: 1, a: 2}\ntrain: *x\n", ["line 5", "'a' is given twice"]),
-    "program": ("train: !!python/object/apply:os.system [x]\n", ["line 5", "os.system"]),
     "template": ("__use_yte__: true\n", ["__use_yte__", "unknown key"]),
     "date": ("threads: 2026-01-01\n", ["threads", "2026-01-01"]),
     "no number": ("threads: !!int x\n", ["not a YAML file"]),
     "infinite": ("model: {cut: .inf}\n", ["model.cut", "inf"]),
     "no number at all": ("train: {lr: .nan}\n", ["train.lr", "nan"]),
     "a key that is no text": ("no: 1\n", ["false: unknown key"]),
+    "a key that is a date": ("2020-01-01: 1\n", ["not a YAML file"]),
+    "a date in a sweep": (
+        "sweeps: {a: {surrogate: logdet, over: {lambda: [2020-01-01]}}}\n",
+        ["sweeps.a.over.lambda", "2020-01-01"],
+    ),
+    "a system that is a list": ("system: [split]\n", ["system: ['split'] is not one of"]),
+    "a faulty element": ("seeds: [-1]\n", ["seeds.0", "found -1"]),
+    "a faulty name": ("sweeps: {a b: {over: {noise_std: [1]}}}\n", ["sweeps.a b: String"]),
     "a key that is a list": ("? [a]\n: 1\n", ["line 5", "unhashable key"]),
     "contains itself": ("train: &a\n  epochs: *a\n", ["not a YAML file", "Circular reference"]),
     "nested deeply": ("train: " + "[" * 3000 + "]" * 3000, ["not a YAML file", "recursion"]),
@@ -142,12 +144,8 @@ FAULTY: dict[str, tuple[str, list[str]]] = {
 }
 REPLACED: dict[str, tuple[bytes, list[str]]] = {
     "empty": (b"", ["expected a mapping", "NoneType"]),
-    "remark": (b"# nothing\n", ["expected a mapping"]),
     "list": (b"- experiment: x\n", ["expected a mapping", "list"]),
-    "text": (b"experiment", ["expected a mapping", "str"]),
     "latin-1": (VALID.encode() + "results: café\n".encode("latin-1"), ["UTF-8"]),
-    "utf-16": (VALID.encode("utf-16"), ["UTF-8"]),
-    "picture": (b"\x89PNG\r\n\x1a\n", ["UTF-8"]),
     "zero byte": (VALID.encode() + b"\0", ["not a YAML file"]),
     "tab": (VALID.encode() + b"train:\n\tepochs: 1\n", ["not a YAML file", "line 6"]),
 }

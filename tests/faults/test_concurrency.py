@@ -90,7 +90,7 @@ def test_of_two_runners_one_works(base: Checkout, fresh: Checkout) -> None:
     assert f"process {first.pid} on " in said
     assert ended(first)[0] == 0
     assert bits(fresh.results) == bits(base.results)
-    assert "0 jobs carried out" in finish(fresh, *RUN)
+    assert "0 jobs run" in finish(fresh, *RUN)
 
 
 def snakemake(place: Checkout, study: str, cores: int) -> "subprocess.Popen[str]":

@@ -60,8 +60,8 @@ def test_every_damage_is_noticed(
     for _ in range(times):
         checkpoint.path.write_bytes(damage(whole, draws))
         assert checkpoint.load() is None
-        line = f"{checkpoint.path}: damaged (its checksum differs); it is not used: starting anew"
-        assert capsys.readouterr().err == f"{line}\n"
+        line = f"{checkpoint.path}: damaged (its checksum differs); it is ignored, and the job"
+        assert capsys.readouterr().err == f"{line} starts from the beginning\n"
     checkpoint.path.write_bytes(whole)
     assert checkpoint.load() is not None
 
@@ -90,4 +90,4 @@ def test_a_checkpoint_of_another_job_is_not_used(
     assert one.load() == ({}, {"results": [0.1]})
     assert other.load() is None
     said = capsys.readouterr().err
-    assert said.startswith(f"{other.path}: of another job ({'a' * 20}/trials)")
+    assert said.startswith(f"{other.path}: belongs to another job ({'a' * 20}/trials)")

@@ -38,7 +38,7 @@ TABLES, FIGURE = ("report", "--only", "tables"), ("report", "--only", "training_
 COMMANDS = (("prepare",), ("train",), ("attack",), TABLES, FIGURE)
 COMPLAINT = re.compile(
     r"error: (?P<path>.+): cannot be written: (?P<cause>.+) \(needs (?P<needed>[\d,]+) bytes, "
-    r"(?P<free>[\d,]+) free there\); make room or give the right to write, then run the same "
+    r"(?P<free>[\d,]+) free there\); free some space or grant write permission, then run the same "
     r"command again"
 )
 

@@ -116,7 +116,7 @@ def test_a_study_tells_at_its_end_and_every_time(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 3, done.stderr
         summary, last = done.stdout.splitlines()[-2:]
-        assert "jobs carried out" in summary
+        assert "jobs run" in summary
         assert re.match(r"failed: wild seed0: epoch \d, batch 1: gradient of ", last)
-    assert "0 jobs carried out" in summary
+    assert "0 jobs run" in summary
     assert (tmp_path / "results/short/tables/summary.csv").is_file()

@@ -71,7 +71,7 @@ def check_ended(process: "subprocess.Popen[str]", number: signal.Signals) -> Non
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 128 + number, out
     assert "Traceback" not in out
-    assert out.splitlines()[-1] == f"{NAMES[number]}: run the same command again to go on"
+    assert out.splitlines()[-1] == f"{NAMES[number]}: run the same command again to continue"
 
 
 def checkpoint(folder: Path) -> Checkpoint:
@@ -191,7 +191,7 @@ def test_ctrl_c_at_snakemake_reaches_its_jobs(base: Path, tmp_path: Path) -> Non
     assert workflow.returncode != 0
     assert "Traceback" not in out
     said = (place.root / LOG).read_text()
-    assert said.splitlines()[-1] == "interrupted: run the same command again to go on"
+    assert said.splitlines()[-1] == "interrupted: run the same command again to continue"
     found = checkpoint(place.root).load()
     assert found is not None
     again = place.snakemake(TARGET)

@@ -9,7 +9,6 @@ from tiny_federation import study_of
 from cemlib.config.federated import GanConfig
 from cemlib.data.prepared import Prepared, Split
 from cemlib.federated import gan as extractor
-from cemlib.federated.adversaries import Adversaries
 from cemlib.federated.gan import (
     Discriminator,
     Generator,
@@ -18,15 +17,16 @@ from cemlib.federated.gan import (
     generator_loss,
     variance,
 )
+from cemlib.federated.gan_training import ClientGans
 from cemlib.federated.setting import clients_of
 from cemlib.records.files import FileError
 
 
-def gans(data: Prepared, **settings: object) -> Adversaries:
+def gans(data: Prepared, **settings: object) -> ClientGans:
     clients = clients_of(study_of(), data, 0)
     kernels = torch.randn(4, 6, 1, 3, 3, generator=torch.Generator().manual_seed(0))
     chosen = {"epochs": 2, "discriminator_steps": 2, "generator_steps": 2, "width": 8} | settings
-    return Adversaries(clients, kernels, 10, GanConfig(**chosen), 0)
+    return ClientGans(clients, kernels, 10, GanConfig(**chosen), 0)
 
 
 def test_losses_are_those_of_the_text():

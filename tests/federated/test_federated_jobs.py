@@ -119,7 +119,7 @@ def test_a_whole_study_runs_once_and_leaves_records_tables_and_figures(whole, ca
     run(whole)
     told = capsys.readouterr().out
     assert "metrics.json" not in told
-    assert told.startswith("0 jobs carried out, ")
+    assert told.startswith("0 jobs run, ")
 
 
 def test_a_diverged_training_is_a_failed_result_and_shown_as_one(whole):
@@ -175,10 +175,10 @@ def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
         ({"variants": {"none": {"mixing": {"beta": [0, 1]}}}}, "above 0"),
         ({"variants": {"none": {"mask": {}, "dp_sgd": {}}}}, "cannot be combined"),
         ({"variants": {"none": {"mask": {"alpha": 1.5}}}}, "variants.none.mask.alpha"),
-        ({"data": {"image_size": 10}}, "no multiple of 4"),
+        ({"data": {"image_size": 10}}, "not a multiple of 4"),
         (
             {"inversion": {"images": 5, "batch_size": 2, "attacks": {"idlg": {}}}},
-            "no whole gradients of 2",
+            "5 is not a multiple of 2",
         ),
         ({"inversion": {"attacks": {"dgl": {}}}}, "dgl"),
         (

@@ -11,13 +11,13 @@ from cemlib.config.federated import DpSgd, MaskConfig, Variant
 from cemlib.data import DataError
 from cemlib.data.prepared import Prepared
 from cemlib.federated import setting
-from cemlib.federated.adversaries import Pseudo
 from cemlib.federated.client import Inputs, stack, step_inputs, step_of, train_at_once
 from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.gan import Generator
+from cemlib.federated.gan_training import Pseudo
 from cemlib.federated.network import build, weights_of
 from cemlib.federated.rounds import Federation, aggregate
-from cemlib.federated.setting import dealt
+from cemlib.federated.setting import partition
 from cemlib.federated.training import _epsilon
 
 
@@ -122,9 +122,11 @@ def test_an_answer_that_is_not_finite_is_excluded_and_the_rest_is_averaged(data,
     kept = {name: change[[0, 2]].clone() for name, change in changes.items()}
     expected = aggregate(found.weights, kept, torch.tensor([len(found.clients[i]) for i in (0, 2)]))
     changes["classifier.bias"][1, 0], changes["classifier.weight"][3, 0, 0] = math.nan, math.inf
+    losses[1], left = math.nan, losses[[0, 2, 3]].mean().item()
     monkeypatch.setattr(found, "answers", lambda *_: (changes, losses))
     row = next(found.remaining())
     assert row["excluded"] == 2
+    assert row["train_loss"] == pytest.approx(left)
     for name, tensor in found.weights.items():
         assert torch.equal(tensor, expected[name])
 
@@ -209,15 +211,15 @@ def test_a_client_goes_through_its_images_before_it_takes_one_again():
 LABELS = torch.arange(10).repeat_interleave(60)
 
 
-@pytest.mark.parametrize("parts", [dealt(LABELS, 7, how, 8, 0) for how in (None, 0.5)])
+@pytest.mark.parametrize("parts", [partition(LABELS, 7, how, 8, 0) for how in (None, 0.5)])
 def test_every_image_goes_to_one_client(parts):
     assert sorted(torch.cat(parts).tolist()) == list(range(600))
     assert min(map(len, parts)) >= 8
 
 
 def test_the_same_seed_deals_the_same_and_another_does_not():
-    again, other = dealt(LABELS, 5, 0.3, 4, 1), dealt(LABELS, 5, 0.3, 4, 2)
-    assert all(map(torch.equal, again, dealt(LABELS, 5, 0.3, 4, 1)))
+    again, other = partition(LABELS, 5, 0.3, 4, 1), partition(LABELS, 5, 0.3, 4, 2)
+    assert all(map(torch.equal, again, partition(LABELS, 5, 0.3, 4, 1)))
     assert not all(
         len(a) == len(b) and torch.equal(a, b) for a, b in zip(again, other, strict=True)
     )
@@ -229,7 +231,7 @@ def shares(parts: list[torch.Tensor]) -> torch.Tensor:
 
 
 def test_equal_sizes_and_nearly_equal_classes_without_regard_to_labels():
-    parts = dealt(LABELS, 6, None, 8, 0)
+    parts = partition(LABELS, 6, None, 8, 0)
     assert {len(part) for part in parts} == {100}
     assert float((shares(parts) - 1 / 6).abs().max()) < 0.2
 
@@ -237,7 +239,7 @@ def test_equal_sizes_and_nearly_equal_classes_without_regard_to_labels():
 def test_the_shares_have_the_variance_of_the_dirichlet_distribution():
     """Var = (1/K)(1 - 1/K) / (K c + 1), over many draws of 10 classes."""
     clients, concentration = 4, 0.5
-    drawn = [shares(dealt(LABELS, clients, concentration, 1, seed)) for seed in range(60)]
+    drawn = [shares(partition(LABELS, clients, concentration, 1, seed)) for seed in range(60)]
     found = float(torch.stack(drawn).var())
     expected = 1 / clients * (1 - 1 / clients) / (clients * concentration + 1)
     assert abs(found / expected - 1) < 0.1
@@ -247,4 +249,4 @@ def test_the_shares_have_the_variance_of_the_dirichlet_distribution():
 def test_too_few_images_for_the_clients_are_refused(clients, concentration, monkeypatch):
     monkeypatch.setattr(setting, "ATTEMPTS", 20)
     with pytest.raises(DataError, match=rf"600 training images for {clients} clients: one would"):
-        dealt(LABELS, clients, concentration, 8, 0)
+        partition(LABELS, clients, concentration, 8, 0)

@@ -13,31 +13,12 @@ from scipy.stats import beta, norm
 from cemlib.labelling.accounting import (
     CHANGED_VOTE,
     composed_epsilon,
-    gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
     privacy_rows,
     stated,
 )
 from cemlib.labelling.protocol import Setting, aggregate
-
-SETTINGS = [(4.0, 1.0), (0.8, 1.0), (4.0, CHANGED_VOTE), (16.0, 1.0)]
-
-
-@pytest.mark.parametrize(("sigma", "sensitivity"), SETTINGS)
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.2])
-def test_delta_is_the_integral_that_defines_it(
-    sigma: float, sensitivity: float, epsilon: float
-) -> None:
-    """Integral of (p - e^eps q)+, p and q the densities of two neighbouring counts."""
-
-    def excess(x: float) -> float:
-        p, q = norm.pdf(x, sensitivity, sigma), norm.pdf(x, 0, sigma)
-        return float(max(0.0, p - math.exp(epsilon) * q))
-
-    crossing = sensitivity / 2 + epsilon * sigma**2 / sensitivity
-    found = quad(excess, crossing, crossing + 40 * sigma, limit=200)[0]
-    assert gaussian_delta(epsilon, sigma, sensitivity) == pytest.approx(found, rel=1e-6, abs=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.6, 0.99])

@@ -15,8 +15,16 @@ from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.data.prepare import prepare
 from cemlib.labelling.experiment import carry_out
-from cemlib.labelling.learning import Lesson, Stack, Weights, classify, learn, small_weights, start
-from cemlib.labelling.loss import answered, certainty, information_entropy_loss, posterior
+from cemlib.labelling.learning import (
+    Stack,
+    TrainingSet,
+    Weights,
+    classify,
+    learn,
+    small_weights,
+    start,
+)
+from cemlib.labelling.loss import answered, certainty, posterior
 from cemlib.labelling.participants import METHODS, Participants
 
 SHAPE, CLASSES, M = (1, 8, 8), 10, 3
@@ -44,12 +52,12 @@ def stacked(network: NetworkConfig) -> list[Weights]:
     return [small_weights(network, SHAPE, CLASSES, stream) for stream in streams]
 
 
-def lessons(count: int = M) -> tuple[Tensor, list[Lesson]]:
+def lessons(count: int = M) -> tuple[Tensor, list[TrainingSet]]:
     """Images and, for each network, its own part of them; the parts differ in length."""
     stream = torch.Generator().manual_seed(9)
     images, labels = torch.randn(40, *SHAPE, generator=stream), torch.arange(40) % CLASSES
     parts = [torch.arange(10 * i, 10 * i + 8 + i) for i in range(count)]
-    return images, [Lesson(p, labels[p], torch.rand(len(p), generator=stream)) for p in parts]
+    return images, [TrainingSet(p, labels[p], torch.rand(len(p), generator=stream)) for p in parts]
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
@@ -117,7 +125,7 @@ def test_a_published_network_learns_from_its_own_stream() -> None:
     first, second, third = (next(net.parameters()) for net in (one, same, other))
     assert torch.equal(first, second)
     assert not torch.equal(first, third)
-    lesson = Lesson(torch.arange(6), torch.arange(6), torch.ones(6))
+    lesson = TrainingSet(torch.arange(6), torch.arange(6), torch.ones(6))
     settings = LocalTrainConfig(optimiser="sgd", steps=10, batch_size=6, lr=1e-2)
     images, chances = torch.randn(6, 3, 32, 32), torch.rand(10, 1, 6)
     losses = learn(one, images, [lesson], chances, settings)
@@ -210,17 +218,3 @@ def test_the_posterior_is_that_of_all_tallies(sigma: float) -> None:
     expected = [posterior_by_enumeration(row, 6, sigma) for row in counts.tolist()]
     assert posterior(counts, 6, sigma).tolist() == pytest.approx(expected, rel=1e-9)
     assert posterior(counts, 6, 0.0).tolist() == [1.0] * 6
-
-
-@pytest.mark.parametrize("networks", [1, 3])
-def test_the_loss_is_the_mean_of_weighted_cross_entropies(networks: int) -> None:
-    """J = -1/N sum w_i log Yhat_i for each network; torch's cross entropy with weights of 1."""
-    torch.manual_seed(0)
-    logits, truth = torch.randn(networks, 7, 10).double(), torch.randint(0, 10, (networks, 7))
-    weights = torch.rand(networks, 7).double()
-    predicted = logits.softmax(2).gather(2, truth[..., None])[..., 0]
-    found = information_entropy_loss(logits, truth, weights)
-    assert torch.allclose(found, -(weights * predicted.log()).sum(1) / 7, atol=1e-12)
-    whole = information_entropy_loss(logits, truth, torch.ones_like(weights))
-    plain = [torch.nn.functional.cross_entropy(*pair) for pair in zip(logits, truth, strict=True)]
-    assert torch.allclose(whole, torch.stack(plain), atol=1e-12)

@@ -73,7 +73,7 @@ def test_a_second_vote_is_refused() -> None:
 
 @pytest.mark.parametrize("index", [-1, 4])
 def test_a_vote_of_nobody_is_refused(index: int) -> None:
-    with pytest.raises(MessageError, match="there is none of this number"):
+    with pytest.raises(MessageError, match="no such participant"):
         Aggregator(ROUND).receive_vote(index, VOTE)
 
 

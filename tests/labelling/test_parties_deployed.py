@@ -203,7 +203,7 @@ def test_a_round_that_fails_before_the_decryption_costs_no_images(running: Parti
 def test_a_share_without_a_key_for_tags_is_refused(keys: Path, tmp_path: Path) -> None:
     share = json.loads((keys / "share-0.json").read_text()) | {"mac_key": "g" * 64}
     (tmp_path / "share.json").write_text(json.dumps(share))
-    with pytest.raises(FileError, match="mac_key has not 64 hexadecimal digits"):
+    with pytest.raises(FileError, match="mac_key must be 64 hexadecimal digits"):
         read_dealt(tmp_path / "share.json", KeyShare)
 
 
@@ -239,7 +239,7 @@ def test_a_ledger_refuses_what_it_has_and_stays_as_it_was(tmp_path: Path) -> Non
         ("--share", "share.json", 2, "share.json: value: Field required"),
         ("--public", "missing.json", 2, "No such file"),
         ("--certificate", "share.json", 2, "share.json: no certificate (PEM), or no key before"),
-        ("--classifier", "missing:f", 2, "'missing:f' is no MODULE:FUNCTION: No module named"),
+        ("--classifier", "missing:f", 2, "'missing:f' is not MODULE:FUNCTION: No module named"),
         ("--ledger", "share.json", 2, "share.json: not a ledger"),
         ("--connect", f"{HOST}:1", 1, f"the aggregator at {HOST}:1 is gone or ended the round"),
     ],

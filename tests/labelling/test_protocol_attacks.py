@@ -76,7 +76,7 @@ def test_a_round_cannot_open_a_ciphertext_of_another_round_under_the_same_key() 
     # And where a round's name is used a second time, a participant still knows its own ballot.
     again = Participant(first.view.round, KEYS.shares[1], VOTES[:, 1])
     again.vote()
-    refused(first, again, theirs, "it has not the ballot that I sent")
+    refused(first, again, theirs, "it lacks the ballot of this participant")
 
 
 def test_an_aggregator_who_calls_a_participant_gone_has_two_tallies() -> None:

@@ -151,7 +151,7 @@ def test_parts_that_are_never_called_are_in_neither_half() -> None:
         (Modes(lambda: torch.autocast("cpu")), "first", "or torch.autocast, which a graph"),
         (Pair(), "first", "takes x, other; only one batch"),
         (Several(), "first", "the forward returns a tuple of values"),
-        (Wrapped(), "model", "nothing comes behind 'model' ... possible cuts: model.0, model.1"),
+        (Wrapped(), "model", "nothing comes after 'model' ... possible cuts: model.0, model.1"),
         (Wrapped(), "unused", "calls 'unused' never"),
     ],
 )

@@ -74,7 +74,8 @@ def test_features_are_measured_when_the_images_are_known() -> None:
         _ = model.feature_shape
     measured = model.measured(IMAGES)
     assert measured.feature_shape == (8, 16, 16)
-    assert measured.measured((3, 64, 64)) is measured
+    assert measured.measured(IMAGES) is measured
+    assert measured.measured((3, 64, 64)).feature_shape == (8, 64, 64)
     assert torch.equal(whole.norm.running_mean, statistics)  # nothing was trained
     assert whole.norm.training
     assert whole.norm in list(measured.encoder.modules())
@@ -93,8 +94,8 @@ def test_halves_can_be_given_by_hand() -> None:
         ({"bottleneck": 8}, "needs the features' shape; give `image_shape` too"),
         ({"bottleneck": 0, "image_shape": IMAGES}, "bottleneck: must be at least 1, found 0"),
         ({"sparse_coding": True}, "stands in the bottleneck; give `bottleneck` too"),
-        ({"mean": (0.5, 0.5, 0.5)}, "mean, std: give both or none"),
-        ({"image_shape": (1, 16, 16)}, r"the client takes no images of \(1, 16, 16\)"),
+        ({"mean": (0.5, 0.5, 0.5)}, "mean, std: give both or neither"),
+        ({"image_shape": (1, 16, 16)}, r"the client does not accept images of shape \(1, 16, 16\)"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:

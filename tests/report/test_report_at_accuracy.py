@@ -166,6 +166,16 @@ def test_a_failed_run_is_counted_and_is_no_point(study: Study) -> None:
     assert mean_curve(found[found["family"] == "gated"]).loc["g8", "mse"] == pytest.approx(0.08)
 
 
+def test_a_seed_whose_results_all_failed_is_no_pair(study: Study) -> None:
+    """The numbers are those of a study without it."""
+    found = points(fill(study, failed=(("g2", 1), ("g8", 1))))
+    without = found[(found["family"] == "noise") | (found["seed"] != 1)]
+    failed, absent = (tradeoff_table(each, AT_94).iloc[1] for each in (found, without))
+    assert (failed["n_failed"], failed["n_pairs"]) == (2, 2)
+    for name in ("mse_mean", "mse_ci_low", "difference", "ci_low", "p"):
+        assert failed[name] == absent[name]
+
+
 def test_a_failed_attack_is_counted_though_the_run_is_there(study: Study) -> None:
     study.add_run("n3", 0, top1=0.8)
     study.add_attack("n3", 0, status="failed")

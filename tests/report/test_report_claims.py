@@ -54,7 +54,7 @@ def test_every_tested_comparison_has_one_sentence(full_study: Study) -> None:
     tested = table[table["metric"] == "mse"]
     supported = tested["p_holm"] < 0.05
     assert 0 < supported.sum() < len(tested) == 8
-    assert "over all 8 comparisons" in text
+    assert "(number of tests: 8)" in text
     for knowledge, rows in tested.groupby("knowledge"):
         (section,) = (
             s for s in text.split("## ") if s.startswith(f"Attacker with {readable(knowledge)}")
@@ -78,5 +78,5 @@ def test_one_pair_and_a_lone_defence_are_told() -> None:
     assert "nothing to compare it with" in claims(pd.DataFrame({"metric": []}))
     failed = row(**nothing | {"n_pairs": 0}, difference=math.nan, ci_low=math.nan, ci_high=math.nan)
     assert claim(failed) == (
-        "strong one could not be tested: on no seed do it and noise both have a result."
+        "strong one could not be tested: there is no seed on which both it and noise have a result."
     )

@@ -60,7 +60,8 @@ def test_tables_of_pooled_seeds_are_those_of_one_machine(
     [
         ({1, 2}, {}, r"runs\.csv: has none, seed 1 already; choose the seeds that it lacks"),
         ({2}, {"experiment": "else"}, r"runs\.csv: of another experiment, else"),
-        ({2}, {"defence": "lost"}, r"runs\.csv: has lost, which the study has not"),
+        ({2}, {"defence": "lost"}, r"runs\.csv: has lost, which is not in the study"),
+        ({2}, {"attack": "decoder"}, r"runs\.csv: not with the same attacks \(linear, .*all seeds"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
@@ -86,3 +87,13 @@ def test_a_table_without_a_newer_column_is_read(full_study: Study, tmp_path: Pat
     pd.read_csv(table).drop(columns="chance_top1").to_csv(table, index=False)
     runs, _ = read_runs(table)
     assert all(map(math.isnan, runs["chance_top1"]))
+
+
+def test_a_defence_may_be_called_as_a_missing_value(study: Study, tmp_path: Path) -> None:
+    names = ("None", "NA")
+    for name in names:
+        study.add_run(name, 0)
+        study.add_attack(name, 0)
+    write_tables(Results(*study.frames(), names, reference="NA"), study.root, tmp_path)
+    for frame in read_runs(tmp_path / "runs.csv"):
+        assert frame["defence"].tolist() == list(names)

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 from result_files import timeless
+from tape import TapeReplay
 from test_library_jobs import DECODER
 from tiny_study import RAW, blob_data
 from torch import Tensor, nn
 
+import cemlib.training.step
 from cemlib.config import ConfigError, Study, parse
 from cemlib.config.study import JUDGE
 from cemlib.evaluation.attack import Attacked, attack
@@ -156,6 +158,21 @@ def test_what_does_not_fit_is_refused(defence: str, network: Network, message: s
 def test_a_training_that_diverges_says_so() -> None:
     with pytest.raises(DivergedError, match="epoch 1, batch"):
         fit(tiny(1, 1e30), "noise", blob_data(), own("first"))
+
+
+def test_a_module_in_python_is_never_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may wait for the device, as this one does for the classes of a batch."""
+
+    class ByClass(Spread):
+        def forward(self, z: Tensor, y: Tensor) -> Tensor:
+            return sum(super(ByClass, self).forward(z[y == c], y[y == c]) for c in y.unique())
+
+    monkeypatch.setattr(cemlib.training.step, "Replay", TapeReplay)
+    before = TapeReplay.count
+    fit(tiny(2), "noise", blob_data(), own("first"), surrogate=OwnSurrogate(ByClass))
+    assert TapeReplay.count == before
+    fit(tiny(2), "noise", blob_data(), own("first"))
+    assert TapeReplay.count > before
 
 
 def test_a_penalty_must_be_a_scalar_of_the_features() -> None:

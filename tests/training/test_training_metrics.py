@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 from tiny_study import RAW, blob_data
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.autograd.functional import jacobian
 
 import cemlib.training.metrics
@@ -20,7 +20,7 @@ from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import generator
 from cemlib.training.job import new_trainer
-from cemlib.training.metrics import RIDGE, image_metric, squared_jacobian, task_metric
+from cemlib.training.metrics import RIDGE, image_metric, task_metric
 from cemlib.training.trainer import Trainer
 
 CHANNELS: dict[str, dict[str, Any]] = {
@@ -44,14 +44,6 @@ def from_jacobians(answer: Any, features: Tensor) -> Tensor:
             for other in rows:
                 total = total + torch.outer(one - other, one - other) / (2 * len(rows))
     return total
-
-
-def test_a_curved_servers_metric_is_that_of_its_jacobians() -> None:
-    torch.manual_seed(0)
-    server = nn.Sequential(nn.Flatten(), nn.Linear(8, 7), nn.Tanh(), nn.Linear(7, 4)).double()
-    features = torch.randn(5, 2, 2, 2, dtype=torch.float64)
-    found = squared_jacobian(server, features)
-    torch.testing.assert_close(found, from_jacobians(server, features))
 
 
 def network(client_widths: tuple[int, ...] | None = None) -> SplitModel:

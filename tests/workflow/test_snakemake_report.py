@@ -62,13 +62,3 @@ def test_every_defence_has_its_pictures_below_their_category(report: Path) -> No
     categories = data(report, "categories")
     assert set(categories) == CATEGORIES
     assert set(categories["Reconstructions"]) == {"all defences", *DEFENCES}
-
-
-@pytest.mark.slow
-def test_a_study_that_has_not_run_has_no_report(fresh: Checkout, tmp_path: Path) -> None:
-    """Said by the name of a missing file, without a page and without a traceback."""
-    outcome = fresh.snakemake("--report", str(tmp_path / "report.html"))
-    assert outcome.code != 0
-    assert "marked for report but does not exist" in outcome.output
-    assert "Traceback" not in outcome.output
-    assert not (tmp_path / "report.html").exists()

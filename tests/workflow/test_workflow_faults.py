@@ -2,9 +2,7 @@
 
 import re
 
-import pytest
 from checkout import Checkout, tiny
-from image_folders import write_class
 
 
 def test_a_wrong_configuration_stops_before_any_job(fresh: Checkout) -> None:
@@ -35,7 +33,7 @@ def test_what_cannot_work_stops_before_any_job(fresh: Checkout) -> None:
     outcome = fresh.snakemake()
     assert outcome.code != 0
     for words in (
-        "model.cut: 99, behind all of small; set it to at most 5",
+        "model.cut: 99, but the last cut of small is 5; set it to at most 5",
         "data.image_size: 17, but small halves images 3 times; set it to a multiple of 8",
         "train.epochs: 1, but defences.clustering.surrogate acts from epoch 2 on; set it to 2 or",
         "data folder: images: no such folder; set data.root to the folder of the images",
@@ -59,21 +57,3 @@ def test_changed_prepared_data_are_refused(finished: Checkout) -> None:
     assert re.search(rf"^failed: train\S*: {log}$", outcome.output, re.MULTILINE)
     assert not (finished.results / "runs/clustering/seed0/metrics.json").exists()
     assert (finished.results / "runs/wild/seed0/metrics.json").exists()
-
-
-@pytest.mark.slow  # as the job above stops; `faults/test_bad_images.py` has the preparation
-def test_an_unusable_image_stops_at_the_preparation(fresh: Checkout) -> None:
-    images = fresh.root / "images"
-    for seed, name in enumerate(("cat", "dog")):
-        write_class(images / name, 20, seed, (16, 16, 3))
-    fresh.configure(tiny() | {"data": {"source": "folder", "root": "images", "image_size": 16}})
-    (images / "cat/003.png").write_bytes(b"not a picture")
-    message = "images/cat/003.png"
-    outcome = fresh.snakemake()
-    log = (fresh.results / "logs/prepare.log").read_text()
-    assert outcome.code != 0
-    assert f"error: {message}" in log
-    assert message in outcome.output
-    assert "Traceback" not in outcome.output
-    assert outcome.rules == {"prepare"}
-    assert fresh.listing(fresh.results) == {"config.json", "logs/prepare.log"}

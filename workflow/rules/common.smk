@@ -17,7 +17,7 @@ from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError
 from cemlib.report.figures import figure_entry, strip_entry, table_entry
-from cemlib.study.requirements import Level, check, images
+from cemlib.study.requirements import Level, images, warnings_of
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.schedule import duration
 from cemlib.study.split import tables_of_one
@@ -43,7 +43,7 @@ def given():
     settings = resolved([Path(file) for file in workflow.configfiles], config)
     system = system_of(settings)
     plan = Plan(parse_any(settings))
-    for warning in check(plan):
+    for warning in warnings_of(plan):
         print(warning, file=sys.stderr)
     is_split = system == SPLIT
     prefix, target = ("", "all") if is_split else (f"{system}_", system)
@@ -155,30 +155,44 @@ def strips(study):
     ]
 
 
+def log_of(study, job):
+    """Return the log of a job, and whether this run of Snakemake wrote it."""
+    log = study.plan.layout.root / "logs" / f"{job.name}.log"
+    return log, log.is_file() and log.stat().st_mtime >= STARTED
+
+
+def studies_run():
+    """Return the studies with jobs in this run; the given one if nothing ran."""
+    found = [each for each in EVERY if any(log_of(each, job)[1] for job in each.jobs)]
+    return found or [STUDY]
+
+
 def tell_places():
     """Print the paths of the page and the tables, if they exist."""
-    layout = STUDY.plan.layout
-    pages = [file for file in STUDY.written if file.parent == layout.root]
-    for place in filter(Path.exists, [*pages, layout.tables]):
-        print(place.resolve(), file=sys.stderr)
+    for study in studies_run():
+        layout = study.plan.layout
+        pages = [file for file in study.written if file.parent == layout.root]
+        for place in filter(Path.exists, [*pages, layout.tables]):
+            print(place.resolve(), file=sys.stderr)
 
 
 def tell_failed_jobs():
     """Print the log of every failed job: it is new, and the job's outputs are missing."""
-    for job in STUDY.jobs:
-        log = STUDY.plan.layout.root / "logs" / f"{job.name}.log"
-        is_new = log.is_file() and log.stat().st_mtime >= STARTED
-        if is_new and not all(file.exists() for file in job.outputs):
-            print(f"failed: {job.name}: {log.resolve()}", file=sys.stderr)
+    for study in studies_run():
+        for job in study.jobs:
+            log, is_new = log_of(study, job)
+            if is_new and not all(file.exists() for file in job.outputs):
+                print(f"failed: {job.name}: {log.resolve()}", file=sys.stderr)
 
 
 def tell_failed_results():
     """Print which runs and attacks diverged."""
-    try:
-        for line in failed_results(STUDY.plan.layout.root, STUDY.jobs):
-            print(line, file=sys.stderr)
-    except FileError as error:
-        print(f"error: {error}", file=sys.stderr)
+    for study in studies_run():
+        try:
+            for line in failed_results(study.plan.layout.root, study.jobs):
+                print(line, file=sys.stderr)
+        except FileError as error:
+            print(f"error: {error}", file=sys.stderr)
 
 
 def print_progress(record):

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from cemlib.config.defences import LocalDPChannel
 from cemlib.defences.channels.base import Channel, add_noise
+from cemlib.numerics.gaussian import gaussian_delta
 
 _HALF_STEP = 2.0**-24  # half the distance of float32 draws that are scaled to (-1, 1)
 
@@ -120,35 +121,15 @@ def analytic_gaussian_std(epsilon: float, delta: float, sensitivity: float) -> f
     The sensitivity is the largest L2 distance of two inputs.
     """
     high = 1.0
-    while gaussian_delta(epsilon, 1 / high) > delta:
+    while gaussian_delta(epsilon, high) > delta:
         high *= 2
-    while gaussian_delta(epsilon, 2 / high) <= delta:
+    while gaussian_delta(epsilon, high / 2) <= delta:
         high /= 2
     low = high / 2
     for _ in range(60):  # more than the bits of a float
         middle = (low + high) / 2
-        if gaussian_delta(epsilon, 1 / middle) > delta:
+        if gaussian_delta(epsilon, middle) > delta:
             low = middle
         else:
             high = middle
     return sensitivity * high
-
-
-def gaussian_delta(epsilon: float, distance: float) -> float:
-    """Return the smallest delta for inputs u = `distance` standard deviations apart.
-
-    The second term of Phi(u/2 - epsilon/u) - e^epsilon Phi(-u/2 - epsilon/u) is computed from its
-    logarithm, because its factors overflow and underflow for epsilon in the hundreds.
-    """
-    near = epsilon / distance - distance / 2
-    far = epsilon / distance + distance / 2
-    return math.erfc(near / math.sqrt(2)) / 2 - math.exp(epsilon + _log_tail(far))
-
-
-def _log_tail(t: float) -> float:
-    """Return log P(N(0, 1) > t) for t > 0."""
-    if t < 30:
-        return math.log(math.erfc(t / math.sqrt(2)) / 2)
-    # Here erfc is close to underflow; the next term of this asymptotic series is below 2e-10.
-    series = 1 - 1 / t**2 + 3 / t**4 - 15 / t**6
-    return -(t**2) / 2 - math.log(t * math.sqrt(2 * math.pi)) + math.log(series)

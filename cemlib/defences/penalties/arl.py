@@ -78,7 +78,7 @@ def _doublings(image_shape: Shape, feature_shape: Shape) -> int:
     doubled = tuple(side * 2**doublings for side in feature_shape[1:])
     if doublings < 0 or doubled != image_shape[1:]:
         raise ValueError(
-            f"arl: features of {feature_shape[1]}x{feature_shape[2]} do not double to images of "
-            f"{image_shape[1]}x{image_shape[2]}; choose a cut behind poolings of even sides"
+            f"arl: repeated doubling of {feature_shape[1]}x{feature_shape[2]} features does not"
+            f" give {image_shape[1]}x{image_shape[2]} images; cut after pooling of even sides"
         )
     return doublings

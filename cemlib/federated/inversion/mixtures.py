@@ -51,7 +51,8 @@ def solved(
     labels = answer.labels.view(groups)[:, 0, :1]
     means = answer.images.view(*groups, *scene.images.shape[1:]).mean(2)
     found = means.var(1).flatten(1).mean(1)
-    factor = (repeats.share * repeats.spread[labels[:, 0]] / found).clamp(max=1 / repeats.share)
+    most = 1 / max(repeats.share, 1e-9)  # without a share the factor is 0
+    factor = (repeats.share * repeats.spread[labels[:, 0]] / found).clamp(max=most)
     apart = factor[:, None, None, None] * (means[:, 0] - means.mean(1))
     images = (scene.prior[labels[:, 0]] + apart).clamp(0, 1)[:, None]
     loss = answer.loss.view(groups).mean((1, 2))

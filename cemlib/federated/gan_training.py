@@ -37,7 +37,7 @@ BETAS = (0.5, 0.999)  # of Adam, as Radford, Metz and Chintala, ICLR 2016, train
 
 
 @dataclass
-class Adversaries:
+class ClientGans:
     """Hold and train the GANs of all clients, stacked.
 
     Attributes:
