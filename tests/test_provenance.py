@@ -146,7 +146,15 @@ def test_an_unknown_member_is_named() -> None:
         source_files("cemlib.training.job", surrogates="nothing")
 
 
-def test_a_fingerprint_is_of_names_and_contents() -> None:
-    files = trained("gated")
-    assert fingerprint(files) == fingerprint(reversed(files))
-    assert fingerprint(files) != fingerprint(files[1:])
+def test_a_fingerprint_is_of_names_and_contents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("x = 1\n")
+    other.write_text("x = 2\n")
+    found = fingerprint([one, other])
+    assert fingerprint([other, one]) == found
+    assert fingerprint([one]) != found
+    one.write_text("x = 10\n")  # of another size, since files are read again only if they changed
+    assert fingerprint([one, other]) != found

@@ -13,6 +13,7 @@ from cemlib.defences.deployed import load_deployed
 from cemlib.numerics.leakage import leakage_estimate
 from cemlib.numerics.seeds import generator
 from cemlib.records.files import load_tensors, read_json, read_jsonl
+from cemlib.records.layout import RunFolder
 from cemlib.surrogates import SURROGATES
 from cemlib.training.selection import SCORES
 
@@ -24,9 +25,16 @@ def test_a_seed_decides_every_bit(tmp_path: Path) -> None:
     assert not same_weights(first, trained(tmp_path / "a", "clustering", seed=1, select="best_val"))
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    # `gated`, the last surrogate to act, starts at the sixth epoch.
+    return trained(tmp_path_factory.mktemp("plain"), "noise", epochs=7)
+
+
 @pytest.mark.parametrize("surrogate", SURROGATES)
-def test_a_surrogate_shifts_no_random_stream(tmp_path: Path, surrogate: str) -> None:
-    plain = trained(tmp_path, "noise", epochs=7)  # gated, the last to act, starts at the sixth
+def test_a_surrogate_shifts_no_random_stream(
+    plain: RunFolder, tmp_path: Path, surrogate: str
+) -> None:
     assert same_weights(plain, trained(tmp_path, f"{surrogate}_off", epochs=7))
     off = read_jsonl(tmp_path / f"tiny/runs/{surrogate}_off/seed0/history.jsonl")
     for row, other in zip(timeless(read_jsonl(plain.history)), off, strict=True):
