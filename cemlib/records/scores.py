@@ -80,7 +80,12 @@ class Score:
         positive = [value for value in values if math.isfinite(value) and value > 0]
         if not (self.digits and positive):
             return self.decimals
-        return max(self.decimals, self.digits - 1 - math.floor(math.log10(min(positive))))
+        return max(self.decimals, decimals(min(positive), self.digits))
+
+
+def decimals(value: float, digits: int = 3) -> int:
+    """Return the number of decimals that a value needs for a number of significant digits."""
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
 def _with_unit(title: str, unit: str) -> str:

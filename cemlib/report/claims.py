@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from cemlib.records.scores import SCORES, TESTED, marked
+from cemlib.records.scores import SCORES, TESTED, decimals, marked
 from cemlib.report.comparisons import UNCONVERGED
-from cemlib.report.style import decimals, readable
+from cemlib.report.style import readable
 from cemlib.report.tables import records
 from cemlib.report.worst_case import CEILING, WORST_CASE
 from cemlib.report.writer import Row

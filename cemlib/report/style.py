@@ -21,7 +21,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from cemlib.records.files import write_bytes
-from cemlib.records.scores import MARK, NOTE, marked
+from cemlib.records.scores import MARK, NOTE, decimals, marked
 
 # Metadata that would make the same picture another file is left out.
 _METADATA: dict[str, dict[str, None]] = {
@@ -186,8 +186,3 @@ def significant(value: float, digits: int = 3) -> str:
     if not math.isfinite(value) or value == 0:
         return "∞" if math.isinf(value) else f"{value:g}"
     return f"{value:.{decimals(value, digits)}f}"
-
-
-def decimals(value: float, digits: int = 3) -> int:
-    """Return the number of decimals that ``value`` needs for a number of significant digits."""
-    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
