@@ -24,6 +24,8 @@ nearest right name. `extends: other.yaml`, or a list of files, takes over what o
 (docs/studies.md); `--set train.lr=0.01` on a command replaces one value. Write small numbers with a
 point (`1.0e-3`): YAML reads `1e-3` as text.
 
+A surrogate, channel, penalty or attack is chosen by its `name` or `kind`, which the heading gives.
+
 This page is written from the schema by `make reference`.
 """
 COMMANDS = """# Commands
@@ -88,8 +90,8 @@ def _section(title: str, kind: type[Section]) -> str:
         if "const" not in facts  # the heading has it
     ]
     text = " ".join((kind.__doc__ or "").split())
-    table = "\n".join(["| key | values | default | meaning |", "|---|---|---|---|", *rows])
-    return f"\n## {title}\n\n{text}\n\n{table}\n"
+    head = ["", "| key | values | default | meaning |", "|---|---|---|---|"] if rows else []
+    return "\n".join([f"\n## {title}\n", text, *head, *rows, ""])
 
 
 def _row(key: str, facts: dict[str, Any], required: bool) -> str:

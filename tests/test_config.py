@@ -8,7 +8,7 @@ import pytest
 
 from cemlib.config import ConfigError, parse
 from cemlib.config.base import Section
-from cemlib.config.load import SYSTEMS, load_any, load_as
+from cemlib.config.load import SYSTEMS, load_any, load_as, parse_any
 from cemlib.study.plan import Plan
 from cemlib.study.requirements import Level, requirements
 from docs.generated import reference
@@ -121,8 +121,17 @@ def test_every_committed_study_is_valid(path: Path) -> None:
     assert [found.subject for found in told if not found.subject.startswith("data ")] == []
 
 
+def test_the_epochs_to_raise_are_those_that_are_too_few() -> None:
+    few = {"noise_std": 0.1, "surrogate": "gated", "train": {"epochs": 3}}
+    study = parse(VALID | {"defences": {"noise": {}, "few": few}})
+    (found,) = [one for one in requirements(Plan(study)) if "epochs" in one.subject]
+    assert found.subject == "defences.few.train.epochs"
+    assert found.found.startswith("3, but defences.few.surrogate acts from epoch ")
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_study_of_another_system_is_sent_where_it_belongs(system: str) -> None:
+    assert parse_any(VALID | {"system": "split"}) == parse(VALID)
     for other, file in (("split", "config.yaml"), ("pctc", "pctc.yaml")):
         if other != system:
             with pytest.raises(ConfigError) as caught:

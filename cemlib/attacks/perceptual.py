@@ -116,7 +116,7 @@ def distance(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
 
 
 def vgg16(path: Path, side: int) -> nn.Module:
-    """Load those layers of torchvision's VGG16 that fit square images in [0, 1] of a side.
+    """Load those layers of torchvision's VGG16 that fit images in [0, 1].
 
     Args:
         path: Its weights as torchvision publishes them, or those of `features` alone.

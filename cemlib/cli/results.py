@@ -136,9 +136,11 @@ def _as_text(shown: Mapping[str, Any], attacks: str, everything: bool) -> str:
     from cemlib.study.standing import numbers
 
     record = shown["record"]
-    title = "all settings" if everything else "settings that differ from the defaults"
+    told = record["config"] if everything else shown["differing"]
+    is_whole = told == record["config"]
+    title = "all settings" if is_whole else "settings that differ from the defaults"
     sections = {
-        title: _yaml(record["config"] if everything else shown["differing"]),
+        title: _yaml(told),
         "numbers": aligned([(f"  {name}", figure(value, 6)) for name, value in numbers(record)]),
         "provenance": _yaml(record["provenance"]),
         "files": "\n".join(f"  {line}" for line in shown["faults"]) or "  all as written",

@@ -147,7 +147,7 @@ class Linear(_Querying):
 
 
 class MeanImage(AttackConfig):
-    """The mean of the attacker's images, which ignores the release: the ceiling of the error."""
+    """The mean of the attacker's images, which ignores the release: an upper limit on the error."""
 
     kind: Literal["mean_image"] = "mean_image"
     closed_form: ClassVar[bool] = True
@@ -162,7 +162,8 @@ AnyAttack = Annotated[
 def with_kinds(attacks: Any) -> Any:
     """Fill in each `kind` from the attack's name, so that `decoder: {}` is enough.
 
-    In a file that extends no other, `decoder:` is enough too; elsewhere it removes the attack.
+    In a file that neither extends another nor is extended, `decoder:` is enough too; elsewhere it
+    removes the attack.
     """
     if not isinstance(attacks, dict):
         return attacks

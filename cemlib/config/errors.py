@@ -85,7 +85,8 @@ def _key(location: tuple[int | str, ...], raw: Any, is_key: bool) -> str:
     """
     parts, at = [], raw
     for index, part in enumerate(location):
-        inside = isinstance(at, Mapping) and part in at
+        listed = isinstance(part, int) and isinstance(at, list) and part < len(at)
+        inside = listed or (isinstance(at, Mapping) and part in at)
         if inside or isinstance(part, int) or (is_key and index == len(location) - 1):
             parts.append(str(part))
         at = at[part] if inside else at

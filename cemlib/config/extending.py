@@ -76,8 +76,7 @@ def merged(below: Any, above: Any) -> Any:
     result = dict(below) if isinstance(below, Mapping) else {}
     for key, value in above.items():
         if value is None:
-            if result.get(key, 0) is not None:  # Snakemake's configuration is the file once more
-                result.pop(key, None)
+            result.pop(key, None)
         else:
             result[key] = merged(result.get(key), value)
     return result
@@ -112,12 +111,20 @@ def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: as `read_extended`.
     """
     whole: Any = reduce(merged, map(read_extended, files))
-    found: dict[str, Any] = merged(whole, above)
+    found: dict[str, Any] = merged(whole, _without_nulls_of(whole, above))
     if EXTENDS in found and found.pop(EXTENDS) not in [read(file).get(EXTENDS) for file in files]:
         raise ConfigError(
             f"{EXTENDS}: has its place in a file; give `--config` the values themselves"
         )
     return found
+
+
+def _without_nulls_of(below: Any, above: Any) -> Any:
+    """Return a configuration without the nulls that another one has too, as an attack's may be."""
+    if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
+        return above
+    kept = {k: v for k, v in above.items() if not (v is None and below.get(k, 0) is None)}
+    return {key: _without_nulls_of(below.get(key), value) for key, value in kept.items()}
 
 
 def _read(path: Path, chain: tuple[Path, ...]) -> Any:

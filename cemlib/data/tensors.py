@@ -107,7 +107,7 @@ def _tensor(name: str, values: Tensor | ArrayLike) -> Tensor:
 
 
 def _integers(name: str, labels: Tensor) -> Tensor:
-    if labels.is_floating_point():
+    if labels.is_floating_point() and labels.numel():
         raise DataError(f"{name}: labels must be integers, found {labels.dtype}")
     return labels.long()
 

@@ -8,7 +8,7 @@ ReLUs are in place where their input is needed nowhere else, which saves memory 
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -56,8 +56,9 @@ class ResidualNetwork(nn.Module):
             since a layer with a stride begins at the top left.
         hints: Additional input channels of the last block, of the size of the images.
         answers: Channels of the maps; by default those of the images.
-        rectified: Whether a ReLU follows each block of constant width.
     """
+
+    rectified: ClassVar[bool] = False  # whether a ReLU follows each block of constant width
 
     def __init__(
         self,
@@ -69,13 +70,12 @@ class ResidualNetwork(nn.Module):
         *,
         hints: int = 0,
         answers: int | None = None,
-        rectified: bool = False,
     ) -> None:
         super().__init__()
         self.image_shape = image_shape
         body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU(inplace=True)]
         for _ in range(blocks):
-            body += [ResBlock(width, width), *([nn.ReLU(inplace=True)] if rectified else [])]
+            body += [ResBlock(width, width), *([nn.ReLU(inplace=True)] if self.rectified else [])]
         for _ in range(doublings):
             doubling = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
             body += [doubling, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
@@ -96,8 +96,7 @@ class ResidualNetwork(nn.Module):
 class Decoder(ResidualNetwork):
     """The published decoder, which maps features (B, c, h, w) to images (B, C, H, W) in (0, 1)."""
 
-    def __init__(self, *sizes: Any, **options: Any) -> None:
-        super().__init__(*sizes, **options, rectified=True)
+    rectified = True
 
     def forward(self, features: Tensor, *hints: Tensor) -> Tensor:
         """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""

@@ -53,7 +53,7 @@ def comparisons_document(comparisons: pd.DataFrame) -> Document:
     """Return the tables of `cemlib.report.comparisons.comparisons_table`."""
     families = comparisons.groupby(["metric", "knowledge"], sort=False)
     tables = [_differences(str(score), str(known), rows) for (score, known), rows in families]
-    return Document("Differences to the reference", _COMPARED, tables)
+    return Document("Differences from the reference", _COMPARED, tables)
 
 
 def _notes(summary: pd.DataFrame) -> list[str]:

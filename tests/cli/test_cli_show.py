@@ -90,6 +90,13 @@ def test_what_differs_makes_the_same_defence_again(
     assert again.train_slice("noise") == study.train_slice("noise")
 
 
+def test_a_defences_own_network_and_training_differ_from_the_studys() -> None:
+    """Also where they are the global defaults; `cemlib match` prints them to be pasted."""
+    own = {"model": {"cut": 4}, "train": {"epochs": 240}}
+    study = parse(RAW | {"model": {"name": "small", "cut": 3}, "defences": {"noise": own}})
+    assert differing(study.defences["noise"].plain(), "defence") == own
+
+
 def test_a_damaged_and_an_absent_file_are_named_after_everything_else(
     spoilt: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:

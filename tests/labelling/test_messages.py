@@ -27,9 +27,9 @@ def with_plain(value: int) -> bytes:
 
 
 SPOILT = {
-    "empty": (b"", "0 bytes where"),
-    "short": (VOTE[:-1], "bytes where"),
-    "long": (VOTE + b"\0", "bytes where"),
+    "empty": (b"", "bytes, got 0"),
+    "short": (VOTE[:-1], "bytes, got"),
+    "long": (VOTE + b"\0", "bytes, got"),
     "kind": (bytes([2]) + VOTE[1:], "another kind"),
     "round": (parties()[1][0].vote(), "belongs to another round"),
     "sender": (SECOND.vote(), "another's"),

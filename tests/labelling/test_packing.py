@@ -77,7 +77,11 @@ def test_counters_that_do_not_fit_are_refused(value: int) -> None:
 
 @pytest.mark.parametrize(
     ("plaintexts", "message"),
-    [([0, 0], "2 plaintexts where 1"), ([1 << 250], "longer than"), ([2**54 - 1], "larger than")],
+    [
+        ([0, 0], "expected 1 plaintexts, got 2"),
+        ([1 << 250], "longer than"),
+        ([2**54 - 1], "larger than"),
+    ],
 )
 def test_plaintexts_of_no_honest_sum_are_refused(plaintexts: list[int], message: str) -> None:
     setting = Setting(2, 2, 1.0, key_bits=256, insecure_for_testing=True)

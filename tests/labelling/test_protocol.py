@@ -163,9 +163,9 @@ def test_a_new_round_without_sense_is_refused(gone: list[int]) -> None:
 @pytest.mark.parametrize(
     ("votes", "message"),
     [
-        (VOTES[:, :3], "votes: shape"),
-        (VOTES[0], "votes: shape"),
-        (VOTES[:0], "votes: shape"),
+        (VOTES[:, :3], "votes: expected shape"),
+        (VOTES[0], "votes: expected shape"),
+        (VOTES[:0], "votes: expected shape"),
         (VOTES.astype(float), "integer"),
         (VOTES + 2, "votes: must be from 0 to 2"),
         (VOTES - 1, "votes: must be from 0 to 2"),

@@ -91,8 +91,8 @@ def test_who_leaves_after_the_vote_is_named_at_once(running: Parties) -> None:
 @pytest.mark.parametrize(
     ("garbage", "message"),
     [
-        (b"\xff\xff\xff\xff", "a message of 4294967295 bytes where one of"),
-        (b"GET / HTTP/1.1\r\n\r\n", "a message of 1195725856 bytes"),
+        (b"\xff\xff\xff\xff", "expected a message of .* bytes, got 4294967295"),
+        (b"GET / HTTP/1.1\r\n\r\n", "expected a message of .* bytes, got 1195725856"),
         (None, "another kind of message"),
     ],
     ids=["huge", "HTTP", "zeros"],
@@ -112,7 +112,7 @@ def test_garbage_from_a_participant_is_refused(
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "requester: a message of 1195725856 bytes where one of 16"),
+        (b"GET / HTTP/1.1\r\n\r\n", "requester: expected a message of 16 bytes, got 1195725856"),
         (framed(SHAPE.pack(2**31, 3, 2**31, 2**31)), "requester: expected images of 1 byte"),
         (framed(SHAPE.pack(0, 3, 2, 2)), "requester: expected images of 1 byte"),
         (

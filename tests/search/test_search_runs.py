@@ -21,7 +21,7 @@ from cemlib.defences.deployed import load_deployed
 from cemlib.numerics.seeds import generator
 from cemlib.records.layout import RunFolder
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found
-from cemlib.search.match import Matched, Score, Wanted, remarks
+from cemlib.search.match import Matched, Score, Wanted, remarks, strength_of
 
 ROOT = Path(__file__).parents[2]
 STUDY: dict[str, Any] = {
@@ -138,6 +138,10 @@ def test_a_diverged_run_makes_its_strength_fail(
         (["--defence", "clustering", "--key", "gate"], "found 'log'"),
         (["--defence", "clustering", "--key", "no"], "cannot be varied"),
         (["--defence", "clustering", "--set", "train.select=best_test"], "best_test"),
+        (
+            ["--defence", "clustering", "--set", "defences.clustering.train={select: best_test}"],
+            "best_test",
+        ),
     ],
 )
 def test_faults_are_told_before_anything_is_trained(
@@ -146,6 +150,13 @@ def test_faults_are_told_before_anything_is_trained(
     assert main(["match", *words, "--accuracy", "60", "--config", configure(tmp_path)]) == 2
     assert fault in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
+
+
+def test_a_wider_bottleneck_protects_less() -> None:
+    section = {"model": {"bottleneck": 8}, "surrogate": {"name": "slot", "margin": 1.0}}
+    assert strength_of(section, "bottleneck").rising
+    assert strength_of(section, "margin").rising
+    assert not strength_of({"noise_std": 0.1}, "noise_std").rising
 
 
 def told(end: str, accuracies: tuple[float, ...], *failed: str) -> list[str]:
@@ -170,4 +181,4 @@ def test_both_standard_errors_are_told() -> None:
     assert f"{1 / math.sqrt(3):.2f} points over 3 seeds" in noise
     normal = NormalDist.from_samples([100.0] * 340 + [0.0] * 60)
     assert f"{normal.stdev / 20:.2f} points by the choice of 400" in noise
-    assert "nan points over 1 seeds" in told(MATCHED, (85.0,))[1]
+    assert "unknown, over a single seed" in told(MATCHED, (85.0,))[1]
