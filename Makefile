@@ -16,33 +16,31 @@ report: .venv/ready
 	snakemake --report results/report.html
 
 test: .venv/ready
-	python -m pytest -n 2 --dist loadgroup
+	python -m pytest -n 2
 
 # Minutes each: hundreds of kills, thousands of spoilt files and configurations, real image sets.
 slow: .venv/ready
-	python -m pytest -n 2 --dist loadgroup -m slow
+	python -m pytest -n 2 -m slow
 
 lint: .venv/ready
-	ruff format --check benchmarks cemlib tests docs
-	ruff check benchmarks cemlib tests docs
+	ruff format --check .
+	ruff check .
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
 format: .venv/ready
-	ruff format benchmarks cemlib tests docs
-	ruff check --fix benchmarks cemlib tests docs
+	ruff check --fix .
+	ruff format .
 	snakefmt Snakefile workflow
 
 # Everything comes from requirements.lock, with hashes; uv installs it several times faster than
-# pip, and pip does it where uv cannot be had.
+# pip, and pip does it where uv cannot.
 .venv/ready: requirements.lock requirements-uv.lock pyproject.toml
-	$(PYTHON) -m venv .venv
-	if $(BIN)/pip install --quiet --require-hashes -r requirements-uv.lock; then \
-	  $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock; \
-	else \
-	  $(BIN)/pip install --quiet --require-hashes -r requirements.lock; \
-	fi
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --quiet --require-hashes -r requirements-uv.lock \
+	  && $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock \
+	  || $(BIN)/pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -55,19 +53,15 @@ docs: .venv/ready
 	sphinx-build -W --keep-going -n -b html docs build/docs
 
 # Needs network: writes the newest versions that fit pyproject.toml.
+lock: COMPILE := uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes \
+  --no-header --no-emit-index-url --no-emit-find-links
 lock: .venv/ready
-	uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
-	  --no-emit-index-url --no-emit-find-links pyproject.toml --extra workflow --extra federated \
-	  --extra docs --extra dev \
+	$(COMPILE) pyproject.toml --extra workflow --extra federated --extra docs --extra dev \
 	  --output-file requirements.lock
-	echo 'snakemake-executor-plugin-slurm>=2.8,<3' | uv pip compile --universal --python-version 3.11 \
-	  --constraint requirements.lock --generate-hashes --no-header --no-emit-index-url \
-	  --no-emit-find-links - --output-file requirements-slurm.lock
-	uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes --no-header \
-	  --no-emit-index-url --no-emit-find-links pyproject.toml --extra flower \
-	  --output-file requirements-flower.lock
-	echo uv | uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes \
-	  --no-header --no-emit-index-url --no-emit-find-links - --output-file requirements-uv.lock
+	echo 'snakemake-executor-plugin-slurm>=2.8,<3' | $(COMPILE) --constraint requirements.lock - \
+	  --output-file requirements-slurm.lock
+	$(COMPILE) pyproject.toml --extra flower --output-file requirements-flower.lock
+	echo uv | $(COMPILE) - --output-file requirements-uv.lock
 
 clean:
 	rm -rf .venv .snakemake build dist *.egg-info

@@ -4,13 +4,13 @@ Both sides pass over the same few batches of images in memory, with the same num
 start and the end of a pass count towards its steps.
 """
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 
 import torch
+from joblib import cpu_count
 from torch.nn import functional as F
 from torch.utils.benchmark import Measurement
 
@@ -63,7 +63,7 @@ def several(scale: Scale, operations: float) -> Row:
 
     The reference is one process of the field's loop on all cores, as it is usually run.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = cpu_count()
     context = get_context("spawn")  # a fork would inherit torch's threads half alive
     with ProcessPoolExecutor(cores, context) as pool:
         alone = list(pool.map(_train, [replace(scale, threads=1)] * cores))

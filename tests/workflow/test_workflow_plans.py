@@ -112,7 +112,7 @@ def test_what_is_published_of_every_system_can_be_made_again(fresh: Checkout) ->
     for name in names:
         place = f"results/published/{name}"
         shutil.copytree(REPOSITORY / place, fresh.root / place)
-    assert {f"{name}_compare" for name in names} <= fresh.plan("published").rules
+    assert {f"published_{name}_compare" for name in names} <= fresh.plan("published").rules
 
 
 def test_settings_of_all_files_and_of_the_command_line_are_planned(fresh: Checkout) -> None:

@@ -27,12 +27,14 @@ def test_tables_are_made_again_and_their_differences_told(finished: Checkout) ->
             table.loc[1, "mse_mean"] *= 2
         table.to_csv(finished.root / f"results/published/tiny/{name}.csv", index=False)
     plan = finished.plan("published")
-    assert len(plan.runs("more_train")) == len(tiny()["defences"])
-    assert {rule for rule in plan.rules if not rule.startswith("more_")} == {"tiny_compare"}
+    assert len(plan.runs("published_more_train")) == len(tiny()["defences"])
+    assert {rule for rule in plan.rules if not rule.startswith("published_more_")} == {
+        "published_tiny_compare"
+    }
     assert "not published again: away: nowhere: no such folder" in plan.output
     outcome = finished.snakemake("results/tiny/published.txt")
     assert outcome.code == 0, outcome.output
-    assert outcome.rules == {"tiny_compare"}
+    assert outcome.rules == {"published_tiny_compare"}
     runs, summary = (finished.results / "published.txt").read_text().splitlines()
     assert runs == "runs.csv: equal"
     assert summary.startswith("summary.csv: mse_mean: 1 of ")

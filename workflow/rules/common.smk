@@ -43,6 +43,7 @@ def given():
     settings = resolved([Path(file) for file in workflow.configfiles], config)
     system = system_of(settings)
     plan = Plan(parse_any(settings))
+    config.update(plan.study.plain())  # for workflow/report/study.rst
     for warning in warnings_of(plan):
         print(warning, file=sys.stderr)
     is_split = system == SPLIT
@@ -77,7 +78,7 @@ def published():
             yield (
                 same[0]
                 if same
-                else Planned(name, f"{name}_", plan, jobs, plan.layout.config)
+                else Planned(name, f"published_{name}_", plan, jobs, plan.layout.config)
             )
 
 

@@ -3,7 +3,7 @@ for EACH in PUBLISHED:
 
     rule:
         name:
-            f"{EACH.plan.study.experiment}_compare"
+            f"published_{EACH.plan.study.experiment}_compare"
         input:
             EACH.written,
         output:
