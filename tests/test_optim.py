@@ -56,6 +56,18 @@ def test_updates_equal_those_of_torch(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", OURS)
+def test_a_gradient_may_lie_in_memory_in_another_order(kind: str) -> None:
+    """As `torch.autograd.grad` may return it; fused kernels take elements as they lie."""
+    start = torch.rand(3, 2, generator=torch.Generator().manual_seed(0))
+    mine, other = (nn.Parameter(start.clone()) for _ in range(2))
+    mine.grad, other.grad = (start.T.contiguous().T - 0.5), start - 0.5
+    assert mine.grad.stride() != mine.stride()
+    OURS[kind]([mine]).step(0.1)
+    OURS[kind]([other]).step(0.1)
+    assert torch.equal(mine, other)
+
+
+@pytest.mark.parametrize("kind", OURS)
 def test_without_a_gradient_nothing_moves(kind: str) -> None:
     model = network()
     optimiser = OURS[kind](model.parameters())

@@ -64,7 +64,7 @@ class Training:
         self._shuffle = Shuffle(len(task.own.images), self.options["batch_size"], self.device)
         self._sums = Sums()
         self._replays: dict[Hashable, Replay] = defaultdict(
-            lambda: Replay(self.device, self.generators.values)
+            partial(Replay, self.device, self.generators.values)
         )
 
     def rate(self, count: int) -> float:

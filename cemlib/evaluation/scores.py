@@ -112,7 +112,8 @@ def verdict(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> 
     curve = convergence([row["val_mse"] for row in found.history])
     columns = scores | {"recognised": known["recon_top1"].cpu()}
     together = means(scores) | shares | curve
-    return Attacked(*which, None, together, columns, answers.cpu(), found.history, found.state)
+    state = {name: tensor.detach().cpu() for name, tensor in found.state.items()}
+    return Attacked(*which, None, together, columns, answers.cpu(), found.history, state)
 
 
 def convergence(curve: list[float]) -> dict[str, Any]:

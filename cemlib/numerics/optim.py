@@ -75,7 +75,7 @@ class Optimiser:
         for index, parameter in enumerate(self.parameters):
             if parameter.grad is not None:
                 weights.append(parameter)
-                gradients.append(parameter.grad)
+                gradients.append(_in_order_of(parameter, parameter.grad))
                 states.append(self._kept(index))
         if weights:
             self._update(weights, gradients, states, lr)
@@ -108,6 +108,16 @@ class Optimiser:
 
     def _update(self, weights: Tensors, gradients: Tensors, states: list[State], lr: Rate) -> None:
         raise NotImplementedError
+
+
+def _in_order_of(weights: Tensor, gradient: Tensor) -> Tensor:
+    """Return a gradient in the memory order of its weights, in which fused kernels read both.
+
+    That of `backward` has it; that of `torch.autograd.grad` may have another.
+    """
+    if gradient.stride() == weights.stride():
+        return gradient
+    return torch.empty_like(weights).copy_(gradient)
 
 
 class SGD(Optimiser):

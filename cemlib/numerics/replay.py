@@ -7,6 +7,7 @@ memory. A replay runs no Python code: whatever changes there between steps must 
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -31,7 +32,6 @@ class Replay:
         self._key: Hashable = None
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._side: torch.cuda.Stream | None = None
 
     def __call__(self, step: Step, key: Hashable) -> bool:
         """Do the step once, and return whether its Python code ran.
@@ -64,9 +64,7 @@ class Replay:
 
     def _beside(self, step: Step) -> None:
         """Call the step on a side stream, as for a capture."""
-        # One side stream for all calls, because memory is cached per stream.
-        self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        current, side = torch.cuda.current_stream(), self._side
+        current, side = torch.cuda.current_stream(), _side_stream(self.device)
         side.wait_stream(current)
         with torch.cuda.stream(side):
             step()
@@ -76,6 +74,12 @@ class Replay:
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators():
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=_side_stream(self.device)):
             step()
         return graph
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the one stream of warm-up and capture, because libraries keep memory per stream."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

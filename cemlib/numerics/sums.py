@@ -15,13 +15,14 @@ class Sums:
         self._names: tuple[str, ...] = ()
         self._totals: Tensor | None = None  # the weights' sum comes last
 
-    def add(self, values: Mapping[str, Tensor], weight: float = 1.0) -> None:
-        """Add weighted scalars; every call has the same names."""
-        now = torch.stack([value.detach().to(torch.float64) for value in values.values()])
-        now = torch.cat([now, torch.ones_like(now[:1])])
+    def add(self, values: Mapping[str, Tensor], weight: float = 1.0) -> Tensor:
+        """Add weighted scalars, and return them in a vector; every call has the same names."""
+        scalars = torch.stack([value.detach().to(torch.float64) for value in values.values()])
+        now = torch.cat([scalars, torch.ones_like(scalars[:1])])
         if self._totals is None:
             self._names, self._totals = tuple(values), torch.zeros_like(now)
         self._totals += now * weight
+        return scalars
 
     def take(self) -> tuple[dict[str, float], float]:
         """Return the sums and the sum of the weights, and reset both; ({}, 0) without any."""
@@ -55,9 +56,8 @@ class Monitor:
         """Add the statistics of a step: scalar means over a number of samples."""
         if not self._names:
             self._names, self._first_bad = tuple(values), self._step.new_zeros(len(values))
-        self._sums.add(values, samples)
+        fine = self._sums.add(values, samples).isfinite()
         self._step += 1
-        fine = torch.stack([value.detach().isfinite() for value in values.values()])
         self._first_bad += (self._first_bad == 0) * ~fine * self._step
 
     def means(self, epoch: int) -> dict[str, float]:

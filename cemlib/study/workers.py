@@ -113,10 +113,12 @@ class _Slot:
 
     def outcome(self, future: Future[Outcome]) -> Outcome:
         try:
-            return future.result()
+            found = future.result()
         except BrokenProcessPool:
+            found = Outcome(error="its process died: killed, perhaps for lack of memory")
+        if found.error is not None:  # after an error of CUDA, a process can compute nothing more
             self.close()
-            return Outcome(error="its process died: killed, perhaps for lack of memory")
+        return found
 
     def close(self) -> None:
         if self._pool is not None:
@@ -148,7 +150,8 @@ def run_in_worker(job: AnyJob, log: Path) -> Outcome:
     except OSError as error:  # those of the job are in its outcome
         fault = f"{log}: cannot be written: {error.strerror or error}; free some space or change"
         return Outcome(error=f"{fault} its permissions, then run the same command again")
-    _return_memory()
+    if outcome.error is None:
+        _return_memory()
     return outcome
 
 

@@ -101,10 +101,9 @@ class Step:
         )
         self.noise = torch.Generator(self.device)
         self.monitor = Monitor(self.device)
-        surrogate = defended.surrogate
-        self._replay = Replay(
-            self.device, lambda: [self.noise, *(surrogate.generators() if surrogate else ())]
-        )
+        # Without `self`, whose reference to itself would keep a graph's memory after the training.
+        noise, own = self.noise, defended.surrogate
+        self._replay = Replay(self.device, lambda: [noise, *(own.generators() if own else ())])
 
     def pass_over(self, number: int) -> Row:
         """Train on all batches of a 1-based epoch, and return a row of its history.

@@ -1,5 +1,6 @@
 """A training step is fit to be replayed: its kernels alone, run again, are the next step."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from tape import TapeReplay
 from tiny_study import RAW, blob_data, tiny_trainer
 
 import cemlib.training.step
+from cemlib.numerics.precision import set_up
+from cemlib.numerics.replay import Replay
 from cemlib.surrogates import SURROGATES
 from cemlib.training.trainer import Trainer
 
@@ -65,15 +68,47 @@ def test_replayed_steps_of_one_cycle_train_as_called_ones(
         torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-5)
 
 
+class Called(Replay):
+    """Calls every step, also on a GPU."""
+
+    def __init__(self, *where: Any) -> None:
+        super().__init__(*where)
+        self.captures = False
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("defence", DEFENCES)
-def test_a_graph_trains_as_called_steps(tmp_path: Path, defence: str) -> None:
+def test_a_graph_trains_as_called_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defence: str
+) -> None:
     """On a GPU, where algorithms may differ in rounding; slowly, so that it does not grow."""
-    data = blob_data().to("cuda")
-    called, replayed = (
-        tiny_trainer(tmp_path, defence, data, **TRAIN | {"lr": 1e-3}) for _ in range(2)
-    )
-    called.step._replay.captures = False
-    for row, other in zip(course(called), course(replayed), strict=True):
+    set_up(torch.device("cuda"), 1)
+    data, train = blob_data().to("cuda"), TRAIN | {"lr": 1e-3}
+    monkeypatch.setattr(cemlib.training.step, "Replay", Called)
+    expected = course(tiny_trainer(tmp_path, defence, data, **train))
+    monkeypatch.setattr(cemlib.training.step, "Replay", Replay)
+    replayed = tiny_trainer(tmp_path, defence, data, **train)
+    for row, other in zip(expected, course(replayed), strict=True):
         numbers = {name: value for name, value in row.items() if value is not None}
         assert {n: other[n] for n in numbers} == pytest.approx(numbers, rel=0.05, abs=0.01)
+    if defence != "full":  # whose every step factorises
+        assert replayed.step._replay._graph is not None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_graph_draws_new_numbers_and_reads_new_rates() -> None:
+    device = torch.device("cuda")
+    draws, out = torch.Generator(device), torch.zeros(8, device=device)
+
+    def steps(kind: type[Replay]) -> torch.Tensor:
+        replay, rows = kind(device, lambda: [draws]), []
+        for seed in (1, 2):
+            draws.manual_seed(seed)
+            for number in range(8):
+                rate = replay.shared("rate", float(number))
+                noise = partial(torch.randn, 8, generator=draws, device=device)
+                replay(lambda noise=noise, rate=rate: out.copy_(noise() + rate), None)
+                rows.append(out.clone())
+        return torch.stack(rows)
+
+    assert torch.equal(steps(Replay), steps(Called))
