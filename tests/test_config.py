@@ -54,6 +54,12 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
         (changed(train__epoch=3), ["train.epoch", "unknown key", "did you mean 'epochs'"]),
         (changed(train__epochs=0), ["train.epochs", "greater than or equal to 1", "found 0"]),
         (changed(train__lr="1e-3"), ["train.lr", "the text '1e-3'", "1.0e-3"]),
+        (changed(train__lr="abc"), ["train.lr: Input should be a valid number, found 'abc'"]),
+        (changed(train__milestones=[0]), ["train.milestones.0", "found 0"]),
+        (
+            changed(defences__gated__surrogate={"lambda": 5}),
+            ["defences.gated.surrogate.name: missing; add it"],
+        ),
         (
             changed(defences__gated__surrogate="gatd"),
             ["defences.gated.surrogate", "unknown name 'gatd'", "did you mean 'gated'"],

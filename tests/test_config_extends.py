@@ -126,7 +126,9 @@ def test_values_are_set_from_the_command_line_as_a_file_would(tmp_path: Path) ->
         load(path, ["train.lrr=1"])
 
 
-@pytest.mark.parametrize("change", ["train.lr", "=1", "train..lr=1", "a=[1", "a={b: 1, b: 2}"])
+@pytest.mark.parametrize(
+    "change", ["train.lr", "=1", "train..lr=1", "a=[1", "a={b: 1, b: 2}", "a="]
+)
 def test_a_change_of_another_form_is_named(change: str) -> None:
     with pytest.raises(ConfigError) as caught:
         changed(BASE, [change])

@@ -109,7 +109,7 @@ def test_images_that_are_not_there_are_told(
     study["data"] = {"source": "folder", "root": str(tmp_path / "nowhere")}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     assert main(["estimate", "--config", str(tmp_path / "study.yaml"), "--device", "cpu"]) == 2
-    assert f"error: {tmp_path}/nowhere" in capsys.readouterr().err
+    assert f"error: data folder: {tmp_path}/nowhere: no such folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("system", ["pctc", "federated"])

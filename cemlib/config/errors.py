@@ -58,6 +58,8 @@ def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
             return f"{key}: unknown key{_hint(str(fault['loc'][-1]), keys_of(section))}"
         case "missing":
             return f"{key}: missing; add it"
+        case "union_tag_not_found":
+            return f"{key}.{_quoted(fault['ctx']['discriminator'])[0]}: missing; add it"
         case "union_tag_invalid":
             tag = str(fault["ctx"]["tag"])
             known = _quoted(fault["ctx"]["expected_tags"])
@@ -66,7 +68,7 @@ def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
             known = _quoted(fault["ctx"]["expected"])
             hint = nearest(str(found), known)
             return f"{key}: {found!r} is not one of {', '.join(known)}{hint}"
-        case "float_type" if isinstance(found, str):
+        case "float_type" if isinstance(found, str) and re.fullmatch(r"[-+.\d]+e[-+]?\d+", found):
             return (
                 f"{key}: expected a number, found the text {found!r} (YAML needs 1.0e-3, not 1e-3)"
             )

@@ -95,6 +95,8 @@ def changed(raw: Any, changes: Sequence[str]) -> Any:
         key, sign, text = change.partition("=")
         if not sign or not all(key.split(".")):
             raise ConfigError(f"--set {change}: expected KEY=VALUE, such as train.lr=0.01")
+        if not text.strip():
+            raise ConfigError(f"--set {change}: there is no value; write null for the default")
         value = from_text(text, f"--set {change}")
         for part in reversed(key.split(".")):
             value = {part: value}

@@ -70,7 +70,7 @@ class TrainConfig(Section):
         description="learning rate over the epochs: constant between milestones, or, step by step,"
         " up to `lr` and down to 0 on a cosine",
     )
-    milestones: tuple[int, ...] = Field(
+    milestones: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (60, 120, 180, 210), description="epochs after which the learning rate is multiplied"
     )
     decay: float = Field(0.2, gt=0, le=1, description="factor at each milestone")

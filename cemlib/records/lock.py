@@ -29,9 +29,13 @@ def locked(path: Path, fault: str, patience: float = 0.0) -> Iterator[None]:
         FileError: if another process holds it for longer, which the message names, or the file
             cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("ab+", buffering=0)
+    except OSError as error:
+        raise unwritable(path, None, error) from error
     end = time.monotonic() + patience
-    with path.open("ab+", buffering=0) as file:
+    with opened as file:
         while not _taken(file):
             if time.monotonic() >= end:
                 raise FileError(f"{path}: {path.read_text() or 'another process'} {fault}")

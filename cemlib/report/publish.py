@@ -119,8 +119,14 @@ def differences(published: Path, made: Path) -> Iterator[str]:
         For each published table `<table>: equal`, or what differs by more than tables print: rows
         and columns that only one of the two has, and for each column how many values differ, and
         the first of them.
+
+    Raises:
+        FileError: if nothing is published there.
     """
-    for table in sorted(published.glob("*.csv")):
+    tables = sorted(published.glob("*.csv"))
+    if not tables:
+        raise FileError(f"{published}: no published tables; publish the study without --compare")
+    for table in tables:
         other = made / table.name
         if not other.is_file():
             yield f"{table.name}: not made any more"
@@ -134,7 +140,8 @@ def differences(published: Path, made: Path) -> Iterator[str]:
 
 
 def _read(table: Path) -> pd.DataFrame:
-    frame = pd.read_csv(table)
+    # A defence may be called `NA`, which pandas would read as missing.
+    frame = pd.read_csv(table, keep_default_na=False, na_values=[""])
     return frame.loc[:, ~frame.columns.str.contains(PASSING)]
 
 

@@ -41,6 +41,7 @@ from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.provenance import peak_memory_mb
 from cemlib.study.environment import set_for_jobs
 from cemlib.study.finished import finished, run_job
+from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.schedule import StudyError
 from cemlib.study.split import PARTS, SplitJob, jobs
@@ -67,9 +68,10 @@ class Cost:
 
 
 def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
-    """Measure every kind of job of a study; the data are prepared first unless they already are.
+    """Measure every kind of job of a study, and change none of its files.
 
-    `say` is called with a line before each kind is measured.
+    Data that are not prepared yet are prepared in a temporary folder. `say` is called with a line
+    before each kind is measured.
 
     Raises:
         DataError: if the images are not there.
@@ -77,6 +79,14 @@ def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list
         StudyError: if the process of a job died.
     """
     set_for_jobs(plan.study.threads)
+    if finished(prepare_job(plan)):
+        return _costs(plan, device, say)
+    with TemporaryDirectory() as folder:
+        own = plan.study.model_copy(update={"results": folder})
+        return _costs(replace(plan, study=own), device, say)
+
+
+def _costs(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
     kinds: dict[str, list[SplitJob]] = {}
     for job in jobs(plan, device):
         if job.kind not in PARTS and not (job.kind == "prepare" and finished(job)):

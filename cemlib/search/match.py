@@ -24,6 +24,7 @@ from cemlib.records.files import read_json
 from cemlib.records.lock import locked
 from cemlib.records.seal import read_sealed, write_sealed
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found, Strength, Value, find
+from cemlib.study.finished import finished
 from cemlib.study.job import find_device, prepare_job
 from cemlib.study.plan import Plan, chosen
 from cemlib.study.schedule import RUNNING, Schedule, StudyError, run_schedule
@@ -115,7 +116,13 @@ def match(
         found = find(accuracy, wanted.accuracy, wanted.within, strength)
     (defence,) = _plan(study, wanted, section, [found.value]).study.defences.values()
     name = f"{wanted.defence}_at_{wanted.accuracy:g}".replace(".", "p")
-    pasted = {"defences": {name: differing(defence.plain(), "defence")}}
+    section_found = differing(defence.plain(), "defence")
+    *parents, last = PLACES[wanted.key]
+    at = section_found
+    for parent in parents:
+        at = at.setdefault(parent, {})
+    at[last] = found.value  # also if it is the default
+    pasted = {"defences": {name: section_found}}
     plan = _plan(study, wanted, section, [*tried])
     images = int(read_json(plan.layout.prepared_facts)["counts"]["val"])
     record = plan.layout.root / f"match_{wanted.defence}.json"
@@ -188,6 +195,11 @@ def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> 
 def _trained(plan: Plan[Study], workers: Workers, device: str, say: Callable[[str], None]) -> Score:
     """Train the only defence of a search's study with every seed."""
     _share_data(plan.layout.root)
+    if plan.layout.prepared.is_file() and not finished(prepare_job(plan)):
+        raise ConfigError(
+            f"{plan.layout.data}: prepared with other settings or code; the search would replace"
+            " it, so run `cemlib prepare` with the same options first"
+        )
     (defence,) = plan.study.defences
     runs = [train_job(plan, defence, seed, device) for seed in plan.study.seeds]
     schedule = Schedule([prepare_job(plan), *runs])

@@ -30,7 +30,7 @@ class Plan(Generic[StudyT]):
     def layout(self) -> Layout:
         """Return the paths of the study's files."""
         part = "stale" if self.stale else ""
-        return Layout(Path(self.study.results) / self.study.experiment, part)
+        return Layout(Path(self.study.results).expanduser() / self.study.experiment, part)
 
     def write_config(self) -> None:
         """Write the configuration with its defaults filled in, unless the file has it already.

@@ -129,7 +129,7 @@ def _is_prepared(plan: AnyPlan) -> bool:
 
 def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
     by = "data.root" if config.root else "CEMLIB_DATA"
-    place, is_folder = Path(named or "data"), config.source == "folder"
+    place, is_folder = Path(named or "data").expanduser(), config.source == "folder"
     if is_folder and named is None:
         advice = "set data.root or CEMLIB_DATA to a folder"
         return Finding(PROBLEM, subject, "no folder of images is named", advice)

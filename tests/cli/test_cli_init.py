@@ -30,6 +30,16 @@ def test_a_new_study_is_sound_and_prepares_its_images(
     assert (sum(described["counts"].values()), described["image_shape"]) == (90, [3, 32, 32])
 
 
+@pytest.mark.parametrize("name", ["my study", "../up", "null", "123", "a.yaml"])
+def test_a_name_that_no_study_may_have_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", name]) == 2
+    assert f"{name!r}: expected letters, digits and _" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*"))
+
+
 def test_a_study_that_is_there_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -152,6 +152,26 @@ def test_faults_are_told_before_anything_is_trained(
     assert not (tmp_path / "results").exists()
 
 
+def test_an_accuracy_is_in_per_cent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--defence", "clustering", "--accuracy", "0.6", "--config", configure(tmp_path)]
+    assert main(["match", *words]) == 2
+    assert "--accuracy 0.6: is in %; did you mean 60?" in capsys.readouterr().err
+
+
+def test_data_of_other_settings_are_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    assert main(["prepare", "--config", config]) == 0
+    (facts,) = tmp_path.rglob("data.json")
+    before = facts.read_bytes()
+    other = ["--config", config, "--set", "data.train_limit=150"]
+    assert main(["match", "--defence", "clustering", "--accuracy", "60", *other]) == 2
+    assert "prepared with other settings or code" in capsys.readouterr().err
+    assert main(["estimate", "--device", "cpu", *other]) == 0
+    assert facts.read_bytes() == before
+
+
 def test_a_wider_bottleneck_protects_less() -> None:
     section = {"model": {"bottleneck": 8}, "surrogate": {"name": "slot", "margin": 1.0}}
     assert strength_of(section, "bottleneck").rising
