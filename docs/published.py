@@ -83,12 +83,12 @@ def conclusions(root: Path, folder: str) -> str:
     table = paper_document(summary, _LEFT_OUT).tables[0]
     knowledge, told = next(iter(sentences(compared).items()))
     made = read_json(root / folder / "provenance.json")
-    seeds, commits = len(made["seeds"]), " and ".join(commit[:7] for commit in made["commits"])
+    seeds, commits = len(made["seeds"]), [commit[:7] for commit in made["commits"]]
     return "\n".join(
         [
             f"\n{markdown_table(replace(table, caption=''))}\n",
             f"Attacker with {knowledge}; mean over {seeds} seeds ± half width of the 95 % interval."
-            f" {'Commits' if ' and ' in commits else 'Commit'} {commits}, `{made['command']}`.\n",
+            f" Commit{'s' * (len(commits) > 1)} {' and '.join(commits)}, `{made['command']}`.\n",
             f"Each defence minus `{compared['reference'].iloc[0]}`, on the same seeds:\n",
             *(f"* {sentence}" for sentence in [*told, *warnings(summary)]),
             "",

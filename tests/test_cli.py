@@ -120,6 +120,7 @@ def test_what_the_system_refuses_names_the_file(
         ("run", "--slots", "0", "'0' is not a positive whole number"),
         ("match", "--slots", "1.5", "'1.5' is not a positive whole number"),
         ("match", "--accuracy", "101", "'101' is not a number above 0 and up to 100"),
+        ("match", "--accuracy", "0.6", "'0.6' is a fraction; give the accuracy in %"),
     ],
 )
 def test_a_value_of_an_option_is_checked(

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from cemlib.cli.columns import aligned
 from cemlib.cli.exits import FailedResultsError, ProblemsError
-from cemlib.cli.options import plan_of
+from cemlib.cli.options import check_first, plan_of
 
 if TYPE_CHECKING:
     from cemlib.search.match import Matched, Wanted
-    from cemlib.study.job import AnyPlan
     from cemlib.study.requirements import Finding
 
 TEMPLATE = Path(__file__).with_name("study.yaml")
@@ -24,24 +23,20 @@ def init(options: argparse.Namespace) -> Iterator[Path]:
     """Write a commented study of an image folder, to be edited.
 
     Raises:
-        ConfigError: if the file is there already, or the name is none of a study.
+        ConfigError: if the file is there already, or no study may have this name.
     """
-    import yaml
-
-    from cemlib.config import ConfigError
-    from cemlib.config.base import is_name
+    from cemlib.config import ConfigError, parse
+    from cemlib.config.extending import from_text
     from cemlib.records.files import write_text
 
-    if not is_name(options.name) or yaml.safe_load(options.name) != options.name:
-        raise ConfigError(
-            f"{options.name!r}: expected letters, digits and _, a letter first, as in my_study"
-        )
     path = Path(f"{options.name}.yaml")
     if path.exists():
         raise ConfigError(f"{path}: already exists; choose another name, or delete it")
     root = json.dumps(str(options.images))  # JSON text is valid YAML, whatever it holds
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
-    write_text(path, template.substitute(name=options.name, root=root))
+    text = template.substitute(name=options.name, root=root)
+    parse(from_text(text, str(path)))
+    write_text(path, text)
     yield path
 
 
@@ -86,7 +81,7 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
     are left out.
     """
     plan = plan_of(options)
-    _check_first(plan)
+    check_first(plan)
     from cemlib.search.estimate import estimate
 
     costs = estimate(plan, options.device, _print_progress)
@@ -125,29 +120,17 @@ def match(options: argparse.Namespace) -> Iterator[str]:
         ConfigError: if the defence has no such strength.
         FailedResultsError: at the end, if a training diverged.
     """
-    from cemlib.config import ConfigError
-
     plan = plan_of(options)
-    study = plan.study
-    if options.accuracy <= 1:
-        percent = 100 * options.accuracy
-        raise ConfigError(f"--accuracy {options.accuracy:g}: is in %; did you mean {percent:g}?")
-    _check_first(plan)
+    check_first(plan)
     from cemlib.search.match import Wanted, match
 
     wanted = Wanted(options.defence, options.key, options.accuracy, options.within)
-    found = match(study, wanted, device=options.device, slots=options.slots, say=_print_progress)
+    found = match(
+        plan.study, wanted, device=options.device, slots=options.slots, say=_print_progress
+    )
     yield from _text(found, wanted)
     if any(score.failed for score in found.tried.values()):
         raise FailedResultsError
-
-
-def _check_first(plan: "AnyPlan") -> None:
-    """Refuse a study that cannot run, before anything is measured."""
-    from cemlib.study.requirements import warnings_of
-
-    for warning in warnings_of(plan):
-        print(warning, file=sys.stderr)
 
 
 def _text(found: "Matched", wanted: "Wanted") -> Iterator[str]:

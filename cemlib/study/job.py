@@ -177,14 +177,19 @@ def prepare_job(plan: Plan[StudyT]) -> Job[StudyT]:
     )
 
 
-def prepare(job: Job[AnyStudy]) -> Iterable[Path]:
+def prepare(job: Job[AnyStudy]) -> Iterable[Path | str]:
     """Read, check, split and store the images, with the settings and code that prepared them."""
     from cemlib.data.prepare import prepare
     from cemlib.data.prepared import save
 
     prepared = prepare(job.plan.study.data)
     origin = prepared.provenance | {"preparation": job.made_by()}
-    return save(replace(prepared, provenance=origin), job.plan.layout.data)
+    yield from save(replace(prepared, provenance=origin), job.plan.layout.data)
+    if prepared.duplicates_train_test:
+        yield (
+            f"warning: {prepared.duplicates_train_test} of {len(prepared.test)} test images are"
+            " also training images, pixel by pixel; scores on them are too good"
+        )
 
 
 def report_job(

@@ -152,12 +152,6 @@ def test_faults_are_told_before_anything_is_trained(
     assert not (tmp_path / "results").exists()
 
 
-def test_an_accuracy_is_in_per_cent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--defence", "clustering", "--accuracy", "0.6", "--config", configure(tmp_path)]
-    assert main(["match", *words]) == 2
-    assert "--accuracy 0.6: is in %; did you mean 60?" in capsys.readouterr().err
-
-
 def test_data_of_other_settings_are_not_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
