@@ -53,8 +53,9 @@ FIGURES = (
         "The first test image of each class, at most ten of those that no attacker owns, their"
         " reconstructions by the strongest attack on each defence, and maps of the error on the"
         " defence with the highest MSE. Accuracy and MSE are of the run shown, the lowest seed that"
-        " did not fail, over all images attacked. Of more than six defences the first, the"
-        " reference and those with the highest worst-case MSE are shown.",
+        " did not fail, over all images attacked. Of each sweep only the efficient defence nearest"
+        " to the last accuracy of tradeoff.csv is shown; if more than six defences are left, these"
+        " are the first, the reference and those with the highest worst-case MSE.",
     ),
     Figure(
         "accuracy_{score}",

@@ -1,6 +1,6 @@
 """Draw the same test images as the strongest attack on each defence reconstructs them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from PIL import Image
 from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import marked
-from cemlib.report.style import WIDTH, empty_figure, new_figure, readable, significant
+from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
+from cemlib.report.style import WIDTH, empty_figure, new_figure, readable, significant, symbols
 from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import worst_case
 
@@ -29,20 +30,29 @@ def reconstructions(
     attacks: pd.DataFrame,
     defences: Sequence[str],
     reference: str | None,
+    sweeps: Sweeps | None,
     knowledge: str,
 ) -> Figure:
     """Draw originals, then their reconstructions by the strongest attack on each defence.
 
     Below are maps of the error on the defence with the highest MSE. Accuracy and MSE beside a row
-    are of the run shown, the lowest seed that did not fail, over all its images. If there are many
-    defences, `shown` selects some.
+    are of the run shown, the lowest seed that did not fail, over all its images. Of each sweep only
+    the defence that `equally_accurate` selects is shown, and `shown` selects some if there are
+    still many.
 
     Raises:
         FileError: naming a strip that is missing, or whose originals differ from another one's.
     """
-    strongest = worst_case(attacks[attacks["knowledge"] == knowledge])
-    names = shown(strongest, present(strongest, defences), reference)
-    rows = {name: lowest_seed(strongest, name) for name in names}
+    attacks = attacks[attacks["knowledge"] == knowledge]
+    strongest = worst_case(attacks)
+    names = present(strongest, defences)
+    always, titles = [names[0], reference], {name: readable(name) for name in names}
+    if sweeps is not None:
+        alike = equally_accurate(sweep_points(runs, attacks, sweeps), sweeps)
+        names = [name for name in names if name in (*always, *alike)]
+        always += alike[:1]
+        titles |= _titles(sweeps)
+    rows = {name: lowest_seed(strongest, name) for name in shown(strongest, names, always)}
     finished = [row for row in rows.values() if row is not None]
     if not finished:
         return empty_figure("no defence has a finished result")
@@ -57,18 +67,32 @@ def reconstructions(
     blank = np.full_like(originals, 255)
     show(panels[0], originals, "original")
     for panel, (name, row) in zip(panels[1:-1], rows.items(), strict=True):
-        show(panel, strips.get(name, blank), _label(runs, name, row))
-    label = f"error on {readable(most)},\nblack 0, yellow {highest:.2f}"
+        show(panel, strips.get(name, blank), f"{titles[name]}\n{_facts(runs, row)}")
+    label = f"error on {titles[most]},\nblack 0, yellow {highest:.2f}"
     show(panels[-1], maps, label)
     return figure
 
 
-def shown(strongest: pd.DataFrame, names: Sequence[str], reference: str | None) -> list[str]:
-    """Return at most `MOST` defences: the first, the reference, and those with the highest MSE."""
-    mse = strongest.groupby("defence")["mse"].mean()
-    others = sorted(names, key=lambda name: -mse.fillna(-1)[name])
-    kept = list(dict.fromkeys([names[0], *(name for name in names if name == reference), *others]))
-    return [name for name in names if name in kept[:MOST]]
+def shown(
+    strongest: pd.DataFrame, names: Sequence[str], always: Collection[str | None]
+) -> list[str]:
+    """Return at most `MOST` of the names: those to show always, and those with the highest MSE."""
+    mse = strongest.groupby("defence")["mse"].mean().fillna(-1)
+    kept = sorted(names, key=lambda name: (name not in always, -mse[name]))[:MOST]
+    return [name for name in names if name in kept]
+
+
+def equally_accurate(points: pd.DataFrame, sweeps: Sweeps) -> list[str]:
+    """Return the efficient defence of each sweep whose mean accuracy is nearest to one accuracy.
+
+    It is the last of those at which the sweeps are compared. If they are not compared anywhere, all
+    defences of the sweeps are returned. The points must have one knowledge.
+    """
+    if not (compared := targets(points, sweeps)):
+        return [name for family in sweeps.families.values() for name in family]
+    curves = [mean_curve(points[points["family"] == name]) for name in sweeps.families]
+    distances = [(curve["accuracy"] - compared[-1]).abs() for curve in curves if len(curve)]
+    return [str(distance.idxmin()) for distance in distances]
 
 
 def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
@@ -77,14 +101,24 @@ def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
     return next(records(finished.sort_values("seed")), None)
 
 
-def _label(runs: pd.DataFrame, name: str, row: dict[str, Any] | None) -> str:
+def _titles(sweeps: Sweeps) -> dict[str, str]:
+    """Return sweep and settings of each of its defences."""
+    families = sweeps.families.items()
+    return {
+        name: f"{readable(family)}, {symbols(settings)}"
+        for family, defences in families
+        for name, settings in defences.items()
+    }
+
+
+def _facts(runs: pd.DataFrame, row: dict[str, Any] | None) -> str:
     if row is None:
-        return f"{readable(name)}\nfailed"
-    run = runs[(runs["defence"] == name) & (runs["seed"] == row["seed"])]
+        return "failed"
+    run = runs[(runs["defence"] == row["defence"]) & (runs["seed"] == row["seed"])]
     mse = marked(f"MSE {significant(row['mse'])}", row["converged"] is False)
     chance = " (chance)" if at_chance(run).item() else ""
     accuracy = f"{100 * run['top1'].item():.1f} % accurate{chance}"
-    return f"{readable(name)}\n{accuracy}\n{readable(row['strongest'])}: {mse}"
+    return f"{accuracy}\n{readable(row['strongest'])}: {mse}"
 
 
 def _strips(rows: Sequence[dict[str, Any]]) -> tuple[Pictures, dict[str, Pictures]]:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cemlib.records.scores import SCORES, marked
-from cemlib.report.frontier import Settings, Sweeps, mean_curve, targets
+from cemlib.report.frontier import Sweeps, mean_curve, targets
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import (
     Look,
@@ -20,12 +20,12 @@ from cemlib.report.style import (
     looks,
     new_figure,
     readable,
+    symbols,
 )
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import unconverged, worst_case
 
 _MOST_LABELS = 12  # more labels and intervals would cover each other
-_SYMBOLS = {"lambda": "λ", "noise_std": "σ"}
 
 
 def tradeoff(
@@ -62,7 +62,7 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
     for accuracy in targets(rows, sweeps):
         panel.axvline(accuracy, color="#777777", linestyle=":", linewidth=0.9, zorder=0)
     for name, look in style.items():
-        names = {n: _label(s) if labelled else "" for n, s in sweeps.families[name].items()}
+        names = {n: symbols(s) if labelled else "" for n, s in sweeps.families[name].items()}
         _family(panel, rows[rows["family"] == name], look, names)
     legend(figure, style, rows.loc[rows["unconverged"] > 0, "family"].tolist())
     return figure
@@ -90,10 +90,6 @@ def _family(panel: Axes, rows: pd.DataFrame, look: Look, labels: Mapping[str, st
             panel.annotate(marked(label, late and bool(label)), (x.mean, y.mean), **place)
     curve = mean_curve(rows)
     panel.plot(curve["accuracy"], curve["mse"], color=look.colour)
-
-
-def _label(strengths: Settings) -> str:
-    return ", ".join(f"{_SYMBOLS.get(key, readable(key))} {v}" for key, v in strengths.items())
 
 
 def _title(rows: pd.DataFrame, knowledge: str) -> str:

@@ -9,13 +9,14 @@ from reading_figures import texts
 from synthetic_study import DEFENCES, Study, strip
 
 from cemlib.records.files import FileError
+from cemlib.report.frontier import Sweeps
 from cemlib.report.grid import MOST, reconstructions, shown
 from cemlib.report.style import significant
 from cemlib.report.worst_case import worst_case
 
 
 def grid(study: Study, knowledge: str = "train_data") -> Figure:
-    return reconstructions(*study.frames(), DEFENCES, None, knowledge)
+    return reconstructions(*study.frames(), DEFENCES, None, None, knowledge)
 
 
 def rows(figure: Figure) -> list[np.ndarray]:
@@ -52,8 +53,30 @@ def test_of_many_defences_first_reference_and_highest_errors_are_shown(study: St
     for i, name in enumerate(names):
         study.add_attack(name, 0, mse=0.01 + 0.001 * ((i * 4) % 9))
     strongest = worst_case(study.frames()[1])
-    assert shown(strongest, names, "d7") == ["d0", "d2", "d4", "d6", "d7", "d8"]  # 8 6 7 5 of 9
-    assert shown(strongest, names[:MOST], "d3") == names[:MOST]
+    kept = ["d0", "d2", "d4", "d6", "d7", "d8"]  # the highest four are 2, 4, 6 and 8
+    assert shown(strongest, names, ["d0", "d7"]) == kept
+    assert shown(strongest, names[:MOST], ["d0", None]) == names[:MOST]
+
+
+def test_of_each_sweep_the_defence_nearest_to_the_accuracy_is_shown(study: Study) -> None:
+    """The accuracies are 98, 92 and 86 % with noise, and 96, 91 and 89 % with `gated`."""
+    accurate = {"n1": 98, "n2": 92, "n3": 86, "g1": 96, "g2": 91, "g3": 89}
+    strip(0.01).save(study.add_attack("none", 0, mse=0.01).reconstructions)
+    for name, top1 in accurate.items():
+        study.add_run(name, 0, top1=top1 / 100)
+        mse = 0.001 if name == "g2" else 0.1 - top1 / 1000  # g1 and g3 beat it together
+        strip(mse).save(study.add_attack(name, 0, mse=mse).reconstructions)
+    families = {
+        key: {name: {"noise_std": name[1]} for name in accurate if name[0] == key} for key in "ng"
+    }
+    for accuracy, names in (
+        (90.0, ["none", "n, σ 2", "g, σ 3"]),
+        (96.0, ["none", "n, σ 1", "g, σ 1"]),
+    ):
+        sweeps = Sweeps(families, match_accuracy=[97.0, accuracy])
+        figure = reconstructions(*study.frames(), ["none", *accurate], None, sweeps, "train_data")
+        labels = [panel.get_ylabel().split("\n")[0] for panel in figure.axes]
+        assert labels[1:-1] == names
 
 
 def test_the_grid_takes_the_lowest_seed_that_finished(study: Study) -> None:
