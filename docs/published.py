@@ -5,7 +5,8 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
 
     <!-- results/published/<study> -->
         the worst case of every defence under the first knowledge, the claims, and the origin of
-        the numbers
+        the numbers; of a study with sweeps the worst case of the defences in its pictures, and the
+        origin
     <!-- results/published/<study> at 93.5 % -->
         the privacy of the study's sweeps at an accuracy; `<study>+<other>` takes the sweeps of
         both, and `at 93.5 % of noise, gated` only these, compared with the first of them
@@ -31,8 +32,9 @@ from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.cells import interval, mean, number
 from cemlib.report.claims import sentences, warnings
 from cemlib.report.comparisons import comparisons_table
-from cemlib.report.frontier import Sweeps, sweep_points
+from cemlib.report.frontier import Sweeps, equally_accurate, sweep_points
 from cemlib.report.publish import published_study
+from cemlib.report.style import readable
 from cemlib.report.tables import read_runs, summary_table
 from cemlib.report.texts import STRONGEST, paper_document
 from cemlib.report.writer import Column, laid_out, markdown_table
@@ -76,24 +78,37 @@ def with_conclusions(text: str, root: Path) -> str:
 
 
 def conclusions(root: Path, folder: str) -> str:
-    """Return the worst case and the claims of one published study in Markdown."""
+    """Return the worst case and the claims of one published study in Markdown.
+
+    A study with sweeps has only the rows of its pictures, and no claims about single defences.
+    """
     study, runs, attacks = _published(root, folder)
     summary = summary_table(runs, attacks, [*study.defences])
-    compared = comparisons_table(runs, attacks, [*study.defences], study.reference)
-    table = paper_document(summary, _LEFT_OUT).tables[0]
-    knowledge, told = next(iter(sentences(compared).items()))
-    made = read_json(root / folder / "provenance.json")
-    seeds, commits = len(made["seeds"]), [commit[:7] for commit in made["commits"]]
-    return "\n".join(
-        [
-            f"\n{markdown_table(replace(table, caption=''))}\n",
-            f"Attacker with {knowledge}; mean over {seeds} seeds ± half width of the 95 % interval."
-            f" Commit{'s' * (len(commits) > 1)} {' and '.join(commits)}, `{made['command']}`.\n",
-            f"Each defence minus `{compared['reference'].iloc[0]}`, on the same seeds:\n",
-            *(f"* {sentence}" for sentence in [*told, *warnings(summary)]),
-            "",
-            "",
-        ]
+    knowledge = attacks["knowledge"].iloc[0]
+    if families := study.families():
+        sweeps = Sweeps(families, study.report.match_accuracy or ())
+        points = sweep_points(runs, attacks[attacks["knowledge"] == knowledge], sweeps)
+        pictured = [next(iter(study.defences)), *equally_accurate(points, sweeps)]
+        summary = summary[summary["defence"].isin(pictured)].replace({"defence": sweeps.titles()})
+        told = []
+    else:
+        compared = comparisons_table(runs, attacks, [*study.defences], study.reference)
+        reference = compared["reference"].iloc[0]
+        told = [f"Each defence minus `{reference}`, on the same seeds:", ""]
+        told += [f"* {sentence}" for sentence in sentences(compared)[readable(knowledge)]]
+    told += [f"* {sentence}" for sentence in warnings(summary)]
+    table = replace(paper_document(summary, _LEFT_OUT).tables[0], caption="")
+    made = _origin(root / folder, readable(knowledge))
+    return "\n".join(["", markdown_table(table), "", made, "", *told, *[""] * bool(told), ""])
+
+
+def _origin(folder: Path, knowledge: str) -> str:
+    made = read_json(folder / "provenance.json")
+    commits = [commit[:7] for commit in made["commits"]]
+    return (
+        f"Attacker with {knowledge}; mean over {len(made['seeds'])} seeds ± half width of the 95 %"
+        f" interval. Commit{'s' * (len(commits) > 1)} {', '.join(commits)},"
+        f" `{made['command']}`."
     )
 
 

@@ -35,6 +35,21 @@ class Sweeps:
         settings = [one for family in self.families.values() for one in family.values()]
         return list(dict.fromkeys(key for one in settings for key in one if _is_number(one[key])))
 
+    def titles(self) -> dict[str, str]:
+        """Return for each defence its sweep and its settings, ``noise, σ 0.2``."""
+        families = self.families.items()
+        return {
+            name: f"{family.replace('_', ' ')}, {symbols(settings)}"
+            for family, defences in families
+            for name, settings in defences.items()
+        }
+
+
+def symbols(settings: Settings) -> str:
+    """Return the settings of a defence in short: ``λ 16, σ 0.2``."""
+    known = {"lambda": "λ", "noise_std": "σ"}
+    return ", ".join(f"{known.get(key, key.replace('_', ' '))} {settings[key]}" for key in settings)
+
 
 def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     """Return one row per family, knowledge, defence and seed, a point of the plane.
@@ -121,6 +136,19 @@ def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
     ends = [(curve.iloc[0], curve.iloc[-1]) for curve in curves if len(curve)]
     low, high = max((a for a, _ in ends), default=1.0), min((b for _, b in ends), default=0.0)
     return [(low + high) / 2] if low <= high else []
+
+
+def equally_accurate(points: pd.DataFrame, sweeps: Sweeps) -> list[str]:
+    """Return the efficient defence of each sweep whose mean accuracy is nearest to one accuracy.
+
+    It is the last of those at which the sweeps are compared. If they are not compared anywhere, all
+    defences of the sweeps are returned. The points must have one knowledge.
+    """
+    if not (compared := targets(points, sweeps)):
+        return [name for family in sweeps.families.values() for name in family]
+    curves = [mean_curve(points[points["family"] == name]) for name in sweeps.families]
+    distances = [(curve["accuracy"] - compared[-1]).abs() for curve in curves if len(curve)]
+    return [str(distance.idxmin()) for distance in distances]
 
 
 def _is_number(value: object) -> bool:

@@ -15,8 +15,8 @@ from PIL import Image
 from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import marked
-from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
-from cemlib.report.style import WIDTH, empty_figure, new_figure, readable, significant, symbols
+from cemlib.report.frontier import Sweeps, equally_accurate, sweep_points
+from cemlib.report.style import WIDTH, empty_figure, new_figure, readable, significant
 from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import worst_case
 
@@ -51,7 +51,7 @@ def reconstructions(
         alike = equally_accurate(sweep_points(runs, attacks, sweeps), sweeps)
         names = [name for name in names if name in (*always, *alike)]
         always += alike[:1]
-        titles |= _titles(sweeps)
+        titles |= sweeps.titles()
     rows = {name: lowest_seed(strongest, name) for name in shown(strongest, names, always)}
     finished = [row for row in rows.values() if row is not None]
     if not finished:
@@ -82,33 +82,10 @@ def shown(
     return [name for name in names if name in kept]
 
 
-def equally_accurate(points: pd.DataFrame, sweeps: Sweeps) -> list[str]:
-    """Return the efficient defence of each sweep whose mean accuracy is nearest to one accuracy.
-
-    It is the last of those at which the sweeps are compared. If they are not compared anywhere, all
-    defences of the sweeps are returned. The points must have one knowledge.
-    """
-    if not (compared := targets(points, sweeps)):
-        return [name for family in sweeps.families.values() for name in family]
-    curves = [mean_curve(points[points["family"] == name]) for name in sweeps.families]
-    distances = [(curve["accuracy"] - compared[-1]).abs() for curve in curves if len(curve)]
-    return [str(distance.idxmin()) for distance in distances]
-
-
 def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
     """Return the row of a defence's lowest seed that finished, None where none did."""
     finished = rows[(rows["defence"] == defence) & (rows["status"] == "ok")]
     return next(records(finished.sort_values("seed")), None)
-
-
-def _titles(sweeps: Sweeps) -> dict[str, str]:
-    """Return sweep and settings of each of its defences."""
-    families = sweeps.families.items()
-    return {
-        name: f"{readable(family)}, {symbols(settings)}"
-        for family, defences in families
-        for name, settings in defences.items()
-    }
 
 
 def _facts(runs: pd.DataFrame, row: dict[str, Any] | None) -> str:

@@ -174,12 +174,6 @@ def readable(name: str) -> str:
     return name.replace("_", " ")
 
 
-def symbols(settings: Mapping[str, object]) -> str:
-    """Return the settings of a defence in short: ``λ 16, σ 0.2``."""
-    known = {"lambda": "λ", "noise_std": "σ"}
-    return ", ".join(f"{known.get(key, readable(key))} {value}" for key, value in settings.items())
-
-
 def explain_empty(panel: Axes, text: str) -> None:
     """Write the reason why a panel is empty into it."""
     panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, color="#555555")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cemlib.records.scores import SCORES, marked
-from cemlib.report.frontier import Sweeps, mean_curve, targets
+from cemlib.report.frontier import Sweeps, mean_curve, symbols, targets
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import (
     Look,
@@ -20,7 +20,6 @@ from cemlib.report.style import (
     looks,
     new_figure,
     readable,
-    symbols,
 )
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import unconverged, worst_case

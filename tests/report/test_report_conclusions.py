@@ -60,6 +60,21 @@ def test_a_block_has_the_worst_case_and_the_claims(full_study: Study, tmp_path: 
     ]
 
 
+def test_a_block_of_a_study_with_sweeps_has_a_row_of_each() -> None:
+    page = with_conclusions("<!-- results/published/map_cifar100 -->\n<!-- end -->\n", ROOT)
+    rows = re.findall(r"^\| (\w[\w, .λσ]+) \| [\d.]+ ± [\d.]+ \| ([\d.]+) ", page, re.M)
+    assert [name.split(",")[0] for name, _ in rows] == [
+        *("none", "noise", "clustering", "image aware", "sparse")
+    ]
+    summary = pd.read_csv(ROOT / "results/published/map_cifar100/summary.csv")
+    worst = summary.query("attack == 'worst_case' and knowledge == 'train_data'")
+    mse = worst.set_index("defence")["mse_mean"]
+    assert float(dict(rows)["none"]) == pytest.approx(mse["none"], rel=0.01)
+    # The last accuracy is 33 %, and the least accurate mean of `clustering` is 33.66 %.
+    name = "clustering_lambda16_noise_std0p1"
+    assert float(dict(rows)["clustering, λ 16, σ 0.1"]) == pytest.approx(mse[name], rel=0.01)
+
+
 def joined(root: Path, config: str) -> str:
     """A page with the map's families, and those of a study with the runs of `clustering`."""
     (root / "config").symlink_to(ROOT / "config")
