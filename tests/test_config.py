@@ -80,6 +80,11 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
         (changed(seeds=[0, 1, 0]), ["seeds", "[0] are listed twice"]),
         (changed(seeds=[]), ["seeds"]),
         (changed(seeds=[0, -1]), ["seeds.1", "found -1"]),
+        (
+            changed(report={"match_accuracy": [90, 80, 90.0]}),
+            ["report.match_", "[90.0] are listed"],
+        ),
+        (changed(experiment="published"), ["experiment: ", "results/published holds"]),
         (changed(reference="nothing"), ["reference", "'nothing' is not among"]),
         (changed(defences__train={}), ["defences", "['train'] are names of workflow targets"]),
         ({k: v for k, v in VALID.items() if k != "data"}, ["data: missing; add it"]),

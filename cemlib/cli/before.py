@@ -134,9 +134,10 @@ def match(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _text(found: "Matched", wanted: "Wanted") -> Iterator[str]:
-    """Yield what was tried, how the search ended, the section for a study, and the record."""
+    """Yield what was tried, how the search ended, a section if it matched, and the record."""
     import yaml
 
+    from cemlib.search.bracket import MATCHED
     from cemlib.search.match import remarks
 
     heads = (wanted.key, "accuracy [%]", "+- s.e.", "")
@@ -151,7 +152,8 @@ def _text(found: "Matched", wanted: "Wanted") -> Iterator[str]:
     ]
     yield aligned([heads, *rows], right=range(3))
     yield from ("", *remarks(found, wanted), "")
-    yield yaml.safe_dump(found.section, sort_keys=False, default_flow_style=None)
+    if found.found.end == MATCHED:
+        yield yaml.safe_dump(found.section, sort_keys=False, default_flow_style=None)
     yield str(found.record)
 
 

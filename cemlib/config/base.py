@@ -22,6 +22,14 @@ class Section(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
+def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the values of a list; raise ValueError if one is listed twice."""
+    twice = sorted({value for value in values if values.count(value) > 1})
+    if twice:
+        raise ValueError(f"{twice} are listed twice; give each once")
+    return values
+
+
 def named(value: Any) -> Any:
     """Replace a name by a section with that name and its defaults."""
     return {"name": value} if isinstance(value, str) else value

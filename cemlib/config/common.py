@@ -5,26 +5,26 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from cemlib.config.base import Name, Section
+from cemlib.config.base import Name, Section, distinct
 from cemlib.config.data import DataConfig
 
-
-def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
-    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if twice:
-        raise ValueError(f"seeds {twice} are listed twice; a repeated seed is the same run")
-    return seeds
-
-
 Seeds = Annotated[
-    tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_distinct)
+    tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(distinct)
 ]
+
+
+def _no_folder_of_results(name: str) -> str:
+    if name == "published":
+        raise ValueError("results/published holds the tables of all studies; choose another name")
+    return name
 
 
 class AnyStudy(Section):
     """The settings that the studies of all systems share."""
 
-    experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
+    experiment: Annotated[Name, AfterValidator(_no_folder_of_results)] = Field(
+        description="name of the result folder and of the MLflow experiment"
+    )
     # Without the wildcards of Snakemake, and no option of a command.
     results: str = Field(
         "results", pattern=r"^[^-{}][^{}]*$", description="folder of all result folders"

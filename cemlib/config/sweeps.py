@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from cemlib.config.base import Name, Section, nested
+from cemlib.config.base import Name, Section, distinct, nested
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.errors import SWEPT, nearest
 from cemlib.config.surrogates import AnySurrogate
@@ -126,7 +126,9 @@ _ANY: dict[str, Any] = {"any": {}}  # in place of the members of a faulty sweep
 class ReportConfig(Section):
     """Options of the comparison of sweeps with each other."""
 
-    match_accuracy: tuple[Annotated[float, Field(gt=0, le=100)], ...] = Field(
+    match_accuracy: Annotated[
+        tuple[Annotated[float, Field(gt=0, le=100)], ...], AfterValidator(distinct)
+    ] = Field(
         (),
         description="test accuracies in % at which privacy is compared; none = in the middle of"
         " what all curves cover",

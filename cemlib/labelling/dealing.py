@@ -28,7 +28,9 @@ class Public:
 
 
 def write_keys(folder: Path, setting: Setting) -> list[Path]:
-    """Deal keys into a new folder and return its files; raise FileExistsError if it exists."""
+    """Deal keys into a new folder and return its files; raise FileError if it exists."""
+    if folder.exists():
+        raise FileError(f"{folder}: exists already; name a new folder for these keys")
     folder.mkdir(0o700, parents=True)
     keys = deal(setting)
     dealt = {"public": Public(keys.public, setting)} | {f"share-{s.index}": s for s in keys.shares}

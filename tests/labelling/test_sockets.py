@@ -26,6 +26,7 @@ from cemlib.labelling.dealing import write_keys
 from cemlib.labelling.errors import REQUESTER, DroppedOutError, LabellingError, MessageError
 from cemlib.labelling.messages import Kind
 from cemlib.labelling.queries import SHAPE
+from cemlib.records.files import FileError
 
 pytestmark = NEEDS_OPENSSL
 ALONE = pytest.mark.parametrize("running", [0.1], indirect=True)  # the test is the aggregator
@@ -242,5 +243,5 @@ def test_keys_are_read_by_this_user_alone_and_never_written_over(keys: Path) -> 
     assert {file.stem for file in keys.iterdir()} == names
     assert {file.stat().st_mode & 0o777 for file in keys.iterdir()} == {0o600}
     assert keys.stat().st_mode & 0o777 == 0o700
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileError, match="exists already"):
         write_keys(keys, SETTING)
