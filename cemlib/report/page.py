@@ -25,7 +25,7 @@ from cemlib.report.tables import records as rows_of
 from cemlib.report.texts import comparisons_document, summary_document
 from cemlib.report.writer import Column, Row, Table, html_table, laid_out, rendered
 
-_DATA = ("classes", "counts", "image_shape")
+_DATA = ("classes", "counts", "image_shape", "duplicates_train_test")
 _RESULT = ("kind", "defence", "seed", "status", "reason", "provenance", "wall_seconds")
 _SHORT = 12  # characters of a checksum
 
@@ -172,9 +172,11 @@ def _data(settings: Record, data: Record) -> str:
     counts, (channels, height, width) = data["counts"], data["image_shape"]
     colour = "grey" if channels == 1 else f"{channels} channels"
     images = ", ".join(f"{counts[part]:,} {part}" for part in counts)
+    twice = data["duplicates_train_test"]
     return (
         f"{settings['data']['source']}: {len(data['classes'])} classes, {width}×{height} pixels,"
         f" {colour}; images: {images}"
+        + (f" ({twice:,} of them are in training or validation, too)" if twice else "")
     )
 
 

@@ -31,7 +31,8 @@ def page_study(root: Path) -> Study:
     write_jsonl(folder.history, [{"epoch": 1, "train_loss": 2.0}])
     facts = {"classes": [*map(str, range(11)), MARKUP], "image_shape": [1, 16, 16]}
     counts = {"train": 400, "val": 50, "test": 120}
-    write_sealed(study.root / "data/data.json", facts | {"counts": counts})
+    rest = {"counts": counts, "duplicates_train_test": 3}
+    write_sealed(study.root / "data/data.json", facts | rest)
     return study
 
 

@@ -75,6 +75,10 @@ def test_the_tables_are_those_of_the_report(paged: Study, page: Reader) -> None:
     assert len(opened) == 2 + 3  # worst cases, and the first figure of each kind
 
 
+def test_images_that_are_in_two_splits_are_told(page: Reader) -> None:
+    assert "50 val, 120 test (3 of them are in training or validation, too)" in page.text
+
+
 def test_failed_results_are_told_with_their_reason(page: Reader) -> None:
     assert "1 failed." in page.text
     assert f"clustering, seed 1: {MARKUP}" in page.text
