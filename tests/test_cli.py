@@ -74,7 +74,7 @@ def test_a_wrong_call_is_refused_with_the_usage(
         (["report", "--defence", "zzz"], ["no defence 'zzz'", "noise, clustering"]),
         (["attack", "--attack", "liner"], ["no attack 'liner'", "did you mean 'linear'?"]),
         (["train", "--seed", "7"], ["no seed 7 in this study (it has 0)"]),
-        (["train"], ["data.json: no such file", "rerun"]),
+        (["train"], ["data.json: no such file", "run the job prepare first"]),
     ],
 )
 def test_a_users_mistake_is_one_line(

@@ -25,7 +25,10 @@ from cemlib.study.job import DATA, AnyJob, owners
 from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, failure, read_standing
 
 SHOWN = 3  # changed settings that a message names
-ADVICE = "run it again (`cemlib run`) or restore the settings; --stale shows such results, marked"
+ADVICE = (
+    "run it again (`cemlib run`) or restore the settings; report, list and show take --stale, and"
+    " mark such results"
+)
 
 
 def finished(job: AnyJob) -> bool:
@@ -135,8 +138,14 @@ def rerun_job(job: AnyJob) -> Iterator[Path | str]:
     """Run a job, finished or not; yield its files, and a line for each failed result.
 
     Raises:
-        FileError: if a result that it reads does not belong to the study.
+        FileError: if a result that it reads is missing, or does not belong to the study.
     """
+    for record, owner in owners(job.reads if job.records else ()).items():
+        if not record.is_file():
+            raise FileError(
+                f"{record}: no such file; run the job {owner.name} first (`cemlib run` runs all"
+                " jobs whose files are missing)"
+            )
     if not job.plan.stale:
         refuse(mismatches(owners(job.reads)))
     for written in job.call(job):
