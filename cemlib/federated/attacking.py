@@ -129,19 +129,14 @@ def _mixtures(
 def class_moments(data: Prepared) -> tuple[Tensor, Tensor]:
     """Return the mean validation image of each class (classes, C, H, W), and its mean variance.
 
-    The variances (classes,) are means over the pixels. A class without images gets the mean and
-    variance of all images.
+    The variances (classes,) are unbiased, and means over the pixels. A class with fewer than two
+    images gets the mean and variance of all images.
     """
     images, labels = to_float(data.val.images), data.val.labels
-    member = torch.nn.functional.one_hot(labels, len(data.classes)).to(images)
-    counts = member.sum(0)[:, None, None, None]
-
-    def mean(values: Tensor) -> Tensor:
-        means = torch.einsum("nk,nchw->kchw", member, values) / counts.clamp(min=1)
-        return torch.where(counts > 0, means, values.mean(0))
-
-    means = mean(images)
-    return means, (mean(images.square()) - means.square()).flatten(1).mean(1)
+    members = [images[labels == label] for label in range(len(data.classes))]
+    members = [of_class if len(of_class) > 1 else images for of_class in members]
+    means, variances = zip(*((each.mean(0), each.var(0).mean()) for each in members), strict=True)
+    return torch.stack(means), torch.stack(variances)
 
 
 def _network(job: FederatedJob, data: Prepared) -> FederatedNet:

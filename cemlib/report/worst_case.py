@@ -47,7 +47,9 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
     Returns:
         Rows with the same columns, ``attack`` set to `worst_case_name`, ``queries`` as given, and
         ``strongest``, the name of the attack (empty where it is not known). ``converged`` is that
-        attack's; `RECOGNISER` is of the attack with the highest ``recon_top1``.
+        attack's, and `RECOGNISER` that of the attack with the highest ``recon_top1``. Where this is
+        a closed form, they are False if a learned attack had not converged: a longer one may beat
+        the closed form.
     """
     allowed = attacks[attacks["queries"] <= queries]
     expected = allowed.groupby(["defence", "knowledge"])["attack"].agg(set).to_dict()
@@ -96,9 +98,16 @@ def strongest(attacks: Sequence[Row]) -> Row:
     best = min(attacks, key=lambda row: float(row["mse"]))
     measured = [row for row in attacks if not math.isnan(row["recon_top1"])]
     recogniser = max(measured, key=lambda row: float(row["recon_top1"]), default=best)
+    is_early = any(row["converged"] is False for row in attacks)
+
+    def converged(quoted: Row) -> bool | None:
+        is_learned = quoted["converged"] in (True, False)
+        return quoted["converged"] if is_learned or not is_early else False
+
     return {
         **best,
+        "converged": converged(best),
         "recon_top1": recogniser["recon_top1"],
         "strongest": best["attack"],
-        RECOGNISER: recogniser["converged"],
+        RECOGNISER: converged(recogniser),
     }

@@ -20,6 +20,8 @@ from cemlib.config.federated_attacks import (
     Linked,
     PriorImage,
 )
+from cemlib.data.prepared import Prepared, Split
+from cemlib.federated.attacking import class_moments
 from cemlib.federated.inversion import ATTACKS, Reconstruction
 from cemlib.federated.inversion.cosine import signed_descent
 from cemlib.federated.inversion.gradients import Shared
@@ -158,6 +160,19 @@ def test_who_links_mixtures_reaches_the_error_of_the_best_linear_guess(rounds: i
     assert torch.equal(found.labels[:, 0], labels)
     alone = Reconstruction(where.trained[:, None], labels[:, None], none, none)
     assert error < (unmixed(alone, where.ratio, prior).images[:, 0] - where.images).square().mean()
+
+
+def test_the_moments_of_a_class_are_those_of_its_validation_images(data: Prepared) -> None:
+    """The variance is unbiased; a class with one image has the moments of all."""
+    first = (data.val.labels == 0).nonzero()[0, 0]
+    kept = data.val.labels.ne(0)
+    kept[first] = True
+    val = Split(data.val.images[kept], data.val.labels[kept])
+    means, spread = class_moments(replace(data, val=val))
+    pixels, labels = val.images.double().numpy() / 255, val.labels.numpy()
+    for label, images in enumerate([pixels, *(pixels[labels == k] for k in range(1, 10))]):
+        np.testing.assert_allclose(means[label], images.mean(0), atol=1e-6)
+        assert spread[label].item() == pytest.approx(images.var(0, ddof=1).mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 0.8])

@@ -72,18 +72,25 @@ def test_a_seed_that_is_in_no_pair_bars_nothing(tmp_path: Path) -> None:
     assert set(comparisons_table(*study.frames(), DEFENCES, None)["unconverged"]) == {""}
 
 
-def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(study: Study) -> None:
-    """Its identification is of the attack that is recognised most, its errors of the strongest."""
+@pytest.mark.parametrize("strongest", ["decoder", "linear"])
+def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(
+    study: Study, strongest: str
+) -> None:
+    """Its identification is of the attack that is recognised most, its errors of the strongest.
+
+    A closed form may be the strongest because the attack that learns has not learned enough.
+    """
     study.add_run("noise", 0)
-    for attack, mse, share, converged in (("linear", 0.01, 0.5, None), ("gan", 0.02, 0.8, False)):
+    best = None if strongest == "linear" else True
+    for attack, mse, share, converged in ((strongest, 0.01, 0.5, best), ("gan", 0.02, 0.8, False)):
         scores = {"mse": mse, "recon_top1": share, "converged": converged}
         study.add_attack("noise", 0, attack, "train_data", **scores)
     runs, attacks = study.frames()
-    found = worst_case(attacks)
-    assert [bool(unconverged(found, score).item()) for score in PRIVACY] == [False] * 3 + [True]
+    found, late = worst_case(attacks), strongest == "linear"
+    assert [bool(unconverged(found, score).item()) for score in PRIVACY] == [late] * 3 + [True]
     rows = summary_table(runs, attacks, ["noise"]).set_index("attack")
     counts = rows[["n_unconverged", "n_unconverged_recon"]]
-    assert counts.loc["worst_case"].tolist() == [0, 1]
+    assert counts.loc["worst_case"].tolist() == [int(late), 1]
     assert counts.loc["gan"].tolist() == [1, 1]
     assert not unconverged(runs, "top1").any()
 
