@@ -4,10 +4,10 @@ The record of a result holds its name, the settings and the code that made it, a
 inputs. They are compared before a job runs and before a number is shown: a result made with other
 settings does not belong to the study.
 
-The record of an attack on a split model lacks the checksums of some inputs, and tables and figures
-have no record. These are compared by their times: they must be newer than what they read. Copy a
-result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise finished attacks may run again,
-to the same numbers.
+The record of an attack lacks the checksums of some inputs, such as the decoder that it begins with,
+and tables and figures have no record. These are compared by their times: they must be newer than
+what they read. Copy a result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise such an
+attack may run again, to the same numbers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -141,7 +141,7 @@ def rerun_job(job: AnyJob) -> Iterator[Path | str]:
         FileError: if a result that it reads is missing, or does not belong to the study.
     """
     for record, owner in owners(job.reads if job.records else ()).items():
-        if not record.is_file():
+        if record not in job.records and not record.is_file():
             raise FileError(
                 f"{record}: no such file; run the job {owner.name} first (`cemlib run` runs all"
                 " jobs whose files are missing)"
@@ -168,12 +168,12 @@ def _is_current(job: AnyJob, path: Path) -> bool:
         return False
     beside = [file for file in job.outputs if file.parent == path.parent]
     # Not the data, whose checksum the attacked run's record has.
-    unnamed = [file for name, files in job.inputs.items() if name != DATA for file in files]
+    roles = [name for name in job.inputs if name != DATA and not record.get(f"{name}_sha256")]
     return (
         not differs
         and _are_there(beside)
         and all(_is_same(path.with_name(name), sum_) for name, sum_ in record[FILES].items())
-        and (any(_named(job, record)) or _came_after([path], unnamed))
+        and _came_after([path], chain.from_iterable(job.inputs[name] for name in roles))
     )
 
 
@@ -184,6 +184,9 @@ def _differences(job: AnyJob | None, path: Path, record: dict[str, Any]) -> Iter
         yield f"made for {', '.join(other)}"
     if job is None:
         return
+    experiment = job.plan.study.experiment
+    if record.get("experiment", experiment) != experiment:
+        yield f"made for experiment {record['experiment']}"
     made, now = _made_by(record), job.made_by()
     if made["settings"] != now["settings"]:
         yield f"made with {_changes(job, made['settings'] or {}, now['settings'])}"
@@ -227,11 +230,11 @@ def _commit(record: dict[str, Any]) -> str:
     return f", of commit {commit[:12]}" if commit else ""
 
 
-def _named(job: AnyJob, record: dict[str, Any]) -> Iterator[tuple[Path, str | None]]:
+def _named(job: AnyJob, record: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     """Yield the inputs of a job whose checksums are in a record, with these checksums."""
     for name, files in job.inputs.items():
-        if f"{name}_sha256" in record:
-            yield files[0], record[f"{name}_sha256"]
+        if checksum := record.get(f"{name}_sha256"):
+            yield files[0], checksum
 
 
 def _recorded(file: Path) -> str | None:

@@ -123,10 +123,7 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
         "attack/{defence}/seed{seed}/{attack}",
         of={"defence": defence, "seed": seed, "attack": name},
         reads=(training, judge, *before),
-        inputs={
-            "data": [plan.layout.prepared],
-            "attacked": _attacked(plan, plan.layout.run(defence, seed), name),
-        },
+        inputs={**training.inputs, **_attacked(plan, plan.layout.run(defence, seed), name)},
         leaves=_attack_files(plan.layout, ["{attack}"]),
         settings=plan.study.attack_slice(defence, name),
         device=training.device,
@@ -139,14 +136,15 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
     )
 
 
-def _attacked(plan: Plan[Study], run: RunFolder, attack: str) -> list[Path]:
-    """Return the files that an attack on a run reads beside the data."""
-    settings = plan.study.attacks[attack]
+def _attacked(plan: Plan[Study], run: RunFolder, attack: str) -> dict[str, list[Path]]:
+    """Return the files that an attack on a run reads beside the data, by role."""
+    settings, judge = plan.study.attacks[attack], plan.layout.judge
     start, weights = settings.begins_with, settings.foreign_weights
     before = [run.attack(start, known) for known in KNOWLEDGES] if start else []
-    made = [file for folder in before for file in (folder.attacker, folder.metrics)]
-    made += [Path(weights)] if weights else []
-    return [*run.files(), *plan.layout.judge.files(), *made]
+    others = [file for folder in before for file in (folder.attacker, folder.metrics)]
+    others += [Path(weights)] if weights else []
+    read = {"model": [run.model, *run.files()], "judge": [judge.model, *judge.files()]}
+    return read | ({"others": others} if others else {})
 
 
 def _attack_files(layout: Layout, attacks: Sequence[str]) -> list[Path]:

@@ -14,7 +14,7 @@ from cemlib.config.differing import flatten
 from cemlib.records.files import FileError, parse_jsonl, parse_record
 from cemlib.records.layout import identity
 from cemlib.records.scores import UNBOUNDED, impossible
-from cemlib.records.seal import FILES, check_record, check_sums, read_sealed
+from cemlib.records.seal import check_record, check_sums, read_sealed
 from cemlib.tracking.model import Model, read_model
 from cemlib.tracking.notes import describe, describe_report
 from cemlib.tracking.numbers import Epoch, curves, scores
@@ -118,7 +118,7 @@ def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | 
 def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     metrics = _record(path, found)
     names, folder = identity(path.parent), _folder(root, path.parent)
-    run = _victim(path, metrics) if names["kind"] == "attack" else metrics
+    run = _victim(path) if names["kind"] == "attack" else metrics
     end = found[path.name].modified
     contents = {name: file.content for name, file in found.items()}
     artifacts = {n: each for n, each in contents.items() if 0 < len(each) <= LARGEST_ARTIFACT}
@@ -139,12 +139,10 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     )
 
 
-def _victim(path: Path, attack: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics of the attacked run; empty if it is gone or has other weights now."""
+def _victim(path: Path) -> dict[str, Any]:
+    """Return the metrics of the attacked run; empty if it is gone."""
     file = path.parents[2] / path.name
-    found = read_sealed(file) if file.is_file() else {}
-    same = found.get(FILES, {}).get("model.safetensors") == attack.get("model_sha256")
-    return found if same else {}
+    return read_sealed(file) if file.is_file() else {}
 
 
 def _attacked(

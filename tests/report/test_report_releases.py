@@ -90,9 +90,9 @@ def test_the_summary_counts_what_had_not_converged_and_averages_identification(
         study.add_run("noise", seed)
         changes = {"converged": converged, "recon_top1": shares[seed]}
         study.add_attack("noise", seed, mse=0.01, **changes)
-        study.add_attack("noise", seed, "linear", "train_data", mse=0.009 if seed == 0 else 0.02)
+        study.add_attack("noise", seed, "linear", "train_data", mse=0.02)
     rows = summary(study).set_index("attack")
-    assert rows["n_unconverged"].to_dict() == {"decoder": 2, "linear": 0, "worst_case": 1}
+    assert rows["n_unconverged"].to_dict() == {"decoder": 2, "linear": 0, "worst_case": 2}
     low, high = stats.t.interval(0.95, 2, 0.7, stats.sem(shares))
     found = rows.loc["decoder", ["recon_top1_mean", "recon_top1_ci_low", "recon_top1_ci_high"]]
     assert found.tolist() == pytest.approx([0.7, low, high])

@@ -59,4 +59,4 @@ def test_chance_depends_on_the_most_frequent_class() -> None:
 
 
 def _grid(study: Study) -> Figure:
-    return reconstructions(*study.frames(), DEFENCES, None, "train_data")
+    return reconstructions(*study.frames(), DEFENCES, None, None, "train_data")

@@ -125,8 +125,8 @@ def left() -> set[str]:
     ("touched", "again"),
     [
         ("config.json", REPORT),
-        ("runs/clustering/seed0/metrics.json", REPORT | attacks("clustering")),
-        ("judge/model.safetensors", attacks("clustering") | attacks("wild")),
+        ("runs/clustering/seed0/metrics.json", REPORT),  # attacks compare checksums
+        ("judge/model.safetensors", attacks("wild")),  # a failed attack has none
         (
             "runs/clustering/seed0/attacks/decoder-public_data/metrics.json",
             REPORT - {"training_figures"},
