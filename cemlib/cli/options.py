@@ -140,7 +140,6 @@ STALE = Option(
     action="store_true",
     help="also show results made with other settings, data or code, marked as such",
 )
-JSON = Option("--json", action="store_true", help="print JSON instead of text")
 
 
 def plan_of(options: argparse.Namespace) -> "Plan[Study]":

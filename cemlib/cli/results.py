@@ -1,7 +1,6 @@
 """The commands that show results: `list` and `show`."""
 
 import argparse
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cemlib.cli.columns import aligned, figure
 from cemlib.cli.options import plan_of
-from cemlib.records.files import FileError, finite, read_jsonl
+from cemlib.records.files import FileError, read_jsonl
 from cemlib.records.provenance import PLUG_INS
 
 if TYPE_CHECKING:
@@ -101,7 +100,6 @@ def show(options: argparse.Namespace) -> Iterator[str]:
         FileError: if it was made with other settings, data or code than the study's, unless --stale
             is given; after showing it, if one of its files is damaged or absent.
     """
-    from cemlib.config.differing import differing
     from cemlib.records.seal import RECORD
     from cemlib.study.finished import mismatches, refuse
     from cemlib.study.standing import find_folder, read_result
@@ -112,44 +110,32 @@ def show(options: argparse.Namespace) -> Iterator[str]:
     if not options.stale:
         refuse(stale)
     record, faults = read_result(folder)
-    config = record["config"]
-    attacks = sorted(folder.glob(f"attacks/*/{RECORD}"))
-    shown = {
-        "folder": str(folder),
-        "stale": stale,
-        "record": record,
-        # The defaults that `differing` knows are those of split inference.
-        "differing": differing(config) if "defence" in config else config,
-        "faults": faults,
-        "attacks": [str(path.parent) for path in attacks],
+    reason = f", {record['reason']}" if record["reason"] else ""
+    head = [str(folder), f"status: {record['status']}{reason}", *(f"stale: {s}" for s in stale)]
+    sections = _sections(record, options.all) | {
+        "files": "\n".join(f"  {line}" for line in faults) or "  all as written",
+        "attacks": _attack_table(sorted(folder.glob(f"attacks/*/{RECORD}")), owned, options.stale),
     }
-    if options.json:
-        yield json.dumps(finite(shown), indent=2)
-    else:
-        yield _as_text(shown, _attack_table(attacks, owned, options.stale), options.all)
+    told = (f"{title}\n{text}" for title, text in sections.items() if text)
+    yield "\n\n".join(["\n".join(head), *told])
     if faults:
         raise FileError("\n".join(faults))
 
 
-def _as_text(shown: Mapping[str, Any], attacks: str, everything: bool) -> str:
-    """Return a result as text, with all settings or those that differ from the defaults."""
+def _sections(record: Mapping[str, Any], everything: bool) -> dict[str, str]:
+    """Return the content of a record, with all settings or those that differ from the defaults."""
+    from cemlib.config.differing import differing
     from cemlib.study.standing import numbers
 
-    record = shown["record"]
-    told = record["config"] if everything else shown["differing"]
-    is_whole = told == record["config"]
-    title = "all settings" if is_whole else "settings that differ from the defaults"
-    sections = {
+    config = record["config"]
+    # The defaults that `differing` knows are those of split inference.
+    told = config if everything or "defence" not in config else differing(config)
+    title = "all settings" if told == config else "settings that differ from the defaults"
+    return {
         title: _yaml(told),
         "numbers": aligned([(f"  {name}", figure(value, 6)) for name, value in numbers(record)]),
         "provenance": _yaml(record["provenance"]),
-        "files": "\n".join(f"  {line}" for line in shown["faults"]) or "  all as written",
-        "attacks": attacks,
     }
-    reason = f", {record['reason']}" if record["reason"] else ""
-    head = f"{shown['folder']}\nstatus: {record['status']}{reason}"
-    head = "\n".join([head, *(f"stale: {line}" for line in shown["stale"])])
-    return "\n\n".join([head, *(f"{name}\n{text}" for name, text in sections.items() if text)])
 
 
 def _yaml(settings: Mapping[str, Any]) -> str:

@@ -8,13 +8,11 @@
 The messages are the same bytes that `cemlib.labelling.roles` sends over sockets. See
 docs/labelling_protocol.md for what this protects, and what it does not.
 
-When a participant drops out, the round is void, and the others begin a new one (`remaining`). The
-old shares must be destroyed: if the lost participant came back, the same votes could be released
-twice.
+When a participant drops out, the round is void, and the others begin a new one, with a `Setting` of
+fewer participants and new keys. The old shares must be destroyed: if the lost participant came
+back, the same votes could be released twice.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +23,7 @@ from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.setting import Setting
 from cemlib.labelling.sharing import Keys, generate, split
 
-__all__ = ["Keys", "Setting", "aggregate", "deal", "remaining"]
+__all__ = ["Keys", "Setting", "aggregate", "deal"]
 
 
 def deal(setting: Setting) -> Keys:
@@ -85,20 +83,3 @@ def exchange(
     for index, message in enumerate(parts):
         aggregator.receive_partial(index, message)
     return parts
-
-
-def remaining(setting: Setting, gone: Iterable[int]) -> tuple[Setting, list[int]]:
-    """Return the setting of a new round without the lost participants, and the indices of the rest.
-
-    For the new round, call `aggregate` with the columns of those left, and without the old keys.
-
-    Raises:
-        LabellingError: if an index is not that of a participant, or fewer than two are left.
-    """
-    lost = set(gone)
-    if not lost or not lost <= set(range(setting.participants)):
-        raise LabellingError(
-            f"gone: {sorted(lost)}, of participants 0 to {setting.participants - 1}"
-        )
-    left = [index for index in range(setting.participants) if index not in lost]
-    return replace(setting, participants=len(left)), left

