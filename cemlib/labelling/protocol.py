@@ -13,7 +13,6 @@ fewer participants and new keys. The old shares must be destroyed: if the lost p
 back, the same votes could be released twice.
 """
 
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -8,8 +8,6 @@ workflow asks for the names.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import NamedTuple
 
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.scores import SCORES
@@ -170,41 +168,3 @@ def modules() -> tuple[str, ...]:
     """Return the names of the modules that draw the figures."""
     names = (figure.function.rpartition(".")[0] for figure in FIGURES)
     return tuple(f"cemlib.report.{name}" for name in dict.fromkeys(names))
-
-
-# The rest is for the page that `snakemake --report` makes.
-EVERY = "all defences"
-_TABLE = (
-    "Means over the seeds, or differences from the reference on the same seeds. The notes above the"
-    " tables explain how to read them."
-)
-_STRIP = (
-    "Above the originals, below their reconstructions by this attack on this defence's run of the"
-    " first seed. They are grey if the run or the attack failed."
-)
-
-
-class Entry(NamedTuple):
-    """The place of a file in Snakemake's report, and how to read the file."""
-
-    caption: str
-    category: str
-    subcategory: str
-    title: str
-
-
-def table_entry(table: Path) -> Entry:
-    """Return the place of a table."""
-    return Entry(_TABLE, "Tables", EVERY, table.stem)
-
-
-def figure_entry(path: Path) -> Entry:
-    """Return the place of a figure."""
-    figure = DRAWINGS[path.stem]
-    return Entry(figure.caption, figure.category, EVERY, figure.title)
-
-
-def strip_entry(strip: Path, defence: str) -> Entry:
-    """Return the place of the pictures that one attack on one run of a defence left."""
-    attack, _, knowledge = strip.parent.name.rpartition("-")
-    return Entry(_STRIP, PICTURES, defence, f"{attack}, {knowledge}")

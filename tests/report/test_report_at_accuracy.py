@@ -15,7 +15,7 @@ from synthetic_study import Study
 from cemlib.config import parse
 from cemlib.report.at_accuracy import detectable, jackknifed, tradeoff_table
 from cemlib.report.build import Results, figures
-from cemlib.report.figures import figure_entry
+from cemlib.report.figures import DRAWINGS
 from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
 from cemlib.report.tradeoff import frontier
 from cemlib.study.finished import rerun_job
@@ -257,7 +257,7 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
     sweeps = Sweeps(plan.study.families())
     drawn = figures(Results(*study.frames(), list(plan.study.defences), None, sweeps))
     assert set(drawn) >= {path.stem for path in curves}
-    assert [figure_entry(path).title for path in curves[::2]] == [
+    assert [DRAWINGS[path.stem].title for path in curves[::2]] == [
         "curves of the sweeps, train data",
         "curves of the sweeps, public data",
     ]

@@ -16,7 +16,7 @@ from cemlib.config.extending import resolved
 from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError
-from cemlib.report.figures import figure_entry, strip_entry, table_entry
+from cemlib.report.figures import DRAWINGS, PICTURES
 from cemlib.study.requirements import Level, images, warnings_of
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.schedule import duration
@@ -25,6 +25,15 @@ from cemlib.study.standing import failed_results
 from cemlib.study.plan import Plan
 from cemlib.study.systems import SYSTEMS, jobs_of, read_study
 
+EVERY_DEFENCE = "all defences"
+TABLE = (
+    "Means over the seeds, or differences from the reference on the same seeds. The notes above the"
+    " tables explain how to read them."
+)
+STRIP = (
+    "Above the originals, below their reconstructions by this attack on this defence's run of the"
+    " first seed. They are grey if the run or the attack failed."
+)
 FURTHER = {"pctc": "Collaborative labelling", "federated": "Federated learning"}
 SCHEDULE = {
     LogEvent.JOB_FINISHED,
@@ -103,14 +112,14 @@ def caption(text):
     return str(file)
 
 
-def marked(file, entry):
-    """Mark a file for `snakemake --report`, with its place in the report."""
+def marked(file, text, category, subcategory, title):
+    """Mark a file for `snakemake --report`, with its caption and its place in the report."""
     return report(
         file,
-        caption=caption(entry.caption),
-        category=entry.category,
-        subcategory=entry.subcategory,
-        labels={"title": entry.title},
+        caption=caption(text),
+        category=category,
+        subcategory=subcategory,
+        labels={"title": title},
     )
 
 
@@ -132,9 +141,10 @@ def in_report(study, file):
     """Mark a table or a figure with its place in the report."""
     if heading := further(study):
         return report(file, category=heading, labels={"name": file.stem})
-    return marked(
-        file, table_entry(file) if file.suffix == ".html" else figure_entry(file)
-    )
+    if file.suffix == ".html":
+        return marked(file, TABLE, "Tables", EVERY_DEFENCE, file.stem)
+    figure = DRAWINGS[file.stem]
+    return marked(file, figure.caption, figure.category, EVERY_DEFENCE, figure.title)
 
 
 def further(study):
@@ -148,7 +158,13 @@ def strips(study):
         return []
     attacks = [job for job in study.jobs if job.kind.startswith("attack")]
     return [
-        marked(file, strip_entry(file, job.of["defence"]))
+        marked(
+            file,
+            STRIP,
+            PICTURES,
+            job.of["defence"],
+            file.parent.name.replace("-", ", "),
+        )
         for job in attacks
         if job.of["seed"] == study.plan.study.seeds[0]
         for file in job.outputs
