@@ -141,7 +141,7 @@ def epoch_seconds(trainer: Trainer, number: int) -> float:
     """Return the seconds that an epoch would take, by its first few steps."""
     trainer.prune_before(number)  # it would replace the steps
     trainer.step = steps = FewSteps(trainer)
-    return seconds_of(lambda: trainer.epoch(number)) + steps.left_out()
+    return seconds_of(lambda: trainer.epoch(number)) + steps.not_counted()
 
 
 class FewSteps(Step):
@@ -158,10 +158,13 @@ class FewSteps(Step):
         if len(timed) < STEPS and sum(timed) < ENOUGH:
             self.seconds.append(seconds_of(partial(super().__call__, size, rates)))
 
-    def left_out(self) -> float:
-        """Return the seconds of the steps left out."""
+    def not_counted(self) -> float:
+        """Return the seconds that all steps take at the pace of the later ones, less those taken.
+
+        What makes the first steps slower happens once in a training, and not in every epoch.
+        """
         each = fmean(self.seconds[self.first :] or self.seconds[-1:])
-        return each * (len(self.batches.sizes) - len(self.seconds))
+        return each * len(self.batches.sizes) - sum(self.seconds)
 
 
 def attack_seconds(job: SplitJob) -> float:
