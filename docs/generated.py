@@ -20,7 +20,7 @@ KEYS = """# Configuration
 
 A study is one YAML file; `config.yaml` is the embedded default, which `--configfile FILE` replaces.
 Unknown keys, wrong types and names that do not exist are refused before any job starts, with the
-nearest right name. `extends: other.yaml`, or a list of files, takes over what other files say
+closest valid name. `extends: other.yaml`, or a list of files, merges in these other files
 (docs/studies.md); `--set train.lr=0.01` on a command replaces one value. Write small numbers with a
 point (`1.0e-3`): YAML reads `1e-3` as text.
 

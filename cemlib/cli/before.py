@@ -86,7 +86,7 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
 
     costs = estimate(plan, options.device, _print_progress)
     threads, slots = plan.study.threads, options.slots
-    heads = ("job", "jobs", "seconds each", "core hours", "peak MiB", "on the card")
+    heads = ("job", "jobs", "seconds each", "core hours", "peak MiB", "GPU MiB")
     rows = [
         (
             cost.kind,
@@ -103,7 +103,7 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
     host, card = (
         slots * max(peaks) for peaks in zip(*((c.host, c.card) for c in costs), strict=True)
     )
-    on_card = f", {card:,.0f} MiB on the card" if card else ""
+    on_card = f", {card:,.0f} MiB on the GPU" if card else ""
     yield (
         f"total by extrapolation: {threads * hours:,.2f} core hours; with --slots {slots}"
         f" {hours / slots:,.2f} hours and {host:,.0f} MiB at most{on_card}"

@@ -118,8 +118,8 @@ COMMANDS: dict[str, Command] = {
                 "--only",
                 completer=jobs,
                 metavar="JOB",
-                help="run only the jobs of which this is the name or its beginning, such as"
-                " train/noise, in this process and whether finished or not",
+                help="run only the job of this name, or all whose names begin with it, such as"
+                " train/noise, in this process, even if finished",
             ),
             DEVICE,
             SLOTS,
@@ -228,7 +228,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "doctor": Command(
         doctor,
-        [*config(None, "a study, to check also what it needs"), URI],
+        [*config(None, "a study, to check it as well"), URI],
         ["cemlib doctor --config config/cifar10.yaml"],
     ),
     **pctc.COMMANDS,

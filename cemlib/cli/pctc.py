@@ -41,7 +41,7 @@ def deal(options: argparse.Namespace) -> Iterator[Path | str]:
 def aggregate(options: argparse.Namespace) -> Iterator[Path | str]:
     """Carry out one round: add the votes of all participants, and send the requester the tallies.
 
-    It waits until all of them have called.
+    It waits until all are connected.
     """
     from cemlib.labelling.roles import aggregate
 
@@ -130,7 +130,7 @@ def _at(flag: str, about: str) -> Option:
 DEFAULT = "default: %(default)s"
 CONNECT = _at("--connect", "address of the aggregator")
 OWN = (
-    _file("--certificate", "own private key and certificate, in PEM"),
+    _file("--certificate", "its private key and certificate, in PEM"),
     _file("--authority", "certificates of the trusted authorities, in PEM", "authority.pem"),
     _file("--public", "the same for all parties", "public.json"),
     Option(
@@ -138,7 +138,7 @@ OWN = (
     ),
 )
 PACKINGS = ("none", "label", "images")
-NOISE = "standard deviation of the noise on a count, of all participants together; 0 is no privacy"
+NOISE = "standard deviation of the noise on a count, of all participants together; 0: no privacy"
 COMMANDS = {
     "pctc deal": Command(
         deal,
@@ -156,7 +156,7 @@ COMMANDS = {
     ),
     "pctc aggregate": Command(
         aggregate,
-        [_at("--listen", "own address; port 0 picks a free port and prints it"), *OWN],
+        [_at("--listen", "its address; port 0 picks a free port and prints it"), *OWN],
         ["cemlib pctc aggregate --listen 0.0.0.0:4711 --certificate aggregator.pem"],
     ),
     "pctc party": Command(
@@ -164,7 +164,7 @@ COMMANDS = {
         [
             CONNECT,
             *OWN,
-            _file("--share", "own share of the key"),
+            _file("--share", "its share of the key"),
             Option(
                 "--classifier",
                 required=True,
@@ -173,7 +173,7 @@ COMMANDS = {
                 " returns class indices (images,)",
             ),
             _file("--ledger", "digests of all images decrypted", "ledger.txt"),
-            Option("--most", type=positive, metavar="N", help="images in all; default: no limit"),
+            Option("--most", type=positive, metavar="N", help="total images; default: no limit"),
         ],
         [
             "cemlib pctc party --connect aggregator.example:4711 --certificate participant-0.pem"

@@ -68,7 +68,7 @@ def warnings(summary: pd.DataFrame) -> list[str]:
     chance = worst[worst["n_at_chance"] > 0].drop_duplicates("defence")
     found = [
         f"{readable(row['defence'])}: the classifier is at chance on {row['n_at_chance']} of"
-        f" {row['n_seeds']} seeds, so that its privacy is worth nothing."
+        f" {row['n_seeds']} seeds, so its privacy scores mean nothing."
         for row in records(chance)
     ]
     blind = worst[worst["strongest"].str.contains(CEILING, na=False)]

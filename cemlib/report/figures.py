@@ -51,7 +51,7 @@ FIGURES = (
         "The first test image of each class, at most ten of those that no attacker owns, their"
         " reconstructions by the strongest attack on each defence, and maps of the error on the"
         " defence with the highest MSE. Accuracy and MSE are of the run shown, the lowest seed that"
-        " did not fail, over all images attacked. Of each sweep only the efficient defence nearest"
+        " did not fail, over all images attacked. Of each sweep only the Pareto point nearest"
         " to the last accuracy of tradeoff.csv is shown; if more than six defences are left, these"
         " are the first, the reference and those with the highest worst-case MSE.",
     ),
@@ -102,19 +102,19 @@ FIGURES = (
         "error against the number of releases",
         UTILITY,
         "Worst-case MSE against the number of releases of the same image that the attacker may see"
-        " and average, both axes logarithmic; whiskers span the seeds. Where a line falls, the"
-        " protection is noise alone.",
+        " and average, both axes logarithmic; whiskers span the seeds. Where a line falls,"
+        " averaging removes protection.",
         needs="releases",
     ),
     Figure(
         "attack_course",
         "attacks.attack_course",
-        "error and recognition while a decoder trains",
+        "error and identified share of a decoder",
         TRAINING,
         "Above, MSE of held-out reconstructions over the epochs of a decoder's training; below, the"
-        " share of at most 500 of them that an undefended classifier, trained apart, puts in the"
-        " right class. Means over the seeds, above on a band from the lowest to the highest. An"
-        " error that still falls at its end means that a longer attack may be stronger.",
+        " share of at most 500 of them that a separate undefended classifier assigns to the"
+        " right class. Lines are means over the seeds; above, a band spans the seeds. An error"
+        " that still falls at the end means that a longer attack may be stronger.",
     ),
     Figure(
         "training_curves",

@@ -16,7 +16,7 @@ from cemlib.report.grid import reconstructions
 from cemlib.report.tables import at_chance, summary_table
 
 DEFENCES = ("none", "noise", "clustering")
-CHANCE = "noise: the classifier is at chance on 1 of 2 seeds, so that its privacy is worth nothing."
+CHANCE = "noise: the classifier is at chance on 1 of 2 seeds, so its privacy scores mean nothing."
 BLIND = (
     "none: with train data, on at least one seed no attack was better than the mean image."
     " A stronger attack may be."
