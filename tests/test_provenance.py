@@ -12,7 +12,14 @@ import yaml
 from cemlib.config import parse
 from cemlib.config.extending import merged
 from cemlib.config.load import parse_any
-from cemlib.records.provenance import PACKAGE, PLUG_INS, fingerprint, source_files
+from cemlib.records.provenance import (
+    PACKAGE,
+    PLUG_INS,
+    fingerprint,
+    provenance,
+    remember,
+    source_files,
+)
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, train_job
@@ -158,3 +165,22 @@ def test_a_fingerprint_is_of_names_and_contents(
     assert fingerprint([one]) != found
     one.write_text("x = 10\n")  # of another size, since files are read again only if they changed
     assert fingerprint([one, other]) != found
+
+
+def test_provenance_is_of_the_code_that_a_process_read_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
+    file = tmp_path / "first.py"
+    file.write_text("x = 1\n")
+    before = fingerprint([file])
+    remember([file])
+    file.write_text("x = 10\n")
+    assert provenance([file], "cpu", 1)["fingerprint"] == before != fingerprint([file])
+
+
+def test_no_job_lists_a_file_twice() -> None:
+    """Snakemake would run it again when the list changes."""
+    for job in jobs_of(PLAN):
+        for files in job.inputs.values():
+            assert len({*files}) == len(files)

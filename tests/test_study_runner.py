@@ -45,7 +45,8 @@ def test_an_attack_that_begins_with_another_depends_on_it() -> None:
     found = {job.name: job for job in split_jobs(Plan(load_any(TINY)))}
     refinement, decoder = (found[f"attack/gated/seed1/{n}"] for n in ("refinement", "decoder"))
     assert decoder.name in refinement.needs
-    assert set(decoder.records) < set(refinement.inputs["others"])
+    read = [*refinement.inputs["start_train_data"], *refinement.inputs["start_public_data"]]
+    assert set(decoder.records) < set(read)
     assert refinement.settings["start"] == decoder.settings["attack"]
 
 

@@ -47,7 +47,8 @@ def attack(options: argparse.Namespace) -> Iterator[Path | str]:
 
     study = (plan := plan_of(options)).study
     known = tuple(study.attacks)
-    attacks = [chosen("attack", known, name)[0] for name in options.attack or known]
+    wanted = {chosen("attack", known, name)[0] for name in options.attack or known}
+    attacks = [name for name in known if name in wanted]  # a decoder before what begins with it
     defences = chosen("defence", tuple(study.defences), options.defence)
     runs = product(defences, chosen("seed", study.seeds, options.seed))
     yield from _carried_out(attack_job(plan, *run, attacks, options.device) for run in runs)
@@ -69,8 +70,6 @@ def report(options: argparse.Namespace) -> Iterator[Path | str]:
         raise ConfigError(f"--defence {options.defence}: only tables are made for one defence")
     plan, parts = plan_of(options), (options.only,) if options.only else PARTS
     found = jobs(plan) if options.defence is None else [tables_of_one(plan, options.defence)]
-    if not plan.layout.config.is_file():
-        plan.write_config()
     yield from _carried_out(job for job in found if job.kind in parts)
 
 
@@ -138,6 +137,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
             is added is published already.
     """
     from cemlib.records.files import FileError
+    from cemlib.records.seal import RECORD
     from cemlib.report.publish import differences, publish
     from cemlib.study.finished import is_written, mismatches, refuse
     from cemlib.study.job import owners, records_below, report_files
@@ -153,12 +153,14 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
         yield from differences(out, plan.layout.tables)
         return
     results = [path for part in ("pseudo", "runs") for path in records_below(root / part, jobs)]
+    others = [path for path in owners(jobs) if path.name == RECORD and path not in results]
     files, changes = report_files(jobs), options.set
     if options.add:
         files, changes = _with_published(options, jobs, root, out / "runs.csv")
     kept = [file for file in files if file.suffix in ENDINGS]
     command = _command(options.config, changes)
-    yield from publish(results, kept, out, command, joins_published=options.add)
+    joins = options.add
+    yield from publish(results, kept, out, command, others=others, joins_published=joins)
 
 
 def _command(config: Path, changes: Sequence[str]) -> str:

@@ -3,10 +3,19 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+
+def _free(name: str) -> str:
+    if name in ("attacks", "published"):
+        raise ValueError(f"{name!r} is the name of a folder of results; choose another")
+    return name
+
 
 # Names become folder names, rule names and wildcards, so they hold no signs of shells and paths.
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
+Name = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60), AfterValidator(_free)
+]
 Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.numerics.precision
 
 

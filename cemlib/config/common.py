@@ -13,18 +13,10 @@ Seeds = Annotated[
 ]
 
 
-def _no_folder_of_results(name: str) -> str:
-    if name == "published":
-        raise ValueError("results/published holds the tables of all studies; choose another name")
-    return name
-
-
 class AnyStudy(Section):
     """The settings that the studies of all systems share."""
 
-    experiment: Annotated[Name, AfterValidator(_no_folder_of_results)] = Field(
-        description="name of the result folder and of the MLflow experiment"
-    )
+    experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
     # Without the wildcards of Snakemake, and no option of a command.
     results: str = Field(
         "results", pattern=r"^[^-{}][^{}]*$", description="folder of all result folders"

@@ -30,10 +30,8 @@ from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_tensors, save_tensors, sha256, write_jsonl
 from cemlib.records.layout import KNOWLEDGES, AttackFolder, RunFolder
 from cemlib.records.seal import check_files, read_sealed, write_sealed
-from cemlib.study.job import Job
+from cemlib.study.job import DATA, FOREIGN, Job
 from cemlib.study.plan import Plan
-
-ATTACKED = ("model_sha256", "judge_sha256")
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
@@ -49,18 +47,28 @@ def run(job: Job[Study]) -> Iterator[Path]:
     stage = Stage(job, data) if metrics["status"] == "ok" else None
     pairs = list(product(job.parts or (job,), KNOWLEDGES))
     for part, knowledge in pairs:
-        record, start = _Record(part, data, knowledge), time.perf_counter()
+        start, read = time.perf_counter(), checksums(part)
+        record = _Record(part, data, knowledge)
         if stage is None:
             found = record.failed(f"the attacked run failed: {metrics['reason']}")
-            record.write(found, {}, start)
         else:
             outcome = stage.attempt(part, knowledge)
             found = verdict(stage.scene, part.of["attack"], knowledge, outcome)
-            record.write(found, dict(zip(ATTACKED, stage.weights, strict=True)), start)
+        record.write(found, read, start)
         yield record.folder.metrics
     if stage is not None:
         for part, knowledge in pairs:
             stage.checkpoint(part, knowledge).remove()
+
+
+def checksums(job: Job[Study]) -> dict[str, str]:
+    """Return the SHA-256 of what one attack reads, `<role>_sha256` by the roles of its inputs.
+
+    That of foreign weights is left out, since no record beside them holds it.
+    """
+    files = {role: each[0] for role, each in job.inputs.items() if role not in (DATA, FOREIGN)}
+    found = {f"{role}_sha256": sha256(file) for role, file in files.items()}
+    return {"data_sha256": checksum(job.plan.layout.data), **found}
 
 
 def attacked_run(job: Job[Study]) -> RunFolder:
@@ -155,17 +163,17 @@ class _Record:
         which = (of["defence"], of["seed"], of["attack"], self.knowledge, queries)
         return Attacked(*which, to_float(originals).cpu(), reason)
 
-    def write(self, found: Attacked, weights: dict[str, str], start: float) -> None:
-        """Write the files of an attack that began at `start`.
+    def write(self, found: Attacked, read: dict[str, str], start: float) -> None:
+        """Write the files of an attack that began at `start` and read files of these `checksums`.
 
         A failed attack has no scores, and grey pictures. The metrics come last: a folder with
         metrics is a whole attack.
         """
-        answers, columns, scores = found.reconstructions, found.per_image, found.scores | weights
+        answers, columns, scores = found.reconstructions, found.per_image, found.scores
         if answers is None:
             answers = torch.full_like(found.originals, 0.5)
             columns = per_image(answers[:0], answers[:0])
-            scores = means(columns) | dict.fromkeys((*RECOGNITION, *convergence([]), *ATTACKED))
+            scores = means(columns) | dict.fromkeys((*RECOGNITION, *convergence([])))
             columns["recognised"] = torch.zeros(0).bool()
         folder, labels = self.folder, self.data.test.labels.cpu()
         first = first_target(self.knowledge, len(labels))
@@ -177,7 +185,9 @@ class _Record:
         ends = extremes(columns["mse"]) or shown
         for path, rows in ((folder.reconstructions, shown), (folder.extremes, ends)):
             write_strip(path, found.originals[rows], answers[rows])
-        metrics = self._metrics(found, scores) | {"wall_seconds": time.perf_counter() - start}
+        metrics = (
+            self._metrics(found, scores) | read | {"wall_seconds": time.perf_counter() - start}
+        )
         write_sealed(folder.metrics, metrics, [f for f in folder.files() if f != folder.metrics])
 
     def _metrics(self, found: Attacked, scores: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ def run(job: Job[Study]) -> Iterator[Path]:
     layout = job.plan.layout
     if job.kind == "page":
         data, *figures = job.inputs["shown"]
+        if job.plan.stale:  # other settings may have other figures
+            figures = [file for file in figures if file.is_file()]
         metrics, (out,) = [*job.inputs["runs"], *job.inputs["attacks"]], job.outputs
         shown = {"data": data, "figures": figures, "settings": job.settings}
         yield write_page(results_of(job), metrics, out, **shown, stale=_stale(job))

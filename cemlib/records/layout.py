@@ -69,8 +69,8 @@ class RunFolder(Folder):
     clusters = _Below("clusters.safetensors")
 
     def files(self) -> tuple[Path, ...]:
-        """Return every file that any finished run leaves."""
-        return (self.config, self.model, self.history, self.metrics)
+        """Return every file that any finished run leaves, the weights first."""
+        return (self.model, self.config, self.history, self.metrics)
 
     def attack(self, attack: str, knowledge: str) -> AttackFolder:
         """Return the folder of one attack on this run."""

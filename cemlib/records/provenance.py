@@ -92,12 +92,33 @@ def members(kind: str) -> dict[str, Member]:
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Return the SHA-256 over the relative names and contents of source files."""
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        state = file.stat()
-        digest.update(_named_content(file, state.st_mtime_ns, state.st_size))
-    return digest.hexdigest()
+    """Return the SHA-256 over the relative names and contents of source files as they are now."""
+    return _digest(map(_content, sorted(files)))
+
+
+def remember(files: Iterable[Path]) -> None:
+    """Read source files and the state of the checkout before their code runs, for `provenance`.
+
+    The record of a job is written at its end, when they may have been edited.
+    """
+    for file in files:
+        _first_content(file)
+    git_state()
+
+
+def _digest(contents: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"".join(contents)).hexdigest()
+
+
+def _content(file: Path) -> bytes:
+    state = file.stat()
+    return _named_content(file, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _first_content(file: Path) -> bytes:
+    """Return what this process read first, which is what it runs."""
+    return _content(file)
 
 
 @cache
@@ -108,9 +129,9 @@ def _named_content(file: Path, _time: int, _size: int) -> bytes:
 
 
 def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, Any]:
-    """Return where a result comes from, as its `metrics.json` has it."""
+    """Return where a result comes from, as its `metrics.json` has it (see `remember`)."""
     return {
-        "fingerprint": fingerprint(files),
+        "fingerprint": _digest(map(_first_content, sorted(files))),
         **git_state(),
         "versions": library_versions(),
         "device": device,

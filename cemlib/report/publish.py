@@ -1,5 +1,7 @@
 """Put a study's small tables and figures under version control, and compare new ones."""
 
+import hashlib
+import json
 import platform
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +18,7 @@ from cemlib.records.files import FileError, read_record, write_bytes, write_json
 from cemlib.records.seal import read_sealed
 from cemlib.report.cells import formatted
 
-_NEEDED = ("seed", "status", "wall_seconds", "provenance")
+_NEEDED = ("seed", "status", "wall_seconds", "config", "provenance")
 ORIGIN = "provenance.json"
 _SETS = ("commits", "seeds", "devices", "threads")  # of the provenance
 _SUMS = ("jobs", "failed", "job_seconds")
@@ -28,30 +30,37 @@ def publish(
     out: Path,
     command: str,
     *,
+    others: Sequence[Path] = (),
     joins_published: bool = False,
 ) -> list[Path]:
     """Copy the tables and figures of a finished study, with a file that says where they come from.
 
     That file, `provenance.json`, holds the command that reproduces the study, and the commits,
     seeds, devices and versions from the `metrics.json` of every run and attack. If the tables also
-    contain results that were published before, it holds the origin of both.
+    contain results that were published before, it holds the origin of both. `others` are records of
+    results without a seed of the study, such as those of the judge.
 
     Raises:
         FileError: if a result is missing, or was made by uncommitted code, so that nobody could
-            reproduce it.
+            reproduce it; or if those that were published before have other settings.
     """
-    results = [read_sealed(path, _NEEDED) for path in metrics]
-    for path, result in zip(metrics, results, strict=True):
-        if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
-            raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
-    place, origin = out / ORIGIN, _provenance(results, command)
+    results = [_reproducible(path) for path in metrics]
+    commits = [_reproducible(path)["provenance"]["commit"] for path in others]
+    place, origin = out / ORIGIN, _provenance(results, commits, command)
     if joins_published:
-        origin = _joined(read_record(place, ("processors", *_SETS, *_SUMS)), origin)
+        origin = _joined(place, origin)
     written = [out / source.name for source in sources]
     for source, copy in zip(sources, written, strict=True):
         write_bytes(copy, source.read_bytes())
     write_json(place, origin)
     return [*written, place]
+
+
+def _reproducible(path: Path) -> dict[str, Any]:
+    result = read_sealed(path, _NEEDED)
+    if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
+        raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
+    return result
 
 
 def published_study(folder: Path) -> tuple[Path, list[str]]:
@@ -69,11 +78,15 @@ def published_study(folder: Path) -> tuple[Path, list[str]]:
     return Path(files[0]), [after for word, after in named if word == "--set"]
 
 
-def _provenance(results: Sequence[dict[str, Any]], command: str) -> dict[str, Any]:
+def _provenance(
+    results: Sequence[dict[str, Any]], commits: Sequence[str], command: str
+) -> dict[str, Any]:
     facts = [result["provenance"] for result in results]
+    settings = sorted({json.dumps(result["config"], sort_keys=True) for result in results})
     return {
         "command": command,
-        "commits": sorted({fact["commit"] for fact in facts}),
+        "settings": hashlib.sha256("".join(settings).encode()).hexdigest(),  # but for the seeds
+        "commits": sorted({*commits, *(fact["commit"] for fact in facts)}),
         "seeds": sorted({result["seed"] for result in results}),
         "devices": sorted({fact["device"] for fact in facts}),
         "processors": _processor(),
@@ -85,8 +98,11 @@ def _provenance(results: Sequence[dict[str, Any]], command: str) -> dict[str, An
     }
 
 
-def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(place: Path, now: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance of results of which some were published before."""
+    before = read_record(place, ("processors", *_SETS, *_SUMS))
+    if before.get("settings", now["settings"]) != now["settings"]:  # older files have none
+        raise FileError(f"{place}: made with other settings; publish all seeds again")
     processors = dict.fromkeys([*before["processors"].split("; "), now["processors"]])
     return {
         **now,

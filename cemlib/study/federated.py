@@ -90,7 +90,7 @@ def _attack(plan: Plan[Federated], variant: str, seed: int, name: str, device: s
         "attack/{variant}/seed{seed}",
         of={"variant": variant, "seed": seed, "attack": name},
         reads=(training,),
-        inputs={**training.inputs, "model": [run.model, *run.files()]},
+        inputs={**training.inputs, "model": run.files()},
         leaves=attack_files(attack_folder(plan, *_RUN, name)),
         settings=settings | {"attack": settings["inversion"]["attacks"][name]},
         device=device,

@@ -4,12 +4,13 @@ The record of a result holds its name, the settings and the code that made it, a
 inputs. They are compared before a job runs and before a number is shown: a result made with other
 settings does not belong to the study.
 
-The record of an attack lacks the checksums of some inputs, such as the decoder that it begins with,
-and tables and figures have no record. These are compared by their times: they must be newer than
-what they read. Copy a result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise such an
-attack may run again, to the same numbers.
+The record of an attack lacks the checksum of weights that its settings name, and tables and figures
+have no record. These are compared by their times: they must be newer than what they read. Copy a
+result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise they may be made again, to the
+same numbers.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -20,8 +21,9 @@ from typing import Any
 from cemlib.config.differing import flatten
 from cemlib.records.files import FileError, read_json, sha256
 from cemlib.records.layout import DESCRIPTION, TENSORS, identity
+from cemlib.records.provenance import remember
 from cemlib.records.seal import FILES, RECORD, read_sealed
-from cemlib.study.job import DATA, AnyJob, owners
+from cemlib.study.job import AnyJob, owners
 from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, failure, read_standing
 
 SHOWN = 3  # changed settings that a message names
@@ -137,27 +139,44 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
 def rerun_job(job: AnyJob) -> Iterator[Path | str]:
     """Run a job, finished or not; yield its files, and a line for each failed result.
 
+    Tables and figures made with other settings than those of the file beside the results count as
+    older than it, so that the study with those settings makes them again.
+
     Raises:
         FileError: if a result that it reads is missing, or does not belong to the study.
     """
-    for record, owner in owners(job.reads if job.records else ()).items():
-        if record not in job.records and not record.is_file():
+    own = set(job.records)
+    read = {path: owner for path, owner in owners(job.reads).items() if path not in own}
+    for record, owner in read.items() if own else ():
+        if not record.is_file():
             raise FileError(
                 f"{record}: no such file; run the job {owner.name} first (`cemlib run` runs all"
                 " jobs whose files are missing)"
             )
     if not job.plan.stale:
-        refuse(mismatches(owners(job.reads)))
+        refuse(mismatches(read))
+    for part in (job, *job.parts):
+        remember(part.sources)
+    makes_report = not job.records and not job.plan.stale
+    if makes_report and not job.plan.layout.config.is_file():
+        job.plan.write_config()
     for written in job.call(job):
         yield from failure(job.plan.layout.root, written)
         yield written
+    if makes_report and not _is_configured(job):
+        _make_older(job.outputs, job.plan.layout.config)
 
 
 def is_written(job: AnyJob) -> bool:
     """Return whether tables or figures are there and newer than the settings and the results."""
     config = job.plan.layout.config
-    is_same = config.is_file() and read_json(config) == job.plan.study.plain()
-    return is_same and _came_after(job.outputs, [config, *owners(job.reads)])
+    return _is_configured(job) and _came_after(job.outputs, [config, *owners(job.reads)])
+
+
+def _is_configured(job: AnyJob) -> bool:
+    """Return whether the configuration beside the results is that of the job's study."""
+    config = job.plan.layout.config
+    return config.is_file() and read_json(config) == job.plan.study.plain()
 
 
 def _is_current(job: AnyJob, path: Path) -> bool:
@@ -167,8 +186,7 @@ def _is_current(job: AnyJob, path: Path) -> bool:
     except FileError:
         return False
     beside = [file for file in job.outputs if file.parent == path.parent]
-    # Not the data, whose checksum the attacked run's record has.
-    roles = [name for name in job.inputs if name != DATA and not record.get(f"{name}_sha256")]
+    roles = [name for name in job.inputs if not record.get(f"{name}_sha256")]
     return (
         not differs
         and _are_there(beside)
@@ -242,15 +260,23 @@ def _recorded(file: Path) -> str | None:
     record = file.with_name(DESCRIPTION if file.name == TENSORS else RECORD)
     if not record.is_file():
         return None
-    return sha256(file) if file == record else read_sealed(record)[FILES].get(file.name)
+    found: str | None = read_sealed(record)[FILES].get(file.name)
+    return found
 
 
 def _came_after(written: Iterable[Path], read: Iterable[Path]) -> bool:
     """Return whether all files are there, and no read one is newer than a written one."""
-    made, files = list(written), list(read)
-    if not _are_there([*made, *files]):
+    try:
+        return min(map(_time, written)) >= max(map(_time, read), default=0)
+    except FileNotFoundError:
         return False
-    return min(map(_time, made)) >= max(map(_time, files), default=0)
+
+
+def _make_older(written: Iterable[Path], file: Path) -> None:
+    """Have files look older than another one, since they do not follow from it."""
+    before = _time(file) - 1
+    for path in written:
+        os.utime(path, ns=(before, before))
 
 
 def _are_there(paths: Iterable[Path]) -> bool:
@@ -267,5 +293,5 @@ def _is_same(file: Path, checksum: str | None) -> bool:
 
 @lru_cache(maxsize=64)
 def _sha256(file: Path, _time: int, _size: int) -> str:
-    """Return a file's checksum, cached by its time and size, since every job reads the data."""
+    """Return a file's checksum, cached by its time and size."""
     return sha256(file)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Call: TypeAlias = "Callable[[Job[Any]], Iterable[Path | str]]"
 DATA = "data"  # name of the prepared data among a job's inputs
+FOREIGN = "weights"  # name of a file of weights that an attack's settings name
 CONFIG = "config"  # name of the written configuration among them
 CPU = "cpu"
 TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")

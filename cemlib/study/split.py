@@ -12,6 +12,7 @@ from cemlib.records.provenance import source_files
 from cemlib.report import OF_RUNS, PAGE, STYLE, SWEEP_TABLES, TABLES, TEMPLATE, WHOLE
 from cemlib.report.figures import drawings, modules
 from cemlib.study.job import (
+    FOREIGN,
     Entry,
     Job,
     figure_files,
@@ -138,13 +139,14 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
 
 def _attacked(plan: Plan[Study], run: RunFolder, attack: str) -> dict[str, list[Path]]:
     """Return the files that an attack on a run reads beside the data, by role."""
-    settings, judge = plan.study.attacks[attack], plan.layout.judge
-    start, weights = settings.begins_with, settings.foreign_weights
-    before = [run.attack(start, known) for known in KNOWLEDGES] if start else []
-    others = [file for folder in before for file in (folder.attacker, folder.metrics)]
-    others += [Path(weights)] if weights else []
-    read = {"model": [run.model, *run.files()], "judge": [judge.model, *judge.files()]}
-    return read | ({"others": others} if others else {})
+    settings = plan.study.attacks[attack]
+    read = {"model": [*run.files()], "judge": [*plan.layout.judge.files()]}
+    if settings.begins_with:
+        starts = {known: run.attack(settings.begins_with, known) for known in KNOWLEDGES}
+        read |= {f"start_{known}": [at.attacker, at.metrics] for known, at in starts.items()}
+    if settings.foreign_weights:
+        read[FOREIGN] = [Path(settings.foreign_weights)]
+    return read
 
 
 def _attack_files(layout: Layout, attacks: Sequence[str]) -> list[Path]:

@@ -81,11 +81,12 @@ def find_folder(
     Raises:
         ConfigError: if it is neither; the message has the nearest name.
     """
-    path = Path(name)
+    path = Path(name).absolute()
     if (path / RECORD).is_file():
         return path, dict.fromkeys([path / RECORD, *path.glob(f"attacks/*/{RECORD}")])
     owned = owners(jobs())
-    places = {_name(job, record): record.parent for record, job in owned.items()}
+    results = ((path, job) for path, job in owned.items() if path.name == RECORD)
+    places = {_name(job, path): path.parent for path, job in results}
     if name not in places:
         raise ConfigError(
             f"{name!r}: no folder of a run or an attack, and no name of one in this study"

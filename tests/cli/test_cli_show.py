@@ -108,6 +108,13 @@ def test_a_damaged_and_an_absent_file_are_named_after_everything_else(
     assert any("history.jsonl: no such file" in line for line in errors)
 
 
+def test_the_prepared_data_are_no_result(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "data", "--config", finished.config]) == 2
+    assert "no folder of a run or an attack" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -255,10 +255,19 @@ def test_an_attack_says_which_weights_it_attacked(study: Readers) -> None:
         assert found["judge_sha256"] == sha256(study.root / "judge/model.safetensors")
 
 
-def test_an_attack_on_weights_that_are_no_more_is_no_result(study: Readers) -> None:
-    metrics = jobs(study.plan)[-1].inputs["attacks"][0]
-    write_sealed(metrics, read_json(metrics) | {"model_sha256": "0" * 64})
-    with pytest.raises(FileError, match=rf"decoder-train_data: made from another .*{RUN}/model"):
+@pytest.mark.parametrize(
+    ("key", "read"),
+    [
+        ("model_sha256", f"{RUN}/model.safetensors"),
+        ("judge_sha256", "judge/model.safetensors"),
+        ("data_sha256", "data/prepared.safetensors"),
+        ("start_train_data_sha256", f"{ATTACK}/attacker.safetensors"),
+    ],
+)
+def test_an_attack_that_read_other_files_is_no_result(study: Readers, key: str, read: str) -> None:
+    metrics = study.root / RUN / "attacks/refinement-train_data/metrics.json"
+    write_sealed(metrics, read_json(metrics) | {key: "0" * 64})
+    with pytest.raises(FileError, match=rf"refinement-train_data: made from another .*{read}"):
         refuse(mismatches(owners(jobs(study.plan))))
 
 

@@ -18,8 +18,8 @@ def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:
     jobs = []
     for seed, changes in enumerate(({}, provenance)):
         path = root / f"runs/none/seed{seed}/metrics.json"
-        job = {"seed": seed, "status": "ok", "wall_seconds": 1.5, "provenance": facts | changes}
-        write_sealed(path, job)
+        job = {"seed": seed, "status": "ok", "wall_seconds": 1.5, "config": {"epochs": 3}}
+        write_sealed(path, job | {"provenance": facts | changes})
         jobs.append(path)
     sources = [root / "tables" / name for name in TABLES]
     sources += [root / "figures" / f"{name}.png" for name in ("privacy", "surrogate_gated")]
@@ -56,6 +56,26 @@ def test_results_that_join_published_ones_have_the_origin_of_both(tmp_path: Path
     assert found["processors"] == f"another; {here}"
 
 
+def test_results_with_other_settings_do_not_join_published_ones(tmp_path: Path) -> None:
+    first, sources = finished(tmp_path / "first")
+    publish(first, sources, tmp_path / "out", "do it")
+    second, sources = finished(tmp_path / "second")
+    write_sealed(second[0], read_json(second[0]) | {"config": {"epochs": 50}})
+    with pytest.raises(FileError, match=r"provenance\.json: made with other settings"):
+        publish(second, sources, tmp_path / "out", "do both", joins_published=True)
+
+
+def test_the_judge_is_of_known_origin_too(tmp_path: Path) -> None:
+    jobs, sources = finished(tmp_path / "study")
+    (_, judge), _ = finished(tmp_path / "other", commit="def")
+    publish(jobs, sources, tmp_path / "out", "do it", others=[judge])
+    found = read_json(tmp_path / "out/provenance.json")
+    assert (found["commits"], found["jobs"]) == (["abc", "def"], 2)
+    (_, judge), _ = finished(tmp_path / "other", dirty=True)
+    with pytest.raises(FileError, match="made from uncommitted code"):
+        publish(jobs, sources, tmp_path / "out", "do it", others=[judge])
+
+
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
@@ -69,7 +89,8 @@ def test_a_result_of_unknown_origin_is_refused(
 ) -> None:
     jobs, sources = finished(tmp_path / "study", **(changes or {}))
     if changes is None:
-        write_sealed(jobs[1], {"seed": 1, "status": "ok", "wall_seconds": 1.0})
+        lacking = {"seed": 1, "status": "ok", "wall_seconds": 1.0, "config": {}}
+        write_sealed(jobs[1], lacking)
     with pytest.raises(FileError, match=rf"seed1/metrics\.json: {fault}"):
         publish(jobs, sources, tmp_path / "out", "do it")
     assert not (tmp_path / "out").exists()
