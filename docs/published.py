@@ -88,7 +88,7 @@ def conclusions(root: Path, folder: str) -> str:
     if families := study.families():
         sweeps = Sweeps(families, study.report.match_accuracy or ())
         points = sweep_points(runs, attacks[attacks["knowledge"] == knowledge], sweeps)
-        pictured = [next(iter(study.defences)), study.reference, *equally_accurate(points, sweeps)]
+        pictured = equally_accurate([*study.defences], points, sweeps)
         summary = summary[summary["defence"].isin(pictured)].replace({"defence": sweeps.titles()})
         told = []
     else:

@@ -138,17 +138,19 @@ def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
     return [(low + high) / 2] if low <= high else []
 
 
-def equally_accurate(points: pd.DataFrame, sweeps: Sweeps) -> list[str]:
-    """Return the efficient defence of each sweep whose mean accuracy is nearest to one accuracy.
+def equally_accurate(names: Sequence[str], points: pd.DataFrame, sweeps: Sweeps) -> list[str]:
+    """Return the names of defences, but of each sweep only one, at about the same accuracy.
 
-    It is the last of those at which the sweeps are compared. If they are not compared anywhere, all
-    defences of the sweeps are returned. The points must have one knowledge.
+    It is the efficient one whose mean accuracy is nearest to the last of those at which the sweeps
+    are compared. If they are not compared anywhere, all names are returned. The points must have
+    one knowledge.
     """
     if not (compared := targets(points, sweeps)):
-        return [name for family in sweeps.families.values() for name in family]
+        return [*names]
     curves = [mean_curve(points[points["family"] == name]) for name in sweeps.families]
     distances = [(curve["accuracy"] - compared[-1]).abs() for curve in curves if len(curve)]
-    return [str(distance.idxmin()) for distance in distances]
+    chosen, swept = {distance.idxmin() for distance in distances}, sweeps.titles()
+    return [name for name in names if name in chosen or name not in swept]
 
 
 def _is_number(value: object) -> bool:

@@ -38,7 +38,7 @@ def reconstructions(
     Below are maps of the error on the defence with the highest MSE. Accuracy and MSE beside a row
     are of the run shown, the lowest seed that did not fail, over all its images. Of each sweep only
     the defence that `equally_accurate` selects is shown, and `shown` selects some if there are
-    still many.
+    still many. The first sweep, with which the others are compared, is always shown.
 
     Raises:
         FileError: naming a strip that is missing, or whose originals differ from another one's.
@@ -48,9 +48,8 @@ def reconstructions(
     names = present(strongest, defences)
     always, titles = [names[0], reference], {name: readable(name) for name in names}
     if sweeps is not None:
-        alike = equally_accurate(sweep_points(runs, attacks, sweeps), sweeps)
-        names = [name for name in names if name in (*always, *alike)]
-        always += alike[:1]
+        names = equally_accurate(names, sweep_points(runs, attacks, sweeps), sweeps)
+        always += [name for name in names if name in next(iter(sweeps.families.values()))]
         titles |= sweeps.titles()
     rows = {name: lowest_seed(strongest, name) for name in shown(strongest, names, always)}
     finished = [row for row in rows.values() if row is not None]

@@ -271,6 +271,16 @@ def test_an_attack_that_read_other_files_is_no_result(study: Readers, key: str, 
         refuse(mismatches(owners(jobs(study.plan))))
 
 
+def test_a_decoder_runs_again_before_the_attack_that_begins_with_it(study: Readers) -> None:
+    changed = ["--set", "attacks.decoder.lr=0.002"]
+    again = ["attack", "--attack", "refinement", "--attack", "decoder", *changed]
+    assert cemlib(study.folder, *again) == 0
+    own = read_json(study.root / RUN / "attacks/refinement-train_data/metrics.json")
+    decoder = study.root / ATTACK / "attacker.safetensors"
+    assert own["start_train_data_sha256"] == sha256(decoder)
+    assert own["config"]["start"]["lr"] == 0.002
+
+
 @pytest.mark.parametrize("gone", [(FILES, OWN), (FILES,), (OWN,)])
 def test_a_record_without_its_checksums_is_refused(study: Readers, gone: tuple[str, ...]) -> None:
     metrics = study.root / RUN / "metrics.json"
