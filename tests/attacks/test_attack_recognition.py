@@ -21,6 +21,7 @@ from cemlib.numerics.seeds import generator
 from cemlib.records.files import FileError, load_tensors, read_json
 from cemlib.records.layout import AttackFolder
 from cemlib.records.seal import write_sealed
+from cemlib.study.finished import rerun_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job
 
@@ -200,8 +201,8 @@ def test_an_attack_starts_from_the_decoder_it_names(brief: Plan) -> None:
     attacks["optimisation"]["iterations"] = 1
     plan = replanned(brief, attacks)
     job = attack_job(plan, "noise", 0, ["optimisation"], "cpu")
-    with pytest.raises(FileError, match=r"mine-train_data/metrics\.json: no such file"):
-        list(run(job))
+    with pytest.raises(FileError, match=r"no such file; run the job attack/noise/seed0/mine first"):
+        list(rerun_job(job))
     list(run(attack_job(plan, "noise", 0, ["mine", "optimisation"], "cpu")))
     found = {
         name: read_json(plan.layout.run("noise", 0).attack(name, "train_data").metrics)["mse"]
