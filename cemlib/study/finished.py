@@ -27,6 +27,7 @@ from cemlib.study.job import AnyJob, owners
 from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, failure, read_standing
 
 SHOWN = 3  # changed settings that a message names
+OLD = 2**30 * 10**9  # nanoseconds, 34 years: what a time before 2004 is shifted by
 ADVICE = (
     "run it again (`cemlib run`) or restore the settings; report, list and show take --stale, and"
     " mark such results"
@@ -122,6 +123,32 @@ def standing(
     except FileError as error:  # about an input
         return DAMAGED, str(error), {}
     return (STALE, "; ".join(told), record) if told else (status, note, record)
+
+
+def show_to_snakemake(jobs: Iterable[AnyJob]) -> None:
+    """Have results that their job would not write now look old, so that Snakemake makes them again.
+
+    Snakemake compares times, and settings only with those of jobs that it ran itself. Results that
+    belong to the study again get their times back.
+    """
+    known = dict[Path, list[str]]()
+    for record, job in owners(jobs).items():
+        if record.is_file():
+            files = [file for file in job.outputs if file.parent == record.parent]
+            lost = not _are_there(files) or _is_other(job, record, known)
+            for file in filter(Path.is_file, files):
+                time = _time(file)
+                if lost != (time < OLD):
+                    time += -OLD if lost else OLD
+                    os.utime(file, ns=(time, time))
+
+
+def _is_other(job: AnyJob, record: Path, known: dict[Path, list[str]]) -> bool:
+    """Return whether a record differs from what its job would write, or is damaged."""
+    try:
+        return bool(differences(job, record, known))
+    except FileError:
+        return True
 
 
 def run_job(job: AnyJob) -> Iterator[Path | str]:

@@ -116,6 +116,20 @@ def test_snakemake_has_nothing_left_but_the_upload(other: Checkout) -> None:
     assert other.plan().rules == {"track"}
 
 
+def test_snakemake_runs_again_what_the_runner_made_with_other_settings(copied: Checkout) -> None:
+    """Of jobs of the runner it does not know the settings; what belongs again is not run again."""
+    record = copied.results / "runs/clustering/seed0/metrics.json"
+    before, own = record.stat().st_mtime_ns, tiny()
+    changed = tiny()
+    changed["defences"]["clustering"]["noise_std"] = 0.3
+    copied.configure(changed)
+    assert {"train", "attack", "tables"} <= copied.plan().rules
+    assert record.stat().st_mtime_ns < before
+    copied.configure(own)
+    assert copied.plan().rules == {"track"}
+    assert record.stat().st_mtime_ns == before
+
+
 def left() -> set[str]:
     """Names of the jobs that are not finished."""
     found = split_jobs(Plan(load(Path("study.yaml"))))
