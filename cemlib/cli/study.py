@@ -146,7 +146,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     plan, jobs = read_study(options.config, options.set)
     refuse(mismatches(owners(jobs)))
     if other := [job.name for job in jobs if not job.records and not is_written(job)]:
-        fault = "absent, or older than its results or settings; run the study to its end"
+        fault = "absent, or older than its results or settings; `cemlib run` makes what is missing"
         raise FileError(f"{', '.join(other)}: {fault}")
     out, root = Path("results/published") / plan.study.experiment, plan.layout.root
     if options.compare:

@@ -137,7 +137,7 @@ def audit(
     """
     data = from_tensors(images, labels, test_images, test_labels, every_class=False)
     noise = {NETWORK: {"noise_std": noise_std or 0.0}}
-    study = small_study(seed, defences=noise, attacks=dict(attacks))
+    study = small_study(seed, defences=noise, attacks=attacks)
     victim = _victim(model, cut, data.image_shape, noise_std)
     data = data.to(device or device_of(victim.model))
     recogniser = SplitModel(nn.Identity(), victim.model if judge is None else deepcopy(judge))

@@ -4,6 +4,7 @@ Lines are means over the seeds, and bands span from the lowest to the highest se
 t interval would reach below zero, which a logarithmic scale cannot show.
 """
 
+import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +70,8 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
         panel.set_title(textwrap.fill(readable(name), 24), fontsize=8)
         _loss(panel, history[history["defence"] == name])
         accuracy = 100 * runs.loc[runs["defence"] == name, "val_top1"].mean()
-        panel.text(0.96, 0.88, f"{accuracy:.1f} %", ha="right", transform=panel.transAxes)
+        if math.isfinite(accuracy):
+            panel.text(0.96, 0.88, f"{accuracy:.1f} %", ha="right", transform=panel.transAxes)
     for panel in panels[len(names) :]:
         panel.set_axis_off()
     for panel in panels[max(0, len(names) - columns) : len(names)]:

@@ -135,7 +135,7 @@ def _facts(
         "Commit": _listed(map(_commit, made)),
         "Hardware": _listed(map(_machine, made)),
         "Date": _date(records),
-        "Time of all jobs": f"{seconds / 3600:.2g} hours",
+        "Time of all jobs": f"{seconds / 60:.3g} minutes",
     }
 
 

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from cemlib.records.files import write_bytes
 from cemlib.records.scores import MARK, NOTE, decimals, marked
@@ -123,7 +123,8 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         FileError: if the disk is full, or may not be written.
     """
     if any(isinstance(text, Text) and MARK in text.get_text() for text in figure.findobj(Text)):
-        text = f"{NOTE}; its bars and points are hollow"
+        has_marks = any(panel.lines or panel.patches for panel in figure.axes)
+        text = f"{NOTE}; its bars and points are hollow" if has_marks else NOTE
         figure.text(0.01, 1.01, text, va="bottom", fontsize=7)
     written = []
     for kind, metadata in _METADATA.items():
@@ -160,11 +161,13 @@ def empty_figure(text: str) -> Figure:
 def log_scale(panel: Axes) -> None:
     """Make the vertical axis logarithmic, with plain numbers.
 
-    They are at 1, 2 and 5 of each decade, or at 1 if there are more than three decades.
+    They are at 1, 2 and 5 of each decade, or at 1 if there are more than three decades. If the axis
+    spans less than a factor of 5, they are evenly spaced.
     """
     panel.set_yscale("log")
     low, high = panel.yaxis.get_view_interval()
-    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < low * 1e3 else (1,)))
+    wide = LogLocator(subs=(1, 2, 5) if high < low * 1e3 else (1,))
+    panel.yaxis.set_major_locator(wide if high >= 5 * low else MaxNLocator(4))
     panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())
 

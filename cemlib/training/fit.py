@@ -92,7 +92,7 @@ def defend(
         DivergedError: if a loss is not finite.
     """
     data = from_tensors(images, labels, test_images, test_labels)
-    sections = {"train": {**FINE_TUNING, **train}, "defences": {DEFENDED: dict(defence)}}
+    sections = {"train": {**FINE_TUNING, **train}, "defences": {DEFENDED: defence}}
     study = small_study(seed, **sections, attacks={"mean_image": {}})  # a study needs an attack
     network = partial(split_copy, model, cut, data.image_shape)
     return fit(study, DEFENDED, data.to(device or device_of(model)), network, surrogate=surrogate)
@@ -168,7 +168,8 @@ def small_study(seed: int, **sections: Any) -> Study:
         ConfigError: if a section is wrong.
     """
     rest = {"experiment": "notebook", "data": {}, "threads": torch.get_num_threads()}
-    return parse(rest | {"seeds": [seed]} | sections)
+    plain = {key: dict(at) if isinstance(at, Mapping) else at for key, at in sections.items()}
+    return parse(rest | {"seeds": [seed]} | plain)
 
 
 def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:

@@ -185,12 +185,20 @@ def studies_run():
     return found or [STUDY]
 
 
+def is_new(place):
+    """Return whether this run of Snakemake wrote a file, or a file in a folder."""
+    files = [place] if place.is_file() else filter(Path.is_file, place.iterdir())
+    return any(file.stat().st_mtime >= STARTED for file in files)
+
+
 def tell_places():
-    """Print the paths of the page and the tables, if they exist."""
+    """Print the paths of the pages and tables that were written, or of all if none was."""
     for study in studies_run():
         layout = study.plan.layout
         pages = [file for file in study.written if file.parent == layout.root]
-        for place in filter(Path.exists, [*pages, layout.tables]):
+        main = [*filter(Path.exists, [*pages, layout.tables])]
+        parts = [*filter(Path.is_dir, layout.tables.glob("*"))]
+        for place in [*filter(is_new, [*main, *parts])] or main:
             print(place.resolve(), file=sys.stderr)
 
 
