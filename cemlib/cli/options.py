@@ -111,7 +111,8 @@ SET = Option(
     action="append",
     default=[],
     metavar="KEY=VALUE",
-    help="replace a value of the configuration, as in `train.lr=0.01`; may be repeated",
+    help="change a value of the configuration, as in `train.lr=0.01`; a section is merged, and null"
+    " removes a key; may be repeated",
 )
 
 
