@@ -27,12 +27,12 @@ from cemlib.report.worst_case import release_counts, unconverged, worst_cases
 _DECODER = "decoder"
 _COURSES = {
     "val_mse": "MSE of held-out\nreconstructions",
-    "percent": "share recognised [%]",
+    "percent": "identified [%]",
 }
 
 
 def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
-    """Draw the error and the recognition of held-out reconstructions during a decoder's training.
+    """Draw error and identified share of held-out reconstructions while a decoder trains.
 
     The attack is `decoder` or, without it, the first that recorded the error. There is a column for
     each knowledge.
@@ -52,7 +52,8 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
         course = list(_COURSES)[row]
         for name, look in style.items():
             found = history[chosen & (history["defence"] == name)]
-            line: Any = {"marker": look.marker, "markevery": 0.2}
+            every = max(1, found["epoch"].nunique() // 5)
+            line: Any = {"marker": look.marker, "markevery": every}
             mean_and_range(panel, found, course, look.colour, band=row == 0, **line)
             _mark_end(panel, found, course, look.colour)
         if row == 0:
