@@ -129,7 +129,9 @@ def show_to_snakemake(jobs: Iterable[AnyJob]) -> None:
     """Have results that their job would not write now look old, so that Snakemake makes them again.
 
     Snakemake compares times, and settings only with those of jobs that it ran itself. Results that
-    belong to the study again get their times back.
+    belong to the study again get their times back. Where it ran a job itself before `cemlib run`
+    did, it knows the checksums of small inputs and ignores times; then its reports refuse the
+    results, and `cemlib run` has to make them again.
     """
     known = dict[Path, list[str]]()
     for record, job in owners(jobs).items():
