@@ -26,9 +26,9 @@ def names(options: argparse.Namespace) -> Iterator[str]:
     """List the names that a configuration can use, or the runs of a study.
 
     A run is finished, failed (it diverged), stale (made with other settings, data or code than the
-    study's, as its note says), damaged (its record is not as it was written), running (begun and
-    not finished; it may have been stopped) or absent. The accuracy of a stale run is shown only
-    with --stale.
+    study's, as its note says), damaged (its record is not as it was written, or another file is
+    lost), running (begun and not finished; it may have been stopped) or absent. The accuracy of a
+    stale run is shown only with --stale.
     """
     from cemlib.study.catalogue import WRITTEN_AS, entries
 
@@ -56,10 +56,13 @@ def _row(
     from cemlib.config.study import JUDGE
     from cemlib.study.finished import standing
     from cemlib.study.split import train_job
-    from cemlib.study.standing import ABSENT, FINISHED, STALE
+    from cemlib.study.standing import ABSENT, DAMAGED, FINISHED, STALE
 
     folder = plan.layout.judge if defence == JUDGE else plan.layout.run(defence, seed)
     status, note, record = standing(train_job(plan, defence, seed), folder.metrics, known)
+    lost = [file.name for file in folder.files() if not file.is_file()]
+    if status == FINISHED and lost:
+        status, note = DAMAGED, f"lacks {', '.join(lost)}, which `cemlib run` makes again"
     epochs = 0
     if folder.history.is_file():
         with suppress(FileError):  # the status tells of damage

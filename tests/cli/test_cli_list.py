@@ -75,6 +75,16 @@ def test_runs_are_finished_failed_running_absent_or_damaged(
     assert rows[0][4:] == ["3/4,", "1", "absent"]
 
 
+def test_a_run_that_lost_its_weights_is_not_finished(
+    spoilt: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (spoilt.run("noise/seed0") / "model.safetensors").unlink()
+    assert main(["list", "runs", "--config", spoilt.config]) == 0
+    row = capsys.readouterr().out.splitlines()[2]
+    assert row.split()[:2] == ["noise/seed0", "damaged"]
+    assert "lacks model.safetensors" in row
+
+
 def test_a_record_without_accuracy_does_not_hide_the_other_runs(
     spoilt: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
