@@ -22,9 +22,9 @@ from cemlib.search.estimate import (
     run_seconds,
     train_seconds,
 )
-from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
+from cemlib.study.running import rerun_job
 from cemlib.study.split import attack_job, train_job
 from cemlib.training.job import new_trainer
 

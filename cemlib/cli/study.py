@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
 
 def _carried_out(jobs: "Iterable[AnyJob]") -> Iterator[Path | str]:
     """Run jobs in this process, finished or not."""
-    from cemlib.study.finished import rerun_job
+    from cemlib.study.running import rerun_job
 
     yield from failing_at_end(written for job in jobs for written in rerun_job(job))
 
@@ -159,8 +159,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
         files, changes = _with_published(options, jobs, root, out / "runs.csv")
     kept = [file for file in files if file.suffix in ENDINGS]
     command = _command(options.config, changes)
-    joins = options.add
-    yield from publish(results, kept, out, command, others=others, joins_published=joins)
+    yield from publish(results, kept, out, command, others=others, joins_published=options.add)
 
 
 def _command(config: Path, changes: Sequence[str]) -> str:

@@ -69,9 +69,7 @@ def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
             known = _quoted(fault["ctx"]["expected"])
             hint = nearest(str(found), known)
             return f"{key}: {found!r} is not one of {', '.join(known)}{hint}"
-        case "float_type" if isinstance(found, str) and re.fullmatch(
-            r"[-+.\d]+[eE][-+]?\d+", found
-        ):
+        case "float_type" if isinstance(found, str) and _EXPONENTIAL.fullmatch(found):
             return (
                 f"{key}: expected a number, found the text {found!r} (YAML needs 1.0e-3, not 1e-3)"
             )

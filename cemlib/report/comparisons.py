@@ -104,9 +104,8 @@ def with_verdicts(table: pd.DataFrame, tested: "pd.Series[bool]") -> pd.DataFram
 
     The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, ``higher`` or
     ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other rows, and those with a
-    single pair, have none. A row
-    that is `UNCONVERGED` still counts in Holm's correction: otherwise an attack that was stopped
-    early would make the p values of the others smaller.
+    single pair, have none. A row that is `UNCONVERGED` still counts in Holm's correction: otherwise
+    an attack that was stopped early would make the p values of the others smaller.
     """
     corrected = pd.Series(holm(table["p"].tolist()), table.index)
     difference, shown = table["difference"], corrected < 1 - LEVEL

@@ -44,7 +44,7 @@ def publish(
         FileError: if a result is missing, or was made by uncommitted code, so that nobody could
             reproduce it; or if those that were published before have other settings.
     """
-    results = [_reproducible(path) for path in metrics]
+    results = [_reproducible(path, _NEEDED) for path in metrics]
     commits = [_reproducible(path)["provenance"]["commit"] for path in others]
     place, origin = out / ORIGIN, _provenance(results, commits, command)
     if joins_published:
@@ -56,8 +56,8 @@ def publish(
     return [*written, place]
 
 
-def _reproducible(path: Path) -> dict[str, Any]:
-    result = read_sealed(path, _NEEDED)
+def _reproducible(path: Path, keys: Sequence[str] = ("provenance",)) -> dict[str, Any]:
+    result = read_sealed(path, keys)
     if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
         raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
     return result

@@ -40,9 +40,10 @@ from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.provenance import peak_memory_mb
 from cemlib.study.environment import set_for_jobs
-from cemlib.study.finished import finished, run_job
+from cemlib.study.finished import finished
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
+from cemlib.study.running import run_job
 from cemlib.study.schedule import StudyError
 from cemlib.study.split import PARTS, SplitJob, jobs
 from cemlib.training.job import new_trainer

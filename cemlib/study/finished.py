@@ -10,9 +10,7 @@ result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise they may be
 same numbers.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -21,13 +19,11 @@ from typing import Any
 from cemlib.config.differing import flatten
 from cemlib.records.files import FileError, read_json, sha256
 from cemlib.records.layout import DESCRIPTION, TENSORS, identity
-from cemlib.records.provenance import remember
 from cemlib.records.seal import FILES, RECORD, read_sealed
 from cemlib.study.job import AnyJob, owners
-from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, failure, read_standing
+from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, read_standing
 
 SHOWN = 3  # changed settings that a message names
-OLD = 2**30 * 10**9  # nanoseconds, 34 years: what a time before 2004 is shifted by
 ADVICE = (
     "run it again (`cemlib run`) or restore the settings; report, list and show take --stale, and"
     " mark such results"
@@ -125,84 +121,29 @@ def standing(
     return (STALE, "; ".join(told), record) if told else (status, note, record)
 
 
-def show_to_snakemake(jobs: Iterable[AnyJob]) -> None:
-    """Have results that their job would not write now look old, so that Snakemake makes them again.
+def is_lost(job: AnyJob, record: Path, known: dict[Path, list[str]]) -> bool:
+    """Return whether a result lacks a file, is damaged, or is not what its job would write now.
 
-    Snakemake compares times, and settings only with those of jobs that it ran itself. Results that
-    belong to the study again get their times back. Where it ran a job itself before `cemlib run`
-    did, it knows the checksums of small inputs and ignores times; then its reports refuse the
-    results, and `cemlib run` has to make them again.
+    Large files are not read; `known` is as for `differences`.
     """
-    known = dict[Path, list[str]]()
-    for record, job in owners(jobs).items():
-        if record.is_file():
-            files = [file for file in job.outputs if file.parent == record.parent]
-            lost = not _are_there(files) or _is_other(job, record, known)
-            for file in filter(Path.is_file, files):
-                time = _time(file)
-                if lost != (time < OLD):
-                    time += -OLD if lost else OLD
-                    os.utime(file, ns=(time, time))
-
-
-def _is_other(job: AnyJob, record: Path, known: dict[Path, list[str]]) -> bool:
-    """Return whether a record differs from what its job would write, or is damaged."""
     try:
-        return bool(differences(job, record, known))
+        return not _are_there(beside(job, record)) or bool(differences(job, record, known))
     except FileError:
         return True
 
 
-def run_job(job: AnyJob) -> Iterator[Path | str]:
-    """Run the parts of a job that are not finished, and yield what `rerun_job` yields.
-
-    Their old records are deleted first, so that an interrupted job never looks finished.
-    """
-    for record in stale(job):
-        record.unlink(missing_ok=True)
-    left = tuple(part for part in job.parts if stale(part))
-    if left or not job.parts:
-        yield from rerun_job(replace(job, parts=left))
-
-
-def rerun_job(job: AnyJob) -> Iterator[Path | str]:
-    """Run a job, finished or not; yield its files, and a line for each failed result.
-
-    Tables and figures made with other settings than those of the file beside the results count as
-    older than it, so that the study with those settings makes them again.
-
-    Raises:
-        FileError: if a result that it reads is missing, or does not belong to the study.
-    """
-    own = set(job.records)
-    read = {path: owner for path, owner in owners(job.reads).items() if path not in own}
-    for record, owner in read.items() if own else ():
-        if not record.is_file():
-            raise FileError(
-                f"{record}: no such file; run the job {owner.name} first (`cemlib run` runs all"
-                " jobs whose files are missing)"
-            )
-    if not job.plan.stale:
-        refuse(mismatches(read))
-    for part in (job, *job.parts):
-        remember(part.sources)
-    makes_report = not job.records and not job.plan.stale
-    if makes_report and not job.plan.layout.config.is_file():
-        job.plan.write_config()
-    for written in job.call(job):
-        yield from failure(job.plan.layout.root, written)
-        yield written
-    if makes_report and not _is_configured(job):
-        _make_older(job.outputs, job.plan.layout.config)
+def beside(job: AnyJob, record: Path) -> list[Path]:
+    """Return the files of a job in the folder of one of its records."""
+    return [file for file in job.outputs if file.parent == record.parent]
 
 
 def is_written(job: AnyJob) -> bool:
     """Return whether tables or figures are there and newer than the settings and the results."""
     config = job.plan.layout.config
-    return _is_configured(job) and _came_after(job.outputs, [config, *owners(job.reads)])
+    return is_configured(job) and _came_after(job.outputs, [config, *owners(job.reads)])
 
 
-def _is_configured(job: AnyJob) -> bool:
+def is_configured(job: AnyJob) -> bool:
     """Return whether the configuration beside the results is that of the job's study."""
     config = job.plan.layout.config
     return config.is_file() and read_json(config) == job.plan.study.plain()
@@ -214,11 +155,10 @@ def _is_current(job: AnyJob, path: Path) -> bool:
         differs = any(_differences(job, path, record))
     except FileError:
         return False
-    beside = [file for file in job.outputs if file.parent == path.parent]
     roles = [name for name in job.inputs if not record.get(f"{name}_sha256")]
     return (
         not differs
-        and _are_there(beside)
+        and _are_there(beside(job, path))
         and all(_is_same(path.with_name(name), sum_) for name, sum_ in record[FILES].items())
         and _came_after([path], chain.from_iterable(job.inputs[name] for name in roles))
     )
@@ -296,28 +236,22 @@ def _recorded(file: Path) -> str | None:
 def _came_after(written: Iterable[Path], read: Iterable[Path]) -> bool:
     """Return whether all files are there, and no read one is newer than a written one."""
     try:
-        return min(map(_time, written)) >= max(map(_time, read), default=0)
+        return min(map(time_of, written)) >= max(map(time_of, read), default=0)
     except FileNotFoundError:
         return False
-
-
-def _make_older(written: Iterable[Path], file: Path) -> None:
-    """Have files look older than another one, since they do not follow from it."""
-    before = _time(file) - 1
-    for path in written:
-        os.utime(path, ns=(before, before))
 
 
 def _are_there(paths: Iterable[Path]) -> bool:
     return all(path.is_file() for path in paths)
 
 
-def _time(path: Path) -> int:
+def time_of(path: Path) -> int:
+    """Return when a file was written, in nanoseconds."""
     return path.stat().st_mtime_ns
 
 
 def _is_same(file: Path, checksum: str | None) -> bool:
-    return file.is_file() and _sha256(file, _time(file), file.stat().st_size) == checksum
+    return file.is_file() and _sha256(file, time_of(file), file.stat().st_size) == checksum
 
 
 @lru_cache(maxsize=64)

@@ -2,15 +2,17 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cemlib.study.job import CONFIG, CPU, AnyJob, AnyPlan, records_below, report_files
+from cemlib.study.finished import beside, is_lost
+from cemlib.study.job import CONFIG, CPU, AnyJob, AnyPlan, owners, records_below, report_files
 
 WILDCARD = re.compile(r"{(\w+)}")
+LONG_AGO, YEAR = 2**30 * 10**9, 2**25 * 10**9  # nanoseconds: 34 years and one year
 
 
 class JobRule:
@@ -80,6 +82,24 @@ class Planned:
         alike = {kind: [job for job in self.jobs if job.kind == kind] for kind in kinds}
         return [JobRule(f"{self.prefix}{kind}", jobs) for kind, jobs in alike.items()]
 
+    def age_lost_results(self) -> None:
+        """Have results that do not belong to the study look old, and what shows them even older.
+
+        Snakemake compares times, and settings only with those of the jobs that it ran itself. So it
+        would take results that `cemlib run` made with other settings for the study's. Now it runs
+        their jobs again; or, where it ran one itself before, and has recorded checksums of its
+        inputs, it makes the tables again, which refuse such results. Results that belong to the
+        study again get their times back.
+        """
+        known, owned = dict[Path, list[str]](), owners(self.jobs)
+        there = {record: job for record, job in owned.items() if record.is_file()}
+        lost = {record for record, job in there.items() if is_lost(job, record, known)}
+        for record, job in there.items():
+            _age(beside(job, record), LONG_AGO, record in lost)
+        for job in self.jobs:
+            if not job.records:
+                _age(job.outputs, LONG_AGO + YEAR, not lost.isdisjoint(owners(job.reads)))
+
     @property
     def written(self) -> list[Path]:
         """Return tables, figures and pages."""
@@ -89,3 +109,12 @@ class Planned:
     def results(self) -> list[Path]:
         """Return the records of runs and of the attacks on them."""
         return records_below(self.plan.layout.root / "runs", self.jobs)
+
+
+def _age(files: Iterable[Path], by: int, lost: bool) -> None:
+    """Set the times of files back by some nanoseconds, or forward again unless they are lost."""
+    for file in filter(Path.is_file, files):
+        time = file.stat().st_mtime_ns
+        if lost != (time < LONG_AGO):
+            time += -by if lost else by
+            os.utime(file, ns=(time, time))

@@ -23,8 +23,8 @@ from cemlib.config.errors import ConfigError
 from cemlib.records.files import FileError
 from cemlib.records.provenance import PACKAGE, fingerprint
 from cemlib.study.environment import exit_code, farewell, set_for_jobs, sigterm_raises
-from cemlib.study.finished import run_job
 from cemlib.study.job import AnyJob
+from cemlib.study.running import run_job
 
 # Exceptions whose message is meant for the user; any other one is a bug. An OSError names the file
 # and the reason, such as a full disk or missing permissions.

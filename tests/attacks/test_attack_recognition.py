@@ -21,8 +21,8 @@ from cemlib.numerics.seeds import generator
 from cemlib.records.files import FileError, load_tensors, read_json
 from cemlib.records.layout import AttackFolder
 from cemlib.records.seal import write_sealed
-from cemlib.study.finished import rerun_job
 from cemlib.study.plan import Plan
+from cemlib.study.running import rerun_job
 from cemlib.study.split import attack_job
 
 ATTACKS: dict[str, Any] = {

@@ -11,9 +11,9 @@ from short_study import STUDY
 from cemlib.config import parse
 from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.evaluation.job import run as attack
-from cemlib.study.finished import rerun_job
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
+from cemlib.study.running import rerun_job
 from cemlib.study.split import attack_job, train_job
 from cemlib.training.job import run as train
 

@@ -15,10 +15,11 @@ from cemlib.cli import exits, main
 from cemlib.labelling import experiment
 from cemlib.labelling.tables import SECONDS
 from cemlib.records.seal import check_files, read_sealed
-from cemlib.study.finished import finished, rerun_job
+from cemlib.study.finished import finished
 from cemlib.study.job import prepare_job
 from cemlib.study.labelling import jobs, repeat_job
 from cemlib.study.plan import Plan
+from cemlib.study.running import rerun_job
 
 CHANGES = ("wall_seconds", "peak_memory_mb", "record_sha256")
 

@@ -18,8 +18,8 @@ from cemlib.report.build import Results, figures
 from cemlib.report.figures import DRAWINGS
 from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
 from cemlib.report.tradeoff import frontier
-from cemlib.study.finished import rerun_job
 from cemlib.study.plan import Plan
+from cemlib.study.running import rerun_job
 from cemlib.study.split import jobs, tables_of_one
 
 ROOT = Path(__file__).parents[2]

@@ -130,6 +130,19 @@ def test_snakemake_runs_again_what_the_runner_made_with_other_settings(copied: C
     assert record.stat().st_mtime_ns == before
 
 
+def test_snakemake_refuses_to_show_what_it_does_not_run_again(finished: Checkout) -> None:
+    """It ran the training itself before the runner did, with the same small inputs."""
+    changed = tiny()
+    changed["defences"]["clustering"]["noise_std"] = 0.3
+    finished.configure(changed)
+    assert run(finished)[0] == 3  # the other defence diverges
+    finished.configure(tiny())
+    outcome = finished.snakemake()
+    assert outcome.code != 0
+    assert "made with defences.clustering.noise_std 0.3, now " in outcome.output
+    assert not (finished.results / "tables/summary.csv").exists()
+
+
 def left() -> set[str]:
     """Names of the jobs that are not finished."""
     found = split_jobs(Plan(load(Path("study.yaml"))))

@@ -15,7 +15,6 @@ from cemlib.config import ConfigError
 from cemlib.config.extending import resolved
 from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
-from cemlib.study.finished import show_to_snakemake
 from cemlib.records.files import FileError
 from cemlib.report.figures import DRAWINGS, PICTURES
 from cemlib.study.requirements import Level, images, warnings_of
@@ -257,7 +256,7 @@ EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 
 if workflow.is_main_process:
     for each in EVERY:
-        show_to_snakemake(each.jobs)
+        each.age_lost_results()
 
 # The profile asks for one line per job; `--quiet host` gives Snakemake's own messages.
 BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())

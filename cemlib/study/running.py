@@ -1,0 +1,62 @@
+"""Run a job, with what must be checked before and noted afterwards."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from cemlib.records.files import FileError
+from cemlib.records.provenance import remember
+from cemlib.study.finished import is_configured, mismatches, refuse, stale, time_of
+from cemlib.study.job import AnyJob, owners
+from cemlib.study.standing import failure
+
+
+def run_job(job: AnyJob) -> Iterator[Path | str]:
+    """Run the parts of a job that are not finished, and yield what `rerun_job` yields.
+
+    Their old records are deleted first, so that an interrupted job never looks finished.
+    """
+    for record in stale(job):
+        record.unlink(missing_ok=True)
+    left = tuple(part for part in job.parts if stale(part))
+    if left or not job.parts:
+        yield from rerun_job(replace(job, parts=left))
+
+
+def rerun_job(job: AnyJob) -> Iterator[Path | str]:
+    """Run a job, finished or not; yield its files, and a line for each failed result.
+
+    Tables and figures made with other settings than those of the file beside the results count as
+    older than it, so that the study with those settings makes them again.
+
+    Raises:
+        FileError: if a result that it reads is missing, or does not belong to the study.
+    """
+    own = set(job.records)
+    read = {path: owner for path, owner in owners(job.reads).items() if path not in own}
+    for record, owner in read.items() if own else ():
+        if not record.is_file():
+            raise FileError(
+                f"{record}: no such file; run the job {owner.name} first (`cemlib run` runs all"
+                " jobs whose files are missing)"
+            )
+    if not job.plan.stale:
+        refuse(mismatches(read))
+    for part in (job, *job.parts):
+        remember(part.sources)
+    makes_report = not job.records and not job.plan.stale
+    if makes_report and not job.plan.layout.config.is_file():
+        job.plan.write_config()
+    for written in job.call(job):
+        yield from failure(job.plan.layout.root, written)
+        yield written
+    if makes_report and not is_configured(job):
+        _make_older(job.outputs, job.plan.layout.config)
+
+
+def _make_older(written: Iterable[Path], file: Path) -> None:
+    """Have files look older than another one, so that they do not count as made from it."""
+    before = time_of(file) - 1
+    for path in written:
+        os.utime(path, ns=(before, before))
