@@ -98,8 +98,8 @@ def conclusions(root: Path, folder: str) -> str:
         told += [f"* {sentence}" for sentence in sentences(compared)[readable(knowledge)]]
     told += [f"* {sentence}" for sentence in warnings(summary)]
     table = replace(paper_document(summary, _LEFT_OUT).tables[0], caption="")
-    made = _origin(root / folder, readable(knowledge))
-    return "\n".join(["", markdown_table(table), "", made, "", *told, *[""] * bool(told), ""])
+    parts = [markdown_table(table), _origin(root / folder, readable(knowledge)), "\n".join(told)]
+    return "\n" + "\n\n".join(filter(None, parts)) + "\n\n"
 
 
 def _origin(folder: Path, knowledge: str) -> str:

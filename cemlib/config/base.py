@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 
-def _free(name: str) -> str:
+def _not_a_folder(name: str) -> str:
     if name in ("attacks", "published"):
         raise ValueError(f"{name!r} is the name of a folder of results; choose another")
     return name
@@ -14,7 +14,9 @@ def _free(name: str) -> str:
 
 # Names become folder names, rule names and wildcards, so they hold no signs of shells and paths.
 Name = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60), AfterValidator(_free)
+    str,
+    StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60),
+    AfterValidator(_not_a_folder),
 ]
 Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.numerics.precision
 

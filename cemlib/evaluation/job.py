@@ -82,11 +82,6 @@ def load_judge(plan: Plan[Study], device: torch.device) -> Deployed:
     Raises:
         FileError: there is none, or its training diverged.
     """
-    if not plan.layout.judge.metrics.is_file():
-        raise FileError(
-            f"{plan.layout.judge.metrics}: no such file; `cemlib train --defence judge` trains the"
-            " classifier that recognises reconstructions"
-        )
     metrics = read_sealed(plan.layout.judge.metrics, ("status", "reason"))
     if metrics["status"] != "ok":
         raise FileError(

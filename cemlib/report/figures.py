@@ -53,7 +53,8 @@ FIGURES = (
         " defence with the highest MSE. Accuracy and MSE are of the run shown, the lowest seed that"
         " did not fail, over all images attacked. Of each sweep only the Pareto point nearest"
         " to the last accuracy of tradeoff.csv is shown; if more than six defences are left, these"
-        " are the first, the reference and those with the highest worst-case MSE.",
+        " are the first, the reference, that of the first sweep, and those with the highest"
+        " worst-case MSE.",
     ),
     Figure(
         "accuracy_{score}",

@@ -135,7 +135,7 @@ def _facts(
         "Commit": _listed(map(_commit, made)),
         "Hardware": _listed(map(_machine, made)),
         "Date": _date(records),
-        "Time of all jobs": f"{seconds / 60:.3g} minutes",
+        "Time of all jobs": _duration(seconds),
     }
 
 
@@ -196,6 +196,10 @@ def _machine(source: Record) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.1f} minutes" if seconds < 3600 else f"{seconds / 3600:.1f} hours"
 
 
 def _date(results: Iterable[Path]) -> str:

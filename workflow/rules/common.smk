@@ -184,7 +184,7 @@ def studies_run():
     return found or [STUDY]
 
 
-def is_new(place):
+def was_written(place):
     """Return whether this run of Snakemake wrote a file, or a file in a folder."""
     files = [place] if place.is_file() else filter(Path.is_file, place.iterdir())
     return any(file.stat().st_mtime >= STARTED for file in files)
@@ -197,7 +197,7 @@ def tell_places():
         pages = [file for file in study.written if file.parent == layout.root]
         main = [*filter(Path.exists, [*pages, layout.tables])]
         parts = [*filter(Path.is_dir, layout.tables.glob("*"))]
-        for place in [*filter(is_new, [*main, *parts])] or main:
+        for place in [*filter(was_written, [*main, *parts])] or main:
             print(place.resolve(), file=sys.stderr)
 
 
