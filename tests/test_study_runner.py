@@ -28,17 +28,19 @@ PLAN = Plan(parse(tiny()))
 
 
 def test_each_line_says_what_runs_and_how_long_the_rest_takes(tmp_path: Path) -> None:
-    """By the mean of ended jobs of the same kind, or of all where none of a kind has ended."""
+    """By the mean of ended jobs of a kind, or of all kinds; unknown until one like these ended."""
     plan = Plan(parse(tiny() | {"results": str(tmp_path)}))
     schedule = Schedule(split_jobs(plan))
-    for seconds, line in ((30.0, "[1/12] prepare: 30.0 s"), (60.0, "[2/12] judge: 60.0 s")):
+    ended = {"prepare": 30.0, "judge": 60.0, "train/clustering/seed0": 60.0}
+    for done, (name, seconds) in enumerate(ended.items(), 1):
         job = schedule.take()
         assert job is not None
-        assert schedule.outlook(2) == "" or job.name == "judge"
-        assert schedule.end(Ended(job, seconds, Outcome())) == line
+        assert schedule.outlook(2) == (f" | running: {name}" if done > 1 else "")
+        line = schedule.end(Ended(job, seconds, Outcome()))
+        assert line == f"[{done}/12] {name}: {seconds:.1f} s"
     schedule.take()
-    # two trainings, four attacks and four reports, at the mean of 45 s, in two slots
-    assert schedule.outlook(2) == " | running: train/clustering/seed0 | about 4 min left"
+    # 60 s for the training, and the mean of 50 s for four attacks and four reports, in two slots
+    assert schedule.outlook(2) == " | running: train/wild/seed0 | about 4 min left"
 
 
 def test_an_attack_that_begins_with_another_depends_on_it() -> None:

@@ -83,12 +83,17 @@ class Schedule:
         return "; ".join([f"[{len(self._done)}/{self._total}] {line}", *outcome.notes])
 
     def outlook(self, slots: int) -> str:
-        """Return which jobs are running, and about how long the rest will take in so many slots."""
+        """Return which jobs are running, and about how long the rest will take in so many slots.
+
+        The time is left out as long as no job of the kinds that are running has ended.
+        """
         if not (self._running and self._seconds):
             return ""
-        found = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
-        left = [found.get(job.kind, fmean(found.values())) for job in self._waiting + self._running]
         names = ", ".join(job.name for job in self._running)
+        found = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
+        if found.keys().isdisjoint(job.kind for job in self._running):
+            return f" | running: {names}"
+        left = [found.get(job.kind, fmean(found.values())) for job in self._waiting + self._running]
         return f" | running: {names} | about {duration(sum(left) / slots)} left"
 
     def fault(self) -> str:
