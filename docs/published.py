@@ -18,10 +18,9 @@ All is computed from the published runs, whichever version published them.
 
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -30,14 +29,14 @@ from cemlib.records.files import read_json
 from cemlib.records.scores import SCORES, marked
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.cells import interval, mean, number
-from cemlib.report.claims import sentences, warnings
+from cemlib.report.claims import is_shown, sentences, warnings
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.frontier import Sweeps, equally_accurate, sweep_points
 from cemlib.report.publish import published_study
 from cemlib.report.style import readable
-from cemlib.report.tables import read_runs, summary_table
+from cemlib.report.tables import read_runs, records, summary_table
 from cemlib.report.texts import STRONGEST, paper_document
-from cemlib.report.writer import Column, laid_out, markdown_table
+from cemlib.report.writer import Column, Row, laid_out, markdown_table
 
 PAGES = ("README.md", "docs/start.md", "docs/findings.md", "docs/board.md")
 _BLOCK = re.compile(
@@ -132,7 +131,7 @@ def differences(root: Path, folder: str) -> str:
     """
     table = _tradeoff(root, folder)
     rows = table[table["family"] != table["reference"]].copy()
-    rows["shown"] = [_relative(row) for row in rows.to_dict("records")]
+    rows["shown"] = [_relative(row) for row in records(rows)]
     places = list(rows[["accuracy", "knowledge"]].drop_duplicates().itertuples(index=False))
     heads = [f"{accuracy:g} %, {knowledge}" for accuracy, knowledge in places]
     wide = rows.set_index(["accuracy", "knowledge", "family"])["shown"].sort_index()
@@ -144,12 +143,12 @@ def differences(root: Path, folder: str) -> str:
     return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
 
 
-def _relative(row: Mapping[Hashable, Any]) -> str:
+def _relative(row: Row) -> str:
     if not math.isfinite(row["difference"]):
         return "-"
     text = f"{100 * row['difference'] / (row['mse_mean'] - row['difference']):+.0f} %"
     text = marked(text, row["unconverged"] != "")
-    return f"**{text}**" if row["verdict"] in ("higher", "lower") else text
+    return f"**{text}**" if is_shown(row) else text
 
 
 def _tradeoff(

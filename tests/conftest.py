@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
+_HERE = Path(__file__).parent
 # Two processes share the cores: a second thread in each would only wait, and waiting is spinning.
 # Set before anything imports torch; the programs that tests start have it from here.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+# And they import this package, not one that is installed, and the helpers of the tiny study.
+_places = (_HERE.parent, _HERE, _HERE / "training", os.environ.get("PYTHONPATH", ""))
+os.environ["PYTHONPATH"] = os.pathsep.join(map(str, _places))
 
 TOGETHER = ("workflow", "tracking", "report", "cli")  # one study or store for all their files
 LONGEST = ("workflow", "faults", "tracking", "report", "tests", "federated", "search", "training")

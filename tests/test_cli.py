@@ -1,42 +1,23 @@
 """The command line, run as a user runs it."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import finished_study
 import pytest
-import yaml
+from finished_study import Finished
 
 from cemlib import __version__
 from cemlib.cli import main
 
-ROOT = Path(__file__).parents[1]
-RAW: dict[str, Any] = finished_study.RAW | {
-    "seeds": [0],
-    "defences": {"noise": {}, "clustering": {"surrogate": "clustering"}},
-}
-
-
-def cemlib(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
-    return subprocess.run(
-        [sys.executable, "-m", "cemlib", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)},
-    )
+DEFENCES: dict[str, Any] = {"noise": {}, "clustering": {"surrogate": "clustering"}}
 
 
 def configuration(folder: Path, **changes: Any) -> str:
-    path = folder / "study.yaml"
-    raw = RAW | {"results": str(folder / "results")} | changes
-    path.write_text(yaml.safe_dump(raw, sort_keys=False))
-    return str(path)
+    study = Finished(folder)
+    study.configure(**{"seeds": [0], "defences": DEFENCES} | changes)
+    return study.config
 
 
 def only_error(capsys: pytest.CaptureFixture[str]) -> str:
@@ -49,7 +30,9 @@ def only_error(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_the_version_is_the_packages() -> None:
-    assert cemlib("--version").stdout.strip() == f"cemlib {__version__}"
+    command = [sys.executable, "-m", "cemlib", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"cemlib {__version__}"
 
 
 @pytest.mark.parametrize("arguments", [[], ["trane"], ["train", "--seed", "x"], ["prepare", "-q"]])

@@ -8,9 +8,9 @@ import pytest
 
 from cemlib.config import ConfigError, parse
 from cemlib.config.base import Section
-from cemlib.config.load import SYSTEMS, load_any, load_as, parse_any
+from cemlib.config.load import SYSTEMS, load_as, parse_any
 from cemlib.study.plan import Plan
-from cemlib.study.requirements import Level, requirements
+from cemlib.study.requirements import requirements
 from docs.generated import reference
 
 ROOT = Path(__file__).parents[1]
@@ -84,6 +84,7 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
             changed(report={"match_accuracy": [90, 80, 90.0]}),
             ["report.match_", "[90.0] are listed"],
         ),
+        (changed(report={"match_accuracy": [101.0]}), ["report.match_accuracy.0", "found 101.0"]),
         (changed(experiment="published"), ["experiment: ", "'published' is the name of a folder"]),
         (changed(defences__attacks={}), ["defences.attacks", "'attacks' is the name of a folder"]),
         (changed(reference="nothing"), ["reference", "'nothing' is not among"]),
@@ -94,6 +95,27 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
         (changed(train__augment={"flip": 1}), ["train.augment.flip", "found 1"]),
         (changed(defences__noise__model={"ct": 3}), ["defences.noise.model.ct", "mean 'cut'"]),
         (changed(defences__noise__train={"lr": 0}), ["defences.noise.train.lr", "found 0"]),
+        (
+            VALID | {"model": {"name": "resnet20"}, "defences": {"a": {"pruning": {"epoch": 1}}}},
+            ["defences.a.pruning: ", "resnet20"],
+        ),
+        (
+            VALID | {"attacks": {"linear": {"queries": 4}}},
+            ["attacks: at least one must see a single release"],
+        ),
+        (
+            VALID | {"attacks": {"decoder": {}, "gan": {"queries": 4}}},
+            ["attacks.gan.queries: 4, but the decoder ", "(decoder) was trained on 1"],
+        ),
+        (changed(attacks__worst_case_4={"kind": "linear"}), ["worst_case_4", "choose another"]),
+        *(
+            (VALID | {"attacks": attacks}, ["attacks.gan.start: '", "' is no attack listed before"])
+            for attacks in (
+                {"gan": {}},
+                {"linear": {}, "gan": {"start": "linear"}},
+                {"gan": {}, "decoder": {}},
+            )
+        ),
     ],
 )
 def test_a_fault_is_named_by_its_key(raw: Any, parts: list[str]) -> None:
@@ -120,17 +142,6 @@ def test_a_defence_may_have_a_network_and_a_training_of_its_own() -> None:
     )
     alone = parse(VALID | {"defences": {"other": {}}} | own)
     assert study.train_slice("other") == alone.train_slice("other")
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.name
-)
-def test_every_committed_study_is_valid(path: Path) -> None:
-    """Whether its images are there is another thing."""
-    study = load_any(path)
-    assert study.experiment
-    told = [found for found in requirements(Plan(study)) if found.level is Level.PROBLEM]
-    assert [found.subject for found in told if not found.subject.startswith("data ")] == []
 
 
 def test_the_epochs_to_raise_are_those_that_are_too_few() -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from cemlib.config import Study, load
+from cemlib.config.load import load_any
 from cemlib.report.publish import published_study
 from cemlib.study.plan import Plan
 from cemlib.study.requirements import Level, requirements
@@ -38,6 +39,12 @@ def test_a_study_is_what_its_first_lines_say(path: Path) -> None:
     assert [*map(int, counts)] == [len(found.defences), runs, len(jobs(plan))]
     assert f"--configfile {path.relative_to(CONFIG.parent)}" in text
     assert found.experiment == name_of(path)
+
+
+@pytest.mark.parametrize("path", [*CONFIG.glob("*.yaml"), *STUDIES], ids=lambda path: path.stem)
+def test_every_committed_study_could_run(path: Path) -> None:
+    """Whether its images are there is another thing."""
+    plan = Plan(load_any(path))
     told = [one.subject for one in requirements(plan) if one.level is Level.PROBLEM]
     assert [subject for subject in told if not subject.startswith("data ")] == []
 

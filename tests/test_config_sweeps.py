@@ -143,10 +143,3 @@ def test_an_unreadable_section_of_sweeps_leaves_the_other_faults_in_sight() -> N
     found = fault(study(gated=3) | {"seeds": [0, 0]})
     assert [line.split(":")[0] for line in found.splitlines()] == ["seeds", "sweeps.gated"]
     assert fault(study(gated=GATED) | {"defences": 3}).startswith("defences: ")
-
-
-def test_accuracies_to_compare_at_are_percentages() -> None:
-    report = {"match_accuracy": [97.5, 98.0]}
-    assert parse(study(gated=GATED) | {"report": report}).report.match_accuracy == (97.5, 98.0)
-    found = fault(study(gated=GATED) | {"report": {"match_accuracy": [101.0]}})
-    assert found.startswith("report.match_accuracy.0: ")

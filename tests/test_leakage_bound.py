@@ -153,16 +153,11 @@ def uniform_information(half_width: float, noise_std: float) -> float:
     return information(density, edges, noise_std)
 
 
-def uniform_bound(half_width: float, noise_std: float, dim: int) -> float:
-    """For independent features: points of variance w^2 / 3 along each axis."""
-    return bound([half_width / math.sqrt(3) * axis_points(dim)], noise_std)
-
-
 @pytest.mark.parametrize("dim", [1, 2, 6])
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0, 3.0, 20.0])
 def test_bound_is_above_the_information_of_uniform_features(dim: int, ratio: float) -> None:
-    exact = dim * uniform_information(0.5, 0.5 / ratio)
-    excess = uniform_bound(0.5, 0.5 / ratio, dim) - exact
+    points = 0.5 / math.sqrt(3) * axis_points(dim)  # of variance w^2 / 3 along each axis
+    excess = bound([points], 0.5 / ratio) - dim * uniform_information(0.5, 0.5 / ratio)
     # At most the entropy that a Gaussian has more than a uniform of the same variance.
     assert 0 < excess < dim * 0.5 * math.log(math.pi * math.e / 6)
 
@@ -176,15 +171,11 @@ def test_bound_is_above_the_information_of_two_points(noise_std: float) -> None:
     assert bound(one_class, noise_std) > exact
 
 
-def features() -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    y = torch.randint(0, 3, (90,), generator=generator)
-    return torch.randn(90, 8, generator=generator, dtype=torch.float64) + y[:, None], y
-
-
 def test_leakage_falls_with_noise_and_with_shrinking_spread() -> None:
     """The sign that every surrogate relies on: less spread about the class mean leaks less."""
-    z, y = features()
+    generator = torch.Generator().manual_seed(1)
+    y = torch.randint(0, 3, (90,), generator=generator)
+    z = torch.randn(90, 8, generator=generator, dtype=torch.float64) + y[:, None]
     means = torch.stack([z[y == label].mean(0) for label in range(3)])[y]
     bounds = [leakage_bound(means + scale * (z - means), y, 0.1) for scale in (1.0, 0.5, 0.1, 0.0)]
     assert bounds == sorted(bounds, reverse=True)

@@ -8,6 +8,8 @@ from torch.nn import functional as F
 from cemlib.models import Decoder, build
 from cemlib.models.layers import SparseCoding
 
+RESNET: dict[str, object] = {"name": "resnet20"}
+
 
 def count(module: torch.nn.Module) -> int:
     return sum(weights.numel() for weights in module.parameters())
@@ -34,18 +36,25 @@ def test_decoder_has_the_published_order_of_layers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "channels", "side"),
-    [("vgg11", 32, 3, 8), ("vgg11", 64, 3, 16), ("small", 16, 1, 4), ("small", 32, 3, 8)],
+    ("name", "cut", "size", "channels", "side"),
+    [
+        *(("vgg11", 4, 32, 3, 8), ("vgg11", 4, 64, 3, 16)),
+        *(("small", 4, 16, 1, 4), ("small", 4, 32, 3, 8)),
+        # The stages of ResNet-20 end at cuts 4, 7 and 9.
+        *(("resnet20", cut, 32, 3, 32) for cut in (1, 4)),
+        *(("resnet20", cut, 32, 3, 16) for cut in (5, 7)),
+        *(("resnet20", cut, 32, 3, 8) for cut in (8, 9)),
+        *(("resnet20", 5, 64, 3, 32), ("resnet20", 8, 64, 3, 16), ("resnet20", 8, 12, 3, 3)),
+    ],
 )
 def test_features_lie_in_the_unit_interval_and_have_their_shape(
-    name: str, size: int, channels: int, side: int
+    name: str, cut: int, size: int, channels: int, side: int
 ) -> None:
     mean, std = (0.4,) * channels, (0.2,) * channels
-    model = build(name, num_classes=7, image_size=size, cut=4, mean=mean, std=std)
+    model = build(name, num_classes=7, image_size=size, cut=cut, mean=mean, std=std)
     images = torch.rand(3, channels, size, size)
     features = model.encoder(images)
-    assert features.shape == (3, 8, side, side)
-    assert model.feature_shape == (8, side, side)
+    assert features.shape == (3, *model.feature_shape) == (3, 8, side, side)
     assert 0 < features.min() < features.max() < 1
     assert model(images).shape == (3, 7)
 
@@ -116,6 +125,11 @@ def test_the_head_drops_its_share_of_hidden_units(
         ({"client_widths": (64,)}, r"2 convolutions .* at most 64, 128 channels, found \[64\]"),
         ({"client_widths": (64, 129)}, r"at most 64, 128 channels, found \[64, 129\]"),
         ({"client_widths": (0, 128)}, r"at least 1 .* found \[0, 128\]"),
+        (RESNET | {"cut": 0}, "cut: must lie between 1 and 9, found 0"),
+        (RESNET | {"cut": 10}, "cut: must lie between 1 and 9, found 10"),
+        (RESNET | {"image_size": 30}, "multiple of 4, found 30"),
+        (RESNET | {"client_widths": (16,)}, "client_widths: the shortcuts of resnet20"),
+        (RESNET | {"dropout": 0.2}, r"model\.dropout: resnet20 has none, .* 0\.5, found 0\.2"),
     ],
 )
 def test_an_impossible_network_is_refused(arguments: dict[str, object], message: str) -> None:

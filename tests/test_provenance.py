@@ -1,5 +1,6 @@
 """Which source files decide which job."""
 
+import ast
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from cemlib.config.load import parse_any
 from cemlib.records.provenance import (
     PACKAGE,
     PLUG_INS,
+    _imports,
     fingerprint,
     provenance,
     remember,
@@ -26,6 +28,7 @@ from cemlib.study.split import attack_job, train_job
 from cemlib.study.systems import jobs_of, read_study
 
 ROOT = PACKAGE.parent
+FILES = [file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py"]
 PLAN = Plan(
     parse(
         {
@@ -146,6 +149,17 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
         path = f"{module.replace('.', '/')}.py"
         is_package = not (PACKAGE / path).exists()
         assert is_package or f"{module}.".startswith(left_out) or path in sources, module
+
+
+def test_the_pattern_finds_the_imports_of_the_syntax_tree() -> None:
+    modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES}
+    for file in FILES:
+        nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+        starts = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        named = {f"{node.module}.{alias.name}" for node in starts for alias in node.names}
+        expected = {*named, *(str(node.module) for node in starts)} & modules
+        found = set(_imports(".".join(file.relative_to(ROOT).with_suffix("").parts))) & modules
+        assert found == expected, file
 
 
 def test_an_unknown_member_is_named() -> None:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from cemlib.evaluation.scores import (
 from cemlib.numerics.precision import resolve, set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_tensors, save_tensors, sha256, write_jsonl
-from cemlib.records.layout import KNOWLEDGES, AttackFolder, RunFolder
+from cemlib.records.layout import KNOWLEDGES, RunFolder
 from cemlib.records.seal import check_files, read_sealed, write_sealed
 from cemlib.study.job import DATA, FOREIGN, Job
 from cemlib.study.plan import Plan
@@ -40,25 +39,29 @@ def run(job: Job[Study]) -> Iterator[Path]:
     An attack on a failed run, or one that diverges, ends as `failed` with null scores. Checkpoints
     are removed when all is written, so that a killed job trains no decoder twice.
     """
-    device = job.processor()
-    set_up(device, job.plan.study.threads)
-    data = load(job.plan.layout.data).to(device)
+    data = read_data(job)
     metrics = read_sealed(attacked_run(job).metrics, ("status", "reason"))
     stage = Stage(job, data) if metrics["status"] == "ok" else None
     pairs = list(product(job.parts or (job,), KNOWLEDGES))
     for part, knowledge in pairs:
         start, read = time.perf_counter(), checksums(part)
-        record = _Record(part, data, knowledge)
         if stage is None:
-            found = record.failed(f"the attacked run failed: {metrics['reason']}")
+            reason = f"the attacked run failed: {metrics['reason']}"
+            found = _not_begun(part, data, knowledge, reason)
         else:
             outcome = stage.attempt(part, knowledge)
             found = verdict(stage.scene, part.of["attack"], knowledge, outcome)
-        record.write(found, read, start)
-        yield record.folder.metrics
+        yield _write(part, data, found, read, start)
     if stage is not None:
         for part, knowledge in pairs:
             stage.checkpoint(part, knowledge).remove()
+
+
+def read_data(job: Job[Study]) -> Prepared:
+    """Set up the process for a job's device, and return the job's prepared data on it."""
+    device = job.processor()
+    set_up(device, job.plan.study.threads)
+    return load(job.plan.layout.data).to(device)
 
 
 def checksums(job: Job[Study]) -> dict[str, str]:
@@ -139,63 +142,55 @@ class Stage:
         return Checkpoint(job.checkpoint(*origin, device.type, resolve("auto", device)))
 
 
-@dataclass(frozen=True)
-class _Record:
-    """The files of one attack with one knowledge."""
+def _not_begun(job: Job[Study], data: Prepared, knowledge: str, reason: str) -> Attacked:
+    """Return the result of an attack that could not be begun."""
+    of, originals = job.of, targets(data, knowledge).images
+    queries = job.plan.study.attacks[of["attack"]].releases
+    which = (of["defence"], of["seed"], of["attack"], knowledge, queries)
+    return Attacked(*which, to_float(originals).cpu(), reason)
 
-    job: Job[Study]
-    data: Prepared
-    knowledge: str
 
-    @property
-    def folder(self) -> AttackFolder:
-        return attacked_run(self.job).attack(self.job.of["attack"], self.knowledge)
+def _write(
+    job: Job[Study], data: Prepared, found: Attacked, read: dict[str, str], start: float
+) -> Path:
+    """Write the files of an attack that began at `start` and read files of these `checksums`.
 
-    def failed(self, reason: str) -> Attacked:
-        """Return the result of an attack that could not be begun."""
-        of, originals = self.job.of, targets(self.data, self.knowledge).images
-        queries = self.job.plan.study.attacks[of["attack"]].releases
-        which = (of["defence"], of["seed"], of["attack"], self.knowledge, queries)
-        return Attacked(*which, to_float(originals).cpu(), reason)
+    A failed attack has no scores, and grey pictures. The metrics, whose path is returned, come
+    last: a folder with metrics is a whole attack.
+    """
+    answers, columns, scores = found.reconstructions, found.per_image, found.scores
+    if answers is None:
+        answers = torch.full_like(found.originals, 0.5)
+        columns = per_image(answers[:0], answers[:0])
+        scores = means(columns) | dict.fromkeys((*RECOGNITION, *convergence([])))
+        columns["recognised"] = torch.zeros(0).bool()
+    folder = attacked_run(job).attack(found.attack, found.knowledge)
+    labels = data.test.labels.cpu()
+    first = first_target(found.knowledge, len(labels))
+    folder.metrics.unlink(missing_ok=True)  # of an older attack, which had other files
+    save_tensors(folder.attacker, found.state)
+    write_jsonl(folder.history, found.history)
+    write_per_image(folder.per_image, first, labels, columns)
+    shown = [i - first for i in showcase(labels, first_target("public_data", len(labels)))]
+    ends = extremes(columns["mse"]) or shown
+    for path, rows in ((folder.reconstructions, shown), (folder.extremes, ends)):
+        write_strip(path, found.originals[rows], answers[rows])
+    metrics = _metrics(job, found, scores) | read | {"wall_seconds": time.perf_counter() - start}
+    write_sealed(folder.metrics, metrics, [f for f in folder.files() if f != folder.metrics])
+    return folder.metrics
 
-    def write(self, found: Attacked, read: dict[str, str], start: float) -> None:
-        """Write the files of an attack that began at `start` and read files of these `checksums`.
 
-        A failed attack has no scores, and grey pictures. The metrics come last: a folder with
-        metrics is a whole attack.
-        """
-        answers, columns, scores = found.reconstructions, found.per_image, found.scores
-        if answers is None:
-            answers = torch.full_like(found.originals, 0.5)
-            columns = per_image(answers[:0], answers[:0])
-            scores = means(columns) | dict.fromkeys((*RECOGNITION, *convergence([])))
-            columns["recognised"] = torch.zeros(0).bool()
-        folder, labels = self.folder, self.data.test.labels.cpu()
-        first = first_target(self.knowledge, len(labels))
-        folder.metrics.unlink(missing_ok=True)  # of an older attack, which had other files
-        save_tensors(folder.attacker, found.state)
-        write_jsonl(folder.history, found.history)
-        write_per_image(folder.per_image, first, labels, columns)
-        shown = [i - first for i in showcase(labels, first_target("public_data", len(labels)))]
-        ends = extremes(columns["mse"]) or shown
-        for path, rows in ((folder.reconstructions, shown), (folder.extremes, ends)):
-            write_strip(path, found.originals[rows], answers[rows])
-        metrics = (
-            self._metrics(found, scores) | read | {"wall_seconds": time.perf_counter() - start}
-        )
-        write_sealed(folder.metrics, metrics, [f for f in folder.files() if f != folder.metrics])
-
-    def _metrics(self, found: Attacked, scores: dict[str, Any]) -> dict[str, Any]:
-        settings = self.job.plan.study.attacks[found.attack]
-        return {
-            "kind": "attack",
-            "defence": found.defence,
-            "seed": found.seed,
-            "attack": found.attack,
-            "knowledge": found.knowledge,
-            "queries": found.queries,
-            "precision": resolve(settings.arithmetic, self.job.processor()),
-            **scores,
-            "n_images": len(found.originals) if found.reason is None else 0,
-            **self.job.record(found.reason),
-        }
+def _metrics(job: Job[Study], found: Attacked, scores: dict[str, Any]) -> dict[str, Any]:
+    settings = job.plan.study.attacks[found.attack]
+    return {
+        "kind": "attack",
+        "defence": found.defence,
+        "seed": found.seed,
+        "attack": found.attack,
+        "knowledge": found.knowledge,
+        "queries": found.queries,
+        "precision": resolve(settings.arithmetic, job.processor()),
+        **scores,
+        "n_images": len(found.originals) if found.reason is None else 0,
+        **job.record(found.reason),
+    }

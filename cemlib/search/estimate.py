@@ -30,11 +30,10 @@ from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import budgeted, untrained
 from cemlib.attacks.task import Outcome, Task
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
-from cemlib.data.prepared import Prepared, load
+from cemlib.evaluation.job import read_data
 from cemlib.evaluation.scene import FEWEST, Scene, targets
 from cemlib.evaluation.scores import verdict
 from cemlib.numerics.divergence import DivergedError
-from cemlib.numerics.precision import set_up
 from cemlib.numerics.replay import WARM_UP
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
@@ -238,13 +237,6 @@ def _try(
                 checkpoint=Checkpoint(Path(folder), math.inf),
             )
         )
-
-
-def read_data(job: SplitJob) -> Prepared:
-    """Set up the process for a job's device, and return the job's prepared data on it."""
-    device = job.processor()
-    set_up(device, job.plan.study.threads)
-    return load(job.plan.layout.data).to(device)
 
 
 def seconds_of(work: Callable[[], object]) -> float:

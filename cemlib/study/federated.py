@@ -1,7 +1,6 @@
 """Federated learning as a list of jobs."""
 
 from itertools import product
-from pathlib import Path
 
 from cemlib.config.federated import Federated
 from cemlib.records.layout import AttackFolder
@@ -84,14 +83,14 @@ def attack_job(
 
 def _attack(plan: Plan[Federated], variant: str, seed: int, name: str, device: str) -> FederatedJob:
     training, settings = train_job(plan, variant, seed, device), plan.study.attack_slice(variant)
-    run = plan.layout.run(variant, seed)
+    run, written = plan.layout.run(variant, seed), attack_folder(plan, *_RUN, name)
     return Job(
         plan,
         "attack/{variant}/seed{seed}",
         of={"variant": variant, "seed": seed, "attack": name},
         reads=(training,),
         inputs={**training.inputs, "model": run.files()},
-        leaves=attack_files(attack_folder(plan, *_RUN, name)),
+        leaves=[written.metrics, written.history, written.per_image, written.reconstructions],
         settings=settings | {"attack": settings["inversion"]["attacks"][name]},
         device=device,
         **run_by("cemlib.federated.attacking"),
@@ -104,8 +103,3 @@ def attack_folder(
     """Return the folder of one attack, whose name says what it knows of the mask."""
     known = getattr(plan.study.inversion.attacks[attack], "mask", "ignored")
     return plan.layout.run(variant, seed).attack(attack, known)
-
-
-def attack_files(folder: AttackFolder) -> list[Path]:
-    """Return every file of a finished attack."""
-    return [folder.metrics, folder.history, folder.per_image, folder.reconstructions]

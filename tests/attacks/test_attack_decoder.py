@@ -5,23 +5,58 @@ from typing import Any
 
 import pytest
 import torch
-from curved_victim import STD, curved_task
-from easy_tasks import changed, same
+from easy_tasks import OPTIONS, changed, pairs, same, smooth, task_on
 from killed_job import Dying
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.budget import load_decoder, untrained
 from cemlib.attacks.decoder import decoder
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.attacks.wiener import linear_estimate
+from cemlib.config.attacks import Decoder
+from cemlib.defences.channels.noise import GaussianNoise
+from cemlib.defences.deployed import Deployed
+from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import Checkpoint
 
+STD = 0.02
 HARMFUL = {"lr": 1e3, "epochs": 3}
 # Few images, so much noise and such a rate that the best epoch is neither the first nor the last.
 UNSTEADY = {"own": 40, "std": 0.2, "epochs": 6, "lr": 0.03, "batch_size": 8}
+
+
+class Phase(nn.Module):
+    """Features (N, 2, 4, 4) of grey 16x16 images: pooled pixels as angles on a circle."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        angles = 6 * F.avg_pool2d(images, 4)
+        return torch.cat([angles.sin(), angles.cos()], 1)
+
+
+class BrightestCorner(nn.Module):
+    """Logits (N, 4): how bright each quarter of the image is."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.avg_pool2d(images, 8).flatten(1)
+
+
+def curved_task(
+    place: Path, own: int = 200, std: float = STD, **options: Any
+) -> tuple[Task, Tensor]:
+    """A task on a victim that no line inverts well and, apart from it, the images to find.
+
+    Labels are the brightest quarters.
+    """
+    victim = Deployed(SplitModel(Phase(), nn.Identity(), (2, 4, 4)), GaussianNoise(std))
+    quarters = SplitModel(nn.Identity(), BrightestCorner(), (1, 16, 16))
+    images = [smooth(count, seed) for count, seed in ((own, 1), (50, 2), (60, 3))]
+    labels = [quarters(part.float() / 255).argmax(1) for part in images]
+    parts = [pairs(victim, *both) for both in zip(images, labels, strict=True)]
+    settings = Decoder(**(OPTIONS | options)).model_dump()
+    return task_on(place, victim, parts, settings, quarters)
 
 
 def linear_answers(state: Any, released: Tensor) -> Tensor:
@@ -40,11 +75,11 @@ def released_when_checked(task: Task, stream: str = "attack_val_noise") -> Tenso
     return clean + std * torch.randn(clean.shape, generator=draws)
 
 
-def loaded(found: Outcome, task: Task) -> torch.nn.Module:
+def loaded(found: Outcome, task: Task) -> nn.Module:
     return load_decoder(found.state, task.options, (2, 4, 4), (1, 16, 16))
 
 
-def best_mix(model: torch.nn.Module, task: Task) -> tuple[float, float]:
+def best_mix(model: nn.Module, task: Task) -> tuple[float, float]:
     """Share with the lowest error on one release of the held-out images, its error on another."""
     truth = task.held_out.targets()
     with torch.no_grad():

@@ -7,14 +7,11 @@ from typing import Any
 import pytest
 import torch
 from easy_tasks import spied
-from tiny_study import RAW, blob_data
+from tiny_study import RAW, bare_trainer, blob_data
 
 from cemlib.attacks.task import Task
 from cemlib.config import parse
-from cemlib.defences.channels.noise import GaussianNoise
-from cemlib.defences.deployed import Deployed
 from cemlib.evaluation.scene import Scene
-from cemlib.models import build
 from cemlib.records.checkpoint import Checkpoint
 
 OWNED = {"train_data": 97, "public_data": 48}
@@ -24,11 +21,9 @@ def scene(attacks: dict[str, Any], flip: bool) -> Scene:
     """An untrained victim of a study, which is its own judge."""
     train = RAW["train"] | {"augment": {"flip": flip}}
     raw = RAW | {"train": train, "attacks": attacks, "defences": {"noise": {}}}
-    data = blob_data()
-    torch.manual_seed(0)
-    model = build("small", num_classes=3, image_size=16, cut=4, mean=data.mean, std=data.std)
-    victim = Deployed(model.eval(), GaussianNoise(0.025))
-    return Scene(parse(json.loads(json.dumps(raw))), "noise", 0, data, victim, victim)
+    victim = bare_trainer().deployed
+    victim.model.eval()
+    return Scene(parse(json.loads(json.dumps(raw))), "noise", 0, blob_data(), victim, victim)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from tiny_study import CPU, RAW, blob_data, judged, tiny_plan, trained
+from tiny_study import CPU, blob_data, judged, tiny_plan, trained
 
-from cemlib.config import ConfigError, parse
+from cemlib.config import parse
 from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.job import run
 from cemlib.evaluation.pictures import extremes
@@ -91,29 +91,17 @@ def test_recognition_is_the_accuracy_on_the_reconstructions(plan: Plan, defence:
     assert table["recognised"].tolist() == right["recon_top1"].tolist()
 
 
-def test_the_mean_image_is_recognised_by_chance_alone(plan: Plan) -> None:
-    metrics = read_json(plan.layout.run("none", 0).attack("mean_image", "train_data").metrics)
-    shares = blob_data().test.labels.bincount() / 60
-    assert any(metrics["recon_top1"] == pytest.approx(share.item()) for share in shares)
-
-
-def test_a_closed_form_attack_has_no_convergence(plan: Plan) -> None:
-    metrics = read_json(plan.layout.run("none", 0).attack("linear", "train_data").metrics)
-    assert metrics["converged"] is None
-    assert metrics["late_improvement"] is None
-    assert metrics["queries"] == 1
-
-
 def test_who_sees_sixteen_releases_reconstructs_better(plan: Plan) -> None:
-    found = {}
-    for defence in ("none", "noise"):
-        folder = plan.layout.run(defence, 0)
-        for attack in ("linear", "linear_16"):
-            metrics = read_json(folder.attack(attack, "train_data").metrics)
-            found[defence, attack] = metrics["mse"]
-    assert read_json(folder.attack("linear_16", "train_data").metrics)["queries"] == 16
-    assert found["noise", "linear_16"] < 0.9 * found["noise", "linear"]
-    assert found["none", "linear_16"] == found["none", "linear"]  # nothing to average out
+    once, often = (
+        {
+            defence: read_json(plan.layout.run(defence, 0).attack(attack, "train_data").metrics)
+            for defence in ("none", "noise")
+        }
+        for attack in ("linear", "linear_16")
+    )
+    assert often["noise"]["queries"] == 16
+    assert often["noise"]["mse"] < 0.9 * once["noise"]["mse"]
+    assert often["none"]["mse"] == once["none"]["mse"]  # nothing to average out
 
 
 def test_the_extremes_are_the_lowest_and_the_highest_errors(plan: Plan) -> None:
@@ -160,37 +148,6 @@ def test_a_judge_that_diverged_is_refused(brief: Plan) -> None:
     write_sealed(judge, read_json(judge) | {"status": "failed", "reason": "too fast"})
     with pytest.raises(FileError, match=r"judge diverged \(too fast\)"):
         list(run(attack_job(brief, "noise", 0, ["linear"], "cpu")))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"attacks": {"linear": {"queries": 4}}},
-            "attacks: at least one must see a single release",
-        ),
-        (
-            {"attacks": {"decoder": {}, "gan": {"queries": 4}}},
-            r"attacks\.gan\.queries: 4, but the decoder .* \(decoder\) was trained on 1",
-        ),
-        ({"attacks": {"worst_case_4": {"kind": "linear"}}}, "worst_case_4.* choose another"),
-        *(
-            ({"attacks": attacks}, r"attacks\.gan\.start: '\w+' is no attack listed before")
-            for attacks in (
-                {"gan": {}},
-                {"linear": {}, "gan": {"start": "linear"}},
-                {"gan": {}, "decoder": {}},
-            )
-        ),
-        (
-            {"model": {"name": "resnet20"}, "defences": {"a": {"pruning": {"epoch": 1}}}},
-            r"defences\.a\.pruning: .*resnet20",
-        ),
-    ],
-)
-def test_what_could_not_be_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse(RAW | {"defences": {"noise": {}}} | changes)
 
 
 SHORT = {"epochs": 2, "blocks": 1, "width": 8, "batch_size": 32}

@@ -22,6 +22,7 @@ from cemlib.surrogates import SURROGATES, build
 DIGITS = load_digits()
 IMAGES = torch.tensor(DIGITS.images[:240] * 15).to(torch.uint8).unsqueeze(1)  # (240, 1, 8, 8)
 LABELS = torch.tensor(DIGITS.target[:240])
+GIVEN: dict[str, Any] = {"images": IMAGES, "labels": LABELS}
 LINEAR: dict[str, Any] = {"linear": {}}
 QUICK = {"epochs": 2, "batch_size": 32}
 NOISY = {"noise_std": 0.5}
@@ -57,7 +58,7 @@ def mse(found: Any, attack: str = "worst_case") -> float:
 
 
 def test_the_linear_attack_is_ridge_regression_on_the_released_features(net: nn.Module) -> None:
-    found = cemlib.audit(net, "client", images=IMAGES, labels=LABELS, attacks=LINEAR)
+    found = cemlib.audit(net, "client", **GIVEN, attacks=LINEAR)
     data = from_tensors(IMAGES, LABELS)
     with torch.no_grad():
         client = copy.deepcopy(net).eval().get_submodule("client")
@@ -73,7 +74,7 @@ def test_the_linear_attack_is_ridge_regression_on_the_released_features(net: nn.
 
 def test_a_client_that_sends_the_image_hides_nothing() -> None:
     net = trained(network(nn.Identity()))
-    found = cemlib.audit(net, "client", images=IMAGES, labels=LABELS)
+    found = cemlib.audit(net, "client", **GIVEN)
     attacks = ["decoder", "linear", "mean_image", "worst_case"]
     assert found.frame["attack"].tolist() == 2 * attacks
     assert found.frame["knowledge"].tolist() == 4 * ["train_data"] + 4 * ["public_data"]
@@ -120,15 +121,13 @@ def test_the_network_given_stays_as_it_is(net: nn.Module) -> None:
     mine = copy.deepcopy(net).train()
     mine.get_submodule("client").eval()
     weights, modes = copy.deepcopy(mine.state_dict()), [each.training for each in mine.modules()]
-    cemlib.audit(mine, "client", images=IMAGES, labels=LABELS, attacks=LINEAR)
-    defended = cemlib.defend(
-        mine, "client", images=IMAGES, labels=LABELS, defence=NOISY, train=QUICK
-    )
+    cemlib.audit(mine, "client", **GIVEN, attacks=LINEAR)
+    defended = cemlib.defend(mine, "client", **GIVEN, defence=NOISY, train=QUICK)
     assert modes == [each.training for each in mine.modules()]
     assert all(torch.equal(mine.state_dict()[name], each) for name, each in weights.items())
     assert all(each.grad is None for each in mine.parameters())
     before = copy.deepcopy(defended.deployed.model.state_dict())
-    cemlib.audit(defended, images=IMAGES, labels=LABELS, attacks=LINEAR)
+    cemlib.audit(defended, **GIVEN, attacks=LINEAR)
     after = defended.deployed.model.state_dict()
     assert all(torch.equal(after[name], each) for name, each in before.items())
 
@@ -144,7 +143,7 @@ def test_the_network_given_stays_as_it_is(net: nn.Module) -> None:
     ],
 )
 def test_images_may_come_as_they_are_at_hand(net: nn.Module, images: Any, labels: Any) -> None:
-    expected = cemlib.audit(net, "client", images=IMAGES, labels=LABELS, attacks=LINEAR)
+    expected = cemlib.audit(net, "client", **GIVEN, attacks=LINEAR)
     found = cemlib.audit(net, "client", images=images, labels=labels, attacks=LINEAR)
     pd.testing.assert_frame_equal(found.frame, expected.frame, check_exact=True)
 
@@ -152,7 +151,7 @@ def test_images_may_come_as_they_are_at_hand(net: nn.Module, images: Any, labels
 def test_a_defence_starts_from_the_weights_given(net: nn.Module) -> None:
     """A learning rate of next to nothing leaves the network as it was."""
     still = {"epochs": 1, "lr": 1e-12, "weight_decay": 0.0}
-    found = cemlib.defend(net, "client", images=IMAGES, labels=LABELS, defence=NOISY, train=still)
+    found = cemlib.defend(net, "client", **GIVEN, defence=NOISY, train=still)
     weights = dict(found.deployed.model.named_parameters())
     assert len(weights) == len(list(net.parameters()))
     for mine in net.parameters():
@@ -161,12 +160,11 @@ def test_a_defence_starts_from_the_weights_given(net: nn.Module) -> None:
 
 
 def test_a_defended_network_is_attacked_behind_its_channel(net: nn.Module) -> None:
-    given: dict[str, Any] = {"images": IMAGES, "labels": LABELS}
-    defended = cemlib.defend(net, "client", **given, defence=NOISY, train=QUICK)
-    found = cemlib.audit(defended, **given, attacks=LINEAR)
+    defended = cemlib.defend(net, "client", **GIVEN, defence=NOISY, train=QUICK)
+    found = cemlib.audit(defended, **GIVEN, attacks=LINEAR)
     model = defended.deployed.model
-    same = cemlib.audit(model, **given, attacks=LINEAR, noise_std=0.5)
-    clean = cemlib.audit(model, **given, attacks=LINEAR)
+    same = cemlib.audit(model, **GIVEN, attacks=LINEAR, noise_std=0.5)
+    clean = cemlib.audit(model, **GIVEN, attacks=LINEAR)
     pd.testing.assert_frame_equal(found.frame, same.frame, check_exact=True)
     assert mse(found) > 1.5 * mse(clean)
     # The images attacked are those that it was not trained on, and tested on with the same noise.
@@ -177,13 +175,11 @@ def test_the_networks_own_normalisation_is_told(net: nn.Module) -> None:
     """The same network, once for images in [0, 1] and once for normalised ones."""
     inside = nn.Sequential()
     inside.add_module("scale", Scale())
-    inside.add_module("client", net.get_submodule("client"))
-    inside.add_module("server", net.get_submodule("server"))
-    inside.add_module("last", net.get_submodule("last"))
-    given: dict[str, Any] = {"images": IMAGES, "labels": LABELS, "attacks": LINEAR}
-    one = cemlib.audit(inside, "client", **given, judge=inside)
+    for name, part in net.named_children():
+        inside.add_module(name, part)
+    one = cemlib.audit(inside, "client", **GIVEN, attacks=LINEAR, judge=inside)
     split = SplitModel.from_module(net, "client", mean=[0.25], std=[0.5])
-    other = cemlib.audit(split, **given, judge=inside)
+    other = cemlib.audit(split, **GIVEN, attacks=LINEAR, judge=inside)
     pd.testing.assert_frame_equal(one.frame, other.frame, rtol=1e-5)
 
 
@@ -194,7 +190,7 @@ class Scale(nn.Module):
 
 def test_a_failed_attack_is_no_number(net: nn.Module) -> None:
     attacks = {"decoder": {"epochs": 1, "blocks": 1, "width": 4, "lr": 1e30}}
-    found = cemlib.audit(net, "client", images=IMAGES, labels=LABELS, attacks=attacks)
+    found = cemlib.audit(net, "client", **GIVEN, attacks=attacks)
     assert math.isnan(mse(found))
     assert not found.frame["converged"].any()
 
@@ -241,7 +237,7 @@ def test_classes_may_be_absent_from_an_audit_but_not_from_a_training() -> None:
 def test_what_cannot_be_audited_is_named(
     net: nn.Module, changes: dict[str, Any], message: str
 ) -> None:
-    given = {"model": net, "cut": "client", "images": IMAGES, "labels": LABELS, "attacks": LINEAR}
+    given = {"model": net, "cut": "client", "attacks": LINEAR} | GIVEN
     with pytest.raises(ValueError, match=message):
         cemlib.audit(**(given | changes))
 

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from finished_study import Finished
 
-from cemlib.cli import main
-
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
@@ -14,7 +12,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     study = Finished(tmp_path_factory.mktemp("finished"))
     study.configure()
     for command in (["prepare"], ["train"], ["attack"], ["report", "--only", "tables"]):
-        assert main([*command, "--config", study.config]) == 0
+        study.says(*command)
     return study
 
 

@@ -1,11 +1,15 @@
 """A small study that the commands themselves carried out."""
 
 import shutil
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from cemlib.cli import main
 
 RAW: dict[str, Any] = {
     "experiment": "short",
@@ -39,6 +43,13 @@ class Finished:
     def configure(self, **changes: Any) -> None:
         raw = RAW | {"results": str(self.root / "results")} | changes
         Path(self.config).write_text(yaml.safe_dump(raw, sort_keys=False))
+
+    def says(self, *command: str, code: int = 0) -> tuple[str, str]:
+        """Output and errors of a command on this study, which must end with this exit code."""
+        out, errors = StringIO(), StringIO()
+        with redirect_stdout(out), redirect_stderr(errors):
+            assert main([*command, "--config", self.config]) == code
+        return out.getvalue(), errors.getvalue()
 
     def copy(self, root: Path) -> "Finished":
         shutil.copytree(self.root, root)

@@ -12,7 +12,6 @@ import torch
 import torchvision
 from finished_study import Finished
 
-from cemlib.cli import main
 from cemlib.cli.checks import places
 from cemlib.config import parse
 from cemlib.models import MODELS, build
@@ -36,11 +35,8 @@ def about(subject: str, findings: Iterator[Finding]) -> Finding:
     return found
 
 
-def test_a_sound_machine_has_no_problem(
-    finished: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["doctor", "--config", finished.config]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_a_sound_machine_has_no_problem(finished: Finished) -> None:
+    lines = finished.says("doctor")[0].splitlines()
     assert {line.split()[0] for line in lines} <= {"ok", "warning"}
     found = {line[9:26].strip(): line[26:] for line in lines}
     assert found["torch"] == torch.__version__.partition("+")[0]
@@ -66,17 +62,14 @@ def test_a_library_that_cannot_be_imported_is_a_problem(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "error: 2 problems found\n")
 
 
-def test_faults_of_a_configuration_are_problems_beside_the_rest(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_faults_of_a_configuration_are_problems_beside_the_rest(spoilt: Finished) -> None:
     spoilt.configure(model={"name": "smal"}, seeds=[])
-    assert main(["doctor", "--config", spoilt.config]) == 1
-    captured = capsys.readouterr()
-    told = [line for line in captured.out.splitlines() if line.startswith("problem")]
+    out, errors = spoilt.says("doctor", code=1)
+    told = [line for line in out.splitlines() if line.startswith("problem")]
     assert len(told) == 2
     assert any("did you mean 'small'?" in line for line in told)
-    assert "MLflow store" in captured.out.splitlines()[-1]
-    assert captured.err == "error: 2 problems found\n"
+    assert "MLflow store" in out.splitlines()[-1]
+    assert errors == "error: 2 problems found\n"
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -99,9 +92,7 @@ def test_when_surrogates_act_is_what_is_told() -> None:
     assert {name: kind.start_epoch for name, kind in SURROGATES.items()} == checks.FIRST_EPOCHS
 
 
-def test_what_stops_the_runner_is_a_problem_here(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_stops_the_runner_is_a_problem_here(spoilt: Finished) -> None:
     """The same check, before any job; data of other settings that lie ready are no excuse."""
     sweep = {"surrogate": "gated", "over": {"lambda": [1, 2]}}
     spoilt.configure(
@@ -109,8 +100,7 @@ def test_what_stops_the_runner_is_a_problem_here(
         sweeps={"swept": sweep},
         data={"source": "folder", "root": "gone", "image_size": 17},
     )
-    assert main(["run", "--config", spoilt.config]) == 2
-    out, errors = capsys.readouterr()
+    out, errors = spoilt.says("run", code=2)
     told = [line.removeprefix("error: ") for line in errors.splitlines()]
     assert [line.partition(":")[0] for line in told] == [
         "data folder",
@@ -123,8 +113,7 @@ def test_what_stops_the_runner_is_a_problem_here(
         "train.epochs: 2, but sweeps.swept.surrogate acts from epoch 6 on; set it to 6 or more"
     )
     assert out == ""
-    assert main(["doctor", "--config", spoilt.config]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = spoilt.says("doctor", code=1)[0].splitlines()
     found = [line.split(maxsplit=1)[1] for line in lines if line.startswith("problem")]
     assert [" ".join(line.split()) for line in found] == [line.replace(":", "", 1) for line in told]
 

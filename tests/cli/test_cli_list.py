@@ -54,16 +54,18 @@ def test_a_name_and_its_meaning_stand_on_one_line(capsys: pytest.CaptureFixture[
     assert "cemlib/surrogates/gmm.py" in gmm
 
 
-def test_runs_are_finished_failed_running_absent_or_damaged(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
+def listed(study: Finished) -> list[list[str]]:
+    """The words of each row of `cemlib list runs`."""
+    return [line.split() for line in study.says("list", "runs")[0].splitlines()[2:]]
+
+
+def test_runs_are_finished_running_absent_or_damaged(spoilt: Finished) -> None:
     (spoilt.run("noise/seed1") / "metrics.json").unlink()
     (spoilt.run("strong/seed0") / "metrics.json").write_text("{")
     for left in spoilt.run("strong/seed1").glob("*.*"):
         left.unlink()
     (spoilt.run("noise/seed0") / "attacks/linear-train_data/metrics.json").unlink()
-    assert main(["list", "runs", "--config", spoilt.config]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    rows = listed(spoilt)
     found = {row[0]: row[1:3] for row in rows}
     assert found == {
         "noise/seed0": ["finished", "2"],
@@ -75,37 +77,27 @@ def test_runs_are_finished_failed_running_absent_or_damaged(
     assert rows[0][4:] == ["3/4,", "1", "absent"]
 
 
-def test_a_run_that_lost_its_weights_is_not_finished(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_lost_its_weights_is_not_finished(spoilt: Finished) -> None:
     (spoilt.run("noise/seed0") / "model.safetensors").unlink()
-    assert main(["list", "runs", "--config", spoilt.config]) == 0
-    row = capsys.readouterr().out.splitlines()[2]
-    assert row.split()[:2] == ["noise/seed0", "damaged"]
-    assert "lacks model.safetensors" in row
+    row, *_ = listed(spoilt)
+    assert row[:2] == ["noise/seed0", "damaged"]
+    assert "lacks model.safetensors" in " ".join(row)
 
 
-def test_a_record_without_accuracy_does_not_hide_the_other_runs(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_without_accuracy_does_not_hide_the_other_runs(spoilt: Finished) -> None:
     metrics = spoilt.run("noise/seed0") / "metrics.json"
     write_sealed(metrics, {k: v for k, v in read_json(metrics).items() if k != "top1"})
-    assert main(["list", "runs", "--config", spoilt.config]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    rows = listed(spoilt)
     assert rows[0][:4] == ["noise/seed0", "finished", "2", "-"]
     assert len(rows) == 5
 
 
-def test_a_diverged_run_is_told_with_its_reason(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_diverged_run_is_told_with_its_reason(spoilt: Finished) -> None:
     spoilt.configure(train={"epochs": 2, "batch_size": 32, "milestones": [1], "lr": 1e30})
-    assert main(["train", "--defence", "noise", "--seed", "0", "--config", spoilt.config]) == 3
-    capsys.readouterr()
-    assert main(["list", "runs", "--config", spoilt.config]) == 0
-    row = capsys.readouterr().out.splitlines()[2]
-    assert row.split()[:2] == ["noise/seed0", "failed"]
-    assert "epoch 1" in row
+    spoilt.says("train", "--defence", "noise", "--seed", "0", code=3)
+    row, *_ = listed(spoilt)
+    assert row[:2] == ["noise/seed0", "failed"]
+    assert "epoch 1" in " ".join(row)
 
 
 def test_a_reader_who_left_causes_no_traceback() -> None:

@@ -14,16 +14,12 @@ from cemlib.config.differing import differing
 from cemlib.records.files import read_json
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["show", *arguments]) == 0
-    return capsys.readouterr().out
-
-
 def test_a_run_by_name_and_by_folder_is_the_same(
     finished: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    by_name = told(capsys, "strong/seed1", "--config", finished.config)
-    assert told(capsys, str(finished.run("strong/seed1")), "--config", "nowhere.yaml") == by_name
+    by_name, _ = finished.says("show", "strong/seed1")
+    assert main(["show", str(finished.run("strong/seed1")), "--config", "nowhere.yaml"]) == 0
+    assert capsys.readouterr().out == by_name
     record = read_json(finished.run("strong/seed1") / "metrics.json")
     assert "status: ok\n" in by_name
     assert re.search(rf"^  top1 +{record['top1']:.6g}$", by_name, re.MULTILINE)
@@ -34,17 +30,13 @@ def test_a_run_by_name_and_by_folder_is_the_same(
 
 
 @pytest.mark.parametrize("name", ["judge", "noise/seed0/mean_image-public_data"])
-def test_judge_and_attacks_have_names_too(
-    name: str, finished: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, *_ = told(capsys, name, "--config", finished.config).splitlines()
+def test_judge_and_attacks_have_names_too(name: str, finished: Finished) -> None:
+    folder, *_ = finished.says("show", name)[0].splitlines()
     assert folder.endswith(f"/{name.replace('seed0/', 'seed0/attacks/')}")
 
 
-def test_only_what_differs_is_shown_and_can_be_pasted(
-    finished: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = told(capsys, "strong/seed0", "--config", finished.config)
+def test_only_what_differs_is_shown_and_can_be_pasted(finished: Finished) -> None:
+    text, _ = finished.says("show", "strong/seed0")
     settings = text.partition("differ from the defaults\n")[2].partition("\n\n")[0]
     expected = {
         "data": {"image_size": 16, "train_limit": 200, "test_limit": 60},
@@ -52,7 +44,7 @@ def test_only_what_differs_is_shown_and_can_be_pasted(
         "defence": {"noise_std": 0.5},
     }
     assert yaml.safe_load(settings) == expected
-    everything = told(capsys, "strong/seed0", "--all", "--config", finished.config)
+    everything, _ = finished.says("show", "strong/seed0", "--all")
     assert "momentum: 0.9" in everything
     assert "momentum" not in settings
 
@@ -93,26 +85,16 @@ def test_a_defences_own_network_and_training_differ_from_the_studys() -> None:
     assert differing(study.defences["noise"].plain(), "defence") == own
 
 
-def test_a_damaged_and_an_absent_file_are_named_after_everything_else(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_and_an_absent_file_are_named_after_everything_else(spoilt: Finished) -> None:
     run = spoilt.run("noise/seed0")
     (run / "model.safetensors").write_bytes(b"other weights")
     (run / "history.jsonl").unlink()
-    assert main(["show", "noise/seed0", "--config", spoilt.config]) == 2
-    captured = capsys.readouterr()
-    errors = captured.err.splitlines()
-    assert all(f"\n  {line.removeprefix('error: ')}" in captured.out for line in errors)
+    out, told = spoilt.says("show", "noise/seed0", code=2)
+    errors = told.splitlines()
+    assert all(f"\n  {line.removeprefix('error: ')}" in out for line in errors)
     assert len(errors) == 2
     assert any("model.safetensors: damaged or changed" in line for line in errors)
     assert any("history.jsonl: no such file" in line for line in errors)
-
-
-def test_the_prepared_data_are_no_result(
-    finished: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["show", "data", "--config", finished.config]) == 2
-    assert "no folder of a run or an attack" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -123,22 +105,19 @@ def test_the_prepared_data_are_no_result(
     ],
 )
 def test_a_changed_score_and_an_unfinished_run_are_refused(
-    change: Any, told: str, spoilt: Finished, capsys: pytest.CaptureFixture[str]
+    change: Any, told: str, spoilt: Finished
 ) -> None:
     metrics = spoilt.run("noise/seed0") / "metrics.json"
     record = read_json(metrics)
     metrics.unlink()
     if change:
         metrics.write_text(json.dumps(record | change))
-    assert main(["show", "noise/seed0", "--config", spoilt.config]) == 2
-    assert told in capsys.readouterr().err
+    assert told in spoilt.says("show", "noise/seed0", code=2)[1]
 
 
-def test_a_damaged_attack_is_told_beside_the_others(
-    spoilt: Finished, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_attack_is_told_beside_the_others(spoilt: Finished) -> None:
     (spoilt.run("noise/seed0") / "attacks/linear-train_data/metrics.json").write_text("{}")
-    text = told(capsys, "noise/seed0", "--config", spoilt.config)
+    text, _ = spoilt.says("show", "noise/seed0")
     assert re.search(r"^  linear-train_data +damaged( +-){4}$", text, re.MULTILINE)
     assert re.search(r"^  linear-public_data +finished +0", text, re.MULTILINE)
 
@@ -151,13 +130,13 @@ def test_a_damaged_attack_is_told_beside_the_others(
         ("noise/seed0/liner-train_data", ["did you mean 'noise/seed0/linear-train_data'?"]),
         ("/nowhere", ["no folder of a run or an attack"]),
         ("", ["no folder of a run or an attack"]),
+        ("data", ["no folder of a run or an attack"]),  # where the prepared images are
     ],
 )
 def test_a_wrong_name_is_one_line_with_the_possible_ones(
-    name: str, parts: list[str], finished: Finished, capsys: pytest.CaptureFixture[str]
+    name: str, parts: list[str], finished: Finished
 ) -> None:
-    assert main(["show", name, "--config", finished.config]) == 2
-    captured = capsys.readouterr()
-    (line,) = captured.err.splitlines()
-    assert captured.out == ""
+    out, errors = finished.says("show", name, code=2)
+    (line,) = errors.splitlines()
+    assert out == ""
     assert all(part in line for part in parts)

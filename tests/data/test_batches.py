@@ -47,11 +47,6 @@ def test_an_epoch_leaves_out_only_a_last_batch_of_one(count: int, sizes: list[in
     assert len(set(seen)) == sum(sizes)
 
 
-def test_shuffled_images_keep_their_labels() -> None:
-    for images, labels in epoch(numbered(50), 8):
-        assert torch.equal(images, to_float(labels.byte())[:, None, None, None].expand(-1, 3, 2, 2))
-
-
 def test_the_order_is_the_generators_permutation() -> None:
     orders = [torch.cat([row[1] for row in epoch(numbered(64), 8, seed)]) for seed in (0, 0, 1)]
     assert torch.equal(orders[0], torch.randperm(64, generator=seeded(0)))

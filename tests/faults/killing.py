@@ -10,14 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 from checkout import Checkout
 
-TESTS = Path(__file__).parents[1]
 STUDY: dict[str, Any] = {
     "experiment": "tiny",
     "seeds": [0],
@@ -38,6 +36,21 @@ STUDY: dict[str, Any] = {
         "mean_image": {},
     },
 }
+# The job as it is, but with a checkpoint after every epoch.
+TRAINING = """
+import sys
+from functools import partial
+from pathlib import Path
+from tiny_study import tiny_plan
+from cemlib.records.checkpoint import Checkpoint
+from cemlib.study.split import train_job
+from cemlib.training import job as training
+
+results, epochs = sys.argv[1:]
+plan = tiny_plan(Path(results), epochs=int(epochs), select="best_val")
+training.Checkpoint = partial(Checkpoint, interval=0.0)
+training.run(train_job(plan, "clustering", 0, "cpu"))
+"""
 
 
 def small_study(root: Path, study: dict[str, Any], interval: float = 0.0) -> Checkout:
@@ -52,22 +65,20 @@ def small_study(root: Path, study: dict[str, Any], interval: float = 0.0) -> Che
 
 
 def start(place: Checkout, *words: str, module: str = "cemlib") -> "subprocess.Popen[str]":
-    """Start a command of a checkout (see `start_in`)."""
-    environment = place.environment() | {"OMP_NUM_THREADS": "1"}
-    return start_in(place.root, *words, module=module, environment=environment)
+    """Start a command of a checkout."""
+    return python("-m", module, *words, cwd=place.root, env=place.environment())
 
 
-def start_in(
-    folder: Path,
-    *words: str,
-    module: str = "cemlib",
-    environment: Mapping[str, str] = os.environ | {"PYTHONPATH": str(TESTS.parent)},
-) -> "subprocess.Popen[str]":
-    """Start a command as a user does, in a process group of its own, as in a terminal."""
+def start_training(results: Path, epochs: int) -> "subprocess.Popen[str]":
+    """Start a training of the tiny study, which keeps a checkpoint after every epoch."""
+    return python("-c", TRAINING, str(results), str(epochs))
+
+
+def python(*words: str, **options: Any) -> "subprocess.Popen[str]":
+    """Start Python as a user does, in a process group of its own, as in a terminal."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, *words],
-        cwd=folder,
-        env=environment,
+        [sys.executable, *words],
+        **options,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

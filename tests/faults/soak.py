@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from short_study import STUDY
 
 from cemlib.config import parse
@@ -16,8 +15,6 @@ from cemlib.study.plan import Plan
 from cemlib.study.running import rerun_job
 from cemlib.study.split import attack_job, train_job
 from cemlib.training.job import run as train
-
-CPU = torch.device("cpu")
 
 
 def resident() -> int:

@@ -2,13 +2,12 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checkout import Checkout
-from killing import STUDY, TESTS, finish, small_study, start, wait_for_line
+from killing import STUDY, finish, python, small_study, start, wait_for_line
 from result_files import bits
 from short_study import configure
 
@@ -35,12 +34,7 @@ with locked(Path(sys.argv[1]), 'is here'):
 
 def test_a_lock_is_refused_to_others_and_goes_with_its_holder(tmp_path: Path) -> None:
     place = tmp_path / "locks/study"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(place)],
-        env=os.environ | {"PYTHONPATH": str(TESTS.parent)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    holder = python("-c", HOLDER, str(place))
     wait_for_line(holder, "held")
     message = f"locks/study: process {holder.pid} on .* is running this study"
     with pytest.raises(FileError, match=message), locked(place, RUNNING):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from damaging import cut, flipped
-from killed_job import first_epoch_shown, start_victim
-from killing import kill, wait_for_line
+from killed_job import first_epoch_shown
+from killing import kill, start_training, wait_for_line
 from result_files import bits
 from tiny_study import tiny_plan, trained
 
@@ -26,7 +26,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results with the checkpoint of a training that was killed, not to be changed."""
     results = tmp_path_factory.mktemp("damaged") / "killed"
     tiny_plan(results, **SETTINGS)
-    victim = start_victim(str(results), DEFENCE, "9", "best_val")
+    victim = start_training(results, epochs=9)
     wait_for_line(victim, " epoch 4/")
     kill(victim)
     return results

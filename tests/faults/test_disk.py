@@ -4,7 +4,6 @@ The disk is a file system of a few hundred kB in memory, which only root may mou
 limit on the size of a file stands for it.
 """
 
-import os
 import re
 import resource
 import shutil
@@ -25,7 +24,6 @@ from cemlib.evaluation import job as attacking
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.training import job as training
 
-ROOT = Path(__file__).parents[2]
 PAGE = 4096
 SIZE = 800  # pages of the disk
 GENTLE = 3  # times the room each time, so that more kinds of files meet a full disk
@@ -200,7 +198,6 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path, whole: Path) -> None:
     command = [sys.executable, "-m", "cemlib", "train", "--defence", "judge"]
     done = subprocess.run(
         [*command, "--config", f"{tmp_path}.yaml"],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
         capture_output=True,
         text=True,

@@ -14,11 +14,11 @@ from short_study import configure
 from cemlib.cli import main
 from cemlib.config import load
 from cemlib.records.files import read_json
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.study.plan import Plan
 from cemlib.study.split import jobs
 from cemlib.study.standing import failed_results
 
-ROOT = Path(__file__).parents[2]
 WILD = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
 STUDY: dict[str, Any] = short_study.STUDY | {
     "seeds": [0, 1],
@@ -26,7 +26,6 @@ STUDY: dict[str, Any] = short_study.STUDY | {
     "defences": {"noise": {}, "wild": WILD},
     "attacks": {"decoder": short_study.SMALL | {"lr": 1.0e30}, "linear": {}},
 }
-KNOWLEDGES = ("train_data", "public_data")
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +112,7 @@ def test_a_study_tells_at_its_end_and_every_time(tmp_path: Path) -> None:
     study = STUDY | {"seeds": [0], "attacks": {"linear": {}}}
     command = [sys.executable, "-m", "cemlib", "run", *configure(tmp_path, study)]
     for _ in range(2):
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 3, done.stderr
         summary, last = done.stdout.splitlines()[-2:]
         assert "jobs run" in summary

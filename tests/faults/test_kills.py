@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout, Outcome
-from killed_job import start_victim
 from killing import (
     STUDY,
     finish,
@@ -25,6 +24,7 @@ from killing import (
     small_study,
     stamps,
     start,
+    start_training,
     wait_for_line,
     wait_for_write,
 )
@@ -48,7 +48,7 @@ def test_a_training_killed_twice_ends_with_the_same_bits(tmp_path: Path) -> None
     results, draws = tmp_path / "killed", random.Random(6)
     plan = tiny_plan(results, **settings)
     for write in (True, False):
-        victim = start_victim(str(results), "clustering", "40", "best_val")
+        victim = start_training(results, epochs=40)
         wait_for_line(victim, " epoch ")
         if write:
             left = len(halves(results / ".checkpoints"))

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from checkout import Checkout
 from killed_job import first_epoch_shown
-from killing import STUDY, small_study, stamps, start, start_in, wait_for_line
+from killing import STUDY, python, small_study, stamps, start, wait_for_line
 from result_files import bits
 
 from cemlib.cli import main
@@ -98,7 +98,7 @@ def go_on(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> int:
 def test_a_training_keeps_its_last_finished_epoch(
     base: Path, folder: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    training = start_in(folder, *TRAIN)
+    training = python("-m", "cemlib", *TRAIN)
     wait_for_line(training, " epoch 5/")
     time.sleep(0.03)  # into the middle of an epoch, whose steps must leave no trace
     training.send_signal(number)
@@ -130,7 +130,7 @@ def test_an_attack_keeps_what_is_finished(
     folder = Path(shutil.copytree(attacked, tmp_path / "copy"))
     monkeypatch.chdir(folder)
     command = ("attack", *CONFIG, "--attack", name)
-    attack = start_in(folder, *command)
+    attack = python("-m", "cemlib", *command)
     wait_for_line(attack, line)
     attack.send_signal(signal.SIGTERM)
     check_ended(attack, signal.SIGTERM)
@@ -159,7 +159,7 @@ def test_the_runner_ends_its_workers_likewise(
 ) -> None:
     """Sent to the group, as by a terminal or a scheduler, a signal reaches the workers as well."""
     (folder / "results/tiny/runs/clustering/seed0/metrics.json").unlink()
-    log, runner = folder / LOG, start_in(folder, *RUN)
+    log, runner = folder / LOG, python("-m", "cemlib", *RUN)
     wait_for_epoch(log, runner)
     (os.killpg if group else os.kill)(runner.pid, number)
     check_ended(runner, number)
@@ -174,18 +174,18 @@ def test_the_runner_ends_its_workers_likewise(
     assert done == bits(base / "results/tiny", left_out=("logs/",))
 
 
-def started_snakemake(place: Checkout) -> "subprocess.Popen[str]":
-    """Snakemake, when its training is in the fifth epoch."""
+def started_snakemake(root: Path) -> tuple[Checkout, "subprocess.Popen[str]"]:
+    """Snakemake in a checkout of its own, when its training is in the fifth epoch."""
+    place = small_study(root, SHORT, interval=20.0)
     workflow = start(place, *SNAKEMAKE, module="snakemake")
     wait_for_epoch(place.root / LOG, workflow)
-    return workflow
+    return place, workflow
 
 
 @LATER
 def test_ctrl_c_at_snakemake_reaches_its_jobs(base: Path, tmp_path: Path) -> None:
     """As from a terminal, which sends it to all; the same command goes on without more ado."""
-    place = small_study(tmp_path / "checkout", SHORT, interval=20.0)
-    workflow = started_snakemake(place)
+    place, workflow = started_snakemake(tmp_path / "checkout")
     os.killpg(workflow.pid, signal.SIGINT)
     out, _ = workflow.communicate(timeout=120)
     assert workflow.returncode != 0
@@ -207,8 +207,7 @@ def test_ctrl_c_at_snakemake_reaches_its_jobs(base: Path, tmp_path: Path) -> Non
 
 @LATER
 def test_snakemake_lets_its_jobs_end_after_sigterm(tmp_path: Path) -> None:
-    place = small_study(tmp_path / "checkout", SHORT, interval=20.0)
-    workflow = started_snakemake(place)
+    place, workflow = started_snakemake(tmp_path / "checkout")
     workflow.send_signal(signal.SIGTERM)
     out, _ = workflow.communicate(timeout=120)
     assert "Traceback" not in out

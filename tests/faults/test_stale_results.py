@@ -3,7 +3,6 @@
 Which results an edit concerns is said here beside each edit, and every reader is asked afterwards.
 """
 
-import json
 import random
 import shutil
 from collections.abc import Callable
@@ -12,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from finished_study import RAW, Finished
 
 from cemlib.cli import main
 from cemlib.cli.study import to_upload
+from cemlib.config.extending import changed
 from cemlib.records.files import read_json
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.seal import write_sealed
@@ -36,15 +35,7 @@ class Study:
     other: Path
 
     def configure(self, key: str, value: Any) -> None:
-        raw: dict[str, Any] = json.loads(json.dumps(RAW)) | {
-            "results": str(self.own.root / "results")
-        }
-        *sections, last = key.split(".")
-        at = raw
-        for section in sections:
-            at = at.setdefault(section, {})
-        at[last] = value
-        Path(self.own.config).write_text(yaml.safe_dump(raw, sort_keys=False))
+        self.own.configure(**changed(RAW, [f"{key}={value}"]))
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +45,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Study:
     study.configure()
     other = tmp_path_factory.mktemp("other")
     run = ["--config", study.config]
-    changed = ["--set", f"results={other}", "--set", "data.train_limit=150"]
+    differing = ["--set", f"results={other}", "--set", "data.train_limit=150"]
     assert main(["prepare", *run]) == main(["train", *run]) == main(["attack", *run]) == 0
     assert main(["report", "--only", "tables", *run]) == 0
-    assert main(["prepare", *run, *changed]) == 0
-    assert main(["train", "--defence", "strong", "--seed", "1", *run, *changed]) == 0
+    assert main(["prepare", *run, *differing]) == 0
+    assert main(["train", "--defence", "strong", "--seed", "1", *run, *differing]) == 0
     return Study(study, other / "short")
 
 
@@ -73,6 +64,7 @@ def below(*runs: str) -> set[str]:
 
 
 def a_setting(study: Study, draws: random.Random) -> set[str]:
+    linear = {name for name in below(*RUNS) if "linear" in name}
     key, value, concerned = draws.choice(
         [
             ("defences.noise.noise_std", draws.uniform(0.03, 1), below(*RUNS[:2])),
@@ -83,12 +75,10 @@ def a_setting(study: Study, draws: random.Random) -> set[str]:
             ("model.cut", 3, below(*RUNS, "judge")),
             ("data.train_limit", draws.randint(150, 199), below(*RUNS, "judge")),
             ("data.image_size", 32, below(*RUNS, "judge")),
-            ("attacks.linear.ridge", draws.uniform(1, 2), set()),
+            ("attacks.linear.ridge", draws.uniform(1, 2), linear),
         ]
     )
     study.configure(key, value)
-    if key == "attacks.linear.ridge":
-        return {name for name in below(*RUNS) if "linear" in name}
     return concerned
 
 
@@ -118,12 +108,9 @@ def a_result_of_other_code(study: Study, draws: random.Random) -> set[str]:
     name = draws.choice(sorted(below(*RUNS)))
     path = study.own.run(name) / "metrics.json"
     record = read_json(path)
-    write_sealed_again(path, record | {"provenance": record["provenance"] | {"fingerprint": "0"}})
-    return {name} if "attacks" in name else below(name)
-
-
-def write_sealed_again(path: Path, record: dict[str, Any]) -> None:
+    record["provenance"]["fingerprint"] = "0"
     write_sealed(path, record, [path.with_name(name) for name in record["files"]])
+    return {name} if "attacks" in name else below(name)
 
 
 def lay(source: Path, target: Path) -> None:

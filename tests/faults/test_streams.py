@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import TESTS
 
 from cemlib.config.study import JUDGE_SEED
 from cemlib.numerics.seeds import derive
@@ -48,13 +47,10 @@ OF_MEAN_IMAGE = {f"mean_image {part}" for part in ("attacker", "history", "score
 
 def recorded(place: Path, salt: int, *cases: str) -> dict[str, Any]:
     """Each case's calls and results, from a process with other global seeds."""
-    paths = (str(TESTS / "training"), str(TESTS), str(TESTS.parent))
     program = Path(__file__).with_name("recorded_streams.py")
     done = subprocess.run(
         [sys.executable, str(program), str(place), str(salt), *cases],
-        env=os.environ
-        | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": str(salt)}
-        | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONHASHSEED": str(salt)},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

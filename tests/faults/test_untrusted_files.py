@@ -1,6 +1,8 @@
 """Files of strangers: nothing is unpickled."""
 
 import hashlib
+import io
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +13,6 @@ from typing import Any
 import pytest
 import short_study
 import torch
-from bombs import BOMBS, plain_bomb, torch_bomb
 from safetensors import SafetensorError
 from short_study import configure
 
@@ -42,6 +43,39 @@ for command in ("prepare", "train", "attack", *reports):
     assert main([*command.split(), "--config", sys.argv[1]]) == 0
 assert len(named) == 1, named
 """
+
+
+class Bomb:
+    """Unpickled, it creates a file."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[list[str]]]:
+        return subprocess.call, (["touch", str(self.marker)],)
+
+
+def plain_bomb(marker: Path) -> bytes:
+    """A bare pickle."""
+    return pickle.dumps(Bomb(marker), protocol=2)
+
+
+def torch_bomb(marker: Path) -> bytes:
+    """The same as `torch.save` writes it, among named tensors."""
+    held = io.BytesIO()
+    torch.save({"features.0.weight": torch.zeros(2), "more": Bomb(marker)}, held)
+    return held.getvalue()
+
+
+def old_torch_bomb(marker: Path) -> bytes:
+    """The same in torch's format without an archive."""
+    held = io.BytesIO()
+    torch.save(Bomb(marker), held, _use_new_zipfile_serialization=False)
+    return held.getvalue()
+
+
+# Files that would leave a mark if anybody unpickled them.
+BOMBS = {"pickle": plain_bomb, "torch": torch_bomb, "old torch": old_torch_bomb}
 
 
 def test_a_whole_study_unpickles_nothing(tmp_path: Path) -> None:

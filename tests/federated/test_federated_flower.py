@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
+from short_study import configure
 from tiny_federation import tiny
 
 from cemlib.cli import main
@@ -82,12 +82,11 @@ def federation(home: Path, clients: int) -> Iterator[Path]:
 
 
 def test_processes_agree_with_one_process(tmp_path: Path) -> None:
-    config = tmp_path / "tiny.yaml"
     changes = {"clients": {"number": 2, "participation": 1.0}, "train": {"rounds": 2}}
-    config.write_text(yaml.safe_dump(tiny(results=str(tmp_path / "results"), **changes)))
+    option, config = configure(tmp_path, tiny(**changes))
     for only in ("prepare", "pseudo", "train/both"):
-        assert main(["run", "--config", str(config), "--only", only]) == 0
-    plan = Plan(load(config))
+        assert main(["run", option, config, "--only", only]) == 0
+    plan = Plan(load(Path(config)))
     out = plan.layout.root / "flower/both"
     with federation(tmp_path / "home", clients=2) as home:
         submit(home, APP, f'config="{config}" variant="both" seed=0')

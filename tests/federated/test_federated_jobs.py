@@ -1,25 +1,22 @@
 """The jobs: a real SIGKILL and its resumption, records, failures, wrong input."""
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from killing import kill, python
 from result_files import timeless
+from short_study import configure
 from tiny_federation import tiny
 
 from cemlib.cli import main
 from cemlib.config import ConfigError
 from cemlib.config.load import load_any as load
 from cemlib.config.load import parse_any
-from cemlib.records.files import read_jsonl, sha256
+from cemlib.records.files import read_json, read_jsonl, sha256
 from cemlib.study.federated import attack_folder, jobs
 from cemlib.study.finished import finished
 from cemlib.study.job import records_below, report_files
@@ -32,9 +29,7 @@ LONG = {
 
 
 def written(folder: Path, **changes: Any) -> Path:
-    path = folder / "tiny.yaml"
-    path.write_text(yaml.safe_dump(tiny(results=str(folder / "results"), **changes)))
-    return path
+    return Path(configure(folder, tiny(**changes))[1])
 
 
 @pytest.fixture
@@ -48,14 +43,11 @@ def run(config: Path, *arguments: str) -> int:
 
 def killed(config: Path, history: Path, lines: int, *arguments: str) -> int:
     """Start a job in a process of its own, and kill it once its history has that many lines."""
-    command = [sys.executable, "-m", "cemlib", "run", "--config", str(config), *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    while process.poll() is None:
-        if history.is_file() and len(history.read_text().splitlines()) >= lines:
-            os.kill(process.pid, signal.SIGKILL)
-            break
+    process = python("-m", "cemlib", "run", "--config", str(config), *arguments)
+    while not history.is_file() or len(history.read_text().splitlines()) < lines:
+        assert process.poll() is None
         time.sleep(0.005)
-    assert process.wait() == -signal.SIGKILL
+    kill(process)
     return len(history.read_text().splitlines())
 
 
@@ -96,21 +88,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(whole: Path, tmp_path: Path) -> Path:
     """A copy of it, which a test may damage."""
     shutil.copytree(whole.parent / "results", tmp_path / "results")
-    settings = yaml.safe_load(whole.read_text()) | {"results": str(tmp_path / "results")}
-    (tmp_path / "copied.yaml").write_text(yaml.safe_dump(settings))
-    return tmp_path / "copied.yaml"
-
-
-def record_of(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
+    return Path(configure(tmp_path, yaml.safe_load(whole.read_text()))[1])
 
 
 def test_a_whole_study_runs_once_and_leaves_records_tables_and_figures(whole, capsys):
     plan = Plan(load(whole))
     found = jobs(plan)
     for path in records_below(plan.layout.root / "runs", found):
-        record = record_of(path)
+        record = read_json(path)
         assert record["status"] == ("failed" if "wild" in path.parts else "ok")
         assert set(record["provenance"]) >= {"fingerprint", "commit", "versions", "device"}
         assert record["command"].startswith("cemlib run --config ")
@@ -124,10 +109,10 @@ def test_a_whole_study_runs_once_and_leaves_records_tables_and_figures(whole, ca
 
 def test_a_diverged_training_is_a_failed_result_and_shown_as_one(whole):
     plan = Plan(load(whole))
-    record = record_of(plan.layout.run("wild", 0).metrics)
+    record = read_json(plan.layout.run("wild", 0).metrics)
     assert record["reason"].startswith("round 1: no answer holds finite numbers")
     assert record["top1"] is record["round_seconds"] is None
-    attacked = record_of(attack_folder(plan, "wild", 0, "idlg").metrics)
+    attacked = read_json(attack_folder(plan, "wild", 0, "idlg").metrics)
     assert "the training failed" in attacked["reason"]
     assert "failed" in (plan.layout.tables / "accuracy.md").read_text()
     lines = (plan.layout.tables / "cost.md").read_text().splitlines()
@@ -140,7 +125,7 @@ def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, ca
     assert [run(config, "--only", only) for only in ("prepare", "pseudo", "train")] == [0, 3, 3]
     assert "failed: both seed0: the clients' GANs failed: epoch 1" in capsys.readouterr().out
     layout = Plan(load(config)).layout
-    ended = [record_of(layout.run(name, 0).metrics)["status"] for name in tiny()["variants"]]
+    ended = [read_json(layout.run(name, 0).metrics)["status"] for name in tiny()["variants"]]
     assert ended == ["ok", "failed", "ok"]
 
 
@@ -250,7 +235,7 @@ def test_updates_at_trained_weights_are_attacked(tmp_path, model, variant):
     for only in ("prepare", "train", "attack"):
         assert run(config, "--only", only) == 0
     folder = attack_folder(Plan(load(config)), "none", 0, "cosine")
-    record = record_of(folder.metrics)
+    record = read_json(folder.metrics)
     assert (record["status"], record["n_images"]) == ("ok", 4)
     assert (folder.root.name, len(read_jsonl(folder.history))) == ("cosine-layer", 2)
 

@@ -21,13 +21,13 @@ from cemlib.federated.setting import partition
 from cemlib.federated.training import _epsilon
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
 
 
-def pseudo(clients: int, latent: int = 16) -> Pseudo:
+def pseudo(clients: int) -> Pseudo:
     torch.manual_seed(1)
-    nets = [Generator((1, 8, 8), 10, latent, 8) for _ in range(clients)]
+    nets = [Generator((1, 8, 8), 10, 16, 8) for _ in range(clients)]
     return Pseudo(nets[0], stack([{n: t.detach() for n, t in g.named_parameters()} for g in nets]))
 
 

@@ -208,10 +208,6 @@ def test_epsilon_of_many_subsampled_steps_is_positive_and_falls_with_the_noise(
     assert many <= whole.min()
 
 
-def test_without_noise_there_is_no_epsilon() -> None:
-    assert epsilon(DpSgd(noise_multiplier=0.0)) == math.inf
-
-
 EXACT = 1e-10
 
 

@@ -41,12 +41,6 @@ def table(plan: Plan, name: str) -> pd.DataFrame:
     return pd.read_csv(plan.layout.tables / f"{name}.csv")
 
 
-def test_a_study_leaves_what_its_plan_says(plan: Plan) -> None:
-    files = [plan.layout.config, *(file for job in jobs(plan) for file in job.outputs)]
-    assert all(file.stat().st_size > 0 for file in files)
-    assert not list(plan.layout.root.parent.glob(".checkpoints/*"))
-
-
 def test_a_record_is_whole_and_sealed(plan: Plan) -> None:
     folder = plan.layout.repeat(20, 1)
     record = read_sealed(folder.metrics)

@@ -94,25 +94,21 @@ def test_the_algebra_holds_with_wrap_around(dealer: DealerKey, keys: Keys, a: in
         assert open_jointly(keys, ciphertext) == plaintext % n
 
 
-@pytest.mark.parametrize("plaintext", [-1, "n"])
-def test_plaintexts_out_of_range_are_refused(keys: Keys, plaintext: int | str) -> None:
-    with pytest.raises(LabellingError, match="plaintext: must be in"):
-        encrypt(keys.public, keys.public.n if plaintext == "n" else -1)
+def test_plaintexts_out_of_range_are_refused(keys: Keys) -> None:
+    for plaintext in (-1, keys.public.n):
+        with pytest.raises(LabellingError, match="plaintext: must be in"):
+            encrypt(keys.public, plaintext)
 
 
-@pytest.mark.parametrize("operation", ["partial", "combine"])
 @pytest.mark.parametrize("bad", ["zero", "negative", "n^2", "n", "p"])
-def test_what_is_no_ciphertext_is_refused(
-    dealer: DealerKey, keys: Keys, bad: str, operation: str
-) -> None:
+def test_what_is_no_ciphertext_is_refused(dealer: DealerKey, keys: Keys, bad: str) -> None:
     key = keys.public
     c = {"zero": 0, "negative": -5, "n^2": key.n_squared, "n": key.n, "p": dealer.p}[bad]
-    good = encrypt(key, 1)
-    with pytest.raises(MessageError, match=r"\[1, n\^2\)|shares a factor"):
-        {
-            "partial": lambda: partial_decryption(key, keys.shares[0], c),
-            "combine": lambda: combine(key, {0: good, 1: c, 2: good, 3: good}, 4),
-        }[operation]()
+    good, fault = encrypt(key, 1), r"\[1, n\^2\)|shares a factor"
+    with pytest.raises(MessageError, match=fault):
+        partial_decryption(key, keys.shares[0], c)
+    with pytest.raises(MessageError, match=fault):
+        combine(key, {0: good, 1: c, 2: good, 3: good}, 4)
 
 
 @pytest.mark.parametrize("kind", ["full", "short"])

@@ -76,6 +76,7 @@ def test_who_leaves_before_the_vote_is_named_at_once(running: Parties, size: int
     for each in (other, asking):  # they are not left waiting
         with pytest.raises(LabellingError, match="is gone or ended the round"):
             each.result(SECONDS)
+    assert (running.ledgers / "0.txt").read_text() == ""  # and it costs them no images
 
 
 def test_who_leaves_after_the_vote_is_named_at_once(running: Parties) -> None:

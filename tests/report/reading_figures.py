@@ -20,6 +20,12 @@ def marks(figure: Figure) -> list[str]:
     return [text for text in every if MARK in text]
 
 
+def explained(figure: Figure) -> list[str]:
+    """Texts of the figure's only legend."""
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
 def lines(panel: Axes, colour: str) -> list[np.ndarray]:
     found = [line for line in panel.lines if line.get_color() == colour]
     return [np.asarray(line.get_ydata(), dtype=float) for line in found]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from reading_figures import labelled, texts
+from reading_figures import explained, labelled, texts
 from scipy import stats
 from synthetic_study import Study
 
@@ -223,8 +223,7 @@ def test_the_figure_shows_every_seed_the_means_and_the_front(study: Study) -> No
     assert any(line == [[94.0, 0], [94.0, 1]] for line in drawn)
     shown = {text for text in texts(panel) if text}
     assert shown == {"σ 0.1", "σ 0.2", "λ 2, gate log", "λ 8, gate log", "λ 4, gate log"}
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["noise", "gated"]
+    assert explained(figure) == ["noise", "gated"]
 
 
 def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
 """Reading metrics files: what is read, and that every defect is named with its file."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_study import Study
+from synthetic_study import Study, change
 
 from cemlib.records.files import FileError, read_json, write_text
 from cemlib.records.seal import write_sealed
@@ -17,10 +16,6 @@ def small(study: Study) -> Study:
         study.add_run("noise", seed, top1=0.9 + seed / 100)
         study.add_attack("noise", seed, "linear", "train_data", mse=0.01 + seed / 1000)
     return study
-
-
-def change(path: Path, **changes: Any) -> None:
-    write_sealed(path, read_json(path) | changes)
 
 
 def test_every_file_becomes_a_row(study: Study) -> None:
@@ -78,14 +73,8 @@ def test_a_wrong_value_is_named_with_its_file(
     assert str(path.parent) in str(caught.value)
 
 
-def test_missing_and_broken_files_are_named(study: Study) -> None:
-    path = small(study).attacks[0]
-    path.unlink()
-    with pytest.raises(FileError, match=r"linear-train_data.metrics\.json: no such file"):
-        collect(study.runs, study.attacks)
-    write_text(path, '{"kind": "att')
-    with pytest.raises(FileError, match=r"linear-train_data.metrics\.json: not valid JSON"):
-        collect(study.runs, study.attacks)
-    write_text(path, "[1, 2]")
-    with pytest.raises(FileError, match="not a JSON object"):
+def test_a_file_that_is_no_record_is_named(study: Study) -> None:
+    """Missing and broken ones are in `test_files.py`."""
+    write_text(small(study).attacks[0], "[1, 2]")
+    with pytest.raises(FileError, match=r"linear-train_data.metrics\.json: not a JSON object"):
         collect(study.runs, study.attacks)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from reading_figures import band, lines, texts
+from reading_figures import band, explained, lines, texts
 from synthetic_study import DEFENCES, Study
 
 from cemlib.records.files import read_jsonl, write_jsonl
@@ -20,11 +20,6 @@ LINE, VALIDATION, REFERENCE, START = "#000000", "#0072B2", "#777777", "#BBBBBB"
 
 def mean(histories: list[list[dict[str, Any]]], key: str) -> np.ndarray:
     return np.mean([[line[key] for line in history] for history in histories], axis=0)
-
-
-def explained(figure: Figure) -> list[str]:
-    (legend,) = figure.legends
-    return [text.get_text() for text in legend.get_texts()]
 
 
 @pytest.mark.parametrize(("row", "key", "scale"), [(0, "val_mse", 1), (1, "val_recon_top1", 100)])

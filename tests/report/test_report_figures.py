@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from PIL import Image
-from reading_figures import labelled, marks, texts
+from reading_figures import explained, labelled, marks, texts
 from synthetic_study import DEFENCES, KNOWLEDGES, Study
 
 from cemlib.report import OF_RUNS, WHOLE
@@ -115,8 +115,7 @@ def test_bars_of_what_failed_say_so(study: Study) -> None:
 def test_the_tradeoff_has_a_point_with_intervals_per_defence(full_study: Study, score: str) -> None:
     runs, attacks = full_study.frames()
     figure = tradeoff(runs, attacks, DEFENCES, score)
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == list(DEFENCES)
+    assert explained(figure) == list(DEFENCES)
     for panel, knowledge in zip(figure.axes, KNOWLEDGES, strict=True):
         decoder = attacks[(attacks["attack"] == "decoder") & (attacks["knowledge"] == knowledge)]
         for container, name in zip(panel.containers, DEFENCES, strict=True):

@@ -55,11 +55,6 @@ def test_privacy_between_the_efficient_points_is_linear(accuracy: float, privacy
     assert read(CURVE, accuracy) == pytest.approx(privacy)
 
 
-def test_other_quantities_are_read_at_the_same_place() -> None:
-    """At 94 % halfway from B (strength 8) to C (strength 2)."""
-    assert along(efficient(CURVE), [32.0, 8.0, 2.0], 94.0) == pytest.approx(5.0)
-
-
 @pytest.mark.parametrize("accuracy", [79.999, 98.001, 0.0, 100.0])
 def test_nothing_is_extrapolated(accuracy: float) -> None:
     assert math.isnan(read(CURVE, accuracy))

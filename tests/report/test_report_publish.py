@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from synthetic_study import change
 
 from cemlib.records.files import FileError, read_json, write_json
 from cemlib.records.seal import write_sealed
@@ -60,7 +61,7 @@ def test_results_with_other_settings_do_not_join_published_ones(tmp_path: Path) 
     first, sources = finished(tmp_path / "first")
     publish(first, sources, tmp_path / "out", "do it")
     second, sources = finished(tmp_path / "second")
-    write_sealed(second[0], read_json(second[0]) | {"config": {"epochs": 50}})
+    change(second[0], config={"epochs": 50})
     with pytest.raises(FileError, match=r"provenance\.json: made with other settings"):
         publish(second, sources, tmp_path / "out", "do both", joins_published=True)
 

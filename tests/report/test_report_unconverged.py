@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 from reading_figures import marks
-from synthetic_study import DEFENCES, Study, fill
+from synthetic_study import DEFENCES, Study, change, fill
 
-from cemlib.records.files import read_json
 from cemlib.records.scores import MARK, NOTE
-from cemlib.records.seal import write_sealed
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.build import Results, figures, write_tables
 from cemlib.report.comparisons import comparisons_table
@@ -27,8 +25,8 @@ COMPARED = ["mse", "ssim", "recon_top1"]
 
 def interrupt(study: Study, defence: str, seed: int) -> None:
     """Have the decoder with `train_data` on one run end before it had converged."""
-    path = study.root / f"runs/{defence}/seed{seed}/attacks/decoder-train_data/metrics.json"
-    write_sealed(path, read_json(path) | {"converged": False})
+    folder = study.root / f"runs/{defence}/seed{seed}/attacks/decoder-train_data"
+    change(folder / "metrics.json", converged=False)
 
 
 @pytest.fixture(scope="module")

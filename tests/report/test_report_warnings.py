@@ -4,18 +4,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
-from page_study import build, page_study
-from synthetic_study import Study
+from page_study import DEFENCES, build, page_study
+from synthetic_study import Study, change
 
-from cemlib.records.files import read_json
-from cemlib.records.seal import write_sealed
 from cemlib.report.build import Results, write_tables
 from cemlib.report.claims import warnings
 from cemlib.report.grid import reconstructions
 from cemlib.report.tables import at_chance, summary_table
 
-DEFENCES = ("none", "noise", "clustering")
 CHANCE = "noise: the classifier is at chance on 1 of 2 seeds, so its privacy scores mean nothing."
 BLIND = (
     "none: with train data, on at least one seed no attack was better than the mean image."
@@ -23,19 +19,14 @@ BLIND = (
 )
 
 
-def change(study: Study, place: str, **values: float) -> None:
-    (path,) = (path for path in (*study.runs, *study.attacks) if place in str(path.parent) + "/")
-    write_sealed(path, read_json(path) | values)
-
-
 @pytest.fixture(scope="module")
 def nonsense(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """A classifier that names one class of ten, and attacks that the mean image beats."""
     study = page_study(tmp_path_factory.mktemp("nonsense") / "synthetic")
-    run = study.root / "runs/noise/seed0"
-    write_sealed(run / "metrics.json", read_json(run / "metrics.json") | {"top1": 0.105})
+    change(study.root / "runs/noise/seed0/metrics.json", top1=0.105)
     for attack in ("decoder", "linear"):
-        change(study, f"runs/none/seed1/attacks/{attack}-train_data/", mse=0.07)
+        folder = study.root / f"runs/none/seed1/attacks/{attack}-train_data"
+        change(folder / "metrics.json", mse=0.07)
     return study
 
 
@@ -47,7 +38,8 @@ def test_chance_and_the_mean_image_are_told_everywhere(nonsense: Study, tmp_path
     for path in (written["summary.md"], written["claims.md"], page):
         for sentence in (CHANCE, BLIND):
             assert sentence in path.read_text(encoding="utf-8"), path
-    labels = [panel.get_ylabel() for panel in _grid(nonsense).axes]
+    grid = reconstructions(*nonsense.frames(), DEFENCES, None, None, "train_data")
+    labels = [panel.get_ylabel() for panel in grid.axes]
     assert [label.split("\n")[0] for label in labels if "(chance)" in label] == ["noise"]
 
 
@@ -56,7 +48,3 @@ def test_chance_depends_on_the_most_frequent_class() -> None:
     at = ((0.10, 0.109, True), (0.10, 0.111, False), (0.95, 0.954, True), (0.95, 0.956, False))
     frame = pd.DataFrame(at, columns=["chance_top1", "top1", "expected"])
     assert at_chance(frame).tolist() == frame["expected"].tolist()
-
-
-def _grid(study: Study) -> Figure:
-    return reconstructions(*study.frames(), DEFENCES, None, None, "train_data")

@@ -1,11 +1,6 @@
 """Searches by real trainings of digits: what decides, what they leave, how they continue."""
 
-import json
 import math
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -13,17 +8,19 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from killing import kill, python, wait_for_line
+from short_study import configure
 
 from cemlib.cli import main
 from cemlib.config import load
 from cemlib.data.prepared import load as load_data
 from cemlib.defences.deployed import load_deployed
 from cemlib.numerics.seeds import generator
+from cemlib.records.files import read_json
 from cemlib.records.layout import RunFolder
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found
 from cemlib.search.match import Matched, Score, Wanted, remarks, strength_of
 
-ROOT = Path(__file__).parents[2]
 STUDY: dict[str, Any] = {
     "experiment": "searched",
     "seeds": [0, 1],
@@ -38,23 +35,15 @@ STUDY: dict[str, Any] = {
 MATCH = ("match", "--defence", "clustering", "--accuracy", "60", "--within", "5")
 
 
-def configure(place: Path, **changes: Any) -> str:
-    path = place / "study.yaml"
-    path.write_text(yaml.safe_dump(STUDY | {"results": str(place / "results")} | changes))
-    return str(path)
-
-
 def record(place: Path) -> dict[str, Any]:
-    found = json.loads((place / "results/searched/search/match_clustering.json").read_text())
-    assert isinstance(found, dict)
-    return found
+    return read_json(place / "results/searched/search/match_clustering.json")
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where a search has ended."""
     place = tmp_path_factory.mktemp("searches")
-    assert main([*MATCH, "--config", configure(place)]) == 0
+    assert main([*MATCH, *configure(place, STUDY)]) == 0
     return place
 
 
@@ -87,7 +76,8 @@ def test_a_match_is_a_section_that_a_study_takes(
     pasted = yaml.safe_load(section)
     (name,) = pasted["defences"]
     assert name == "clustering_at_60"
-    study = load(Path(configure(tmp_path, **pasted, reference=None)))
+    _, config = configure(tmp_path, STUDY | pasted | {"reference": None})
+    study = load(Path(config))
     assert found["end"] == "matched"
     surrogate = study.defences[name].surrogate
     assert surrogate is not None
@@ -96,24 +86,15 @@ def test_a_match_is_a_section_that_a_study_takes(
 
 @pytest.mark.slow
 def test_a_killed_search_goes_on_to_the_same_end(place: Path, tmp_path: Path) -> None:
-    config = configure(tmp_path)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cemlib", *MATCH, "--config", config],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stderr is not None
-    lines = [process.stderr.readline() for _ in range(2)]
-    assert "[2/3] train/clustering_lambda16/seed0" in lines[1]
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    config = configure(tmp_path, STUDY)
+    process = python("-m", "cemlib", *MATCH, *config)
+    wait_for_line(process, "[2/3] train/clustering_lambda16/seed0")
+    kill(process)
     search = tmp_path / "results/searched/search"
     done = search / "runs/clustering_lambda16/seed0/metrics.json"
     before = done.stat().st_mtime_ns
     assert not (search / "match_clustering.json").exists()
-    assert main([*MATCH, "--config", config]) == 0
+    assert main([*MATCH, *config]) == 0
     assert done.stat().st_mtime_ns == before
     assert record(tmp_path)["tried"] == record(place)["tried"]
 
@@ -122,9 +103,9 @@ def test_a_diverged_run_makes_its_strength_fail(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wild = {"surrogate": {"name": "logdet", "lambda": 1e30}}
-    config = configure(tmp_path, seeds=[0], reference=None, defences={"wild": wild})
-    words = ["--defence", "wild", "--accuracy", "50", "--within", "49", "--config", config]
-    assert main(["match", *words]) == 3
+    study = STUDY | {"seeds": [0], "reference": None, "defences": {"wild": wild}}
+    words = ["--defence", "wild", "--accuracy", "50", "--within", "49"]
+    assert main(["match", *words, *configure(tmp_path, study)]) == 3
     out = capsys.readouterr().out
     assert "  failed: epoch 2, " in out
     assert "matched at lambda " in out
@@ -147,7 +128,7 @@ def test_a_diverged_run_makes_its_strength_fail(
 def test_faults_are_told_before_anything_is_trained(
     words: list[str], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["match", *words, "--accuracy", "60", "--config", configure(tmp_path)]) == 2
+    assert main(["match", *words, "--accuracy", "60", *configure(tmp_path, STUDY)]) == 2
     assert fault in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
 
@@ -155,11 +136,11 @@ def test_faults_are_told_before_anything_is_trained(
 def test_data_of_other_settings_are_not_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = configure(tmp_path)
-    assert main(["prepare", "--config", config]) == 0
+    config = configure(tmp_path, STUDY)
+    assert main(["prepare", *config]) == 0
     (facts,) = tmp_path.rglob("data.json")
     before = facts.read_bytes()
-    other = ["--config", config, "--set", "data.train_limit=150"]
+    other = [*config, "--set", "data.train_limit=150"]
     assert main(["match", "--defence", "clustering", "--accuracy", "60", *other]) == 2
     assert "prepared with other settings or code" in capsys.readouterr().err
     assert main(["estimate", "--device", "cpu", *other]) == 0

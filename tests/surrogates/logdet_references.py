@@ -7,7 +7,7 @@ weighted samples by definition, and nothing is updated.
 from collections.abc import Iterator
 
 import torch
-from surrogate_batches import NOISE_STD
+from surrogate_batches import NOISE_STD, assert_near, value_and_gradient
 from surrogate_references import classes_of
 from torch import Tensor
 
@@ -133,3 +133,11 @@ class Gaussians:
             for row, label in zip(z.detach().double(), y.tolist(), strict=True)
         ]
         return torch.stack(pulls) / z.numel()
+
+
+def assert_step(surrogate, reference: Gaussians, z: Tensor, y: Tensor, rel: float) -> None:
+    """Value and gradient of the next step against the loops."""
+    value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
+    reference.see(z, y)
+    assert_near(value, reference.value(y), rel)
+    assert_near(gradient, reference.gradient(z, y), rel)

@@ -16,17 +16,29 @@ BATCHES: dict[str, tuple[list[int], int, int]] = {
     "singletons beside pairs": ([0, 0, 1, 3, 3, 2], 4, 4),
     "one sample": ([1], 8, 3),
     "one class": ([0] * 6, 4, 1),
+    "equal features": ([0, 0, 0, 1, 1, 1, 2], 8, 3),
     "wide": ([0, 1, 1, 0, 2, 2, 1, 0, 2, 0], 64, 3),
 }
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def shuffled_labels(sizes: list[int]) -> Tensor:
+    """Labels of classes with so many samples."""
+    y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    return y[torch.randperm(len(y), generator=generator())]
 
 
 def batch(name: str, seed: int = 0) -> tuple[Tensor, Tensor, int]:
     """Features in (0, 1) about distinct class centres, labels, and the number of classes."""
     labels, dim, num_classes = BATCHES[name]
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.tensor(labels)
-    centres = torch.randn(num_classes, dim, generator=generator)
-    z = centres[y] + 0.5 * torch.randn(len(y), dim, generator=generator)
+    y, draws = torch.tensor(labels), generator(seed)
+    centres = torch.randn(num_classes, dim, generator=draws)
+    z = centres[y] + 0.5 * torch.randn(len(y), dim, generator=draws)
+    if name == "equal features":
+        z = z[:1].repeat(len(y), 1)
     return z.sigmoid(), y, num_classes
 
 

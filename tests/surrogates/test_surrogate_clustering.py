@@ -19,17 +19,6 @@ def holding(*statistics, num_train=1, **options):
     return surrogate
 
 
-def assert_blended_loops(surrogate, z, y, num_train):
-    statistics, settings = stored(surrogate), surrogate.settings
-    options = {"gate": settings.gate, "indexing": settings.reference_indexing}
-    assert_equal_to(
-        lambda z: reference.clustering(z, y, *statistics, num_train=num_train, **options),
-        surrogate,
-        z,
-        y,
-    )
-
-
 @pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("clusters", [1, 3])
 @pytest.mark.parametrize("gate", ["log", "linear"])
@@ -37,15 +26,11 @@ def assert_blended_loops(surrogate, z, y, num_train):
 @pytest.mark.parametrize("options", BLENDED)
 def test_the_blended_form_equals_the_loops(name, clusters, gate, num_train, options):
     z, y, num_classes = batch(name)
-    options = {"num_train": num_train, "gate": gate} | options
-    surrogate = loaded("clustering", num_classes, z.shape[1], clusters, **options)
-    assert_blended_loops(surrogate, z, y, num_train)
-
-
-def test_equal_features_equal_the_loops():
-    y = torch.tensor([0, 0, 1, 1, 2])
-    surrogate = loaded("clustering", 3, 8, 2, num_train=3000)
-    assert_blended_loops(surrogate, torch.full((5, 8), 0.3), y, 3000)
+    given = {"num_train": num_train, "gate": gate}
+    surrogate = loaded("clustering", num_classes, z.shape[1], clusters, **given, **options)
+    given |= {"indexing": options.get("reference_indexing", False)}
+    statistics = stored(surrogate)
+    assert_equal_to(lambda z: reference.clustering(z, y, *statistics, **given), surrogate, z, y)
 
 
 @pytest.mark.parametrize("name", BATCHES)

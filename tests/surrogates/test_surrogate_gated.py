@@ -25,14 +25,6 @@ def test_value_and_gradient_equal_the_loops(name, moments, variance, gate):
     compare(reference.gated, surrogate.float(), z, y, 1e-5)
 
 
-@pytest.mark.parametrize("moments", ["layernorm", "raw"])
-def test_equal_features_equal_the_loops(moments):
-    y = torch.tensor([0, 0, 1, 1, 2])
-    compare(
-        reference.gated, built("gated", 3, 8, moments=moments), torch.full((5, 8), 0.3), y, 1e-5
-    )
-
-
 @pytest.mark.parametrize(("gate", "active"), [("log", 0.75), ("linear", 1)])
 def test_classes_and_active_hinges_are_counted(gate, active):
     """Of two classes with two samples or more, one has half of its variances under the ceiling."""

@@ -42,17 +42,6 @@ def test_full_equals_the_loops(name, clusters, num_train):
         assert_near(gradient, slope, rel)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_equal_features_equal_the_loops(covariance):
-    y = torch.tensor([0, 0, 1, 1, 2])
-    z = torch.full((5, 8), 0.3)
-    surrogate = loaded("gmm", 3, 8, 2, num_train=3000, covariance=covariance)
-    covariances = some_covariances(3, 2, 8).diagonal(dim1=-2, dim2=-1).diag_embed()
-    variances = covariances if covariance == "full" else covariances.diagonal(dim1=-2, dim2=-1)
-    surrogate.load_statistics(surrogate.means, surrogate.weights, variances)
-    assert_equal_to(gmm_by_loops(surrogate, y, covariances, 3000), surrogate, z, y)
-
-
 def test_with_one_full_component_it_is_the_leakage_bound():
     """On all features of the fit, but for the ridge of 1e-6."""
     y = torch.tensor([0] * 60 + [1] * 30 + [2] * 90)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from logdet_references import CLASSES, DIM, Gaussians, batches, closed_form
+from logdet_references import CLASSES, DIM, Gaussians, assert_step, batches, closed_form
 from surrogate_batches import BATCHES, NOISE_STD, assert_near, batch, built, value_and_gradient
 from surrogate_references import classes_of
 
@@ -51,10 +51,7 @@ def test_running_moments_are_those_of_all_samples_by_weight(momentum):
 def test_every_value_and_gradient_equal_the_loops(momentum, refresh, shrinkage, dtype, rel):
     surrogate, reference = pair(momentum=momentum, refresh=refresh, shrinkage=shrinkage)
     for z, y in batches(dtype=dtype):
-        value, (gradient,) = value_and_gradient(lambda z, y=y: surrogate(z, y), z)
-        reference.see(z, y)
-        assert_near(value, reference.value(y), rel)
-        assert_near(gradient, reference.gradient(z, y), rel)
+        assert_step(surrogate, reference, z, y, rel)
 
 
 def test_float32_is_right_where_the_covariance_is_ill_conditioned():
@@ -65,10 +62,7 @@ def test_float32_is_right_where_the_covariance_is_ill_conditioned():
     for _ in range(6):
         along = 0.5 + 0.4 * torch.randn(24, 1, generator=generator)
         z = along + 0.01 * torch.randn(24, 32, generator=generator)
-        value, (gradient,) = value_and_gradient(lambda z: surrogate(z, y), z)
-        reference.see(z, y)
-        assert_near(value, reference.value(y), 1e-5)
-        assert_near(gradient, reference.gradient(z, y), 1e-5)
+        assert_step(surrogate, reference, z, y, 1e-5)
     widest = torch.linalg.eigvalsh(reference.moments(0)[1])[-1] / NOISE_STD**2
     assert 5e3 < widest < 2e4
 

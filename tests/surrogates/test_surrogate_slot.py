@@ -17,24 +17,14 @@ def test_value_and_gradient_equal_the_loops(name):
     z, y, num_classes = batch(name)
     surrogate = small(num_classes, z.shape[1])
     compare(reference.slot, surrogate.double(), z.double(), y, 1e-9)
-    compare(reference.slot, surrogate.float(), z, y, 1e-5)
-
-
-def test_published_sizes_equal_the_loops():
-    z, y, num_classes = batch("unequal")
-    surrogate = small(num_classes, z.shape[1], slots=8, iterations=3, heads=4)
-    compare(reference.slot, surrogate.double(), z.double(), y, 1e-9)
-
-
-def test_equal_features_equal_the_loops():
-    y = torch.tensor([0, 0, 0, 1, 1, 1, 2])
-    row = torch.rand(8, generator=torch.Generator().manual_seed(2))
-    compare(reference.slot, small(3, 8).double(), row.double().repeat(7, 1), y, 1e-9)
+    if name != "equal features":  # whose pulls cancel to what single precision does not resolve
+        compare(reference.slot, surrogate.float(), z, y, 1e-5)
 
 
 @pytest.mark.parametrize(
     "options",
     [
+        {"slots": 8, "iterations": 3, "heads": 4},  # as published
         {"beta": 3.0},
         {"sharpening": 1.0},
         {"sharpening": 0.5},
@@ -44,7 +34,7 @@ def test_equal_features_equal_the_loops():
         {"margin": 2.0, "snr_threshold": 0.25},
     ],
 )
-def test_other_gates_and_starts_equal_the_loops(options):
+def test_other_sizes_gates_and_starts_equal_the_loops(options):
     z, y, num_classes = batch("unequal")
     surrogate = small(num_classes, z.shape[1], **options).double()
     compare(reference.slot, surrogate, z.double(), y, 1e-9)

@@ -7,16 +7,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from toy_study import Store, Study, free_port
 
 from cemlib.records.files import FileError
+from cemlib.records.lock import locked
 from cemlib.tracking import TrackingError
 from cemlib.tracking import store as store_module
 
-# Each holds a lock until its standard input ends, and says when it has it.
+# Holds a lock until its standard input ends, and says when it has it.
 WRITER = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])
@@ -24,19 +27,12 @@ connection.execute(sys.argv[2])
 print("locked", flush=True)
 sys.stdin.read()
 """
-TRACKER = """
-import fcntl, sys
-handle = open(sys.argv[1] + ".lock", "w")
-fcntl.flock(handle, fcntl.LOCK_EX)
-print("locked", flush=True)
-sys.stdin.read()
-"""
 
 
 @contextmanager
-def held(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def held(database: str, lock: str) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds a lock; closing its input, or killing it, frees it."""
-    command = [sys.executable, "-c", code, *arguments]
+    command = [sys.executable, "-c", WRITER, database, lock]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
@@ -58,7 +54,7 @@ def test_a_database_that_another_program_keeps_locked(
 ) -> None:
     study.add_run("none", 0)
     monkeypatch.setattr(store_module, "BUSY", 0.2)
-    with held(WRITER, database, lock), pytest.raises(TrackingError) as caught:
+    with held(database, lock), pytest.raises(TrackingError) as caught:
         study.track()
     assert "cannot be written (database is locked); end what else is using it" in str(caught.value)
     assert study.track().uploaded == 1
@@ -66,7 +62,7 @@ def test_a_database_that_another_program_keeps_locked(
 
 def test_a_database_that_is_locked_for_a_while(study: Study, database: str) -> None:
     study.add_run("none", 0)
-    with held(WRITER, database, "BEGIN EXCLUSIVE") as writer:
+    with held(database, "BEGIN EXCLUSIVE") as writer:
         release = threading.Timer(0.7, writer.kill)
         release.start()
         assert study.track().uploaded == 1
@@ -76,27 +72,22 @@ def test_a_database_that_is_locked_for_a_while(study: Study, database: str) -> N
 def test_a_tracker_that_hangs(study: Study, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     study.add_run("none", 0)
     monkeypatch.setattr(store_module, "TURN", 0.2)
-    with held(TRACKER, database), pytest.raises(FileError, match="is uploading to this store"):
+    with locked(Path(f"{database}.lock"), "hangs"), pytest.raises(FileError, match="is uploading"):
         study.track()
     assert study.track().uploaded == 1
 
 
 def test_a_server_that_is_no_mlflow(study: Study, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    port = free_port()
-    command = [sys.executable, "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1"]
-    with subprocess.Popen(
-        command, cwd=tmp_path / "empty", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as server:
-        assert server.stdout is not None
-        server.stdout.readline()
-        study.add_run("none", 0)
-        study.uri = f"http://127.0.0.1:{port}"
-        try:
-            with pytest.raises(TrackingError, match=f"127.0.0.1:{port}.*can be repeated"):
-                study.track()
-        finally:
-            server.kill()
+    study.add_run("none", 0)
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "empty")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        study.uri = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(
+            TrackingError, match=rf"127.0.0.1:{server.server_port}.*can be repeated"
+        ):
+            study.track()
+        server.shutdown()
 
 
 @pytest.fixture

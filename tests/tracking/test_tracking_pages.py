@@ -85,7 +85,7 @@ WORST = {
 
 def worst(store: Store) -> dict[str, float]:
     """Worst case of the run, as the store has it; what is not known any more is NaN."""
-    metrics = store.runs()["runs/mine/seed0"].data.metrics
+    metrics = store.runs()[RUN].data.metrics
     return {k: v for k, v in metrics.items() if k.startswith("worst_case") and v == v}
 
 

@@ -5,15 +5,11 @@ The processes are forked, so that they need not import mlflow again.
 
 import os
 import signal
-import sqlite3
-import time
-from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import pytest
-from toy_study import Store, Study
+from toy_study import Store, Study, until
 
 FORK = get_context("fork")
 
@@ -25,7 +21,7 @@ def test_four_trackers_on_a_fresh_store_after_one_that_was_killed_creating_it(
     uri = f"sqlite:///{place / 'mlflow.db'}"
     study = _fill(Study(tmp_path / "toy", uri=uri), runs=2)
     killed = _start(study)
-    _until(lambda: any(file.stat().st_size for file in place.glob(".mlflow.*.db")))
+    until(lambda: any(file.stat().st_size for file in place.glob(".mlflow.*.db")))
     _kill(killed)
     assert not (place / "mlflow.db").exists()
     names = ["toy", "toy", "study0", "study1"]
@@ -45,7 +41,7 @@ def test_four_trackers_on_a_fresh_store_after_one_that_was_killed_creating_it(
 def test_a_tracker_killed_while_it_uploads(study: Study, store: Store) -> None:
     _fill(study, runs=12)
     tracker = _start(study)
-    _until(lambda: _rows(store, "select count(*) from runs where status = 'FINISHED'") > 2)
+    until(lambda: store.finished() > 2)
     _kill(tracker)
     summary = study.track()
     assert summary.uploaded > 0
@@ -78,17 +74,3 @@ def _kill(tracker: Any) -> None:
     os.kill(tracker.pid, signal.SIGKILL)
     tracker.join(20)
     assert tracker.exitcode == -signal.SIGKILL
-
-
-def _rows(store: Store, query: str) -> int:
-    path = store.uri.removeprefix("sqlite:///")
-    with closing(sqlite3.connect(path, timeout=20)) as connection:
-        return int(connection.execute(query).fetchone()[0])
-
-
-def _until(condition: Any) -> None:
-    for _ in range(4000):
-        if condition():
-            return
-        time.sleep(0.005)
-    pytest.fail("waited in vain")

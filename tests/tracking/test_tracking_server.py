@@ -3,7 +3,7 @@
 import os
 import shutil
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -57,28 +57,6 @@ def test_a_model_is_loaded_from_the_registry(
         loaded.predict(images[:, :, :4])
 
 
-class Upload(threading.Thread):
-    """An upload beside the test, and the error that ends it."""
-
-    def __init__(self, study: Study) -> None:
-        super().__init__(daemon=True)
-        self.study, self.error = study, ""
-
-    def run(self) -> None:
-        try:
-            self.study.track()
-        except TrackingError as error:
-            self.error = str(error)
-
-
-def finished(store: Store) -> int:
-    """Return how many runs are finished; a doubled one would be counted twice."""
-    if store.experiment() is None:
-        return 0
-    found = store.client.search_runs([store.experiment().experiment_id])
-    return sum(run.info.status == "FINISHED" for run in found)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM])
 def test_a_server_that_ends_in_the_middle_has_everything_once_in_the_end(
@@ -91,15 +69,16 @@ def test_a_server_that_ends_in_the_middle_has_everything_once_in_the_end(
         write_jsonl(study.add_run("none", seed).history, curve(POINTS))
         study.add_attack("none", seed, "decoder")
     study.add_report()
-    results, upload = 2 * len(SEEDS) + 1, Upload(study)
-    with running(tmp_path, port) as group:
-        upload.start()
-        while finished(store) < 3:
-            assert upload.is_alive(), upload.error
-        os.killpg(group, ended_by)
-    upload.join(120)
-    assert "the result folder is untouched" in upload.error
-    assert 0 < finished(store) < results
+    results = 2 * len(SEEDS) + 1
+    with ThreadPoolExecutor(1) as pool:
+        with running(tmp_path, port) as group:
+            upload = pool.submit(study.track)
+            while store.finished() < 3:
+                assert not upload.done(), upload.exception()
+            os.killpg(group, ended_by)
+        with pytest.raises(TrackingError, match="the result folder is untouched"):
+            upload.result(120)
+    assert 0 < store.finished() < results
     with running(tmp_path, port):
         summary = study.track()
         assert summary.uploaded + summary.unchanged == results

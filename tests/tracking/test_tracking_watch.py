@@ -1,10 +1,9 @@
 """Curves of jobs under way: they grow, become whole runs, and are begun anew with the job."""
 
 import threading
-import time
 
 import pytest
-from toy_study import Store, Study, curve
+from toy_study import Store, Study, curve, until
 
 from cemlib.records.files import write_jsonl
 from cemlib.records.layout import Layout, RunFolder
@@ -96,6 +95,10 @@ def test_watch_ends_when_every_expected_result_is_there(study: Study, store: Sto
     folder = study.expect_run(Layout(study.root).run("none", 0))
     ended: list[Summary] = []
 
+    def shown() -> int:
+        run = store.experiment() and store.runs().get("runs/none/seed0")
+        return len(store.points(run, "curve/train_loss")) if run else 0
+
     def follow() -> None:
         ended.append(study.files().watch(study.uri, interval=0.05))
 
@@ -103,18 +106,9 @@ def test_watch_ends_when_every_expected_result_is_there(study: Study, store: Sto
     watcher.start()
     for epoch in (1, 2, 3):
         write_jsonl(folder.history, curve(epoch))
-        _until_points(store, epoch)
+        until(lambda epoch=epoch: shown() == epoch)
     assert not ended
     study.add_run("none", 0)
     watcher.join(30)
     assert [summary.unfinished for summary in ended] == [0]
     assert store.runs()["runs/none/seed0"].info.status == "FINISHED"
-
-
-def _until_points(store: Store, count: int) -> None:
-    for _ in range(400):
-        run = store.experiment() and store.runs().get("runs/none/seed0")
-        if run and len(store.points(run, "curve/train_loss")) == count:
-            return
-        time.sleep(0.02)
-    pytest.fail(f"epoch {count} did not come")

@@ -1,13 +1,18 @@
 """The synthetic study as MLflow gets it, and a reader of what a store holds."""
 
 import socket
+import sqlite3
+import time
 import urllib.request
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from http.client import HTTPResponse
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pytest
 import synthetic_study
 import torch
 from PIL import Image
@@ -129,9 +134,24 @@ class Store:
     def points(self, run: Any, metric: str) -> list[tuple[int, float]]:
         return [(p.step, p.value) for p in self.client.get_metric_history(run.info.run_id, metric)]
 
+    def finished(self) -> int:
+        """Return how many runs the database has as finished; a doubled one is counted twice."""
+        query = "select count(*) from runs where status = 'FINISHED'"
+        with closing(sqlite3.connect(self.uri.removeprefix("sqlite:///"), timeout=20)) as database:
+            return int(database.execute(query).fetchone()[0])
+
     def files(self, run: Any, folder: str | None = None) -> set[str]:
         found = self.client.list_artifacts(run.info.run_id, folder)
         return {file.path for file in found if not file.is_dir}
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for a condition."""
+    for _ in range(4000):
+        if condition():
+            return
+        time.sleep(0.005)
+    pytest.fail("waited in vain")
 
 
 def free_port() -> int:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from result_files import timeless
 from tape import TapeReplay
-from test_library_jobs import DECODER
+from test_library_jobs import ATTACKS
 from tiny_study import RAW, blob_data
 from torch import Tensor, nn
 
@@ -24,15 +24,6 @@ from cemlib.training.fit import fit
 from cemlib.training.own import OwnSurrogate
 
 Network = Callable[[], SplitModel]
-FEW = DECODER | {"epochs": 1}
-ATTACKS = {
-    "decoder": FEW,
-    "perceptual": FEW,
-    "gan": {"epochs": 2, "batch_size": 32, "critic_steps": 2, "critic_width": 4},
-    "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 2},
-    "linear": {"queries": 2},
-    "mean_image": {},
-}
 
 
 class Spread(nn.Module):
