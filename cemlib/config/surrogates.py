@@ -94,9 +94,8 @@ class Slots(Hinge):
 
 
 class Fusion(Attention, Slots):
-    """Options of both attentions, and the switch between them."""
+    """Options of both attentions."""
 
-    use_slots: bool = Field(True, description="false leaves the gated attention alone")
     scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")
 
 

@@ -208,9 +208,8 @@ class Pseudo:
 
 def _update(optimiser: Adam, loss: Tensor, lr: float) -> None:
     """Take a step on the sum of the clients' losses, which have separate weights."""
-    gradients = torch.autograd.grad(loss, optimiser.parameters)
-    for weights, gradient in zip(optimiser.parameters, gradients, strict=True):
-        weights.grad = gradient
+    optimiser.zero_grad()
+    loss.backward(inputs=optimiser.parameters)  # type: ignore[no-untyped-call]
     optimiser.step(lr)
 
 

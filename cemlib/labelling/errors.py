@@ -23,7 +23,7 @@ class ShareError(LabellingError):
 
 
 class DroppedOutError(LabellingError):
-    """Parties have dropped out, which voids the round; see `protocol.remaining`.
+    """Parties have dropped out, which voids the round.
 
     Attributes:
         gone: the indices of the parties that dropped out, `REQUESTER` for the requester.

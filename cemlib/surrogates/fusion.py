@@ -14,8 +14,6 @@ v_gated alone. The floor is applied once, to the sum (with `variance: trace` to 
 dimensions). Slots always use LayerNorm(z), even if `moments` is raw, and `surrogate_grad` concerns
 the gated attention alone. The gates of `slot` (`gate`, `a_c`, `b_c`) are not used by `shortcut`.
 
-With `use_slots: false` both are `gated`, bit for bit.
-
 How they fail, and what shows it: parallel.md and shortcut.md in docs/surrogates.
 """
 
@@ -32,7 +30,7 @@ from cemlib.surrogates.slot import SlotAttention
 
 
 class Fusion(Surrogate):
-    """The branches `gated` and `slot`; the latter is None with `use_slots: false`.
+    """The branches `gated` and `slot`.
 
     Args:
         settings: the fusion's section of the configuration.
@@ -47,10 +45,8 @@ class Fusion(Surrogate):
     ) -> None:
         super().__init__(settings, **sizes)
         self.gated = GatedAttention(settings, **sizes)
-        self.slot: SlotAttention | None = None
-        if settings.use_slots:
-            shared = settings.model_dump(include=set(config.Slots.model_fields))
-            self.slot = SlotAttention(config.Slot(**shared, scale=slot_scale), **sizes)
+        shared = settings.model_dump(include=set(config.Slots.model_fields))
+        self.slot = SlotAttention(config.Slot(**shared, scale=slot_scale), **sizes)
 
 
 class ParallelFusion(Fusion):
@@ -58,8 +54,7 @@ class ParallelFusion(Fusion):
 
     def __init__(self, settings: config.Parallel, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, slot_scale=settings.slot_scale, **sizes)
-        if self.slot is not None:
-            self.logits = nn.Parameter(torch.zeros(2))
+        self.logits = nn.Parameter(torch.zeros(2))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs both penalties, their scalars, and m_2 as `slot_share`.
@@ -67,8 +62,6 @@ class ParallelFusion(Fusion):
         `classes` is that of the gated branch, which has all classes; `active` is mixed like R.
         """
         value, notes = self.gated.penalty(z, y)
-        if self.slot is None:
-            return value, notes
         slot_value, slot_notes = self.slot.penalty(z, y)
         shares = self.logits.softmax(0)
         mixed = shares.detach() @ torch.stack([notes["active"], slot_notes["active"]])
@@ -89,19 +82,16 @@ class ShortcutFusion(Fusion):
 
     def __init__(self, settings: config.Shortcut, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, **sizes)
-        if self.slot is not None:
-            self.a = nn.Parameter(torch.tensor(settings.residual))
+        self.a = nn.Parameter(torch.tensor(settings.residual))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs the scalars of both spreads, and the `strength` of the slots."""
         groups = self.gated.rows(z, y)
         v, notes = self.gated.spread(z, groups)
-        if self.slot is not None:
-            found, slot_notes = self.slot.spread(z, self.slot.rows(z, y))
-            strength = self.a.tanh().relu() if self.settings.nonnegative else self.a.tanh()
-            residual = strength * torch.einsum("rs,rsd->rd", found.weights, found.variance)
-            # Both branches sort classes by size: the rows of the slots are the first ones.
-            v = v + F.pad(residual, (0, 0, 0, len(v) - len(residual)))
-            notes |= slot_notes | {"strength": strength.detach()}
+        found, slot_notes = self.slot.spread(z, self.slot.rows(z, y))
+        strength = self.a.tanh().relu() if self.settings.nonnegative else self.a.tanh()
+        residual = strength * torch.einsum("rs,rsd->rd", found.weights, found.variance)
+        # Both branches sort classes by size: the rows of the slots are the first ones.
+        v = v + F.pad(residual, (0, 0, 0, len(v) - len(residual)))
         value, hinges = self.gated.hinge(v, groups)
-        return value, notes | hinges
+        return value, notes | slot_notes | hinges | {"strength": strength.detach()}
