@@ -137,7 +137,7 @@ OWN = (
         "--seconds", type=positive, default=600, metavar="N", help=f"limit of a round; {DEFAULT}"
     ),
 )
-PACKINGS = ("none", "label", "images")
+PACKINGS = ("none", "images")
 NOISE = "standard deviation of the noise on a count, of all participants together; 0: no privacy"
 COMMANDS = {
     "pctc deal": Command(

@@ -23,6 +23,8 @@ from cemlib.records.seal import write_sealed
 from cemlib.study.job import Job
 
 Row: TypeAlias = dict[str, Any]
+# How the counters of a round are packed; `label` and `none` stand for rounds of a single image.
+WAYS: dict[str, Packing] = {"none": "none", "label": "images", "images": "images"}
 
 
 def run(job: Job[LabellingStudy]) -> list[Path]:
@@ -72,9 +74,10 @@ def measured(
         setting = Setting(participants, classes, 1.0, bits, mask_bits, insecure_for_testing=testing)
         keys = deal(setting)
         assert keys.public.table  # computed once per key, and not counted
-        for packing, blinding in product(get_args(Packing), get_args(Blinding)):
-            own = replace(setting, packing=packing, blinding=blinding)
-            found += _round(own, keys, images if packing == "images" else 1)
+        for way, blinding in product(WAYS, get_args(Blinding)):
+            own = replace(setting, packing=WAYS[way], blinding=blinding)
+            rows = _round(own, keys, images if way == "images" else 1)
+            found += [row | {"packing": way} for row in rows]
     return found
 
 

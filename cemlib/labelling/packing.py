@@ -58,23 +58,16 @@ def _random_words(setting: Setting, queries: int) -> NDArray[np.uint64]:
     return words.reshape(queries, setting.classes)
 
 
-def _row(setting: Setting, queries: int) -> int:
-    """Return how many counters are packed together: of all queries for `images`, else of one."""
-    return setting.classes * queries if setting.packing == "images" else setting.classes
-
-
 def plaintext_count(setting: Setting, queries: int) -> int:
     """Return the number of plaintexts that hold the counters of all queries."""
-    row = _row(setting, queries)
-    return -(-row // setting.slots) * (setting.classes * queries // row)
+    return -(-setting.classes * queries // setting.slots)
 
 
 def pack(setting: Setting, counters: NDArray[np.int64]) -> list[int]:
     """Return the plaintexts of counters (queries, classes), each counter in [0, largest]."""
     if counters.min() < 0 or counters.max() > setting.largest:
         raise LabellingError(f"packing: counters must be in [0, {setting.largest}]")
-    rows = counters.reshape(-1, _row(setting, len(counters)))
-    padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % setting.slots)))
+    padded = np.pad(counters.ravel(), (0, -counters.size % setting.slots))
     parts = padded.reshape(-1, setting.slots).tolist()
     width = setting.slot_bits
     return [sum(value << width * j for j, value in enumerate(part)) for part in parts]
@@ -89,12 +82,12 @@ def unpack(setting: Setting, plaintexts: Sequence[int], queries: int) -> NDArray
     due = plaintext_count(setting, queries)
     if len(plaintexts) != due:
         raise MessageError(f"packing: expected {due} plaintexts, got {len(plaintexts)}")
-    row, width, slots = _row(setting, queries), setting.slot_bits, setting.slots
+    width, slots, sent = setting.slot_bits, setting.slots, setting.classes * queries
     mask = (1 << width) - 1
-    counters = [p >> width * j & mask for p in plaintexts for j in range(slots)]
-    rows = np.array(counters, np.int64).reshape(setting.classes * queries // row, -1)
-    if rows[:, row:].any() or any(plaintext >> width * slots for plaintext in plaintexts):
+    found = [p >> width * j & mask for p in plaintexts for j in range(slots)]
+    counters = np.array(found, np.int64)
+    if counters[sent:].any() or any(plaintext >> width * slots for plaintext in plaintexts):
         raise MessageError("packing: a plaintext is longer than its counters")
-    if rows.max() > setting.largest:
+    if counters.max() > setting.largest:
         raise MessageError("packing: a counter is larger than any sum of votes and masks")
-    return rows[:, :row].reshape(queries, setting.classes)
+    return counters[:sent].reshape(queries, setting.classes)

@@ -8,7 +8,7 @@ from cemlib.config.labelling import MAXIMUM_BITS, MINIMUM_BITS, SECURE_BITS
 from cemlib.labelling.errors import LabellingError
 from cemlib.labelling.paillier import Blinding
 
-Packing = Literal["none", "label", "images"]
+Packing = Literal["none", "images"]
 # Masks and noise are multiples of 2^-12 of a vote: 64-bit integers hold every sum, and noise of any
 # useful size spans many steps.
 FRACTION_BITS = 12
@@ -27,8 +27,8 @@ class Setting:
             N(0, sigma^2 / N). 0 gives exact tallies and no differential privacy.
         key_bits: length of Paillier's modulus n, 256 to 3072.
         mask_bits: the b of masks, which are uniform in [0, 2^b) votes, in steps of 2^-12.
-        packing: counters in one plaintext: `none` for one, `label` for those of one query, `images`
-            for as many as fit, across queries.
+        packing: counters in one plaintext: `none` for one, `images` for as many as fit, across
+            queries.
         blinding: how ciphertexts are blinded, see `cemlib.labelling.paillier`.
         insecure_for_testing: whether keys below 2,048 bits are allowed.
     """
@@ -93,5 +93,4 @@ class Setting:
     @property
     def slots(self) -> int:
         """Return the number of counters in a plaintext, which stays below 2^(bits - 1) <= n."""
-        room = (self.key_bits - 1) // self.slot_bits
-        return {"none": 1, "label": min(room, self.classes), "images": room}[self.packing]
+        return 1 if self.packing == "none" else (self.key_bits - 1) // self.slot_bits

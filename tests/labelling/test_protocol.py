@@ -23,7 +23,7 @@ def done() -> tuple[Aggregator, list[Participant]]:
     return aggregator, everybody
 
 
-@pytest.mark.parametrize("packing", ["none", "label", "images"])
+@pytest.mark.parametrize("packing", ["none", "images"])
 @pytest.mark.parametrize("blinding", ["full", "short"])
 def test_without_noise_tallies_are_exact(packing: Any, blinding: Any) -> None:
     setting = replace(SETTING, noise_std=0.0, packing=packing, blinding=blinding)
