@@ -28,7 +28,10 @@ from cemlib.study.split import attack_job, train_job
 from cemlib.study.systems import jobs_of, read_study
 
 ROOT = PACKAGE.parent
-FILES = [file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py"]
+MODULES = {
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in PACKAGE.rglob("*.py")
+}
 PLAN = Plan(
     parse(
         {
@@ -152,14 +155,29 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
 
 
 def test_the_pattern_finds_the_imports_of_the_syntax_tree() -> None:
-    modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES}
-    for file in FILES:
-        nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-        starts = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-        named = {f"{node.module}.{alias.name}" for node in starts for alias in node.names}
-        expected = {*named, *(str(node.module) for node in starts)} & modules
-        found = set(_imports(".".join(file.relative_to(ROOT).with_suffix("").parts))) & modules
-        assert found == expected, file
+    for module, file in MODULES.items():
+        named = set[str]()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                named.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file}: a relative import"
+                named.update((str(node.module), *(f"{node.module}.{a.name}" for a in node.names)))
+        assert {*_imports(module)} == (named & MODULES.keys()) - {"cemlib"}, file
+
+
+def test_imports_over_several_lines_and_within_functions_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
+    (tmp_path / "begin.py").write_text(
+        "from cemlib import (\n    one as other,  # the first\n    two,\n)\n\n\n"
+        "def late():\n    import cemlib.three\n\n    from cemlib.four import five\n"
+    )
+    for name in ("one", "two", "three", "four", "five"):
+        (tmp_path / f"{name}.py").touch()
+    found = {file.stem for file in source_files("cemlib.begin")}
+    assert found == {"begin", "one", "two", "three", "four"}
 
 
 def test_an_unknown_member_is_named() -> None:

@@ -204,8 +204,8 @@ def _tree(path: Path) -> ast.Module:
 def _imports(module: str) -> tuple[str, ...]:
     """Return the modules of this package that a module imports.
 
-    They are found by a pattern, since every job looks for them when it starts, and a syntax tree
-    takes ten times as long.
+    They are found by a pattern, since every job looks for them when it starts: with syntax trees
+    that would take 0.3 s longer.
     """
     found = set[str]()
     for start, names in _IMPORT.findall(_file(module).read_text(encoding="utf-8")):
