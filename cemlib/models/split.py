@@ -74,26 +74,20 @@ class SplitModel(nn.Module):
         cut: str,
         *,
         image_shape: Dimensions | None = None,
-        bottleneck: int | None = None,
-        sparse_coding: bool = False,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> "SplitModel":
         """Split any classifier after one of its submodules.
 
-        Without bottleneck and normalisation `head(encoder(x))` is `module(x)`, bit for bit. The
-        halves share the parameters of the module, each of which is in one of them. Submodules that
-        the forward pass never calls are left out.
+        Without normalisation `head(encoder(x))` is `module(x)`, bit for bit. The halves share the
+        parameters of the module, each of which is in one of them. Submodules that the forward pass
+        never calls are left out.
 
         Args:
             module: Maps images (B, C, H, W) to logits (B, classes).
             cut: Name of the last submodule on the client, such as `layer1.0`
                 (`cemlib.models.cutting.possible_cuts` returns the possible ones).
             image_shape: (C, H, W) of the images; without it, call `measured` later.
-            bottleneck: Number of channels of the published bottleneck at the cut: a convolution and
-                a sigmoid on the client, and a convolution on the server. None keeps the module's
-                own features. Needs `image_shape`.
-            sparse_coding: Whether there is a sparse-coding layer before that sigmoid.
             mean: Mean of each colour channel, by which the client normalises the images; None if
                 the module takes images in [0, 1].
             std: Standard deviation of each colour channel, with `mean`.
@@ -101,17 +95,16 @@ class SplitModel(nn.Module):
         Raises:
             cemlib.models.graphs.CutError: a ValueError, if the module cannot be split there (see
                 `cutting.halves`).
-            ValueError: if options contradict each other, or the features are no maps or vectors.
+            ValueError: if one of mean and std is missing, or the features are no maps or vectors.
         """
         from cemlib.models.cutting import halves
 
-        _check_options(image_shape, bottleneck, sparse_coding, mean, std)
+        if (mean is None) != (std is None):
+            raise ValueError("mean, std: give both or neither")
         model = cls(*halves(module, cut))
         if mean is not None and std is not None:
             model.encoder = nn.Sequential(Normalise(mean, std), model.encoder)
-        if image_shape is not None:
-            model = model.measured(image_shape)
-        return model if bottleneck is None else _narrowed_to(bottleneck, model, sparse_coding)
+        return model if image_shape is None else model.measured(image_shape)
 
     @property
     def feature_shape(self) -> Dimensions:
@@ -147,6 +140,25 @@ class SplitModel(nn.Module):
             f"cut: features of shape {shape} are neither maps (c, h, w) nor vectors (D,);"
             " cut elsewhere, or reshape them in an encoder and a head of your own"
         )
+
+    def narrowed(self, channels: int, *, sparse_coding: bool = False) -> "SplitModel":
+        """Return the network with the published bottleneck at the cut, sharing the other weights.
+
+        The client gets a convolution to `channels` channels, a sparse-coding layer if that is set,
+        and a sigmoid; the server gets a convolution back. The new weights are Xavier-uniform.
+
+        Raises:
+            ValueError: if the `feature_shape` is not known yet, or there is no channel.
+        """
+        if channels < 1:
+            raise ValueError(f"channels: must be at least 1, found {channels}")
+        before, height, width = self.feature_shape
+        features = (channels, height, width)
+        added = nn.Sequential(*_bottleneck(before, features, sparse_coding))
+        xavier(added)
+        encoder = nn.Sequential(self.encoder, *added)
+        head = nn.Sequential(nn.Conv2d(channels, before, 3, padding=1), self.head)
+        return SplitModel(encoder, head, features)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits (B, classes) without any release noise."""
@@ -187,34 +199,6 @@ def _bottleneck(width: int, features: Dimensions, sparse_coding: bool) -> list[n
     convolution = nn.Conv2d(width, features[0], 3, padding=1)
     coding = [SparseCoding(math.prod(features))] if sparse_coding else []
     return [convolution, *coding, nn.Sigmoid()]
-
-
-def _narrowed_to(channels: int, model: SplitModel, sparse_coding: bool) -> SplitModel:
-    """Add the published bottleneck, with Xavier-uniform weights, to a measured model."""
-    width, *sides = model.feature_shape
-    features = (channels, sides[0], sides[1])
-    added = nn.Sequential(*_bottleneck(width, features, sparse_coding))
-    xavier(added)
-    encoder = nn.Sequential(model.encoder, *added)
-    head = nn.Sequential(nn.Conv2d(channels, width, 3, padding=1), model.head)
-    return SplitModel(encoder, head, features)
-
-
-def _check_options(
-    image_shape: Dimensions | None,
-    bottleneck: int | None,
-    sparse_coding: bool,
-    mean: Sequence[float] | None,
-    std: Sequence[float] | None,
-) -> None:
-    if (mean is None) != (std is None):
-        raise ValueError("mean, std: give both or neither")
-    if sparse_coding and bottleneck is None:
-        raise ValueError("sparse_coding: stands in the bottleneck; give `bottleneck` too")
-    if bottleneck is not None and bottleneck < 1:
-        raise ValueError(f"bottleneck: must be at least 1, found {bottleneck}")
-    if bottleneck is not None and image_shape is None:
-        raise ValueError("bottleneck: its width needs the features' shape; give `image_shape` too")
 
 
 def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ def network() -> nn.Module:
 def test_the_bottleneck_is_the_published_one() -> None:
     """A convolution 3x3 to 8 channels and a sigmoid, and a convolution 3x3 back."""
     whole = network()
-    model = SplitModel.from_module(whole, "norm", image_shape=IMAGES, bottleneck=5)
+    model = SplitModel.from_module(whole, "norm", image_shape=IMAGES).narrowed(5)
     added, back = model.encoder[1], model.head[0]  # type: ignore[index]
     assert tuple(added.weight.shape) == (5, 8, 3, 3)
     assert tuple(back.weight.shape) == (8, 5, 3, 3)
@@ -47,9 +47,8 @@ def test_the_client_normalises_where_it_is_told_to() -> None:
 
 
 def test_sparse_coding_stands_before_the_sigmoid() -> None:
-    model = SplitModel.from_module(
-        network(), "norm", image_shape=IMAGES, bottleneck=2, sparse_coding=True
-    )
+    model = SplitModel.from_module(network(), "norm", image_shape=IMAGES)
+    model = model.narrowed(2, sparse_coding=True)
     kinds = [type(layer).__name__ for layer in model.encoder]  # type: ignore[union-attr]
     assert kinds == ["Part", "Conv2d", "SparseCoding", "Sigmoid"]
     assert model.encoder(images()).shape == (2, 2, 16, 16)
@@ -61,17 +60,20 @@ def test_vectors_are_released_as_maps_of_one_pixel() -> None:
     assert model.feature_shape == (392, 1, 1)
     assert model.encoder(images()).shape == (2, 392, 1, 1)
     assert torch.equal(model(images()), whole(images()))
-    narrow = SplitModel.from_module(whole, "model.1", image_shape=IMAGES, bottleneck=8)
+    narrow = model.narrowed(8)
     assert narrow.encoder(images()).shape == (2, 8, 1, 1)
     assert narrow(images()).shape == (2, 3)
+    with pytest.raises(ValueError, match="channels: must be at least 1, found 0"):
+        model.narrowed(0)
 
 
 def test_features_are_measured_when_the_images_are_known() -> None:
     whole = network().train()
     statistics = whole.norm.running_mean.clone()
     model = SplitModel.from_module(whole, "norm")
-    with pytest.raises(ValueError, match="not known before `measured` saw"):
-        _ = model.feature_shape
+    for early in (lambda: model.feature_shape, lambda: model.narrowed(8)):
+        with pytest.raises(ValueError, match="not known before `measured` saw"):
+            early()
     measured = model.measured(IMAGES)
     assert measured.feature_shape == (8, 16, 16)
     assert measured.measured(IMAGES) is measured
@@ -91,9 +93,6 @@ def test_halves_can_be_given_by_hand() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bottleneck": 8}, "needs the features' shape; give `image_shape` too"),
-        ({"bottleneck": 0, "image_shape": IMAGES}, "bottleneck: must be at least 1, found 0"),
-        ({"sparse_coding": True}, "stands in the bottleneck; give `bottleneck` too"),
         ({"mean": (0.5, 0.5, 0.5)}, "mean, std: give both or neither"),
         ({"image_shape": (1, 16, 16)}, r"the client does not accept images of shape \(1, 16, 16\)"),
     ],

@@ -94,7 +94,10 @@ def test_a_surrogate_of_the_package_can_be_ones_own_too() -> None:
 @pytest.mark.parametrize("name", sorted(SURROGATES))
 def test_every_surrogate_trains_on_ones_own_network(name: str) -> None:
     """Features that are maps for those that keep clusters, and vectors for the others."""
-    maps = own("first", image_shape=(1, 16, 16), bottleneck=8)
+
+    def maps() -> SplitModel:
+        return own("first", image_shape=(1, 16, 16))().narrowed(8)
+
     network = maps if SURROGATES[name].fits else halves
     epochs = SURROGATES[name].start_epoch + 1
     found = fit(tiny(epochs), name, blob_data(), network)
