@@ -144,11 +144,7 @@ STALE = Option(
 
 
 def plan_of(options: argparse.Namespace) -> "Plan[Study]":
-    """Return the plan of the study of `--config`, changed by `--set`.
-
-    Raises:
-        ConfigError: if it cannot be read or is faulty.
-    """
+    """Return the plan of the study of `--config` and `--set`; raise ConfigError if it is faulty."""
     from cemlib.config import load
     from cemlib.study.plan import Plan
 
@@ -156,11 +152,7 @@ def plan_of(options: argparse.Namespace) -> "Plan[Study]":
 
 
 def check_first(plan: "AnyPlan") -> None:
-    """Print the warnings about a study, before anything runs.
-
-    Raises:
-        ConfigError: if it cannot run.
-    """
+    """Print the warnings about a study before it runs; raise ConfigError if it cannot run."""
     from cemlib.study.requirements import warnings_of
 
     for warning in warnings_of(plan):

@@ -31,11 +31,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def validated(kind: type[_S], raw: Mapping[str, Any]) -> _S:
-    """Turn plain nested dicts into a checked section.
-
-    Raises:
-        ConfigError: one line per fault: the key, what was found, and the nearest right name.
-    """
+    """Turn nested dicts into a checked section; raise ConfigError with one line per fault."""
     try:
         return kind.model_validate_json(json.dumps(raw, default=str))  # YAML has dates: text
     except ValidationError as error:

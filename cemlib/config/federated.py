@@ -34,9 +34,7 @@ class ClientsConfig(Section):
         " Dirichlet distribution",
     )
     concentration: float = Field(
-        0.5,
-        gt=0,
-        description="of the Dirichlet distribution; the lower, the more clients differ",
+        0.5, gt=0, description="of the Dirichlet distribution; the lower, the more clients differ"
     )
     participation: float = Field(
         0.5, gt=0, le=1, description="share of the clients that the server asks in a round"
@@ -69,10 +67,7 @@ class GanConfig(Section):
     width: int = Field(24, ge=2, description="channels of both networks")
     mu: float = Field(10.0, ge=0, description="weight of (Var(G(e|y)) - v_e)^2")
     v_e: float = Field(
-        0.06,
-        ge=0,
-        le=0.25,
-        description="target for the variance of generated images",
+        0.06, ge=0, le=0.25, description="target for the variance of generated images"
     )
     variance: Literal["batch", "image"] = Field(
         "batch",

@@ -97,8 +97,7 @@ class LabellingStudy(AnyStudy):
     repeats: int = Field(10, ge=1, description="independent draws of sets, weights and noise")
     participants: int = Field(15, ge=2, description="parties who vote, including the requester")
     images: tuple[Positive, ...] = Field(
-        min_length=1,
-        description="labelled images per participant; each number is an experiment",
+        min_length=1, description="labelled images per participant; each number is an experiment"
     )
     queries: int = Field(200, ge=1, description="unlabelled images that are voted on")
     networks: tuple[NetworkConfig, ...] = Field(

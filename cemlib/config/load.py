@@ -69,11 +69,7 @@ def parse_any(raw: Any) -> AnyStudy:
 
 
 def system_of(raw: Any) -> str:
-    """Return the system of a configuration; a study of split inference need not name it.
-
-    Raises:
-        ConfigError: if there is no such system.
-    """
+    """Return the system of a configuration, `split` by default; raise ConfigError if unknown."""
     if not isinstance(raw, Mapping):
         raise ConfigError(f"expected a mapping of keys, found {type(raw).__name__}")
     found = raw.get("system", SPLIT)

@@ -157,11 +157,7 @@ def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_members(sweeps: Mapping[str, SweepConfig], defences: Mapping[str, DefenceConfig]) -> None:
-    """Check that every member of a sweep equals the defence of its name, and is in no other sweep.
-
-    Raises:
-        ValueError: naming the sweep and the defence.
-    """
+    """Raise ValueError if a member differs from the defence of its name, or is in two sweeps."""
     sweep_of: dict[str, str] = {}
     for name, sweep in sweeps.items():
         members = sweep.members(name)

@@ -30,14 +30,7 @@ CHANNELS, BATCH, LR = 16, 16, 0.2  # of a local extractor
 
 
 class Generator(nn.Module):
-    """Map noise e (B, latent) and labels y (B,) to images (B, C, H, W) in [0, 1].
-
-    Args:
-        image_shape: shape (C, H, W) of the images; H and W must be multiples of 4.
-        num_classes: number of labels.
-        latent: length of e.
-        width: number of channels of the layers.
-    """
+    """Map noise e (B, latent) and labels y (B,) to images in [0, 1], sides multiples of 4."""
 
     def __init__(self, image_shape: Shape, num_classes: int, latent: int, width: int) -> None:
         super().__init__()

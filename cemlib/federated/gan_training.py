@@ -38,17 +38,7 @@ BETAS = (0.5, 0.999)  # of Adam, as Radford, Metz and Chintala, ICLR 2016, train
 
 @dataclass
 class ClientGans:
-    """Hold and train the GANs of all clients, stacked.
-
-    Attributes:
-        clients: The images of each client.
-        kernels: The kernel of each client's F (clients, C', C, k, k).
-        num_classes: Number of labels.
-        settings: Settings of the training.
-        seed: Seed of all random draws.
-        history: A row for each finished epoch.
-        course: The images that `shown` returned after some epochs, evenly spaced.
-    """
+    """Hold and train the GANs of all clients, stacked; `course` has images after some epochs."""
 
     clients: Sequence[Split]
     kernels: Tensor
@@ -74,11 +64,7 @@ class ClientGans:
         self.d_optimiser = Adam(self.d_weights.values(), betas=BETAS)
 
     def remaining(self) -> Iterator[dict[str, Any]]:
-        """Train the remaining epochs, yielding a row of the history after each.
-
-        Raises:
-            DivergedError: if a loss or a generated image is no longer finite.
-        """
+        """Train the remaining epochs and yield their rows; raise DivergedError if one diverges."""
         epochs = self.settings.epochs
         kept = {round(epochs * part / (KEPT - 1)) for part in range(KEPT)}
         after = self.shown()

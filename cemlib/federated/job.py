@@ -24,21 +24,13 @@ def run_of(job: FederatedJob) -> RunFolder:
 
 
 def read_data(job: FederatedJob) -> Prepared:
-    """Set up the job's device and threads, and load the prepared images onto the device.
-
-    Raises:
-        DataError: if they are missing or damaged.
-    """
+    """Set up device and threads, and load the images; raise FileError if they are damaged."""
     set_up(job.processor(), job.plan.study.threads)
     return load(job.plan.layout.data).to(job.processor())
 
 
 def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
-    """Read the clients' generators of the job's seed, and check them against their record.
-
-    Raises:
-        FileError: if they are missing or damaged.
-    """
+    """Read the clients' generators and check them; raise FileError if they are damaged."""
     file = checked(job.plan.layout.pseudo(job.of["seed"]).generators)
     device, gan = job.processor(), job.plan.study.gan
     weights = {name: tensor.to(device) for name, tensor in load_tensors(file).items()}

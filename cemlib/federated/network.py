@@ -33,12 +33,8 @@ class FederatedNet(nn.Module):
     """Apply convolutions, and the linear layer `classifier` to their flattened output.
 
     No layer combines the images of a batch, so each image's features, and the gradient of each
-    image's loss, do not depend on the rest of the batch.
-
-    Args:
-        body: module from images (B, C, H, W) in [-1, 1] to features of any shape.
-        length: number of features of one image.
-        num_classes: number of outputs of the classifier.
+    image's loss, do not depend on the rest of the batch. `body` takes images (B, C, H, W) in
+    [-1, 1], and each image has `length` features.
     """
 
     def __init__(self, body: nn.Module, length: int, num_classes: int) -> None:
@@ -101,14 +97,7 @@ NETWORKS: dict[str, Callable[[int, Activation], nn.Module]] = {
 def build(
     name: str, *, num_classes: int, image_shape: Shape, activation: str = "softplus"
 ) -> FederatedNet:
-    """Build a network with torch's random initial weights.
-
-    Args:
-        name: key of `NETWORKS`.
-        num_classes: number of outputs.
-        image_shape: shape (C, H, W) of the images; H and W must be at least 8.
-        activation: key of `ACTIVATIONS`.
-    """
+    """Build a network with torch's initial weights for images (C, H, W) of at least 8x8."""
     body = NETWORKS[name](image_shape[0], ACTIVATIONS[activation])
     with torch.no_grad():
         length = body(torch.zeros(1, *image_shape)).numel()

@@ -31,16 +31,7 @@ CHUNK = 512
 
 @dataclass
 class Federation:
-    """Hold a server and its clients, and carry out their rounds.
-
-    Attributes:
-        study: The settings.
-        variant: How the clients perturb their data and gradients.
-        data: The prepared images, on the device that computes.
-        pseudo: The generators, where the variant mixes.
-        seed: Seed of all random draws.
-        history: A row for each finished round.
-    """
+    """Hold a server and its clients, and carry out their rounds."""
 
     study: Federated
     variant: Variant
@@ -60,11 +51,7 @@ class Federation:
         return clients_of(self.study, self.data, self.seed)
 
     def remaining(self) -> Iterator[dict[str, Any]]:
-        """Carry out the remaining rounds, yielding a row of the history after each.
-
-        Raises:
-            DivergedError: if clients answered, but every answer has numbers that are not finite.
-        """
+        """Do the remaining rounds and yield their rows; raise DivergedError if all clients do."""
         for number in range(len(self.history) + 1, self.study.train.rounds + 1):
             start = time.perf_counter()
             row = {"epoch": number} | self._round(number)

@@ -44,11 +44,7 @@ class Results:
 
 
 def collect(plan: Plan[Federated]) -> Results:
-    """Read every record of a study.
-
-    Raises:
-        FileError: if one is missing or damaged.
-    """
+    """Read every record of a study; raise FileError if one is missing or damaged."""
     study, keys = plan.study, [*_RUN, *_FATES, *_BYTES]
     runs, rounds, pseudo, epochs = [], [], [], []
     for variant, seed in product(study.variants, study.seeds):

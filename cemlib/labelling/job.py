@@ -48,7 +48,7 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     is `failed`, and it has no scores.
 
     Raises:
-        DataError: if the prepared data are missing or damaged.
+        FileError: if the prepared data are missing or damaged.
         ConfigError: if there are too few images, or the noise does not fit the masks.
     """
     study, repeat, place = job.plan.study, job.of["repeat"], job.plan.layout.data

@@ -74,11 +74,7 @@ def pack(setting: Setting, counters: NDArray[np.int64]) -> list[int]:
 
 
 def unpack(setting: Setting, plaintexts: Sequence[int], queries: int) -> NDArray[np.int64]:
-    """Return the counters (queries, classes) of plaintexts.
-
-    Raises:
-        MessageError: if a plaintext cannot be a sum of honest messages.
-    """
+    """Return the counters (queries, classes); raise MessageError if they cannot be honest sums."""
     due = plaintext_count(setting, queries)
     if len(plaintexts) != due:
         raise MessageError(f"packing: expected {due} plaintexts, got {len(plaintexts)}")

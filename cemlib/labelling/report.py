@@ -122,11 +122,7 @@ def notes(study: LabellingStudy) -> list[str]:
 
 
 def run(job: Job[LabellingStudy]) -> Iterator[Path]:
-    """Write every table in every format, and every figure as PNG and PDF; yield the files.
-
-    Raises:
-        FileError: if a record is missing or damaged.
-    """
+    """Write all tables and figures, and yield the files; raise FileError at a damaged record."""
     results, study, layout = tables.collect(job), job.plan.study, job.plan.layout
     for name, columns in LAYOUTS.items():
         frame = getattr(tables, f"{name}_table")(results, study)

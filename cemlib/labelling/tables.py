@@ -40,11 +40,7 @@ class Results:
 
 
 def collect(job: Job[LabellingStudy]) -> Results:
-    """Read every record of a study.
-
-    Raises:
-        FileError: if a record is missing or damaged.
-    """
+    """Read every record of a study; raise FileError if one is missing or damaged."""
     records = [read_sealed(path, KEYS) for path in job.inputs["metrics"]]
     swept = ["images", "seed", "epsilon", "sigma", *SCORES, *QUALITY]
     sweep = pd.json_normalize(records, "sweep", ["images", "seed"]).reindex(columns=swept)

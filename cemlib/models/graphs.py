@@ -71,11 +71,7 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """Divide a graph after the call of the submodule `cut`.
-
-    Raises:
-        CutError: if it is not called exactly once, or a value goes around it.
-    """
+    """Divide a graph after the only call of `cut`; raise CutError if a value goes around it."""
     at, result = _at(graph, cut), _result(graph)
     before = _upstream(at)
     behind = _upstream(result, end=at)

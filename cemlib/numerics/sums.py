@@ -61,11 +61,7 @@ class Monitor:
         self._first_bad += (self._first_bad == 0) * ~fine * self._step
 
     def means(self, epoch: int) -> dict[str, float]:
-        """Return the means over all samples.
-
-        Raises:
-            DivergedError: if a statistic was not finite; names the epoch and the batch, from 1.
-        """
+        """Return the means; raise DivergedError with epoch and batch if a value was not finite."""
         steps = self._first_bad.tolist()
         if any(steps):
             batch = min(step for step in steps if step)

@@ -105,34 +105,13 @@ SCORES = {
         bounds=(0, 1),
     ),
     "leakage_nats": Score(
-        "leakage bound",
-        "lower",
-        1,
-        "nats",
-        of_runs=True,
-        phrase="leakage bound",
+        "leakage bound", "lower", 1, "nats", of_runs=True, phrase="leakage bound"
     ),
-    "mse": Score(
-        "MSE",
-        "higher",
-        4,
-        digits=3,
-        bounds=(0, math.inf),
-    ),
+    "mse": Score("MSE", "higher", 4, digits=3, bounds=(0, math.inf)),
     "ssim": Score(
-        "SSIM",
-        "lower",
-        3,
-        phrase="SSIM of the attack with the lowest MSE",
-        bounds=(-1, 1),
+        "SSIM", "lower", 3, phrase="SSIM of the attack with the lowest MSE", bounds=(-1, 1)
     ),
-    "psnr": Score(
-        "PSNR",
-        "lower",
-        2,
-        "dB",
-        phrase="PSNR of the attack with the lowest MSE",
-    ),
+    "psnr": Score("PSNR", "lower", 2, "dB", phrase="PSNR of the attack with the lowest MSE"),
     "recon_top1": Score(
         "identified",
         "lower",

@@ -24,7 +24,7 @@ _NONE: Ends = (math.nan, math.nan)
 
 
 def two_level_intervals(differences: Sequence[Array], resamples: int = RESAMPLES) -> list[Ends]:
-    """Return intervals of mean differences by resampling seeds and images.
+    """Return intervals of mean differences (seeds, images) by resampling seeds and images.
 
     Each resample draws the N images with replacement, the same for all seeds, since all were scored
     on the same test images, and S - 1 of the S seeds with replacement. The variance over the
@@ -32,10 +32,6 @@ def two_level_intervals(differences: Sequence[Array], resamples: int = RESAMPLES
     interval is the mean plus and minus Student's quantile times its root, with Satterthwaite's
     degrees of freedom between S - 1 and N - 1. Quantiles of the resamples themselves would be far
     too narrow for three or five seeds.
-
-    Args:
-        differences: (S, N) each: differences in one score by seed and image; the same N in all.
-        resamples: number of resamples.
 
     Returns:
         Both ends for each; NaN for fewer than two seeds or images, or where a value is not finite.

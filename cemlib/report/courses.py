@@ -120,11 +120,7 @@ def surrogate_course(
 
 
 def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """Return every finished job's history in one table, with the job's ``keys`` beside each epoch.
-
-    Raises:
-        FileError: if a history is missing.
-    """
+    """Return all histories with the jobs' ``keys``; raise FileError if one is missing."""
     lines = [
         line | {key: row[key] for key in keys}
         for row in records(frame[frame["status"] == "ok"])

@@ -50,16 +50,10 @@ def write_page(
     settings: Mapping[str, Any],
     stale: Sequence[str] = (),
 ) -> Path:
-    """Write a study's page and return its file.
+    """Write a study's page to `out`, with where every result of `metrics` comes from.
 
-    Args:
-        results: results of runs and attacks.
-        metrics: the ``metrics.json`` of each, which say where the results come from.
-        out: the file to write.
-        data: description of the prepared data.
-        figures: PNGs of the report.
-        settings: the configuration with its defaults.
-        stale: lines that say which results are of other settings than these.
+    `data` is the description of the prepared images, and `stale` has a line for each result that
+    has other settings than `settings`, the configuration with its defaults.
 
     Raises:
         FileError: if a file is missing, damaged or not as its job wrote it.

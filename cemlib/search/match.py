@@ -147,11 +147,7 @@ def _pasted(defence: DefenceConfig, key: str, value: Value) -> Plain:
 
 
 def section_of(study: Study, name: str) -> Plain:
-    """Return the plain section of a defence, or of a sweep without the values that it sweeps.
-
-    Raises:
-        ConfigError: if there is neither.
-    """
+    """Return the section of a defence, or a sweep without its values; raise ConfigError if none."""
     if name in study.sweeps:
         return study.sweeps[name].section({})
     known = (*study.sweeps, *study.defences)

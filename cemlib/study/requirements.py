@@ -58,11 +58,7 @@ def requirements(plan: AnyPlan) -> Iterator[Finding]:
 
 
 def warnings_of(plan: AnyPlan) -> Iterator[str]:
-    """Yield a line for each warning about a study.
-
-    Raises:
-        ConfigError: if there are problems, with a line for each.
-    """
+    """Yield the warnings about a study; raise ConfigError with a line for each problem."""
     found = list(requirements(plan))
     lines = {
         level: [f"{one.subject}: {one.found}; {one.advice}" for one in found if one.level is level]

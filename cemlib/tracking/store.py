@@ -103,11 +103,7 @@ def _prepare_mlflow() -> None:
 
 
 def database_of(uri: str) -> Path | None:
-    """Return the absolute path of a SQLite store, or None for a server.
-
-    Raises:
-        TrackingError: if it is neither.
-    """
+    """Return the path of a SQLite store, or None for a server; raise TrackingError otherwise."""
     if re.fullmatch(r"https?://(\S+@)?(\[[\da-fA-F:]+\]|[^\s\[\]/:@]+)(:\d+)?(/\S*)?", uri):
         return None
     name = uri.removeprefix(SQLITE)

@@ -141,11 +141,7 @@ def fit(
 
 
 def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> None:
-    """Check that a network takes the images and has logits for all their classes.
-
-    Raises:
-        ConfigError: if it does not.
-    """
+    """Raise ConfigError unless a network takes the images and has logits for all their classes."""
     try:
         features = deployed.features(data.train.images[:1])
         logits = deployed.logits(features, torch.Generator(features.device))
@@ -162,22 +158,14 @@ def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> Non
 
 
 def small_study(seed: int, **sections: Any) -> Study:
-    """Return a study of one seed, with torch's current number of threads.
-
-    Raises:
-        ConfigError: if a section is wrong.
-    """
+    """Return a study of one seed, with as many threads as torch; raise ConfigError at faults."""
     rest = {"experiment": "notebook", "data": {}, "threads": torch.get_num_threads()}
     plain = {key: dict(at) if isinstance(at, Mapping) else at for key, at in sections.items()}
     return parse(rest | {"seeds": [seed]} | plain)
 
 
 def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:
-    """Return a split copy of a network for images (C, H, W).
-
-    Raises:
-        ValueError: if it cannot be split there, or is split already.
-    """
+    """Return a split copy for images (C, H, W); raise ValueError if it cannot be split there."""
     copy = deepcopy(model)
     if isinstance(copy, SplitModel) and cut is None:
         return copy.measured(image_shape)

@@ -22,21 +22,20 @@ from cemlib.config.federated_attacks import (
 )
 from cemlib.data.prepared import Prepared, Split
 from cemlib.federated.attacking import class_moments
-from cemlib.federated.inversion import ATTACKS, Reconstruction
 from cemlib.federated.inversion.cosine import signed_descent
+from cemlib.federated.inversion.evaluate import attack
 from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.lbfgs import Objective, minimise
 from cemlib.federated.inversion.mixtures import linked_scene, solved, unmixed
 from cemlib.federated.inversion.scene import Repeats, Scene, shared_gradients
-from cemlib.federated.inversion.search import better
+from cemlib.federated.inversion.search import Reconstruction, better
 from cemlib.metrics import mse
 
 IMAGES = 3
 
 
 def attacked(settings: AnyInversion, shared: Shared, seed: int = 1) -> Reconstruction:
-    draws = torch.Generator().manual_seed(seed)
-    return ATTACKS[settings.kind](network(), shared, settings, draws)
+    return attack(network(), shared, settings, torch.Generator().manual_seed(seed))
 
 
 def errors(settings: AnyInversion, shared: Shared, images: torch.Tensor) -> torch.Tensor:
@@ -68,7 +67,7 @@ def test_all_that_is_known_together_comes_back_from_a_trained_network() -> None:
     ceiling = mse(class_means()[labels], images).mean()
 
     def error(settings: AnyInversion) -> torch.Tensor:
-        found = ATTACKS[settings.kind](net, shared, settings, torch.Generator().manual_seed(1))
+        found = attack(net, shared, settings, torch.Generator().manual_seed(1))
         return mse(found.images[:, 0], images).mean()
 
     assert error(Combined(iterations=60)) < 0.25 * ceiling

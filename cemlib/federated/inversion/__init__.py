@@ -9,9 +9,9 @@ from collections.abc import Callable
 from cemlib.federated.inversion.cosine import cosine
 from cemlib.federated.inversion.dlg import dlg, idlg
 from cemlib.federated.inversion.features import combined, features, mean_image
-from cemlib.federated.inversion.search import Reconstruction
+from cemlib.federated.inversion.search import Search
 
-ATTACKS: dict[str, Callable[..., Reconstruction]] = {
+ATTACKS: dict[str, Callable[..., Search]] = {
     "dlg": dlg,
     "idlg": idlg,
     "cosine": cosine,
@@ -19,6 +19,4 @@ ATTACKS: dict[str, Callable[..., Reconstruction]] = {
     "combined": combined,
     "mean_image": mean_image,
 }
-"""Attacks by `kind`: functions of the network, the shared gradients, settings and a generator."""
-
-__all__ = ["ATTACKS", "Reconstruction"]
+"""Attacks by `kind`: functions of the network, the shared gradients and settings."""

@@ -26,7 +26,7 @@ from cemlib.federated.inversion.gradients import Shared, absolute_variation, cos
 from cemlib.federated.inversion.lbfgs import Minimum, Objective
 from cemlib.federated.inversion.search import (
     Reconstruction,
-    best_of_restarts,
+    Search,
     gradient_misfit,
     inferred_targets,
     normal_starts,
@@ -38,10 +38,8 @@ from cemlib.numerics.optim import Adam
 _DROPS = (3 / 8, 5 / 8, 7 / 8)  # shares of the iterations after which the rate falls to a tenth
 
 
-def cosine(
-    net: FederatedNet, shared: Shared, settings: Cosine, generator: torch.Generator
-) -> Reconstruction:
-    """Search for the images of each problem."""
+def cosine(net: FederatedNet, shared: Shared, settings: Cosine) -> Search:
+    """Return a search for the images of each problem."""
     labels, objective = inferred_labels(shared), cosine_objective(net, shared, settings)
 
     def search(seeds: Sequence[int]) -> Reconstruction:
@@ -51,7 +49,7 @@ def cosine(
         found = signed_descent(objective, start, settings.iterations, settings.lr)
         return Reconstruction(found.points, labels, found.values, found.curve)
 
-    return best_of_restarts(search, shared, settings.restarts, generator)
+    return search
 
 
 def cosine_objective(net: FederatedNet, shared: Shared, settings: Cosine) -> Objective:

@@ -12,7 +12,6 @@ The restarts of L-BFGS in the first paper's code are left to the option `restart
 from collections.abc import Sequence
 from math import prod
 
-import torch
 from torch import Tensor
 
 from cemlib.config.federated_attacks import Dlg, Idlg
@@ -20,7 +19,7 @@ from cemlib.federated.inversion.gradients import Shared, squared_distance
 from cemlib.federated.inversion.lbfgs import minimise
 from cemlib.federated.inversion.search import (
     Reconstruction,
-    best_of_restarts,
+    Search,
     gradient_misfit,
     inferred_targets,
     minimised,
@@ -29,10 +28,8 @@ from cemlib.federated.inversion.search import (
 from cemlib.federated.network import FederatedNet
 
 
-def dlg(
-    net: FederatedNet, shared: Shared, settings: Dlg, generator: torch.Generator
-) -> Reconstruction:
-    """Search for image and label together; the label is the largest entry of the soft label."""
+def dlg(net: FederatedNet, shared: Shared, settings: Dlg) -> Search:
+    """Return a search for image and label, the largest entry of the soft label, together."""
     misfit = gradient_misfit(net, shared, settings.mask, squared_distance)
     classes, pixels = net.classifier.out_features, shared.batch * prod(shared.image_shape)
 
@@ -46,19 +43,16 @@ def dlg(
         images, targets = unpack(found.points)
         return Reconstruction(images.clamp(0, 1), targets.argmax(-1), found.values, found.curve)
 
-    return best_of_restarts(search, shared, settings.restarts, generator)
+    return search
 
 
-def idlg(
-    net: FederatedNet, shared: Shared, settings: Idlg, generator: torch.Generator
-) -> Reconstruction:
-    """Search for the images of each problem, with the labels read off the last layer's gradient."""
+def idlg(net: FederatedNet, shared: Shared, settings: Idlg) -> Search:
+    """Return a search for the images, with the labels read off the last layer's gradient."""
     misfit = gradient_misfit(net, shared, settings.mask, squared_distance)
     targets, shape = inferred_targets(net, shared), (shared.batch, *shared.image_shape)
     return minimised(
         lambda images: misfit(images, targets),
         lambda seeds: normal_starts(seeds, shape, shared.prior),
         shared,
-        settings,
-        generator,
+        settings.iterations,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from cemlib.config.federated import Variant
@@ -12,7 +13,7 @@ from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.mixtures import linked_scene, solved, unmixed
 from cemlib.federated.inversion.scene import Scene, shared_gradients
 from cemlib.federated.inversion.scoring import Row, matched, scored
-from cemlib.federated.inversion.search import Reconstruction
+from cemlib.federated.inversion.search import Reconstruction, best_of_restarts
 from cemlib.federated.network import FederatedNet
 from cemlib.numerics.seeds import generator
 from cemlib.records.progress import progress
@@ -45,22 +46,13 @@ def run_attacks(
 ) -> dict[str, Finding]:
     """Attack what the server sees of each image under a defence; return the findings by attack.
 
-    Attacks that differ only in how they adapt to a defence that is absent share one search.
-
-    Args:
-        net: the network with the weights that the server sent out.
-        scene: the images.
-        variant: the defence.
-        attacks: settings by name.
-        seed: seed of all random draws.
-        batch: number of images behind each gradient or update.
-        steps: number of local steps behind each update, on batch / steps images each.
-        lr: learning rate of these steps.
+    Attacks that differ only in how they adapt to a defence that is absent share one search. Each
+    gradient or update is of `batch` images. An update has `steps` local steps of rate `lr`, each on
+    batch / steps images of its own.
     """
 
     def answer_of(seen: Shared, search: AnyInversion) -> Reconstruction:
-        draws = generator(seed, f"inversion_{search.kind}")
-        return ATTACKS[search.kind](net, seen, search, draws)
+        return attack(net, seen, search, generator(seed, f"inversion_{search.kind}"))
 
     shared = shared_gradients(net, scene, variant, batch, seed, steps, lr)
     searched: dict[AnyInversion, Reconstruction] = {}
@@ -83,6 +75,14 @@ def run_attacks(
         pictures = ordered.images.flatten(0, 1)
         found[name] = Finding(scored(ordered, scene), pictures, answer.curve)
     return found
+
+
+def attack(
+    net: FederatedNet, shared: Shared, settings: AnyInversion, draws: torch.Generator
+) -> Reconstruction:
+    """Search from all random starts of an attack, and return each problem's best answer."""
+    search = ATTACKS[settings.kind](net, shared, settings)
+    return best_of_restarts(search, len(shared), getattr(settings, "restarts", 1), draws)
 
 
 def search_of(settings: AnyInversion, variant: Variant) -> AnyInversion:

@@ -32,6 +32,7 @@ from cemlib.federated.inversion.gradients import Shared, cosine_distance
 from cemlib.federated.inversion.lbfgs import Objective
 from cemlib.federated.inversion.search import (
     Reconstruction,
+    Search,
     gradient_misfit,
     inferred_targets,
     minimised,
@@ -43,30 +44,26 @@ from cemlib.federated.network import BIAS, FederatedNet
 _SPREAD = 0.1  # standard deviation of the random starts around the class's mean image
 
 
-def features(
-    net: FederatedNet, shared: Shared, settings: Features, generator: torch.Generator
-) -> Reconstruction:
-    """Search for the images with the recovered features, given gradients of single images."""
-    return _near_class_means(feature_objective(net, shared, settings), shared, settings, generator)
+def features(net: FederatedNet, shared: Shared, settings: Features) -> Search:
+    """Return a search for images with the recovered features, given gradients of single images."""
+    return _near_class_means(feature_objective(net, shared, settings), shared, settings.iterations)
 
 
-def combined(
-    net: FederatedNet, shared: Shared, settings: Combined, generator: torch.Generator
-) -> Reconstruction:
-    """Search for the images of each problem; the features of a batch, a mixture, are not used."""
-    return _near_class_means(combined_objective(net, shared, settings), shared, settings, generator)
+def combined(net: FederatedNet, shared: Shared, settings: Combined) -> Search:
+    """Return a search for the images; the features of a batch, a mixture, are not used."""
+    return _near_class_means(combined_objective(net, shared, settings), shared, settings.iterations)
 
 
 def mean_image(
     net: FederatedNet,  # noqa: ARG001 - all attacks are called with the same arguments
     shared: Shared,
     settings: PriorImage,  # noqa: ARG001 - it has no options
-    generator: torch.Generator,  # noqa: ARG001 - it draws nothing
-) -> Reconstruction:
-    """Return the attacker's mean image of each inferred label."""
+) -> Search:
+    """Return a search that answers the attacker's mean image of each inferred label."""
     labels = inferred_labels(shared)
     none = shared.gradients[BIAS].sum(1) * 0  # NaN where there is no gradient
-    return Reconstruction(shared.prior[labels], labels, none, none[:, None])
+    found = Reconstruction(shared.prior[labels], labels, none, none[:, None])
+    return lambda seeds: found  # noqa: ARG005 - it draws nothing
 
 
 def feature_objective(net: FederatedNet, shared: Shared, settings: Features) -> Objective:
@@ -100,16 +97,11 @@ def feature_misfit(net: FederatedNet, shared: Shared, mask: str) -> Objective:
     return misfit
 
 
-def _near_class_means(
-    objective: Objective,
-    shared: Shared,
-    settings: Features | Combined,
-    generator: torch.Generator,
-) -> Reconstruction:
-    """Minimise an objective from random points around the mean images of the inferred classes."""
+def _near_class_means(objective: Objective, shared: Shared, iterations: int) -> Search:
+    """Return a search by L-BFGS from random points around the mean images of the classes."""
     means = shared.prior[inferred_labels(shared)]
 
     def start(seeds: Sequence[int]) -> Tensor:
         return means + _SPREAD * normal_starts(seeds, means.shape[1:], means)
 
-    return minimised(objective, start, shared, settings, generator)
+    return minimised(objective, start, shared, iterations)

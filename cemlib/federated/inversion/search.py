@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cemlib.config.federated_attacks import Combined, Features, Idlg
 from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
 from cemlib.federated.inversion.gradients import Gradients, Shared, gradient_function, kept
 from cemlib.federated.inversion.lbfgs import Objective, minimise
@@ -32,20 +31,22 @@ class Reconstruction(NamedTuple):
     curve: Tensor
 
 
+Search = Callable[[Sequence[int]], Reconstruction]
+"""Attack every gradient once, from the random start that its seed gives."""
+
+
 def best_of_restarts(
-    search: Callable[[Sequence[int]], Reconstruction],
-    shared: Shared,
-    restarts: int,
-    generator: torch.Generator,
+    search: Search, problems: int, restarts: int, generator: torch.Generator
 ) -> Reconstruction:
     """Return each problem's best run by the attack's own loss, as it does not know the true image.
 
-    `search` runs the attack once, with a seed for each problem. The seeds are derived from the
-    generator and the problem's number, so that an answer does not depend on the other problems.
+    The seeds are derived from the generator and the problem's number, so that an answer does not
+    depend on the other problems.
     """
     base = int(torch.randint(2**62, (), generator=generator))
-    problems = range(len(shared))
-    runs = (search([derive(base, f"start {n}", p) for p in problems]) for n in range(restarts))
+    runs = (
+        search([derive(base, f"start {n}", p) for p in range(problems)]) for n in range(restarts)
+    )
     return reduce(better, runs)
 
 
@@ -64,17 +65,16 @@ def minimised(
     objective: Objective,
     start: Callable[[Sequence[int]], Tensor],
     shared: Shared,
-    settings: Idlg | Features | Combined,
-    generator: torch.Generator,
-) -> Reconstruction:
-    """Search for images (P, B, C, H, W) by L-BFGS, with the labels read off the gradients."""
+    iterations: int,
+) -> Search:
+    """Return a search for images (P, B, C, H, W) by L-BFGS, with the labels read off."""
     labels = inferred_labels(shared)
 
     def search(seeds: Sequence[int]) -> Reconstruction:
-        found = minimise(objective, start(seeds), settings.iterations)
+        found = minimise(objective, start(seeds), iterations)
         return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
 
-    return best_of_restarts(search, shared, settings.restarts, generator)
+    return search
 
 
 def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
@@ -87,10 +87,7 @@ def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> T
 
 
 def gradient_misfit(
-    net: FederatedNet,
-    shared: Shared,
-    mask: str,
-    distance: Callable[[Gradients, Gradients], Tensor],
+    net: FederatedNet, shared: Shared, mask: str, distance: Callable[[Gradients, Gradients], Tensor]
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a function from images and label distributions to the distance (P,) of gradients.
 
