@@ -69,7 +69,7 @@ def parse_any(raw: Any) -> AnyStudy:
 
 
 def system_of(raw: Any) -> str:
-    """Return the system of a configuration, `split` by default; raise ConfigError if unknown."""
+    """Return a configuration's system, `split` by default; raise ConfigError if it is faulty."""
     if not isinstance(raw, Mapping):
         raise ConfigError(f"expected a mapping of keys, found {type(raw).__name__}")
     found = raw.get("system", SPLIT)

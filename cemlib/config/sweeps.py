@@ -157,7 +157,7 @@ def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_members(sweeps: Mapping[str, SweepConfig], defences: Mapping[str, DefenceConfig]) -> None:
-    """Raise ValueError if a member differs from the defence of its name, or is in two sweeps."""
+    """Raise ValueError if members share a name, or one differs from the defence of its name."""
     sweep_of: dict[str, str] = {}
     for name, sweep in sweeps.items():
         members = sweep.members(name)

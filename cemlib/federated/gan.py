@@ -30,7 +30,7 @@ CHANNELS, BATCH, LR = 16, 16, 0.2  # of a local extractor
 
 
 class Generator(nn.Module):
-    """Map noise e (B, latent) and labels y (B,) to images in [0, 1], sides multiples of 4."""
+    """Map noise e (B, latent) and labels y (B,) to images in [0, 1]; 4 must divide their sides."""
 
     def __init__(self, image_shape: Shape, num_classes: int, latent: int, width: int) -> None:
         super().__init__()

@@ -120,7 +120,7 @@ def surrogate_course(
 
 
 def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """Return all histories with the jobs' ``keys``; raise FileError if one is missing."""
+    """Return finished jobs' histories with their ``keys``; raise FileError if one is missing."""
     lines = [
         line | {key: row[key] for key in keys}
         for row in records(frame[frame["status"] == "ok"])

@@ -50,10 +50,11 @@ def write_page(
     settings: Mapping[str, Any],
     stale: Sequence[str] = (),
 ) -> Path:
-    """Write a study's page to `out`, with where every result of `metrics` comes from.
+    """Write a study's page to `out`, and return `out`.
 
-    `data` is the description of the prepared images, and `stale` has a line for each result that
-    has other settings than `settings`, the configuration with its defaults.
+    `metrics` are the records of the `results`, which say where these come from. `data` is the
+    description of the prepared images, `settings` the configuration with its defaults, and `stale`
+    has lines that say how results differ from the study.
 
     Raises:
         FileError: if a file is missing, damaged or not as its job wrote it.

@@ -61,7 +61,11 @@ class Model:
 
 
 def read_model(metrics: Path, record: Mapping[str, Any], config: bytes) -> Model | None:
-    """Return a run's model, if it is no larger than `LARGEST`; raise FileError if it is damaged."""
+    """Return the model of a finished run, or None if it has none or is larger than `LARGEST`.
+
+    Raises:
+        FileError: if the weights that the record names are missing.
+    """
     run = RunFolder(metrics.parent)
     network = json.loads(config).get("network")
     if record["status"] != "ok" or network is None or run.model.name not in record[FILES]:

@@ -165,7 +165,7 @@ def small_study(seed: int, **sections: Any) -> Study:
 
 
 def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:
-    """Return a split copy for images (C, H, W); raise ValueError if it cannot be split there."""
+    """Return a split copy of a network; raise ValueError if `cut` is missing or does not fit."""
     copy = deepcopy(model)
     if isinstance(copy, SplitModel) and cut is None:
         return copy.measured(image_shape)

@@ -106,7 +106,7 @@ def _worst(rows: Mapping[str, Row]) -> Row:
 
 
 def summary(seeds: Sequence[Sequence[Row]]) -> Row:
-    """Return the means of one attack's rows over the images and seeds, (seeds, images).
+    """Return the means of one attack's rows over seeds and images, the same images in all seeds.
 
     Returns:
         `n_seeds`, `n_images`, `failed` (number of rows without a result), `label_right` (share),
