@@ -38,7 +38,13 @@ from cemlib.report.tables import read_runs, records, summary_table
 from cemlib.report.texts import STRONGEST, paper_document
 from cemlib.report.writer import Column, Row, laid_out, markdown_table
 
-PAGES = ("README.md", "docs/start.md", "docs/findings.md", "docs/board.md")
+PAGES = (
+    "README.md",
+    "docs/start.md",
+    "docs/findings.md",
+    "docs/board.md",
+    "docs/surrogates/gated.md",
+)
 _BLOCK = re.compile(
     r"(<!-- (results/published/[\w+]+)(?:( compared)| at ([\d.]+) %(?: of ([\w, ]+))?)? -->\n)"
     r".*?(<!-- end -->)",
@@ -126,11 +132,13 @@ def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] 
 def differences(root: Path, folder: str) -> str:
     """Return by how many % the MSE behind each family exceeds that behind the first, in Markdown.
 
-    There is a column for each attacker at each accuracy that the study names. Significant
-    differences are bold, and those that rest on an attack which had not converged are marked.
+    There is a column for each attacker at each accuracy that the study names and some curves reach.
+    Significant differences are bold, and those that rest on an attack which had not converged are
+    marked.
     """
     table = _tradeoff(root, folder)
-    rows = table[table["family"] != table["reference"]].copy()
+    reached = table.groupby(["accuracy", "knowledge"])["difference"].transform("count") > 0
+    rows = table[reached & (table["family"] != table["reference"])].copy()
     rows["shown"] = [_relative(row) for row in records(rows)]
     places = list(rows[["accuracy", "knowledge"]].drop_duplicates().itertuples(index=False))
     heads = [f"{accuracy:g} %, {knowledge}" for accuracy, knowledge in places]
