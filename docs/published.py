@@ -154,7 +154,7 @@ def differences(root: Path, folder: str) -> str:
 def _relative(row: Row) -> str:
     if not math.isfinite(row["difference"]):
         return "-"
-    text = f"{100 * row['difference'] / (row['mse_mean'] - row['difference']):+.0f} %"
+    text = f"{100 * row['difference'] / (row['mse_mean'] - row['difference']):+z.0f} %"
     text = marked(text, row["unconverged"] != "")
     return f"**{text}**" if is_shown(row) else text
 

@@ -112,7 +112,7 @@ class Scene:
             return str(error)
 
     def decoder(self, attack: str, state: Mapping[str, Tensor]) -> nn.Module:
-        """Return an attack's trained decoder; raise RuntimeError if the tensors are not of one."""
+        """Return an attack's trained decoder; raise RuntimeError if the tensors do not fit it."""
         options, images = self.study.attacks[attack].model_dump(), self.data.train.images
         shape = self.victim.model.feature_shape
         return load_decoder(state, options, shape, self.data.image_shape).to(images.device)

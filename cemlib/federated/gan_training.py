@@ -64,7 +64,7 @@ class ClientGans:
         self.d_optimiser = Adam(self.d_weights.values(), betas=BETAS)
 
     def remaining(self) -> Iterator[dict[str, Any]]:
-        """Train the remaining epochs and yield their rows; DivergedError if a GAN diverges."""
+        """Yield a row after each remaining epoch; raise DivergedError if a GAN diverges."""
         epochs = self.settings.epochs
         kept = {round(epochs * part / (KEPT - 1)) for part in range(KEPT)}
         after = self.shown()

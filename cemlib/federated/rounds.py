@@ -51,7 +51,7 @@ class Federation:
         return clients_of(self.study, self.data, self.seed)
 
     def remaining(self) -> Iterator[dict[str, Any]]:
-        """Do the remaining rounds and yield their rows; DivergedError if no answer is finite."""
+        """Yield a row after each remaining round; raise DivergedError if no answer is finite."""
         for number in range(len(self.history) + 1, self.study.train.rounds + 1):
             start = time.perf_counter()
             row = {"epoch": number} | self._round(number)

@@ -122,7 +122,7 @@ def notes(study: LabellingStudy) -> list[str]:
 
 
 def run(job: Job[LabellingStudy]) -> Iterator[Path]:
-    """Write all tables and figures, and yield the files; raise FileError at a damaged record."""
+    """Write all tables and figures, and yield the files; raise FileError if a record is damaged."""
     results, study, layout = tables.collect(job), job.plan.study, job.plan.layout
     for name, columns in LAYOUTS.items():
         frame = getattr(tables, f"{name}_table")(results, study)

@@ -71,7 +71,7 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """Divide a graph after the only call of `cut`; raise CutError if a value goes around it."""
+    """Divide a graph after `cut`; raise CutError unless it is called once and every value passes."""
     at, result = _at(graph, cut), _result(graph)
     before = _upstream(at)
     behind = _upstream(result, end=at)

@@ -24,7 +24,7 @@ _NONE: Ends = (math.nan, math.nan)
 
 
 def two_level_intervals(differences: Sequence[Array], resamples: int = RESAMPLES) -> list[Ends]:
-    """Return intervals of the means of differences (seeds, images), by resampling both.
+    """Return intervals of the means of differences (S seeds, N images) by resampling both.
 
     Each resample draws the N images with replacement, the same for all seeds, since all were scored
     on the same test images, and S - 1 of the S seeds with replacement. The variance over the

@@ -109,7 +109,7 @@ def _strips(rows: Sequence[dict[str, Any]]) -> tuple[Pictures, dict[str, Picture
 
 
 def read_strip(path: Path) -> tuple[Pictures, Pictures]:
-    """Split a picture into two rows of images (N, H, W, 3); raise FileError if it is not one."""
+    """Split a picture into two rows of images (N, H, W, 3); raise FileError if it is unreadable."""
     try:
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))

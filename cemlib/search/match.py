@@ -147,7 +147,7 @@ def _pasted(defence: DefenceConfig, key: str, value: Value) -> Plain:
 
 
 def section_of(study: Study, name: str) -> Plain:
-    """Return the section of a defence, or a sweep without its values; raise ConfigError if none."""
+    """Return a defence's section, or a sweep's without its values; raise ConfigError if unknown."""
     if name in study.sweeps:
         return study.sweeps[name].section({})
     known = (*study.sweeps, *study.defences)

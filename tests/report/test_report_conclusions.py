@@ -12,7 +12,7 @@ from synthetic_study import DEFENCES, Study
 from cemlib.config import load
 from cemlib.records.files import write_json
 from cemlib.report.build import Results, write_tables
-from docs.published import PAGES, with_conclusions
+from docs.published import PAGES, differences, with_conclusions
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +22,15 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "<!-- end -->" in text
     assert with_conclusions(text, ROOT) == text
+
+
+def test_differences_have_no_column_for_an_accuracy_without_any() -> None:
+    folder = "results/published/ablations_gated"
+    table = pd.read_csv(ROOT / folder / "tradeoff.csv")
+    found = table.groupby("accuracy")["difference"].count()
+    assert found[43.5] == 0 < found[45.5]
+    head = differences(ROOT, folder).strip().splitlines()[0]
+    assert head == "| family | 45.5 %, train_data | 45.5 %, public_data |"
 
 
 def test_a_block_has_the_worst_case_and_the_claims(full_study: Study, tmp_path: Path) -> None:
