@@ -71,7 +71,7 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """Divide a graph after `cut`; raise CutError unless it is called once and every value passes."""
+    """Divide a graph after `cut`; raise CutError unless it is called once and all values pass."""
     at, result = _at(graph, cut), _result(graph)
     before = _upstream(at)
     behind = _upstream(result, end=at)

@@ -155,7 +155,7 @@ def test_differences_are_those_of_the_studys_own_table() -> None:
         at = table.loc[float(accuracy), knowledge]
         for family, row in at.drop("noise").iterrows():
             share = 100 * row["difference"] / at.loc["noise", "mse_mean"]
-            cell = "-" if pd.isna(share) else f"{share:+.0f} %"
+            cell = "-" if pd.isna(share) else f"{share:+z.0f} %"
             expected = f"**{cell}**" if row["p_holm"] < 0.05 else cell
             assert found[family][column] == expected
 
