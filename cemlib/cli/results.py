@@ -2,21 +2,19 @@
 
 import argparse
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cemlib.cli.columns import aligned, figure
-from cemlib.cli.options import plan_of
 from cemlib.records.files import FileError, read_jsonl
+from cemlib.records.layout import RunFolder, run_of
 from cemlib.records.provenance import PLUG_INS
 
 if TYPE_CHECKING:
-    from cemlib.config import Study
     from cemlib.study.job import AnyJob
-    from cemlib.study.plan import Plan
 
 RUNS, RUNNING = "runs", "running"
 KINDS = ("defences", *PLUG_INS)
@@ -33,64 +31,67 @@ def names(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.study.catalogue import WRITTEN_AS, entries
 
     if options.kind == RUNS:
-        yield from _runs(plan_of(options))
+        yield from _runs(options)
         return
     for kind in (options.kind,) if options.kind else KINDS:
         lines = aligned([(f"  {name}", source, text) for name, source, text in entries(kind)])
         yield f"{kind} (in a configuration: {WRITTEN_AS[kind]})\n{lines}\n"
 
 
-def _runs(plan: "Plan[Study]") -> Iterator[str]:
-    """Yield the progress of each run of a study, the judge's last, and of the attacks on it."""
-    from cemlib.study.split import trainings
-
-    heads = ("run", "status", "epochs", "top-1", "attacks", "note")
-    yield f"{plan.layout.root}"
-    known = dict[Path, list[str]]()
-    yield aligned([heads, *(_row(plan, *run, known) for run in trainings(plan))], right=(2, 3))
-
-
-def _row(
-    plan: "Plan[Study]", defence: str, seed: int, known: dict[Path, list[str]]
-) -> tuple[str, ...]:
-    from cemlib.config.study import JUDGE
-    from cemlib.study.finished import standing
-    from cemlib.study.split import train_job
-    from cemlib.study.standing import ABSENT, DAMAGED, FINISHED, STALE
-
-    folder = plan.layout.judge if defence == JUDGE else plan.layout.run(defence, seed)
-    status, note, record = standing(train_job(plan, defence, seed), folder.metrics, known)
-    lost = [file.name for file in folder.files() if not file.is_file()]
-    if status == FINISHED and lost:
-        status, note = DAMAGED, f"lacks {', '.join(lost)}, which `cemlib run` makes again"
-    epochs = 0
-    if folder.history.is_file():
-        with suppress(FileError):  # the status tells of damage
-            epochs = len(read_jsonl(folder.history))
-        if status == ABSENT:
-            age = time.time() - folder.history.stat().st_mtime
-            status, note = RUNNING, f"last epoch {age:.0f} s ago"
-    is_shown = status == FINISHED or (status == STALE and plan.stale)
-    top1 = figure(record.get("top1") if is_shown else None)
-    if defence == JUDGE:
-        return defence, status, str(epochs), top1, "-", note
-    attacks = _attack_counts(plan, defence, seed, known)
-    return f"{defence}/seed{seed}", status, str(epochs), top1, attacks, note
-
-
-def _attack_counts(
-    plan: "Plan[Study]", defence: str, seed: int, known: dict[Path, list[str]]
-) -> str:
-    """Count the attacks on a run by status; one that is running has left no record."""
+def _runs(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the progress of each run of a study of any system, and of the attacks on it."""
+    from cemlib.records.seal import RECORD
     from cemlib.study.finished import standing
     from cemlib.study.job import owners
-    from cemlib.study.split import attack_job
+    from cemlib.study.standing import name_of
+    from cemlib.study.systems import read_study
+
+    plan, jobs = read_study(options.config, options.set)
+    known, attacks = dict[Path, list[str]](), defaultdict[Path, Counter[str]](Counter)
+    owned = {record: job for record, job in owners(jobs).items() if record.name == RECORD}
+    for record, job in owned.items():
+        if (run := run_of(record.parent)) != record.parent:
+            attacks[run][standing(job, record, known)[0]] += 1
+    rows = [("run", "status", "epochs", "top-1", "attacks", "note")]
+    for record, job in owned.items():
+        if run_of(record.parent) == record.parent:
+            status, epochs, top1, note = _progress(job, record, known, options.stale)
+            counts = _counts(attacks[record.parent])
+            rows.append((name_of(job, record), status, epochs, top1, counts, note))
+    yield f"{plan.layout.root}"
+    yield aligned(rows, right=(2, 3))
+
+
+def _progress(
+    job: "AnyJob", record: Path, known: dict[Path, list[str]], shows_stale: bool
+) -> tuple[str, str, str, str]:
+    """Return the status of a run, the epochs so far, the accuracy, and a note."""
+    from cemlib.study.finished import beside, standing
+    from cemlib.study.standing import ABSENT, DAMAGED, FINISHED, STALE
+
+    status, note, found = standing(job, record, known)
+    lost = [file.name for file in beside(job, record) if not file.is_file()]
+    if status == FINISHED and lost:
+        status, note = DAMAGED, f"lacks {', '.join(lost)}, which `cemlib run` makes again"
+    epochs, history = 0, RunFolder(record.parent).history
+    if history.is_file():
+        with suppress(FileError):  # the status tells of damage
+            epochs = len(read_jsonl(history))
+        if status == ABSENT:
+            age = time.time() - history.stat().st_mtime
+            status, note = RUNNING, f"last epoch {age:.0f} s ago"
+    is_shown = status == FINISHED or (status == STALE and shows_stale)
+    return status, str(epochs), figure(found.get("top1") if is_shown else None), note
+
+
+def _counts(found: "Counter[str]") -> str:
+    """Return how many attacks have finished, and the others by status; a running one is absent."""
     from cemlib.study.standing import FINISHED
 
-    found = owners([attack_job(plan, defence, seed, [*plan.study.attacks])])
-    counts = Counter(standing(job, record, known)[0] for record, job in found.items())
-    others = [f"{count} {status}" for status, count in counts.items() if status != FINISHED]
-    return ", ".join([f"{counts[FINISHED]}/{counts.total()}", *others])
+    if not found:
+        return "-"
+    others = [f"{count} {status}" for status, count in found.items() if status != FINISHED]
+    return ", ".join([f"{found[FINISHED]}/{found.total()}", *others])
 
 
 def show(options: argparse.Namespace) -> Iterator[str]:

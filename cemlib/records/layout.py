@@ -1,11 +1,13 @@
 """The paths of all files of an experiment, as its jobs write and their readers expect them."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
 
 KNOWLEDGES = ("train_data", "public_data")
 TENSORS, DESCRIPTION = "prepared.safetensors", "data.json"  # of the prepared data
+
+_Place = TypeVar("_Place", bound=PurePath)
 
 
 class _Below:
@@ -165,16 +167,20 @@ class Layout:
         return self.root.parent / ".checkpoints" / job
 
 
+def run_of(place: _Place) -> _Place:
+    """Return the folder of the run that an attack was made on; the folder itself if it is none."""
+    return place.parents[1] if place.parent.name == "attacks" else place
+
+
 def identity(place: Path) -> dict[str, str]:
     """Return kind, defence, seed, and for an attack its name and knowledge, of a result folder.
 
     The judge's folder names no seed.
     """
-    if place.parent.name != "attacks":
+    if (run := run_of(place)) == place:
         name, seed, number = place.name.partition("seed")
         return {"kind": "run"} | (
             {"defence": place.parent.name, "seed": number} if seed else {"defence": name}
         )
     attack, _, knowledge = place.name.rpartition("-")
-    run = identity(place.parents[1])
-    return {**run, "kind": "attack", "attack": attack, "knowledge": knowledge}
+    return {**identity(run), "kind": "attack", "attack": attack, "knowledge": knowledge}

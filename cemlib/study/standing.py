@@ -86,7 +86,7 @@ def find_folder(
         return path, dict.fromkeys([path / RECORD, *path.glob(f"attacks/*/{RECORD}")])
     owned = owners(jobs())
     results = ((path, job) for path, job in owned.items() if path.name == RECORD)
-    places = {_name(job, path): path.parent for path, job in results}
+    places = {name_of(job, path): path.parent for path, job in results}
     if name not in places:
         raise ConfigError(
             f"{name!r}: no folder of a run or an attack, and no name of one in this study"
@@ -95,7 +95,7 @@ def find_folder(
     return places[name], {**owned}
 
 
-def _name(job: AnyJob, record: Path) -> str:
+def name_of(job: AnyJob, record: Path) -> str:
     """Return the name of a result: its place without the folders that hold many."""
     place = record.parent.relative_to(job.plan.layout.root).as_posix()
     return place.removeprefix("runs/").replace("/attacks/", "/")

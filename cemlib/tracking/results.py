@@ -12,7 +12,7 @@ from typing import Any
 
 from cemlib.config.differing import flatten
 from cemlib.records.files import FileError, parse_jsonl, parse_record
-from cemlib.records.layout import identity
+from cemlib.records.layout import identity, run_of
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import check_record, check_sums, read_sealed
 from cemlib.tracking.model import Model, read_model
@@ -65,8 +65,8 @@ class Result:
     @property
     def parent(self) -> str | None:
         """Return the folder of the run that an attack was made on; None for anything else."""
-        path = PurePosixPath(self.folder)
-        return str(path.parents[1]) if path.parent.name == "attacks" else None
+        run = str(run_of(PurePosixPath(self.folder)))
+        return run if run != self.folder else None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cemlib.records.layout import run_of
 from cemlib.tracking.results import RUNNING, Result, read_report, read_result
 from cemlib.tracking.store import open_store
 from cemlib.tracking.upload import Outcome, Uploader
@@ -103,8 +104,7 @@ class Study:
 
         by_run = defaultdict[Path, list[Path]](list)
         for metrics in self.records:
-            place = metrics.parent
-            by_run[place.parents[1] if place.parent.name == "attacks" else place].append(metrics)
+            by_run[run_of(metrics.parent)].append(metrics)
         for of_run in by_run.values():
             run, *on_it = map(read, of_run)
             yield run and with_worst_case(run, on_it)

@@ -74,12 +74,12 @@ def test_runs_are_finished_running_absent_or_damaged(spoilt: Finished) -> None:
         "strong/seed1": ["absent", "0"],
         "judge": ["finished", "2"],
     }
-    assert rows[0][4:] == ["3/4,", "1", "absent"]
+    assert rows[1][4:] == ["3/4,", "1", "absent"]
 
 
 def test_a_run_that_lost_its_weights_is_not_finished(spoilt: Finished) -> None:
     (spoilt.run("noise/seed0") / "model.safetensors").unlink()
-    row, *_ = listed(spoilt)
+    _, row, *_ = listed(spoilt)
     assert row[:2] == ["noise/seed0", "damaged"]
     assert "lacks model.safetensors" in " ".join(row)
 
@@ -88,14 +88,14 @@ def test_a_record_without_accuracy_does_not_hide_the_other_runs(spoilt: Finished
     metrics = spoilt.run("noise/seed0") / "metrics.json"
     write_sealed(metrics, {k: v for k, v in read_json(metrics).items() if k != "top1"})
     rows = listed(spoilt)
-    assert rows[0][:4] == ["noise/seed0", "finished", "2", "-"]
+    assert rows[1][:4] == ["noise/seed0", "finished", "2", "-"]
     assert len(rows) == 5
 
 
 def test_a_diverged_run_is_told_with_its_reason(spoilt: Finished) -> None:
     spoilt.configure(train={"epochs": 2, "batch_size": 32, "milestones": [1], "lr": 1e30})
     spoilt.says("train", "--defence", "noise", "--seed", "0", code=3)
-    row, *_ = listed(spoilt)
+    _, row, *_ = listed(spoilt)
     assert row[:2] == ["noise/seed0", "failed"]
     assert "epoch 1" in " ".join(row)
 

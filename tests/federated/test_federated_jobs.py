@@ -120,6 +120,16 @@ def test_a_diverged_training_is_a_failed_result_and_shown_as_one(whole):
     assert [cell.strip() for cell in line.split("|")][2:6] == ["failed", "-", "-", "-"]
 
 
+def test_its_runs_are_listed_with_the_attacks_on_them(whole, capsys):
+    assert main(["list", "runs", "--config", str(whole)]) == 0
+    found = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[1:]}
+    assert found["pseudo/seed0"][1:5] == ["finished", "2", "-", "-"]
+    assert found["both/seed0"][1:3] == ["finished", "3"]
+    assert found["both/seed0"][4:] == ["3/3"]
+    assert found["wild/seed0"][1] == "failed"
+    assert "no answer holds finite numbers" in " ".join(found["wild/seed0"])
+
+
 def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, capsys):
     config = written(tmp_path, gan={"lr": 1e30})
     assert [run(config, "--only", only) for only in ("prepare", "pseudo", "train")] == [0, 3, 3]
