@@ -42,6 +42,7 @@ PAGES = (
     "README.md",
     "docs/start.md",
     "docs/findings.md",
+    "docs/earlier_findings.md",
     "docs/board.md",
     "docs/surrogates/gated.md",
 )
