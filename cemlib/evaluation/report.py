@@ -11,22 +11,24 @@ from cemlib.report.page import write_page
 from cemlib.study.finished import mismatches
 from cemlib.study.job import Job, owners
 
+STALE = "Stale: some results were made with other settings, data or code than the study's"
+
 
 def run(job: Job[Study]) -> Iterator[Path]:
     """Write the tables, figures or page."""
-    layout = job.plan.layout
+    layout, stale = job.plan.layout, _stale(job)
     if job.kind == "page":
         data, *figures = job.inputs["shown"]
         if job.plan.stale:  # other settings may have other figures
             figures = [file for file in figures if file.is_file()]
         metrics, (out,) = [*job.inputs["runs"], *job.inputs["attacks"]], job.outputs
         shown = {"data": data, "figures": figures, "settings": job.settings}
-        yield write_page(results_of(job), metrics, out, **shown, stale=_stale(job))
+        yield write_page(results_of(job), metrics, out, **shown, stale=stale)
     elif job.kind == "tables":
         out = job.outputs[0].parent
-        yield from write_tables(results_of(job), layout.root, out, stale=_stale(job))
+        yield from write_tables(results_of(job), layout.root, out, stale=stale)
     else:
-        yield from write_figures(results_of(job), layout.figures, job.kind)
+        yield from write_figures(results_of(job), layout.figures, job.kind, STALE if stale else "")
 
 
 def _stale(job: Job[Study]) -> list[str]:

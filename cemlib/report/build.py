@@ -104,17 +104,17 @@ def write_tables(
     return written
 
 
-def write_figures(results: Results, out: Path, part: str = WHOLE) -> list[Path]:
+def write_figures(results: Results, out: Path, part: str = WHOLE, note: str = "") -> list[Path]:
     """Write the figures of one part of the report as PNG and PDF; return the files.
 
     Some are drawn from the histories and pictures beside the metrics files. The part about
-    trainings needs no results of attacks.
+    trainings needs no results of attacks. The note stands above every figure.
 
     Raises:
         FileError: if one of these files is missing or damaged.
     """
     drawn = figures(results, part)
-    return [path for name, draw in drawn.items() for path in save(draw(), out, name)]
+    return [path for name, draw in drawn.items() for path in save(draw(), out, name, note)]
 
 
 def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figure]]:

@@ -113,19 +113,21 @@ def new_figure(
     return figure, list(panels.flat)
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+def save(figure: Figure, folder: Path, name: str, note: str = "") -> list[Path]:
     """Write ``name``.png (300 dpi) and ``name``.pdf, atomically and without dates or versions.
 
-    A figure with the mark of unconverged attacks in any of its texts gets a note that explains the
-    mark. The note stands above the figure, since below it would push the legend down.
+    Notes stand above the figure, since below it they would push the legend down: the given one,
+    and one that explains the mark of unconverged attacks if any text of the figure has it.
 
     Raises:
         FileError: if the disk is full, or may not be written.
     """
+    notes = [note] if note else []
     if any(isinstance(text, Text) and MARK in text.get_text() for text in figure.findobj(Text)):
         has_marks = any(panel.lines or panel.patches for panel in figure.axes)
-        text = f"{NOTE}; its bars and points are hollow" if has_marks else NOTE
-        figure.text(0.01, 1.01, text, va="bottom", fontsize=7)
+        notes.append(f"{NOTE}; its bars and points are hollow" if has_marks else NOTE)
+    if notes:
+        figure.text(0.01, 1.01, "\n".join(notes), va="bottom", fontsize=7)
     written = []
     for kind, metadata in _METADATA.items():
         content, path = BytesIO(), folder / f"{name}.{kind}"

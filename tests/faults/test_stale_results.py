@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from finished_study import RAW, Finished
+from PIL import Image
 
 from cemlib.cli import main
 from cemlib.cli.study import to_upload
@@ -111,6 +112,11 @@ def a_result_of_other_code(study: Study, draws: random.Random) -> set[str]:
     record["provenance"]["fingerprint"] = "0"
     write_sealed(path, record, [path.with_name(name) for name in record["files"]])
     return {name} if "attacks" in name else below(name)
+
+
+def height(picture: Path) -> int:
+    with Image.open(picture) as image:
+        return image.height
 
 
 def lay(source: Path, target: Path) -> None:
@@ -214,6 +220,10 @@ def test_stale_results_are_shown_marked(study: Study, capsys: pytest.CaptureFixt
             assert "Stale: " in text, file
             assert difference in text, file
     assert (study.own.results / "tables/summary.md").read_bytes() == before
+    study.configure("defences.noise.noise_std", 0.025)
+    assert main(["report", "--only", "training_figures", "--config", study.own.config]) == 0
+    name = "figures/training_curves.png"  # the note stands above the figure
+    assert height(apart / name) > height(study.own.results / name)
 
 
 def test_a_training_on_data_of_other_settings_is_refused(
