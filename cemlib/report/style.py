@@ -116,8 +116,8 @@ def new_figure(
 def save(figure: Figure, folder: Path, name: str, note: str = "") -> list[Path]:
     """Write ``name``.png (300 dpi) and ``name``.pdf, atomically and without dates or versions.
 
-    Notes stand above the figure, since below it they would push the legend down: the given one,
-    and one that explains the mark of unconverged attacks if any text of the figure has it.
+    `note` stands above the figure, since below it would push the legend down. So does an
+    explanation of the mark of unconverged attacks, if any text of the figure has that mark.
 
     Raises:
         FileError: if the disk is full, or may not be written.
