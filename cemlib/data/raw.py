@@ -70,7 +70,8 @@ def check_split(where: str, split: Split, num_classes: int) -> None:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
         found = f"{images.dtype} {tuple(images.shape)}"
         is_last = images.ndim == 4 and images.shape[1] > 3 and images.shape[3] in (1, 3)
-        advice = "; put the channels first: images.permute(0, 3, 1, 2)" if is_last else ""
+        how = "; put the channels first: a tensor's permute or an array's transpose, (0, 3, 1, 2)"
+        advice = how if is_last else ""
         raise DataError(f"{where}: images must be uint8 (N, 1 or 3, H, W), found {found}{advice}")
     if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
         found = f"{labels.dtype} {tuple(labels.shape)}"

@@ -171,7 +171,7 @@ GOOD = Split(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 
     [
         (torch.zeros(4, 1, 8, 8), GOOD.labels, "uint8"),
         (torch.zeros(4, 2, 8, 8, dtype=torch.uint8), GOOD.labels, "1 or 3"),
-        (GOOD.images.permute(0, 2, 3, 1), GOOD.labels, r"channels first: images.permute\(0, 3, 1, 2\)$"),
+        (GOOD.images.permute(0, 2, 3, 1), GOOD.labels, r"transpose, \(0, 3, 1, 2\)$"),
         (GOOD.images, GOOD.labels[:3], r"4 images need int64 labels \(4,\)"),
         (GOOD.images, GOOD.labels.int(), "int64"),
         (GOOD.images, torch.tensor([0, 1, 2, 1]), "from 0 to 2 for 2 classes"),
