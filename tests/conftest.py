@@ -30,6 +30,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Seed torch before each test and its fixtures: a test that draws draws the same every time."""
+    import torch  # not before the numbers of threads above are set
+
+    torch.manual_seed(0)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest tests first; the short ones at the end even out what is still to do."""
     items.sort(key=_place)

@@ -155,7 +155,6 @@ def test_scikit_learns_clusters_are_ours() -> None:
 
 
 def test_two_backward_passes_give_the_gradients_of_one() -> None:
-    torch.manual_seed(0)
     model = split_model(TINY).train()
     found, batch = clusters(8 * 4 * 4, 6_000), images(TINY.batch, TINY)
     pixels, noise = batch.images / 255, NOISE_STD * torch.randn(TINY.batch, *model.feature_shape)

@@ -67,7 +67,6 @@ def test_the_encoder_normalises_with_its_own_statistics() -> None:
 
 
 def test_client_weights_are_xavier_uniform_with_zero_biases() -> None:
-    torch.manual_seed(0)
     encoder = build("vgg11", num_classes=10, image_size=32, cut=4).encoder
     convolutions = [m for m in encoder.modules() if isinstance(m, torch.nn.Conv2d)]
     for layer in convolutions:
@@ -85,7 +84,6 @@ def test_sparse_coding_starts_with_unit_rows() -> None:
 
 
 def test_sparse_coding_is_a_soft_threshold_between_two_products() -> None:
-    torch.manual_seed(0)
     layer, features = SparseCoding(18, threshold=0.1).double(), torch.randn(5, 2, 3, 3).double()
     a = features.flatten(1) @ layer.weight.T
     codes = a.sign() * F.relu(a.abs() - 0.1)

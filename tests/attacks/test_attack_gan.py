@@ -53,7 +53,6 @@ def test_scores_are_of_single_images(shape: tuple[int, int, int]) -> None:
 
 
 def test_the_penalty_of_the_critic_by_finite_differences() -> None:
-    torch.manual_seed(0)
     critic = Critic((1, 8, 16), 2).double()
     draws = torch.Generator().manual_seed(0)
     real, fake = (torch.rand(2, 1, 8, 16, dtype=torch.float64, generator=draws) for _ in range(2))

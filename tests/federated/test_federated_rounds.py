@@ -39,7 +39,6 @@ def federation(data: Prepared, variant: str = "none", **changes: object) -> Fede
 
 
 def test_one_full_batch_step_of_all_clients_is_a_step_of_centralised_descent():
-    torch.manual_seed(0)
     net = build("lenet", num_classes=4, image_shape=(1, 8, 8)).double()
     x = torch.rand(37, 1, 8, 8, dtype=torch.float64, generator=generator())
     y = torch.randint(4, (37,), generator=generator())
@@ -67,7 +66,6 @@ def test_one_full_batch_step_of_all_clients_is_a_step_of_centralised_descent():
     ids=["plain", "masked", "soteria", "private"],
 )
 def test_clients_at_once_are_clients_one_by_one(variant):
-    torch.manual_seed(0)
     net = build("lenet", num_classes=4, image_shape=(1, 8, 8)).double()
     weights, shape = weights_of(net), (3, 2, 5)
     x = torch.rand(*shape, 1, 8, 8, dtype=torch.float64, generator=generator())

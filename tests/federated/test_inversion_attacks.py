@@ -205,7 +205,6 @@ def quadratic(matrices: Tensor, targets: Tensor) -> Objective:
 
 
 def test_quadratics_of_any_scale_reach_their_minimum() -> None:
-    torch.manual_seed(0)
     factors = torch.randn(5, 12, 12, dtype=torch.float64)
     scales = torch.logspace(-6, 6, 5, dtype=torch.float64)[:, None, None]
     matrices = scales * (factors @ factors.mT + torch.eye(12, dtype=torch.float64))

@@ -126,7 +126,7 @@ def test_a_published_network_learns_from_its_own_stream() -> None:
     assert torch.equal(first, second)
     assert not torch.equal(first, third)
     lesson = TrainingSet(torch.arange(6), torch.arange(6), torch.ones(6))
-    settings = LocalTrainConfig(optimiser="sgd", steps=10, batch_size=6, lr=1e-2)
+    settings = LocalTrainConfig(optimiser="sgd", steps=10, batch_size=6, lr=1e-3)
     images, chances = torch.randn(6, 3, 32, 32), torch.rand(10, 1, 6)
     losses = learn(one, images, [lesson], chances, settings)
     assert losses.shape == (10, 1)

@@ -82,7 +82,6 @@ def test_the_floor_acts_on_the_sum_once(variance):
 
 def test_the_variances_of_slots_have_no_floor_of_their_own():
     """Twelve floors would add up to more than one."""
-    torch.manual_seed(0)
     fusion = small("shortcut", 1, 12, variance="trace", gate="linear")
     move_off_the_start(fusion)
     value = fusion(torch.rand(12).repeat(3, 1), torch.zeros(3, dtype=torch.long))
