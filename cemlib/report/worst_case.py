@@ -6,8 +6,9 @@ attacks that see at most n of them.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -53,13 +54,14 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
     """
     allowed = attacks[attacks["queries"] <= queries]
     expected = allowed.groupby(["defence", "knowledge"])["attack"].agg(set).to_dict()
+    groups: defaultdict[tuple[str, int, str], list[Row]] = defaultdict(list)
+    for row in allowed.to_dict("records"):
+        groups[row["defence"], row["seed"], row["knowledge"]].append(cast("Row", row))
     rows = []
-    for (defence, _, knowledge), group in allowed.groupby(
-        ["defence", "seed", "knowledge"], sort=False
-    ):
-        finished: list[Any] = group[group["status"] == "ok"].to_dict("records")
+    for (defence, _, knowledge), group in groups.items():
+        finished = [row for row in group if row["status"] == "ok"]
         unknown = expected[defence, knowledge] - {row["attack"] for row in finished}
-        rows.append(_unknown(group, unknown) if unknown else strongest(finished))
+        rows.append(_unknown(group[0], unknown) if unknown else strongest(finished))
     table = pd.DataFrame(rows, columns=[*attacks.columns, "strongest", RECOGNISER])
     return table.assign(attack=worst_case_name(queries), queries=queries)
 
@@ -83,10 +85,10 @@ def unconverged(rows: pd.DataFrame, score: str) -> "pd.Series[bool]":
     return quoted.eq(False)
 
 
-def _unknown(group: pd.DataFrame, attacks: set[str]) -> Row:
-    """Return the failed worst case of a run on which some attacks have no result."""
-    reason = f"no result of {', '.join(sorted(attacks))}"
-    names = {key: group[key].iloc[0] for key in ("experiment", "defence", "seed", "knowledge")}
+def _unknown(attack: Row, missing: set[str]) -> Row:
+    """Return the failed worst case of an attack's run, on which some attacks have no result."""
+    reason = f"no result of {', '.join(sorted(missing))}"
+    names = {key: attack[key] for key in ("experiment", "defence", "seed", "knowledge")}
     return names | {"status": "failed", "reason": reason, "strongest": ""}
 
 
