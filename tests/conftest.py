@@ -32,8 +32,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Seed torch before each test and its fixtures: a test that draws draws the same every time."""
-    import torch  # not before the numbers of threads above are set
+    """Seed torch before each test and its fixtures, so that they draw the same in every run."""
+    import torch  # only now, when the numbers of threads above are set
 
     torch.manual_seed(0)
 
