@@ -114,6 +114,7 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
                 {"gan": {}},
                 {"linear": {}, "gan": {"start": "linear"}},
                 {"gan": {}, "decoder": {}},
+                {"decoder": {"knows_class": True}, "gan": {}},
             )
         ),
     ],

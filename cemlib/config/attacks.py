@@ -23,6 +23,11 @@ class AttackConfig(Section):
         return getattr(self, "pretrained", None)
 
     @property
+    def told_class(self) -> bool:
+        """Return whether the attacker knows the class of each image."""
+        return bool(getattr(self, "knows_class", False))
+
+    @property
     def releases(self) -> int:
         """Return how many releases of the same image the attacker sees."""
         return int(getattr(self, "queries", 1))
@@ -66,6 +71,9 @@ class Decoder(_Learned):
     blocks: int = Field(4, ge=1, description="residual blocks between the first and upsampling")
     width: int = Field(32, ge=1, description="channels of the residual blocks")
     flip: bool = Field(True, description="train on mirror images too, if train.augment.flip is set")
+    knows_class: bool = Field(
+        False, description="tell the attacker the true class of every image, beside its release"
+    )
 
 
 class _Decoding(_Learned):

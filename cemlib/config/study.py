@@ -153,14 +153,14 @@ class Study(AnyStudy):
             if start is not None and start not in decoders:
                 raise ValueError(
                     f"attacks.{name}.start: {start!r} is no attack listed before it that trains a"
-                    f" decoder ({' or '.join(DECODING)}); add it, or name another"
+                    f" decoder ({' or '.join(DECODING)}) of releases alone; add it, or name another"
                 )
             if start is not None and decoders[start] != attack.releases:
                 raise ValueError(
                     f"attacks.{name}.queries: {attack.releases}, but the decoder it starts from"
                     f" ({start}) was trained on {decoders[start]}; give both the same"
                 )
-            if attack.kind in DECODING:
+            if attack.kind in DECODING and not attack.told_class:
                 decoders[name] = attack.releases
         if min(attack.releases for attack in self.attacks.values()) > 1:
             raise ValueError("attacks: at least one must see a single release (`queries: 1`)")

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import load_decoder
+from cemlib.attacks.known_class import with_class
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.config.study import Study
 from cemlib.data import DataError
@@ -137,7 +138,7 @@ class Scene:
         if options.get("flip") and self.study.training(self.defence).augment.flip:
             mirrored = own.images.flip(3)
             own = own.followed_by(Pairs(mirrored, self.victim.features(mirrored), own.labels))
-        return Task(
+        task = Task(
             victim=self.victim,
             own=own,
             held_out=held_out,
@@ -149,6 +150,9 @@ class Scene:
             judge=self.judge.model,
             start=start,
         )
+        if self.study.attacks[attack].told_class:
+            task = with_class(task, targets(self.data, knowledge).labels, len(self.data.classes))
+        return task
 
     def _released(self, knowledge: str, queries: int) -> Tensor:
         test = self.pairs["test"].features

@@ -1,4 +1,7 @@
-"""The images of an attack: as many as configured, mirrored where option and augmentation say so."""
+"""The images of an attack, and what is known of them.
+
+As many as configured, mirrored where option and augmentation say so, with classes if it is told.
+"""
 
 import json
 from pathlib import Path
@@ -78,3 +81,25 @@ def test_no_more_images_than_configured(
     assert torch.equal(seen[0].own.images[count:], mirrored)
     assert len(seen[0].own.features) == 2 * count
     assert torch.equal(seen[0].held_out.images, blob_data().val.images)
+
+
+@pytest.mark.parametrize("knowledge", OWNED)
+def test_who_knows_the_class_sees_the_same_releases_and_maps_of_the_class(
+    tmp_path: Path, seen: list[Task], knowledge: str
+) -> None:
+    """Map k of an image is 1 everywhere if its class is k, or else 0; also for mirror images."""
+    subject = scene({"decoder": {}, "told": {"kind": "decoder", "knows_class": True}}, flip=True)
+    for attack in ("decoder", "told"):
+        subject.attempt(attack, knowledge, Checkpoint(tmp_path))
+    plain, told = seen
+    first = {"train_data": 0, "public_data": 54}[knowledge]
+    labels = blob_data().test.labels[first:]
+    cases = (
+        (plain.released, told.released, labels),
+        (plain.own.features, told.own.features, plain.own.labels),
+        (plain.held_out.features, told.held_out.features, plain.held_out.labels),
+    )
+    for before, after, classes in cases:
+        assert torch.equal(after[:, :-3], before)
+        expected = torch.eye(3)[classes].view(-1, 3, 1, 1).expand_as(after[:, -3:])
+        assert torch.equal(after[:, -3:], expected)
