@@ -12,7 +12,7 @@ from cemlib.config.federated import Federated, Variant
 from cemlib.federated.inversion.scoring import MEASURES, WORST_CASE, Row, summary, worst_cases
 from cemlib.records.files import read_jsonl
 from cemlib.records.seal import checked, read_sealed
-from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
+from cemlib.report.statistics import holm, mean_columns, paired_difference
 from cemlib.study.federated import attack_folder
 from cemlib.study.plan import Plan
 
@@ -137,8 +137,8 @@ def differences_table(results: Results, study: Federated) -> pd.DataFrame:
     for variant in (name for name in study.variants if name != study.reference):
         ours, theirs = top1[[variant, study.reference]].dropna().to_numpy().T.tolist()
         named = {"variant": variant, "reference": study.reference}
-        rows.append(named | difference_columns(paired_difference(ours, theirs)))
-    columns = ("variant", "reference", *difference_columns(paired_difference([], [])))
+        rows.append(named | paired_difference(ours, theirs))
+    columns = ("variant", "reference", *paired_difference([], []))
     table = pd.DataFrame(rows, columns=columns)
     table["p_holm"] = holm(table["p"].tolist())
     return table

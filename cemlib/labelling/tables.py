@@ -11,7 +11,7 @@ import pandas as pd
 from cemlib.config.labelling import LabellingStudy
 from cemlib.labelling.accounting import privacy_rows, stated
 from cemlib.records.seal import read_sealed
-from cemlib.report.statistics import difference_columns, holm, mean_columns, paired_difference
+from cemlib.report.statistics import holm, mean_columns, paired_difference
 from cemlib.study.job import Job
 
 KEYS = ("status", "images", "seed", "participants", "sweep")
@@ -131,4 +131,4 @@ def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
 def _difference(group: pd.DataFrame, first: str, second: str) -> dict[str, Any]:
     finished = group[group["status"] == "ok"].sort_values("seed")
     ours, theirs = (finished[f"{name}_top1"].astype(float).tolist() for name in (first, second))
-    return difference_columns(paired_difference(ours, theirs))
+    return paired_difference(ours, theirs)

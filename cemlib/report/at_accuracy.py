@@ -20,12 +20,7 @@ import pandas as pd
 
 from cemlib.report.comparisons import with_verdicts
 from cemlib.report.frontier import SCORES_OF_POINTS, Sweeps, along, mean_curve, targets
-from cemlib.report.statistics import (
-    difference_columns,
-    mean_columns,
-    paired_difference,
-    student_quantile,
-)
+from cemlib.report.statistics import mean_columns, paired_difference, student_quantile
 from cemlib.report.worst_case import Row
 
 POWER = 0.8
@@ -140,4 +135,5 @@ def _difference(ours: "pd.Series[float]", theirs: "pd.Series[float]") -> Row:
     """Return the paired difference over the seeds that both sides have, as columns."""
     both = pd.concat([ours, theirs], axis=1, join="inner").dropna()
     found = paired_difference(*(both.iloc[:, side].tolist() for side in (0, 1)))
-    return difference_columns(found) | {"detectable": detectable(found.high - found.mean, found.n)}
+    half, pairs = found["ci_high"] - found["difference"], int(found["n_pairs"])
+    return found | {"detectable": detectable(half, pairs)}

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from cemlib.records.scores import SCORES, TESTED, marked
 from cemlib.report.cells import with_failures
-from cemlib.report.claims import is_shown, is_unconverged
+from cemlib.report.claims import is_shown
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import Look, explain_empty, looks, new_figure, readable, significant
 from cemlib.report.tables import present, records
@@ -111,7 +111,7 @@ def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> No
     panel.axvline(0, color="black", linewidth=0.8, linestyle=(0, (4, 3)))
     for place, row in enumerate(records(rows)):
         _row(panel, place, row, score.scale, styles[row["defence"]])
-    names = [marked(readable(row["defence"]), is_unconverged(row)) for row in records(rows)]
+    names = [marked(readable(row["defence"]), row["unconverged"] != "") for row in records(rows)]
     _name_rows(panel, names)
     panel.locator_params(axis="x", nbins=4)  # three panels share the width
     panel.set_xlabel(f"{score.difference}\n({score.side})")

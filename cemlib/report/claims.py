@@ -25,11 +25,6 @@ def is_shown(row: Row) -> bool:
     return row["verdict"] in ("higher", "lower")
 
 
-def is_unconverged(row: Row) -> bool:
-    """Return whether a difference rests on an attack that had not converged."""
-    return bool(row["unconverged"])
-
-
 def claims(table: pd.DataFrame, warned: Sequence[str] = ()) -> str:
     """Return the claims that `comparisons_table` supports, and `warnings`, as Markdown."""
     tested = table[table["metric"] == TESTED]
@@ -91,7 +86,7 @@ def claim(row: Row, accuracy: Row | None = None) -> str:
 
 
 def _verdict(row: Row) -> str:
-    name = marked(readable(row["defence"]), is_unconverged(row))
+    name = marked(readable(row["defence"]), row["unconverged"] != "")
     reference = readable(row["reference"])
     if row["verdict"] == UNCONVERGED:
         which = readable(row["unconverged"]).replace(", ", " and on ")

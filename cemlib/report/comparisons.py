@@ -16,7 +16,7 @@ from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import IDENTIFICATION, TESTED
 from cemlib.report.bootstrap import two_level_intervals
-from cemlib.report.statistics import LEVEL, difference_columns, holm, paired_difference
+from cemlib.report.statistics import LEVEL, holm, paired_difference
 from cemlib.report.tables import present
 from cemlib.report.worst_case import unconverged, worst_case
 
@@ -25,21 +25,8 @@ Runs = Mapping[tuple[str, int], pd.DataFrame]  # scores of the images by defence
 NOT_SHOWN, UNCONVERGED = "no difference shown", "unconverged"
 _WITH_IMAGES = (TESTED, "ssim")  # scores that every image has
 _COLUMNS = (
-    "defence",
-    "reference",
-    "knowledge",
-    "metric",
-    "n_pairs",
-    "n_images",
-    "difference",
-    "ci_low",
-    "ci_high",
-    "boot_low",
-    "boot_high",
-    "p",
-    "p_holm",
-    "unconverged",
-    "verdict",
+    *("defence", "reference", "knowledge", "metric", "n_pairs", "n_images", "difference"),
+    *("ci_low", "ci_high", "boot_low", "boot_high", "p", "p_holm", "unconverged", "verdict"),
 )
 
 
@@ -146,8 +133,7 @@ def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> di
     named = zip((defence, reference), (ours, theirs), strict=True)
     flagged = [name for name, side in named if unconverged(side, score).any()]
     images = ours["n_images"].min() if "n_images" in ours else math.nan
-    rest = {"n_images": images, "unconverged": ", ".join(flagged)}
-    return difference_columns(found) | rest
+    return found | {"n_images": images, "unconverged": ", ".join(flagged)}
 
 
 def _scores_by_run(results: pd.DataFrame) -> Runs:

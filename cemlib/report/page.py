@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -30,14 +30,6 @@ _RESULT = ("kind", "defence", "seed", "status", "reason", "provenance", "wall_se
 _SHORT = 12  # characters of a checksum
 
 Record = Mapping[str, Any]
-
-
-class Picture(NamedTuple):
-    """A figure on the page; only the first figure of a series is unfolded."""
-
-    figure: Figure
-    source: str
-    is_open: bool
 
 
 def write_page(
@@ -93,10 +85,9 @@ def _page(**content: Any) -> str:
     return rendered(template, **content, style=style, policy=policy, html_table=html_table)
 
 
-def _sections(files: Mapping[str, Path]) -> dict[str, list[Picture]]:
-    """Return the pictures by category, in the order of the table of figures."""
-    sections: dict[str, list[Picture]] = {category: [] for category in CATEGORIES}
-    opened = set()
+def _sections(files: Mapping[str, Path]) -> dict[str, list[tuple[Figure, str]]]:
+    """Return figures and sources of their pictures by category, in the order of their table."""
+    sections: dict[str, list[tuple[Figure, str]]] = {category: [] for category in CATEGORIES}
     for name, figure in DRAWINGS.items():
         if name in files:
             try:
@@ -106,9 +97,7 @@ def _sections(files: Mapping[str, Path]) -> dict[str, list[Picture]]:
                     f"{files[name]}: cannot be read ({error}); draw it again"
                 ) from error
             source = f"data:image/png;base64,{content}"
-            picture = Picture(figure, source, is_open=figure.function not in opened)
-            sections[figure.category].append(picture)
-            opened.add(figure.function)
+            sections[figure.category].append((figure, source))
     return sections
 
 

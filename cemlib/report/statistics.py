@@ -7,7 +7,7 @@ Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Jo
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtr, stdtrit  # importing scipy.stats takes as long as a table
@@ -29,13 +29,6 @@ class Interval:
     def arms(self) -> list[list[float]]:
         """Return the lengths of both arms of the interval, as matplotlib takes them."""
         return [[self.mean - self.low], [self.high - self.mean]]
-
-
-@dataclass(frozen=True)
-class Difference(Interval):
-    """Mean difference of ``n`` pairs with its interval, and p of the two-sided paired t-test."""
-
-    p: float = math.nan
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
@@ -69,46 +62,36 @@ def mean_columns(name: str, values: Iterable[float | None]) -> dict[str, float]:
     return {f"{name}_{end}": value for end, value in ends.items()}
 
 
-def difference_columns(found: Difference) -> dict[str, float]:
-    """Return a paired difference as the columns of a table."""
-    return {
-        "n_pairs": found.n,
-        "difference": found.mean,
-        "ci_low": found.low,
-        "ci_high": found.high,
-        "p": found.p,
-    }
-
-
-def paired_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Return the paired test of ``first - second``: the same seeds in the same order.
+def paired_difference(first: Sequence[float], second: Sequence[float]) -> dict[str, float]:
+    """Return the paired test of ``first - second``, the same seeds in order, as columns of a table.
 
     Returns:
-        The mean difference; everything else is NaN if there are fewer than two pairs or if a value
-        is not finite. If all differences are equal, p is NaN, since they give no estimate of their
-        spread. If all are zero, p is 1: a share of few images can take only few values, and some
-        seeds agree by chance.
+        ``n_pairs``, the mean ``difference``, its interval ``ci_low`` and ``ci_high``, and ``p`` of
+        the two-sided paired t-test. With fewer than two pairs all but the mean are NaN, and with a
+        value that is not finite the mean, too. If all differences are equal, p is NaN, since they
+        give no estimate of their spread. If all are zero, p is 1: a share of few images can take
+        only few values, and some seeds agree by chance.
 
     Raises:
         ValueError: if the two are not equally long.
 
     Example:
         >>> found = paired_difference([1.0, 2.0, 4.0], [0.0, 2.0, 2.0])
-        >>> found.mean, round(found.p, 4)
+        >>> found["difference"], round(found["p"], 4)
         (1.0, 0.2254)
     """
     differences = [a - b for a, b in zip(first, second, strict=True)]
-    if not all(math.isfinite(d) for d in differences):
-        return Difference(math.nan, math.nan, math.nan, len(differences))
-    found = Difference(**vars(mean_interval(differences)))
-    if found.n < 2:
-        return found
+    n, usable = len(differences), all(math.isfinite(d) for d in differences)
+    found = mean_interval(differences if usable else [])
+    row = {"n_pairs": n, "difference": found.mean, "ci_low": found.low, "ci_high": found.high}
+    if n < 2 or not usable:
+        return row | {"p": math.nan}
     size, spread = max(map(abs, (*first, *second))), np.std(differences, ddof=1)
     if spread <= _ROUNDING * size:
         are_zero = all(abs(d) <= _ROUNDING * size for d in differences)
-        return replace(found, p=1.0 if are_zero else math.nan)
-    t = abs(found.mean) / (spread / math.sqrt(found.n))
-    return replace(found, p=float(2 * stdtr(found.n - 1, -t)))
+        return row | {"p": 1.0 if are_zero else math.nan}
+    t = abs(found.mean) / (spread / math.sqrt(n))
+    return row | {"p": float(2 * stdtr(n - 1, -t))}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,8 @@ _METADATA: dict[str, dict[str, None]] = {
 WIDTH = 7.0  # inches: the text width of a page
 
 _COLOURS = (
-    "#000000",
-    "#E69F00",
-    "#0072B2",
-    "#009E73",
-    "#D55E00",
-    "#56B4E9",
-    "#CC79A7",
-    "#999999",
-    "#882255",
-    "#B8A000",
-    "#44AA99",
-    "#332288",
-    "#AA6644",
+    *("#000000", "#E69F00", "#0072B2", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"),
+    *("#999999", "#882255", "#B8A000", "#44AA99", "#332288", "#AA6644"),
 )
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "---", "+++", "***")
@@ -86,12 +76,8 @@ def looks(defences: Sequence[str]) -> dict[str, Look]:
 
     The cycles have lengths 13, 8 and 9, so that 936 defences differ in at least one respect.
     """
-    return {
-        defence: Look(
-            _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)], _HATCHES[i % len(_HATCHES)]
-        )
-        for i, defence in enumerate(defences)
-    }
+    every = map(Look, cycle(_COLOURS), cycle(_MARKERS), cycle(_HATCHES))
+    return dict(zip(defences, every, strict=False))
 
 
 settings = partial(mpl.rc_context, _SETTINGS)

@@ -8,7 +8,7 @@ import pandas as pd
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, marked
 from cemlib.report.cells import NONE, formatted, interval, number, spread, with_failures
-from cemlib.report.claims import is_unconverged, warnings
+from cemlib.report.claims import warnings
 from cemlib.report.tables import is_marked, records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
 from cemlib.report.writer import Column, Document, Row, Table, laid_out
@@ -150,7 +150,7 @@ def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
     difference = number("difference", "+.3g", score.scale)
 
     def flagged(row: Row) -> str:
-        return marked(difference(row), is_unconverged(row))
+        return marked(difference(row), row["unconverged"] != "")
 
     columns: list[Column] = [
         ("defence", number("defence")),

@@ -9,7 +9,6 @@ from pathlib import Path
 from cemlib.records.layout import run_of
 from cemlib.tracking.results import RUNNING, Result, read_report, read_result
 from cemlib.tracking.store import open_store
-from cemlib.tracking.upload import Outcome, Uploader
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,10 @@ class Study:
             TrackingError: if the store cannot be used.
             FileError: if a result file is damaged.
         """
-        done: Counter[Outcome] = Counter()
         with open_store(uri) as store:
+            from cemlib.tracking.upload import Outcome, Uploader  # imports MLflow, set up by now
+
+            done = Counter[Outcome]()
             uploader = Uploader(store, self.experiment)
             for result in self._results():
                 if result is None or (result.status == RUNNING and not live):

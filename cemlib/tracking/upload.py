@@ -9,16 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from mlflow.entities import Metric, Param, Run, RunTag
 
 from cemlib.records.files import write_bytes
 from cemlib.tracking.notes import LONGEST
 from cemlib.tracking.numbers import Epoch
 from cemlib.tracking.results import RUNNING, WORST, Result
 from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
-
-if TYPE_CHECKING:
-    from mlflow.entities import Run, RunTag
 
 FOLDER = "cemlib.folder"  # tag: the folder of a run's result
 DIGEST = "cemlib.sha256"  # tag: its digest, valid once the run is not RUNNING
@@ -50,7 +48,7 @@ class Known:
     worst: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: "Run") -> "Known":
+    def of(cls, run: Run) -> "Known":
         """Read a run as MLflow returned it."""
         tags, info, metrics = run.data.tags, run.info, run.data.metrics
         worst = {n: v for n, v in metrics.items() if n.startswith(WORST) and math.isfinite(v)}
@@ -104,7 +102,7 @@ class Uploader:
         self._keep_only(self._fill(run, result), result)
         return Outcome.RUNNING if result.status == RUNNING else Outcome.UPLOADED
 
-    def _all_runs(self) -> Iterator["Run"]:
+    def _all_runs(self) -> Iterator[Run]:
         token = None
         while token != "":
             page = self._client.search_runs([self._experiment], page_token=token)
@@ -132,8 +130,6 @@ class Uploader:
 
     def _renew_worst_case(self, run: Known, result: Result) -> Outcome:
         """Update the worst case of a run, which changes when attacks on it end."""
-        from mlflow.entities import Metric
-
         if run.worst == result.worst:
             return Outcome.UNCHANGED
         now, unknown = time.time_ns() // 10**6, dict.fromkeys(run.worst, math.nan)
@@ -146,8 +142,6 @@ class Uploader:
 
         Times are relative to the run's start, so that MLflow keeps a point once if sent twice.
         """
-        from mlflow.entities import Metric
-
         points = [
             Metric(name, value, run.start + row.time, row.step)
             for row in result.curves[run.epochs :]
@@ -161,8 +155,6 @@ class Uploader:
 
     def _add_scores(self, run: Known, result: Result) -> None:
         """Add parameters, scores and tags; before the curves, as MLflow's page keeps this order."""
-        from mlflow.entities import Metric, Param
-
         params = [Param(name, value[:LONGEST_PARAM]) for name, value in result.params.items()]
         end = max(result.end, run.start)
         found = {**result.worst, **result.scores}
@@ -217,7 +209,5 @@ def _trimmed(tags: Mapping[str, str]) -> dict[str, str]:
     return {name: value[:LONGEST] for name, value in tags.items() if value}
 
 
-def _tags(tags: Mapping[str, str]) -> list["RunTag"]:
-    from mlflow.entities import RunTag
-
+def _tags(tags: Mapping[str, str]) -> list[RunTag]:
     return [RunTag(name, value) for name, value in _trimmed(tags).items()]

@@ -40,8 +40,8 @@ def test_without_any_spread_of_images_it_is_students_interval() -> None:
     rows = np.array([0.3, 0.5, 0.1, 0.45])
     (low, high), *_ = two_level_intervals([np.tile(rows[:, None], 9)])
     expected = paired_difference(rows.tolist(), [0.0] * 4)
-    assert (low + high) / 2 == pytest.approx(expected.mean)
-    assert high - low == pytest.approx(expected.high - expected.low, rel=0.05)
+    assert (low + high) / 2 == pytest.approx(expected["difference"])
+    assert high - low == pytest.approx(expected["ci_high"] - expected["ci_low"], rel=0.05)
 
 
 def test_with_seeds_that_agree_it_is_students_interval_over_images() -> None:
