@@ -21,7 +21,7 @@ from cemlib.study.job import AnyJob, Call, Job
 from cemlib.study.plan import Plan
 from cemlib.study.schedule import Schedule
 from cemlib.study.split import jobs as split_jobs
-from cemlib.study.workers import Ended, Outcome, Workers
+from cemlib.study.workers import Outcome, Workers
 
 ROOT = Path(__file__).parents[1]
 PLAN = Plan(parse(tiny()))
@@ -36,7 +36,7 @@ def test_each_line_says_what_runs_and_how_long_the_rest_takes(tmp_path: Path) ->
         job = schedule.take()
         assert job is not None
         assert schedule.outlook(2) == (f" | running: {name}" if done > 1 else "")
-        line = schedule.end(Ended(job, seconds, Outcome()))
+        line = schedule.end(job, seconds, Outcome())
         assert line == f"[{done}/12] {name}: {seconds:.1f} s"
     schedule.take()
     # 60 s for the training, and the mean of 50 s for four attacks and four reports, in two slots
@@ -65,8 +65,8 @@ def workers() -> Iterator[Workers]:
 
 def carry_out(workers: Workers, call: Call, log: Path) -> Outcome:
     workers.start(Job(PLAN, "job", (), None, (), call), log)
-    (ended,) = workers.wait()
-    return ended.outcome
+    ((_, _, outcome),) = workers.wait()
+    return outcome
 
 
 def _tell_process(_: AnyJob) -> Iterator[str]:
@@ -131,7 +131,7 @@ import sys
 from functools import partial
 from pathlib import Path
 import test_study_runner as here
-from cemlib.study.workers import Workers, Ended
+from cemlib.study.workers import Workers
 
 if __name__ == "__main__":
     with Workers(1, 1) as workers:

@@ -20,7 +20,7 @@ from cemlib.cli.options import (
     accuracy,
     attacks,
     config,
-    defences,
+    defence,
     jobs,
     percent,
     runs,
@@ -81,12 +81,7 @@ COMMANDS: dict[str, Command] = {
         study.report,
         [
             *CONFIG,
-            Option(
-                "--defence",
-                completer=defences,
-                metavar="NAME",
-                help="the tables of this defence alone",
-            ),
+            defence("the tables of this defence alone"),
             Option(
                 "--only",
                 choices=("tables", "figures", "training_figures", "page"),
@@ -152,13 +147,7 @@ COMMANDS: dict[str, Command] = {
             *CONFIG,
             DEVICE,
             SLOTS,
-            Option(
-                "--defence",
-                completer=defences,
-                required=True,
-                metavar="NAME",
-                help="a defence or sweep of the study",
-            ),
+            defence("a defence or sweep of the study", required=True),
             Option(
                 "--key",
                 default="lambda",

@@ -122,8 +122,13 @@ def config(default: Path | None = DEFAULT_CONFIG, about: str = "the study") -> t
     return Option("--config", type=Path, default=default, metavar="FILE", help=text), SET
 
 
+def defence(about: str, **settings: Any) -> Option:
+    """Return the option `--defence`, the name of a defence."""
+    return Option("--defence", completer=defences, metavar="NAME", help=about, **settings)
+
+
 CONFIG = config()
-DEFENCE = Option("--defence", completer=defences, metavar="NAME", help="only this defence")
+DEFENCE = defence("only this defence")
 SEED = Option("--seed", type=int, metavar="N", help="only this seed")
 DEVICE = Option(
     "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: %(default)s"

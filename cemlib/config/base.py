@@ -28,9 +28,9 @@ class Section(BaseModel):
         extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=False
     )
 
-    def plain(self) -> dict[str, Any]:
-        """Return the section as plain values under the keys of a file."""
-        return self.model_dump(mode="json", by_alias=True)
+    def plain(self, *left_out: str) -> dict[str, Any]:
+        """Return the section as plain values under the keys of a file, without some fields."""
+        return self.model_dump(mode="json", by_alias=True, exclude=set(left_out))
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ class AnyStudy(Section):
 
     def data_slice(self) -> dict[str, Any]:
         """Return the settings of the prepared data, without the place of the images."""
-        return {key: value for key, value in self.data.plain().items() if key != "root"}
+        return self.data.plain("root")
 
     @abstractmethod
     def report_slice(self) -> dict[str, Any]:

@@ -183,11 +183,9 @@ class Federated(AnyStudy):
 
     def pseudo_slice(self) -> dict[str, Any]:
         """Return the settings that the clients' GANs depend on, except the seed."""
-        clients = self.clients.plain()
-        parts = {key: clients[key] for key in ("number", "split", "concentration")}
         return {
             "data": self.data_slice(),
-            "clients": parts,
+            "clients": self.clients.plain("participation", "dropout"),
             "batch_size": self.train.batch_size,
             "extractor": self.extractor,
             "gan": self.gan.plain(),

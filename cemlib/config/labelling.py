@@ -157,8 +157,7 @@ class LabellingStudy(AnyStudy):
 
     def repeat_slice(self) -> dict[str, Any]:
         """Return what one repeat depends on, whatever its number."""
-        left_out = {"experiment", "results", "repeats", "cost"}
-        plain = {key: value for key, value in self.plain().items() if key not in left_out}
+        plain = self.plain("experiment", "results", "repeats", "cost")
         return plain | {"data": self.data_slice()}
 
     def cost_slice(self) -> dict[str, Any]:

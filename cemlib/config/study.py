@@ -202,9 +202,7 @@ class Study(AnyStudy):
             "data": self.data_slice(),
             "model": self.network(defence).plain(),
             "train": self.training(defence).plain(),
-            "defence": self.defence(defence).model_dump(
-                mode="json", by_alias=True, exclude={"model", "train"}
-            ),
+            "defence": self.defence(defence).plain("model", "train"),
             "threads": self.threads,
         }
 

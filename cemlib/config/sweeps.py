@@ -102,7 +102,7 @@ class SweepConfig(DefenceConfig):
 
     def section(self, settings: Mapping[str, Value]) -> dict[str, Any]:
         """Return the plain section of the defence with some swept settings."""
-        plain = self.model_dump(mode="json", by_alias=True, exclude={"over"})
+        plain = self.plain("over")
         for key, value in settings.items():
             *parents, last = PLACES[key]
             at = plain

@@ -1,7 +1,6 @@
 """Collect the records of a federated study, and compute its tables."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -106,11 +105,11 @@ def settings_of(study: Federated, variant: str) -> dict[str, Any]:
 def accuracy_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return test accuracy of each variant over the seeds, and the counts of its clients."""
     rows = [
-        {"variant": variant, **settings_of(study, variant), **_counts(group)}
+        {"variant": variant, **settings_of(study, str(variant)), **_counts(group)}
         | mean_columns("top1", group["top1"])
-        | {"epsilon": _epsilon(study.variants[variant], group)}
+        | {"epsilon": _epsilon(study.variants[str(variant)], group)}
         | {name: int(group[name].sum()) for name in _FATES}
-        for variant, group in _trainings(results, study)
+        for variant, group in results.runs.groupby("defence", sort=False)
     ]
     return pd.DataFrame(rows)
 
@@ -119,11 +118,6 @@ def _epsilon(chosen: Variant, group: pd.DataFrame) -> Any:
     """Return the largest epsilon; a record has null for infinity, as JSON has none."""
     noiseless = chosen.dp_sgd is not None and chosen.dp_sgd.noise_multiplier == 0
     return math.inf if noiseless and chosen.mixing is None else group["epsilon"].max()
-
-
-def _trainings(results: Results, study: Federated) -> Iterator[tuple[str, pd.DataFrame]]:
-    for variant in study.variants:
-        yield variant, results.runs[results.runs["defence"] == variant]
 
 
 def _counts(group: pd.DataFrame) -> dict[str, int]:
@@ -157,22 +151,17 @@ def tradeoff_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return accuracy and the worst case over the attacks, with the settings of each variant."""
     worst = results.attacks[results.attacks["attack"] == WORST_CASE].set_index("defence")
     columns = [f"{score}_{end}" for score in MEASURES for end in ("mean", "ci_low", "ci_high")]
-    rows = [
-        {"variant": variant, **settings_of(study, variant), **_counts(group)}
-        | mean_columns("top1", group["top1"])
-        | {name: worst.loc[variant, name] for name in columns}
-        for variant, group in _trainings(results, study)
-    ]
-    return pd.DataFrame(rows)
+    table = accuracy_table(results, study).drop(columns=["epsilon", *_FATES])
+    return table.join(worst[columns], on="variant")
 
 
 def cost_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return seconds and bytes of a round, and seconds of training the GANs, by variant."""
     rows = []
-    for variant, group in _trainings(results, study):
+    for variant, group in results.runs.groupby("defence", sort=False):
         rounds = group["epochs"].where(group["epochs"] > 0)  # of none there is no mean
         sent = {f"{way}_per_round": (group[way] / rounds).mean() for way in _BYTES}
-        mixes = study.variants[variant].mixing is not None
+        mixes = study.variants[str(variant)].mixing is not None
         gans = {"gan_seconds": results.pseudo["wall_seconds"].mean() if mixes else None}
         seconds = mean_columns("seconds", group["round_seconds"])
         rows.append({"variant": variant, **_counts(group), **seconds, **sent, **gans})

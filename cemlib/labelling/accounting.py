@@ -59,14 +59,6 @@ def gaussian_epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> fl
     return float(brentq(lambda e: gaussian_delta(e, sigma, sensitivity) - delta, 0.0, most))
 
 
-def composed_epsilon(sigma: float, delta: float, sensitivity: float, queries: int) -> float:
-    """Return the exact epsilon of many queries answered with the same noise.
-
-    Together they are one Gaussian mechanism on all their counts, sqrt(queries) times as sensitive.
-    """
-    return gaussian_epsilon(sigma, delta, sensitivity * math.sqrt(queries))
-
-
 def strong_composition(epsilon: float, queries: int, slack: float) -> float:
     """Return the epsilon of k queries together: `sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1)`.
 
@@ -129,9 +121,10 @@ def privacy_rows(study: LabellingStudy) -> list[dict[str, Any]]:
 
 def _exact(study: LabellingStudy, sigma: float, sensitivity: float) -> dict[str, Any]:
     delta = study.privacy.delta
+    every = sensitivity * math.sqrt(study.queries)  # all counts together are one Gaussian mechanism
     return {
         "queries": study.queries,
         "delta": delta,
         "epsilon_query_exact": gaussian_epsilon(sigma, delta, sensitivity),
-        "epsilon_total_exact": composed_epsilon(sigma, delta, sensitivity, study.queries),
+        "epsilon_total_exact": gaussian_epsilon(sigma, delta, every),
     }

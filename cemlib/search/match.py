@@ -33,15 +33,7 @@ from cemlib.study.split import train_job
 from cemlib.study.workers import Workers
 
 # A larger value of these protects less; of all others it protects more.
-RISING = (
-    "bottleneck",
-    "epsilon",
-    "gamma",
-    "margin",
-    "snr_threshold",
-    "topk_keep",
-    "var_threshold",
-)
+RISING = ("bottleneck", "epsilon", "gamma", "margin", "snr_threshold", "topk_keep", "var_threshold")
 
 Plain = dict[str, Any]
 
@@ -205,7 +197,7 @@ def _trained(plan: Plan[Study], workers: Workers, device: str, say: Callable[[st
     (defence,) = plan.study.defences
     runs = [train_job(plan, defence, seed, device) for seed in plan.study.seeds]
     schedule = Schedule([prepare_job(plan), *runs])
-    for line in run_schedule(schedule, workers, plan.layout):
+    for line in run_schedule(schedule, workers):
         say(line)
     if schedule.failed:
         raise StudyError(f"{plan.layout.root}: {schedule.fault()}")

@@ -6,7 +6,6 @@ configuration's sections or, for a name without a section, of the class or funct
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from cemlib.config.base import Section
 from cemlib.config.defences import DefenceConfig
@@ -30,23 +29,18 @@ _KEYS = {  # kind: key of its sections
 }
 
 
-class Entry(NamedTuple):
-    """A name, where it comes from, and its meaning in one line."""
+def entries(kind: str) -> list[tuple[str, str, str]]:
+    """Return name, source and meaning of all that is of a kind of `WRITTEN_AS`.
 
-    name: str
-    source: str
-    meaning: str
-
-
-def entries(kind: str) -> list[Entry]:
-    """Return all names of a kind of `WRITTEN_AS`; `defences` are the keys of a defence."""
+    Those of the kind `defences` are the keys of a defence.
+    """
     if kind == "defences":
         source = _shown(PACKAGE / "config" / "defences.py")
         fields = DefenceConfig.model_fields.items()
-        return [Entry(name, source, field.description or "") for name, field in fields]
+        return [(name, source, field.description or "") for name, field in fields]
     sections = named_sections(_KEYS[kind]) if kind in _KEYS else {}
     return [
-        Entry(name, _shown(member.file), _first_line(sections.get(name, member.docstring)))
+        (name, _shown(member.file), _first_line(sections.get(name, member.docstring)))
         for name, member in members(kind).items()
     ]
 

@@ -1,15 +1,7 @@
 """Collaborative labelling as a list of jobs."""
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.study.job import (
-    CPU,
-    Job,
-    figure_files,
-    prepare_job,
-    report_job,
-    run_by,
-    table_files,
-)
+from cemlib.study.job import CPU, Job, figure_files, prepare_job, report_job, run_by, table_files
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from cemlib.records.layout import Layout
 from cemlib.records.lock import locked
 from cemlib.study.environment import CONTINUE
 from cemlib.study.finished import finished
 from cemlib.study.job import AnyJob
 from cemlib.study.plan import Plan
-from cemlib.study.workers import Ended, Workers
+from cemlib.study.workers import Outcome, Workers
 
 RUNNING = (
     "is running this study with the same results; wait until it ends, or give the study another"
@@ -39,7 +38,7 @@ def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[s
     with lock, Workers(slots, plan.study.threads) as workers:
         plan.write_config()
         schedule = Schedule(jobs)
-        yield from run_schedule(schedule, workers, plan.layout)
+        yield from run_schedule(schedule, workers)
     if schedule.failed:
         raise StudyError(schedule.fault())
     yield f"{schedule.summary()}, {time.perf_counter() - start:.1f} s: {plan.layout.root}"
@@ -70,16 +69,15 @@ class Schedule:
                 self._done.add(job.name)
         return None
 
-    def end(self, ended: Ended) -> str:
+    def end(self, job: AnyJob, seconds: float, outcome: Outcome) -> str:
         """Record that a job has ended, and return the line that reports it."""
-        name, outcome = ended.job.name, ended.outcome
-        self._running.remove(ended.job)
+        self._running.remove(job)
         if outcome.error is not None:
-            self.failed.append(name)
-            return f"failed: {name}: {outcome.error}"
-        self._seconds.setdefault(ended.job.kind, []).append(ended.seconds)
-        self._done.add(name)
-        line = f"{name}: {ended.seconds:.1f} s"
+            self.failed.append(job.name)
+            return f"failed: {job.name}: {outcome.error}"
+        self._seconds.setdefault(job.kind, []).append(seconds)
+        self._done.add(job.name)
+        line = f"{job.name}: {seconds:.1f} s"
         return "; ".join([f"[{len(self._done)}/{self._total}] {line}", *outcome.notes])
 
     def outlook(self, slots: int) -> str:
@@ -109,16 +107,16 @@ class Schedule:
         return f"{ran} jobs run, {self._total - ran} already finished"
 
 
-def run_schedule(schedule: Schedule, workers: Workers, layout: Layout) -> Iterator[str]:
+def run_schedule(schedule: Schedule, workers: Workers) -> Iterator[str]:
     """Run the jobs of a schedule; yield a line for each that has ended."""
     told: list[str] = []
     while True:
-        while workers.has_room and (job := schedule.take()):
-            workers.start(job, layout.root / "logs" / f"{job.name}.log")
+        while workers.idle and (job := schedule.take()):
+            workers.start(job, job.plan.layout.root / "logs" / f"{job.name}.log")
         yield from (line + schedule.outlook(workers.slots) for line in told)
-        if not workers.is_busy:
+        if not workers.busy:
             return
-        told = [schedule.end(ended) for ended in workers.wait()]
+        told = [schedule.end(*ended) for ended in workers.wait()]
 
 
 def duration(seconds: float) -> str:

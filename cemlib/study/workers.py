@@ -39,57 +39,38 @@ class Outcome:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A job that has ended, and the seconds that it took."""
-
-    job: AnyJob
-    seconds: float
-    outcome: Outcome
-
-
 class Workers:
     """Slots for jobs at the same time, each with a process of its own and some CPU threads."""
 
     def __init__(self, slots: int, threads: int) -> None:
         set_for_jobs(threads)
         self.slots = slots
-        self._idle = [_Slot() for _ in range(slots)]
-        self._all = list(self._idle)
-        self._busy: dict[Future[Outcome], tuple[AnyJob, _Slot, float]] = {}
+        self.idle = [_Slot() for _ in range(slots)]
+        self._all = list(self.idle)
+        self.busy: dict[Future[Outcome], tuple[AnyJob, _Slot, float]] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the processes; jobs that are still running keep their checkpoints."""
-        if self._busy or kind is not None:
+        if self.busy or kind is not None:
             for process in multiprocessing.active_children():
                 process.terminate()
         for slot in self._all:  # after Ctrl-C one may be neither idle nor busy
             slot.close()
 
-    @property
-    def has_room(self) -> bool:
-        """Return whether a slot is free."""
-        return bool(self._idle)
-
-    @property
-    def is_busy(self) -> bool:
-        """Return whether a job is running."""
-        return bool(self._busy)
-
     def start(self, job: AnyJob, log: Path) -> None:
         """Start a job in a free slot; what it prints goes to the file `log`."""
-        slot = self._idle.pop()
-        self._busy[slot.submit(job, log)] = (job, slot, time.perf_counter())
+        slot = self.idle.pop()
+        self.busy[slot.submit(job, log)] = (job, slot, time.perf_counter())
 
-    def wait(self) -> Iterator[Ended]:
-        """Wait until a job ends; yield those that have ended, and free their slots."""
-        for future in wait(self._busy, return_when=FIRST_COMPLETED).done:
-            job, slot, start = self._busy.pop(future)
-            self._idle.append(slot)
-            yield Ended(job, time.perf_counter() - start, slot.outcome(future))
+    def wait(self) -> Iterator[tuple[AnyJob, float, Outcome]]:
+        """Wait until a job ends; yield those that have, their seconds and outcomes; free slots."""
+        for future in wait(self.busy, return_when=FIRST_COMPLETED).done:
+            job, slot, start = self.busy.pop(future)
+            self.idle.append(slot)
+            yield job, time.perf_counter() - start, slot.outcome(future)
 
 
 class _Slot:

@@ -12,7 +12,6 @@ from scipy.stats import beta, norm
 
 from cemlib.labelling.accounting import (
     CHANGED_VOTE,
-    composed_epsilon,
     gaussian_epsilon,
     gaussian_sigma,
     privacy_rows,
@@ -38,7 +37,7 @@ def test_the_classical_noise_breaks_its_promise_for_a_large_epsilon() -> None:
 def test_many_queries_are_one_that_is_more_sensitive() -> None:
     """The densities of two independent queries, each shifted: on the plane, along its diagonal."""
     sigma, delta = 2.0, 1e-4
-    epsilon = composed_epsilon(sigma, delta, 1.0, 2)
+    epsilon = gaussian_epsilon(sigma, delta, math.sqrt(2))
 
     def inside(y: float) -> float:
         """P(privacy loss above epsilon | y) under p, less e^epsilon times that under q."""
@@ -63,7 +62,7 @@ def test_200_queries_cost_what_another_accountant_says(
     sensitivity: float, delta: float, epsilon: float
 ) -> None:
     """Google's dp-accounting 0.6: privacy loss distribution at intervals of 1e-4, composed."""
-    found = composed_epsilon(gaussian_sigma(1.2, 1e-5), delta, sensitivity, 200)
+    found = gaussian_epsilon(gaussian_sigma(1.2, 1e-5), delta, sensitivity * math.sqrt(200))
     assert found == pytest.approx(epsilon, abs=2e-6)
 
 
@@ -88,7 +87,7 @@ def test_the_stated_privacy_is_of_the_stated_sensitivity() -> None:
     changed = tiny(privacy__sensitivity=CHANGED_VOTE)
     one, other = stated(tiny(), 1.2), stated(changed, 1.2)
     assert other["sigma"] == pytest.approx(CHANGED_VOTE * one["sigma"])
-    joins = composed_epsilon(one["sigma"], one["delta"], 1.0, one["queries"])
+    joins = gaussian_epsilon(one["sigma"], one["delta"], math.sqrt(one["queries"]))
     assert other["epsilon_total_exact"] == pytest.approx(joins)
     assert one["epsilon_total_exact"] > joins
     assert one["noise"] == "sigma^2 in total"

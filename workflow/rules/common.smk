@@ -123,22 +123,11 @@ def marked(file, text, category, subcategory, title):
     )
 
 
-def shown(study, files):
-    """Mark the tables and figures that the report can show, but not CSV and LaTeX."""
-    layout = study.plan.layout
-    return [
-        (
-            in_report(study, file)
-            if file.suffix in (".html", ".png")
-            and file.parent in (layout.tables, layout.figures)
-            else file
-        )
-        for file in files
-    ]
-
-
-def in_report(study, file):
-    """Mark a table or a figure with its place in the report."""
+def shown(study, file):
+    """Mark a table or a figure with its place in the report, but not CSV and LaTeX."""
+    places = (study.plan.layout.tables, study.plan.layout.figures)
+    if file.suffix not in (".html", ".png") or file.parent not in places:
+        return file
     if heading := further(study):
         return report(file, category=heading, labels={"name": file.stem})
     if file.suffix == ".html":

@@ -11,7 +11,7 @@ for EACH in EVERY:
                 unpack(RULE.inputs),
                 sources=RULE.sources,
             output:
-                shown(EACH, RULE.outputs),
+                [shown(EACH, file) for file in RULE.outputs],
             log:
                 RULE.log,
             benchmark:
