@@ -106,7 +106,8 @@ def untrained(
         )
     size = options["blocks"], options["width"], math.ceil(math.log2(max(ratios)))
     if options["kind"] == "decoder":
-        return CorrectedDecoder(tuple(feature_shape), image_shape, *size)
+        unseen = options.get("unseen", 0)
+        return CorrectedDecoder(tuple(feature_shape), image_shape, *size, unseen=unseen)
     return Decoder(feature_shape[0], image_shape, *size)
 
 

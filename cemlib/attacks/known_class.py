@@ -1,12 +1,12 @@
 """The class of each image, which the attacker knows beside its release.
 
 The class is appended to features and releases as one map per class, 1 for the class of the image
-and 0 for the others, that passes the channel unchanged. So an attack needs no change to use it: the
-linear reconstruction of the default attack becomes a regression with one intercept per class and
-common slopes, and its network sees the class at every position.
+and 0 for the others, that passes the channel unchanged. The linear reconstruction of the default
+attack becomes a regression with one intercept per class and common slopes. Its network does not get
+these maps, which slow its training; it sees the class through both linear estimates.
 
-The server only guesses the class, and what it can guess is in the release. An attacker that is told
-the class bounds from above what any guess of it can add.
+The server only guesses the class, and what it can guess is in the release, so this attacker knows
+more than the server can.
 """
 
 from dataclasses import dataclass, replace
@@ -66,6 +66,7 @@ def with_class(task: Task, labels: Tensor, classes: int) -> Task:
         own=_told(task.own, classes),
         held_out=_told(task.held_out, classes),
         released=_append(task.released, labels, classes),
+        options={**task.options, "unseen": classes},
     )
 
 

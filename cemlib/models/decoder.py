@@ -131,6 +131,7 @@ class CorrectedDecoder(nn.Module):
         feature_shape: (c, h, w).
         image_shape: (C, H, W).
         blocks, width, doublings: As for the `ResidualNetwork` N.
+        unseen: Number of channels, the last ones, that N does not get.
     """
 
     weights: Tensor
@@ -146,10 +147,13 @@ class CorrectedDecoder(nn.Module):
         blocks: int,
         width: int,
         doublings: int,
+        *,
+        unseen: int = 0,
     ) -> None:
         super().__init__()
         self.image_shape = image_shape
-        shape = feature_shape[0], image_shape, blocks, width, doublings
+        self.seen = feature_shape[0] - unseen
+        shape = self.seen, image_shape, blocks, width, doublings
         self.network = ResidualNetwork(*shape, hints=image_shape[0], answers=2 * image_shape[0])
         _start_at_zero(self.network.last)
         dim, pixels = math.prod(feature_shape), math.prod(image_shape)
@@ -175,7 +179,7 @@ class CorrectedDecoder(nn.Module):
         with torch.autocast(released.device.type, enabled=False):  # half precision would spoil W
             linear, filtered = self._linear(released)
             logits = linear.clamp(EDGE, 1 - EDGE).logit()
-        filtered = filtered.contiguous(memory_format=torch.channels_last)
+        filtered = filtered[:, : self.seen].contiguous(memory_format=torch.channels_last)
         correction, own = (4 * self.network(filtered, logits / 4).float()).chunk(2, 1)
         return (logits + correction).sigmoid(), own.sigmoid()
 
