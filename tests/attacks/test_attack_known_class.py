@@ -96,8 +96,10 @@ def test_a_release_without_information_leaves_the_mean_image_of_the_class(tmp_pa
     x, labels = task.own.targets(), torch.arange(90) % 3
     of_classes = torch.stack([x[task.own.labels == label].mean(0) for label in range(3)])
     best, mean_image = of_classes[labels], x.mean(0).expand_as(truth)
-    told = F.mse_loss(decoder(task).reconstructions, truth).item()
+    found = decoder(task)
+    told = F.mse_loss(found.reconstructions, truth).item()
     untold = F.mse_loss(decoder(without).reconstructions, truth).item()
     assert told == pytest.approx(F.mse_loss(best, truth).item(), rel=0.03)
     assert untold == pytest.approx(F.mse_loss(mean_image, truth).item(), rel=0.03)
     assert told < 0.2 * untold
+    assert len(found.state["network.layers.0.body.0.weight"]) == 8  # the maps of the client alone
