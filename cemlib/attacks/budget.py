@@ -88,12 +88,16 @@ def _trial_task(task: Task, rate: float) -> Task:
 
 
 def untrained(
-    options: Mapping[str, Any], feature_shape: Sequence[int], image_shape: tuple[int, int, int]
+    options: Mapping[str, Any],
+    feature_shape: Sequence[int],
+    image_shape: tuple[int, int, int],
+    class_maps: int = 0,
 ) -> Decoder | CorrectedDecoder:
     """Return a new decoder for the attack's options, with weights from torch's random state.
 
-    If doubling the side of the features does not give that of the images, the decoder computes
-    larger images and cuts them.
+    The last `class_maps` of the feature maps say the class (only for the kind `decoder`). If
+    doubling the side of the features does not give that of the images, the decoder computes larger
+    images and cuts them.
 
     Raises:
         ValueError: if the features are larger than the images.
@@ -106,8 +110,7 @@ def untrained(
         )
     size = options["blocks"], options["width"], math.ceil(math.log2(max(ratios)))
     if options["kind"] == "decoder":
-        unseen = options.get("unseen", 0)
-        return CorrectedDecoder(tuple(feature_shape), image_shape, *size, unseen=unseen)
+        return CorrectedDecoder(tuple(feature_shape), image_shape, *size, class_maps)
     return Decoder(feature_shape[0], image_shape, *size)
 
 

@@ -2,8 +2,8 @@
 
 The class is appended to features and releases as one map per class, 1 for the class of the image
 and 0 for the others, that passes the channel unchanged. The linear reconstruction of the default
-attack becomes a regression with one intercept per class and common slopes. Its network does not get
-these maps, which slow its training; it sees the class through both linear estimates.
+attack becomes a regression with one intercept per class and common slopes. Its network sees the
+class through the linear estimates.
 
 The server only guesses the class, and what it can guess is in the release, so this attacker knows
 more than the server can.
@@ -66,7 +66,7 @@ def with_class(task: Task, labels: Tensor, classes: int) -> Task:
         own=_told(task.own, classes),
         held_out=_told(task.held_out, classes),
         released=_append(task.released, labels, classes),
-        options={**task.options, "unseen": classes},
+        class_maps=classes,
     )
 
 

@@ -184,7 +184,8 @@ class Regression(Training):
 
     def __init__(self, task: Task) -> None:
         torch.manual_seed(derive(task.seed, "attacker"))
-        model = untrained(task.options, task.own.features.shape[1:], task.image_shape)
+        shapes = task.own.features.shape[1:], task.image_shape
+        model = untrained(task.options, *shapes, task.class_maps)
         model = model.to(task.own.features.device).to(memory_format=torch.channels_last)
         self.optimiser = Adam(model.parameters(), weight_decay=task.options["weight_decay"])
         super().__init__(task, model, self.optimiser)

@@ -57,6 +57,7 @@ class Task:
         checkpoint: The checkpoint of the attack.
         judge: An undefended classifier trained on the same data, in eval mode.
         start: The trained decoder of the attack `options["start"]`, in eval mode and frozen.
+        class_maps: Number of the last feature maps, which say the class; 0 unless it is known.
     """
 
     victim: Deployed
@@ -69,6 +70,7 @@ class Task:
     checkpoint: Checkpoint
     judge: SplitModel
     start: nn.Module | None = None
+    class_maps: int = 0
 
     @property
     def queries(self) -> int:

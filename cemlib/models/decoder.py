@@ -131,7 +131,8 @@ class CorrectedDecoder(nn.Module):
         feature_shape: (c, h, w).
         image_shape: (C, H, W).
         blocks, width, doublings: As for the `ResidualNetwork` N.
-        unseen: Number of channels, the last ones, that N does not get.
+        class_maps: Number of the last channels, which say the class. They would slow the training
+            of N, so it gets them only if W and F, which use them too, are empty.
     """
 
     weights: Tensor
@@ -147,17 +148,16 @@ class CorrectedDecoder(nn.Module):
         blocks: int,
         width: int,
         doublings: int,
-        *,
-        unseen: int = 0,
+        class_maps: int = 0,
     ) -> None:
         super().__init__()
         self.image_shape = image_shape
-        self.seen = feature_shape[0] - unseen
+        dim, pixels = math.prod(feature_shape), math.prod(image_shape)
+        read = dim if dim * pixels <= LARGEST else 0
+        self.seen = feature_shape[0] - (class_maps if read else 0)
         shape = self.seen, image_shape, blocks, width, doublings
         self.network = ResidualNetwork(*shape, hints=image_shape[0], answers=2 * image_shape[0])
         _start_at_zero(self.network.last)
-        dim, pixels = math.prod(feature_shape), math.prod(image_shape)
-        read = dim if dim * pixels <= LARGEST else 0
         self.register_buffer("weights", torch.zeros(read, pixels))
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("intercept", torch.zeros(pixels))

@@ -30,9 +30,9 @@ _KEYS = {  # kind: key of its sections
 
 
 def entries(kind: str) -> list[tuple[str, str, str]]:
-    """Return name, source and meaning of all that is of a kind of `WRITTEN_AS`.
+    """Return the name, source and meaning of everything of one kind of `WRITTEN_AS`.
 
-    Those of the kind `defences` are the keys of a defence.
+    For the kind `defences` these are the keys of a defence.
     """
     if kind == "defences":
         source = _shown(PACKAGE / "config" / "defences.py")

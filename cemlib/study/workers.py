@@ -40,7 +40,13 @@ class Outcome:
 
 
 class Workers:
-    """Slots for jobs at the same time, each with a process of its own and some CPU threads."""
+    """Slots for jobs at the same time, each with a process of its own and some CPU threads.
+
+    Attributes:
+        slots: Number of slots.
+        idle: Those that are free.
+        busy: The job of each running call, its slot and when it started.
+    """
 
     def __init__(self, slots: int, threads: int) -> None:
         set_for_jobs(threads)
@@ -66,7 +72,7 @@ class Workers:
         self.busy[slot.submit(job, log)] = (job, slot, time.perf_counter())
 
     def wait(self) -> Iterator[tuple[AnyJob, float, Outcome]]:
-        """Wait until a job ends; yield those that have, their seconds and outcomes; free slots."""
+        """Wait until a job ends; yield each that has, with its seconds and outcome."""
         for future in wait(self.busy, return_when=FIRST_COMPLETED).done:
             job, slot, start = self.busy.pop(future)
             self.idle.append(slot)

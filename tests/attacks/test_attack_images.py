@@ -1,7 +1,4 @@
-"""The images of an attack, and what is known of them.
-
-As many as configured, mirrored where option and augmentation say so, with classes if it is told.
-"""
+"""The images that an attack gets: how many, whether mirrored, and whether with their classes."""
 
 import json
 from pathlib import Path

@@ -103,3 +103,15 @@ def test_a_release_without_information_leaves_the_mean_image_of_the_class(tmp_pa
     assert untold == pytest.approx(F.mse_loss(mean_image, truth).item(), rel=0.03)
     assert told < 0.2 * untold
     assert len(found.state["network.layers.0.body.0.weight"]) == 8  # the maps of the client alone
+
+
+def test_without_linear_estimates_the_network_gets_the_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("attacks.wiener", "models.decoder"):
+        monkeypatch.setattr(f"cemlib.{module}.LARGEST", 0)
+    without, task, truth = tasks(tmp_path, Constant(), std=0.1)
+    found = decoder(task)
+    assert len(found.state["network.layers.0.body.0.weight"]) == 8 + 3
+    told = F.mse_loss(found.reconstructions, truth).item()
+    assert told < 0.8 * F.mse_loss(decoder(without).reconstructions, truth).item()
