@@ -11,9 +11,8 @@ from cemlib.config import Study, load
 from cemlib.config.load import load_any
 from cemlib.report.publish import published_study
 from cemlib.study.plan import Plan
-from cemlib.study.requirements import Level, requirements
+from cemlib.study.requirements import PROBLEM, requirements
 from cemlib.study.split import jobs
-from cemlib.study.systems import read_study
 
 CONFIG = Path(__file__).parents[1] / "config"
 STUDIES = sorted((CONFIG / "studies").rglob("*.yaml"))
@@ -33,10 +32,11 @@ def study(name: str) -> Study:
 @pytest.mark.parametrize("path", STUDIES, ids=name_of)
 def test_a_study_is_what_its_first_lines_say(path: Path) -> None:
     found, text = load(path), path.read_text()
-    plan = Plan(found)
     (counts,) = COUNTED.findall(text)
     runs = len(found.defences) * len(found.seeds)
-    assert [*map(int, counts)] == [len(found.defences), runs, len(jobs(plan))]
+    attacks = len(found.learned_attacks()) + bool(found.closed_form_attacks())
+    # Beside the runs and the attacks on each: images, judge, and four jobs of the report.
+    assert [*map(int, counts)] == [len(found.defences), runs, 6 + runs * (1 + attacks)]
     assert f"--configfile {path.relative_to(CONFIG.parent)}" in text
     assert found.experiment == name_of(path)
 
@@ -45,15 +45,18 @@ def test_a_study_is_what_its_first_lines_say(path: Path) -> None:
 def test_every_committed_study_could_run(path: Path) -> None:
     """Whether its images are there is another thing."""
     plan = Plan(load_any(path))
-    told = [one.subject for one in requirements(plan) if one.level is Level.PROBLEM]
+    told = [one.subject for one in requirements(plan) if one.level == PROBLEM]
     assert [subject for subject in told if not subject.startswith("data ")] == []
 
 
 @pytest.mark.parametrize("place", PUBLISHED, ids=lambda place: place.name)
 def test_what_is_published_can_be_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CONFIG.parent)
-    plan, every = read_study(*published_study(place))
-    assert {"report", "tables"} & {job.kind for job in every}, plan
+    load_any(*published_study(place))
+
+
+def test_the_largest_study_has_the_jobs_that_its_first_lines_say() -> None:
+    assert len(jobs(Plan(study("map/cifar10")))) == 1758
 
 
 def test_no_two_studies_share_a_folder() -> None:

@@ -104,6 +104,12 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert not anchor or anchor in anchors(target), f"{name(page)}: {link}: no such heading"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_tests_that_a_page_names_exist(page: Path) -> None:
+    there = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert set(re.findall(r"\btest_\w+\.py\b", page.read_text(encoding="utf-8"))) <= there
+
+
 def anchors(page: Path) -> Iterator[str]:
     """The headings of a page as a code-hosting site names them, and the documentation site."""
     for heading in HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):

@@ -3,7 +3,7 @@
 The class is appended to features and releases as one map per class, 1 for the class of the image
 and 0 for the others, that passes the channel unchanged. The linear reconstruction of the default
 attack becomes a regression with one intercept per class and common slopes. Its network sees the
-class through the linear estimates.
+class through the linear estimates, or directly where there are none.
 
 The server only guesses the class, and what it can guess is in the release, so this attacker knows
 more than the server can.

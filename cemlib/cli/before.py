@@ -50,8 +50,8 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
 
     problems = 0
     for level, subject, found, advice in _findings(options):
-        problems += level is PROBLEM
-        yield f"{level.value:<8} {subject:<16} {found}{advice and f'; {advice}'}"
+        problems += level == PROBLEM
+        yield f"{level:<8} {subject:<16} {found}{advice and f'; {advice}'}"
     if problems:
         raise ProblemsError(f"{problems} problem{'s' if problems > 1 else ''} found")
 
@@ -100,9 +100,8 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
     ]
     yield aligned([heads, *rows], right=range(1, len(heads)))
     hours = sum(cost.jobs * cost.seconds for cost in costs) / 3600
-    host, card = (
-        slots * max(peaks) for peaks in zip(*((c.host, c.card) for c in costs), strict=True)
-    )
+    host = slots * max(cost.host for cost in costs)
+    card = slots * max(cost.card for cost in costs)
     on_card = f", {card:,.0f} MiB on the GPU" if card else ""
     yield (
         f"total by extrapolation: {threads * hours:,.2f} core hours; with --slots {slots}"

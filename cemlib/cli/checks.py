@@ -32,7 +32,7 @@ def machine() -> Iterator[Finding]:
     libraries = [_library(name) for name in NEEDED]
     yield from libraries
     yield from (_installed(name, without) for name, without in WORKFLOW.items())
-    if libraries[0].level is OK:
+    if libraries[0].level == OK:
         yield from _devices()
     if shutil.which("git") is None:
         yield Finding(WARNING, "git", "not found", "results will not say which commit made them")
@@ -75,7 +75,7 @@ def places(store: str, plan: AnyPlan | None = None) -> Iterator[Finding]:
     """Yield all findings about a study, if there is one, and the places of results and uploads."""
     if plan is not None:
         yield from requirements(plan)
-    yield _disk(Path("results" if plan is None else plan.study.results))
+    yield _disk(Path("results") if plan is None else plan.layout.root.parent)
     yield _store(store)
 
 

@@ -137,7 +137,6 @@ OWN = (
         "--seconds", type=positive, default=600, metavar="N", help=f"limit of a round; {DEFAULT}"
     ),
 )
-PACKINGS = ("none", "images")
 NOISE = "standard deviation of the noise on a count, of all participants together; 0: no privacy"
 COMMANDS = {
     "pctc deal": Command(
@@ -148,7 +147,7 @@ COMMANDS = {
             Option("--classes", type=int, required=True, metavar="K", help="classes of the images"),
             Option("--noise-std", type=float, required=True, metavar="SIGMA", help=NOISE),
             Option("--key-bits", type=int, default=2048, metavar="BITS", help=DEFAULT),
-            Option("--packing", choices=PACKINGS, default="images", help=DEFAULT),
+            Option("--packing", choices=("none", "images"), default="images", help=DEFAULT),
             Option("--blinding", choices=("full", "short"), default="short", help=DEFAULT),
             Option("--insecure-for-testing", action="store_true", help="allow shorter keys"),
         ],

@@ -110,7 +110,7 @@ def show(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.study.systems import read_study
 
     folder, owned = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
-    stale = list(mismatches({record: owned[record] for record in [folder / RECORD]}))
+    stale = list(mismatches({folder / RECORD: owned[folder / RECORD]}))
     if not options.stale:
         refuse(stale)
     record, faults = read_result(folder)

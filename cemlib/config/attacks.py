@@ -32,11 +32,6 @@ class AttackConfig(Section):
         """Return how many releases of the same image the attacker sees."""
         return int(getattr(self, "queries", 1))
 
-    @property
-    def arithmetic(self) -> Precision:
-        """Return the arithmetic of the attack's networks, as configured."""
-        return getattr(self, "precision", "float32")
-
 
 class _Querying(AttackConfig):
     queries: int = Field(

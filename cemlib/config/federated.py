@@ -170,16 +170,16 @@ class Federated(AnyStudy):
 
     @model_validator(mode="after")
     def _images_fit_the_generator(self) -> Self:
-        if self.data.image_size % 4 and self.mixing_variants():
+        if self.data.image_size % 4 and self.mixes():
             raise ValueError(
                 f"data.image_size: {self.data.image_size} is not a multiple of 4, which the"
                 " generator of pseudo images needs"
             )
         return self
 
-    def mixing_variants(self) -> tuple[str, ...]:
-        """Return the variants that train on pseudo images."""
-        return tuple(n for n, variant in self.variants.items() if variant.mixing is not None)
+    def mixes(self) -> bool:
+        """Return whether a variant trains on pseudo images."""
+        return any(variant.mixing is not None for variant in self.variants.values())
 
     def pseudo_slice(self) -> dict[str, Any]:
         """Return the settings that the clients' GANs depend on, except the seed."""

@@ -128,6 +128,8 @@ class LabellingStudy(AnyStudy):
         large = [network.kind for network in self.networks if not network.small]
         if large and (self.data.image_size, self.data.channels) != (32, 3):
             raise ValueError(f"networks: {large[0]} needs data.image_size: 32 and data.channels: 3")
+        if "resnet18" in large and self.train.batch_size == 1:  # its last maps are 1x1
+            raise ValueError("train.batch_size: resnet18 needs at least 2 images per step")
         return self
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from cemlib.config.base import Name, Section, distinct, nested
+from cemlib.config.base import Name, Section, distinct, keys_of, nested
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.errors import SWEPT, nearest
 from cemlib.config.surrogates import AnySurrogate
@@ -32,15 +32,11 @@ Value = bool | int | float | str
 Settings = dict[str, Value]
 
 
-def _options_of_surrogates() -> dict[str, tuple[str, ...]]:
-    fields = [pair for kind in nested(AnySurrogate) for pair in kind.model_fields.items()]
-    keys = [field.alias or name for name, field in fields if name != "name"]
-    return {key: ("surrogate", key) for key in keys}
-
-
 # The place of each key of `over` in a defence's section: options of surrogates, and strengths.
 PLACES: dict[str, tuple[str, ...]] = {
-    **_options_of_surrogates(),
+    **{
+        key: ("surrogate", key) for each in nested(AnySurrogate) for key in keys_of(each) - {"name"}
+    },
     "noise_std": ("noise_std",),
     "penalty_scale": ("penalty", "scale"),
     "pruning_ratio": ("pruning", "ratio"),
@@ -104,12 +100,16 @@ class SweepConfig(DefenceConfig):
         """Return the plain section of the defence with some swept settings."""
         plain = self.plain("over")
         for key, value in settings.items():
-            *parents, last = PLACES[key]
-            at = plain
-            for parent in parents:
-                at = at[parent]
-            at[last] = value
+            put(plain, key, value)
         return plain
+
+
+def put(section: dict[str, Any], key: str, value: Value) -> None:
+    """Set a key of `PLACES` in the plain section of a defence."""
+    *parents, last = PLACES[key]
+    for parent in parents:
+        section = section.setdefault(parent, {})
+    section[last] = value
 
 
 def _bounded(sweeps: dict[str, SweepConfig]) -> dict[str, SweepConfig]:

@@ -189,7 +189,7 @@ def _metrics(job: Job[Study], found: Attacked, scores: dict[str, Any]) -> dict[s
         "attack": found.attack,
         "knowledge": found.knowledge,
         "queries": found.queries,
-        "precision": resolve(settings.arithmetic, job.processor()),
+        "precision": resolve(getattr(settings, "precision", "float32"), job.processor()),
         **scores,
         "n_images": len(found.originals) if found.reason is None else 0,
         **job.record(found.reason),

@@ -16,7 +16,9 @@ STALE = "Stale: some results were made with other settings, data or code than th
 
 def run(job: Job[Study]) -> Iterator[Path]:
     """Write the tables, figures or page."""
-    layout, stale = job.plan.layout, _stale(job)
+    layout = job.plan.layout
+    told = mismatches(owners(job.reads)) if job.plan.stale else ()
+    stale = [f"Stale: {line}" for line in told]
     if job.kind == "page":
         data, *figures = job.inputs["shown"]
         if job.plan.stale:  # other settings may have other figures
@@ -29,11 +31,6 @@ def run(job: Job[Study]) -> Iterator[Path]:
         yield from write_tables(results_of(job), layout.root, out, stale=stale)
     else:
         yield from write_figures(results_of(job), layout.figures, job.kind, STALE if stale else "")
-
-
-def _stale(job: Job[Study]) -> list[str]:
-    """Return lines that say why stale results are not the study's, if they are shown."""
-    return [f"Stale: {line}" for line in mismatches(owners(job.reads))] if job.plan.stale else []
 
 
 def results_of(job: Job[Study]) -> Results:

@@ -1,7 +1,6 @@
 """Draw the figures of a federated study: curves and pictures."""
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,12 +11,11 @@ from matplotlib.ticker import MaxNLocator
 from cemlib.config.federated import Federated
 from cemlib.federated.inversion.scoring import WORST_CASE
 from cemlib.federated.tables import Results, tradeoff_table
-from cemlib.records.files import load_arrays
+from cemlib.records.files import load_tensors
 from cemlib.records.seal import checked
-from cemlib.report.grid import Pictures, read_strip, show
+from cemlib.report.grid import Pictures, picture_rows, read_strip
 from cemlib.report.statistics import mean_interval
 from cemlib.report.style import (
-    WIDTH,
     empty_figure,
     explain_empty,
     log_scale,
@@ -29,7 +27,6 @@ from cemlib.report.style import (
 from cemlib.study.federated import attack_folder
 from cemlib.study.plan import Plan
 
-_MARGIN = 1.5  # inches to the left of the pictures
 COURSES = {  # columns of the history of the clients' GANs, and their titles
     "d_loss": "loss of the discriminator",
     "g_loss": "loss of the generator",
@@ -138,7 +135,8 @@ def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
     if originals is None:
         return empty_figure("every attack failed")
     blank = np.full_like(originals, 255)
-    return _picture_rows({name: blank if row is None else row for name, row in rows.items()})
+    pictures = {name: blank if row is None else row for name, row in rows.items()}
+    return picture_rows(pictures, spacing=1.12)
 
 
 def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
@@ -152,19 +150,10 @@ def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
 
 def pseudo(plan: Plan[Federated], results: Results) -> Figure:  # noqa: ARG001 - as every figure
     """Draw the first client's images of fixed noise, one of each class, at several epochs."""
-    course = load_arrays(checked(plan.layout.pseudo(plan.study.seeds[0]).course))
-    images, epochs = course["images"][0], course["epochs"].tolist()  # (epochs, classes, C, H, W)
+    course = load_tensors(checked(plan.layout.pseudo(plan.study.seeds[0]).course))
+    images = course["images"][0].numpy()  # (epochs, classes, C, H, W)
     pixels = (255 * images).round().astype(np.uint8).transpose(0, 1, 3, 4, 2)
     pixels = pixels.repeat(4, 2).repeat(4, 3)
     pixels = pixels.repeat(3, 4) if pixels.shape[4] == 1 else pixels
-    rows = zip(epochs, pixels, strict=True)
-    return _picture_rows({f"epoch {epoch}": row for epoch, row in rows})
-
-
-def _picture_rows(rows: Mapping[str, Pictures]) -> Figure:
-    """Draw rows of pictures, each with its name on the left."""
-    count = len(next(iter(rows.values())))
-    figure, panels = new_figure((WIDTH - _MARGIN) / count * 1.12 * len(rows), rows=len(rows))
-    for panel, (name, pictures) in zip(panels, rows.items(), strict=True):
-        show(panel, pictures, name)
-    return figure
+    rows = zip(course["epochs"].tolist(), pixels, strict=True)
+    return picture_rows({f"epoch {epoch}": row for epoch, row in rows}, spacing=1.12)

@@ -126,15 +126,13 @@ class ClientGans:
 
     def _second_phase(self, epoch: int) -> dict[str, float]:
         """Train the generators with the discriminators fixed."""
+        loss_of = partial(generator_loss, mu=self.settings.mu, v_e=self.settings.v_e)
         totals = []
         for step in range(self.settings.generator_steps):
             y = self._real(epoch, step, "second")[1]
             made = self.pseudo.images(self._noise(epoch, step, "second"), y)
-            fake, how = self._logits(made, y), (self.settings.mu, self.settings.v_e)
             spread = torch.stack([variance(m, self.settings.variance) for m in made])
-            loss = torch.stack(
-                [generator_loss(f, s, *how) for f, s in zip(fake, spread, strict=True)]
-            )
+            loss = torch.stack([*map(loss_of, self._logits(made, y), spread)])
             _update(self.g_optimiser, loss.sum(), self.settings.lr)
             totals.append(torch.stack([loss.mean(), spread.mean()]).detach())
         means = torch.stack(totals).mean(0).tolist()

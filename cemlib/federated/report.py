@@ -97,7 +97,7 @@ def run(job: FederatedJob) -> Iterator[Path]:
     for name, layout in LAYOUTS.items():
         frame = getattr(tables, f"{name}_table")(results, study)
         yield from write_table(plan.layout.tables, name, frame, layout, notes(study, results))
-    for name in FIGURES + (PSEUDO_FIGURES if study.mixing_variants() else ()):
+    for name in FIGURES + (PSEUDO_FIGURES if study.mixes() else ()):
         with settings():
             figure = getattr(figures, name)(plan, results)
         yield from save(figure, plan.layout.figures, name)

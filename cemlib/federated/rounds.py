@@ -9,7 +9,6 @@ gradient descent on all images.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -44,11 +43,7 @@ class Federation:
         device = self.data.train.labels.device
         self.net: FederatedNet = network_of(self.study, self.data, self.seed).to(device)
         self.weights: Weights = weights_of(self.net)
-
-    @cached_property
-    def clients(self) -> list[Split]:
-        """Return the images of every client."""
-        return clients_of(self.study, self.data, self.seed)
+        self.clients = clients_of(self.study, self.data, self.seed)
 
     def remaining(self) -> Iterator[dict[str, Any]]:
         """Yield a row after each remaining round; raise DivergedError if no answer is finite."""
@@ -104,7 +99,7 @@ class Federation:
             changes = {name: change[usable] for name, change in changes.items()}
             self.weights = aggregate(self.weights, changes, samples.to(usable.device)[usable])
             excluded = int((~usable).sum())
-            loss = float(losses.nanmean()) if len(losses) else None
+            loss = float(losses.nanmean())
         return {
             "asked": len(asked),
             "dropped": len(asked) - len(answering),

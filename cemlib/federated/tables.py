@@ -51,7 +51,7 @@ def collect(plan: Plan[Federated]) -> Results:
         runs.append(read_sealed(folder.metrics, keys))
         named = {"defence": variant, "seed": seed}
         rounds += [named | row for row in read_jsonl(checked(folder.history))]
-    for seed in study.seeds if study.mixing_variants() else ():
+    for seed in study.seeds if study.mixes() else ():
         made = plan.layout.pseudo(seed)
         record = read_sealed(made.metrics, ("wall_seconds", "extractor"))
         source = record["extractor"]["source"]
@@ -71,7 +71,6 @@ def attack_summary(plan: Plan[Federated]) -> list[Row]:
     found: list[Row] = []
     for variant in plan.study.variants:
         seeds = [_rows(plan, variant, seed) for seed in plan.study.seeds]
-        seeds = [rows | {WORST_CASE: worst_cases(rows)} for rows in seeds]
         found += [
             {"defence": variant, "attack": attack} | summary([rows[attack] for rows in seeds])
             for attack in seeds[0]
@@ -80,12 +79,12 @@ def attack_summary(plan: Plan[Federated]) -> list[Row]:
 
 
 def _rows(plan: Plan[Federated], variant: str, seed: int) -> dict[str, list[Row]]:
-    """Return the rows of every attack on one training, by attack."""
+    """Return the rows of every attack on one training, by attack, and of the worst case."""
     found: dict[str, Any] = {}
     for attack in plan.study.inversion.attacks:
         file = checked(attack_folder(plan, variant, seed, attack).per_image)
         found[attack] = pd.read_parquet(file).to_dict("records")
-    return found
+    return found | {WORST_CASE: worst_cases(found)}
 
 
 def settings_of(study: Federated, variant: str) -> dict[str, Any]:

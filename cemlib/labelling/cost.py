@@ -73,15 +73,14 @@ def measured(
         testing = bits < SECURE_BITS
         setting = Setting(participants, classes, 1.0, bits, mask_bits, insecure_for_testing=testing)
         keys = deal(setting)
-        assert keys.public.table  # computed once per key, and not counted
+        _ = keys.public.table  # computed once per key, and not counted
         for way, blinding in product(WAYS, get_args(Blinding)):
             own = replace(setting, packing=WAYS[way], blinding=blinding)
-            rows = _round(own, keys, images if way == "images" else 1)
-            found += [row | {"packing": way} for row in rows]
+            found += _round(way, own, keys, images if way == "images" else 1)
     return found
 
 
-def _round(setting: Setting, keys: Keys, images: int) -> list[Row]:
+def _round(way: str, setting: Setting, keys: Keys, images: int) -> list[Row]:
     """Carry out one round; return its cost without and with blindings computed in advance."""
     round_ = Round(keys.public, setting, images)
     votes = np.arange(images) % setting.classes
@@ -99,7 +98,7 @@ def _round(setting: Setting, keys: Keys, images: int) -> list[Row]:
     return [
         {
             "key_bits": setting.key_bits,
-            "packing": setting.packing,
+            "packing": way,
             "blinding": setting.blinding,
             "precomputed": precomputed,
             "offline_seconds": offline / images,

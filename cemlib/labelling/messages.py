@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from cemlib.labelling.errors import LabellingError, MessageError
 from cemlib.labelling.packing import plaintext_count
 from cemlib.labelling.paillier import PublicKey, check_ciphertext
-from cemlib.labelling.setting import Setting
+from cemlib.labelling.setting import SCALE, Setting
 
 HEADER = 1 + 32 + 2
 TAG = 32  # bytes of an HMAC-SHA256
@@ -181,7 +181,7 @@ def _tag(mac_key: str, content: bytes) -> bytes:
 def _plain(round_: Round, data: bytes, what: str) -> NDArray[np.int64]:
     plain = np.frombuffer(data, ">i8").astype(np.int64)
     setting = round_.setting
-    most = 2 * (setting.scale << setting.mask_bits)
+    most = 2 * (SCALE << setting.mask_bits)
     if plain.min() < -most or plain.max() > most:
         raise MessageError(f"{what}: a plain part is larger than any mask with its noise")
     plain.flags.writeable = False

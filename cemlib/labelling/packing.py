@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cemlib.labelling.errors import LabellingError, MessageError
-from cemlib.labelling.setting import Setting
+from cemlib.labelling.setting import SCALE, Setting
 
 
 def draw_masks(setting: Setting, queries: int) -> NDArray[np.int64]:
     """Draw masks (queries, classes) in grid steps, uniform in [0, 2^(b + 12)), by `secrets`."""
     words = _random_words(setting, queries)
-    bits = np.uint64((setting.scale << setting.mask_bits) - 1)
+    bits = np.uint64((SCALE << setting.mask_bits) - 1)
     return (words & bits).astype(np.int64)
 
 
@@ -48,7 +48,7 @@ def draw_noise(
         normal = ndtri(((_random_words(setting, queries) >> np.uint64(11)) + 0.5) / 2.0**53)
     else:
         normal = generator.standard_normal((queries, setting.classes))
-    steps: NDArray[np.float64] = np.rint(normal * setting.share_std * setting.scale)
+    steps: NDArray[np.float64] = np.rint(normal * setting.share_std * SCALE)
     return steps.astype(np.int64)
 
 

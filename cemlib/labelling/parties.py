@@ -25,7 +25,7 @@ from cemlib.labelling.messages import (
 )
 from cemlib.labelling.packing import draw_masks, draw_noise, pack, unpack
 from cemlib.labelling.paillier import draw_blinding, encrypt, product
-from cemlib.labelling.setting import Setting
+from cemlib.labelling.setting import SCALE, Setting
 from cemlib.labelling.sharing import KeyShare, combine, partial_decryption
 
 Integers = NDArray[np.int64]
@@ -121,7 +121,7 @@ class Participant:
         if not self._blindings:
             self.prepare()
         one_hot = np.eye(round_.setting.classes, dtype=np.int64)[view.votes]
-        plaintexts = pack(round_.setting, one_hot * round_.setting.scale + view.masks)
+        plaintexts = pack(round_.setting, one_hot * SCALE + view.masks)
         sent = tuple(encrypt(round_.public, m, self._blindings.pop()) for m in plaintexts)
         self.view = replace(view, sent=sent)
         own = view.share.index, view.share.mac_key
@@ -194,7 +194,7 @@ class Aggregator:
         plaintexts = [combine(round_.public, part, number) for part in parts]
         sums = unpack(round_.setting, plaintexts, round_.queries)
         steps = sums - np.sum(list(view.plain.values()), axis=0)
-        counts: NDArray[np.float64] = steps / round_.setting.scale
+        counts: NDArray[np.float64] = steps / SCALE
         _check_plausible(counts, round_.setting)
         self.view = replace(view, sums=sums, counts=counts)
         return counts

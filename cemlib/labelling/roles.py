@@ -33,6 +33,7 @@ from cemlib.labelling.errors import REQUESTER, DroppedOutError, LabellingError, 
 from cemlib.labelling.messages import Kind, Round
 from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.queries import SHAPE, Images
+from cemlib.labelling.setting import SCALE
 from cemlib.labelling.sharing import KeyShare
 
 Classifier: TypeAlias = Callable[[Images], Any]  # class indices (Q,) of images uint8 (Q, C, H, W)
@@ -76,7 +77,7 @@ async def request(seat: Seat, images: Images) -> NDArray[np.float64]:
         await send(channel, images.tobytes())
         steps = await receive(channel, 8 * len(images) * setting.classes)
         await send(channel, b"")
-    counts: NDArray[np.float64] = np.frombuffer(steps, ">i8") / setting.scale
+    counts: NDArray[np.float64] = np.frombuffer(steps, ">i8") / SCALE
     return counts.reshape(-1, setting.classes)
 
 
@@ -152,7 +153,7 @@ async def aggregate(seat: Seat, listener: socket.socket) -> int:
         size = round_.size(Kind.PARTIAL)
         for index, part in (await ask("decryption", voters, size, aggregator.request())).items():
             aggregator.receive_partial(index, part)
-        steps = np.rint(aggregator.counts() * round_.setting.scale).astype(">i8")
+        steps = np.rint(aggregator.counts() * SCALE).astype(">i8")
         await ask("tallies", requester, 0, steps.tobytes())
     return sizes[0]
 

@@ -11,7 +11,7 @@ from cemlib.labelling.paillier import Blinding
 Packing = Literal["none", "images"]
 # Masks and noise are multiples of 2^-12 of a vote: 64-bit integers hold every sum, and noise of any
 # useful size spans many steps.
-FRACTION_BITS = 12
+SCALE = 1 << 12  # steps in a vote
 LEAST_STEPS = 8  # smallest standard deviation of a participant's noise, in steps
 WIDEST = 62  # largest width of a counter in bits
 
@@ -65,15 +65,10 @@ class Setting:
             )
         if not 0 <= self.noise_std < 2**self.mask_bits / 2**10:
             raise LabellingError(f"noise_std: {self.noise_std} must be in [0, 2^(mask_bits - 10))")
-        if 0 < self.share_std < LEAST_STEPS / self.scale:
+        if 0 < self.share_std < LEAST_STEPS / SCALE:
             raise LabellingError(
-                f"noise_std: {self.noise_std} is finer than the grid of 1/{self.scale} of a vote"
+                f"noise_std: {self.noise_std} is finer than the grid of 1/{SCALE} of a vote"
             )
-
-    @property
-    def scale(self) -> int:
-        """Return the number of steps in a vote."""
-        return 1 << FRACTION_BITS
 
     @property
     def share_std(self) -> float:
@@ -83,7 +78,7 @@ class Setting:
     @property
     def largest(self) -> int:
         """Return the largest sum in a counter, in steps: that of N votes and N largest masks."""
-        return self.participants * (self.scale + (self.scale << self.mask_bits) - 1)
+        return self.participants * (SCALE + (SCALE << self.mask_bits) - 1)
 
     @property
     def slot_bits(self) -> int:

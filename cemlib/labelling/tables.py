@@ -19,7 +19,7 @@ KEYS = ("status", "images", "seed", "participants", "sweep")
 SCORES = ("init_top1", "capc_top1", "iel_top1")
 QUALITY = ("label_accuracy", "refused", "mean_weight")
 PAIRS = (("capc", "init"), ("iel", "init"), ("iel", "capc"), ("iel", "constant"))
-SECONDS = {"encrypt_seconds": "encryption", "decrypt_seconds": "decryption"}
+SECONDS = ("encrypt_seconds", "decrypt_seconds")
 # Seconds for one image and 15 participants, from the published text: for comparison, not measured.
 PUBLISHED = {"key_bits": 2048, "encrypt_seconds": 1.20, "decrypt_seconds": 0.49}
 
@@ -51,11 +51,11 @@ def collect(job: Job[LabellingStudy]) -> Results:
 
 def accuracy_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     """Return accuracy, label quality and privacy by number of images."""
-    privacy = stated(study, study.privacy.epsilon)
-    rows = [
-        {"images": images, **_means(group, (*SCORES, "constant_top1", *QUALITY)), **privacy}
-        for images, group in results.repeats.groupby("images", sort=False)
-    ]
+    privacy, rows = stated(study, study.privacy.epsilon), []
+    for images, group in results.repeats.groupby("images", sort=False):
+        counts = {"n_repeats": len(group), "n_failed": int((group["status"] == "failed").sum())}
+        means = _means(group, (*SCORES, "constant_top1", *QUALITY))
+        rows.append({"images": images, **counts, **means, **privacy})
     return pd.DataFrame(rows)
 
 
@@ -78,9 +78,9 @@ def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     for images, group in results.sweep.groupby("images", sort=False):
         lost = int(failed[images])
         for epsilon, part in group.groupby("epsilon"):
-            means = _means(part, (*SCORES, *QUALITY))
-            counts = {"n_repeats": len(part) + lost, "n_failed": lost}
-            rows.append({"images": images} | stated(study, float(str(epsilon))) | means | counts)
+            row = {"images": images} | stated(study, float(str(epsilon)))
+            row |= {"n_repeats": len(part) + lost, **_means(part, (*SCORES, *QUALITY))}
+            rows.append(row | {"n_failed": lost})
     return pd.DataFrame(rows)
 
 
@@ -118,14 +118,10 @@ def growth_exponent(rows: pd.DataFrame, name: str) -> float:
     return float(np.polyfit(np.log(rows["key_bits"]), np.log(rows[name]), 1)[0])
 
 
-def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, float]:
     """Return mean and Student's t interval of each score over the repeats that have it."""
-    row: dict[str, Any] = {"n_repeats": len(group)}
-    if "status" in group:
-        row["n_failed"] = int((group["status"] == "failed").sum())
-    for name in names:
-        row |= mean_columns(name, group[name])
-    return row
+    columns = [mean_columns(name, group[name]) for name in names]
+    return {name: value for each in columns for name, value in each.items()}
 
 
 def _difference(group: pd.DataFrame, first: str, second: str) -> dict[str, Any]:

@@ -6,16 +6,13 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # torch takes two seconds to import: only readers of tensors pay for it
-    from numpy.typing import NDArray
     from torch import Tensor
-
-_T = TypeVar("_T")
 
 
 class FileError(ValueError):
@@ -134,21 +131,23 @@ def save_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
 
 
 def load_tensors(path: Path) -> "dict[str, Tensor]":
-    """Read the named tensors of a safetensors file, on the CPU.
+    """Read the named tensors of a safetensors file, on the CPU, in the order of their names.
+
+    safetensors 0.8 changes that order by chance. Reading the file at once avoids `load_file`, which
+    never frees the names it has read.
 
     Raises:
         FileError: if the file is missing or damaged.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
-    return _load(path, load)
-
-
-def load_arrays(path: Path) -> "dict[str, NDArray[Any]]":
-    """Read the same as NumPy arrays, without importing torch."""
-    from safetensors.numpy import load
-
-    return _load(path, load)
+    try:
+        return dict(sorted(load(_read(path)).items()))
+    except SafetensorError as error:
+        raise FileError(
+            f"{path}: not a whole safetensors file ({error}); delete it and rerun"
+        ) from error
 
 
 def finite(obj: Any) -> Any:
@@ -164,21 +163,6 @@ def finite(obj: Any) -> Any:
     if isinstance(obj, list | tuple):
         return [finite(value) for value in obj]
     return obj
-
-
-def _load(path: Path, load: Callable[[bytes], dict[str, _T]]) -> dict[str, _T]:
-    """Read the tensors in the order of their names, which safetensors 0.8 changes by chance.
-
-    Reading the file at once avoids `load_file`, which never frees the names it has read.
-    """
-    from safetensors import SafetensorError
-
-    try:
-        return dict(sorted(load(_read(path)).items()))
-    except SafetensorError as error:
-        raise FileError(
-            f"{path}: not a whole safetensors file ({error}); delete it and rerun"
-        ) from error
 
 
 def _read(path: Path) -> bytes:

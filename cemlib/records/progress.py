@@ -14,11 +14,8 @@ def progress(title: str, epochs: int, done: int = 0) -> Callable[[int, Numbers],
     def print_line(epoch: int, numbers: Numbers) -> None:
         elapsed = time.perf_counter() - start
         left = elapsed / max(1, epoch - done) * (epochs - epoch)
-        line = f"{title} epoch {epoch}/{epochs} {_join(numbers)}"
+        known = (f"{name} {value:.4g}" for name, value in numbers.items() if value is not None)
+        line = f"{title} epoch {epoch}/{epochs} {' '.join(known)}"
         print(f"{line} | {elapsed:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True)
 
     return print_line
-
-
-def _join(numbers: Numbers) -> str:
-    return " ".join(f"{name} {value:.4g}" for name, value in numbers.items() if value is not None)

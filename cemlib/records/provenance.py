@@ -12,6 +12,7 @@ import platform
 import re
 import resource
 import subprocess
+import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
@@ -161,13 +162,13 @@ def git_state() -> dict[str, Any]:
 def peak_memory_mb() -> float:
     """Return the largest resident memory of this process so far, in MiB.
 
-    On Linux `ru_maxrss` counts the parent's memory at the fork, and `VmHWM` does not.
+    On Linux `ru_maxrss` counts the parent's memory at the fork, and `VmHWM`, which some kernels of
+    containers lack, does not. On macOS `ru_maxrss` is in bytes.
     """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        lines = status.read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    status, largest = Path("/proc/self/status"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    lines = status.read_text().splitlines() if status.is_file() else []
+    peaks = (int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return next(peaks, largest / 1024 if sys.platform == "darwin" else largest) / 1024
 
 
 def device_name(kind: str) -> str:
@@ -210,11 +211,7 @@ def _imports(module: str) -> tuple[str, ...]:
     found = set[str]()
     for start, names in _IMPORT.findall(_file(module).read_text(encoding="utf-8")):
         found.update((start, *(f"{start}.{name}" for name in _WORD.findall(names))))
-    return tuple(sorted(name for name in found if _is_module(name)))
-
-
-def _is_module(name: str) -> bool:
-    return name.startswith("cemlib.") and _file(name).is_file()
+    return tuple(sorted(n for n in found if n.startswith("cemlib.") and _file(n).is_file()))
 
 
 def _member(kind: str, name: str) -> str:

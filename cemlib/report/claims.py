@@ -79,8 +79,10 @@ def claim(row: Row, accuracy: Row | None = None) -> str:
     if row["n_pairs"] == 0:
         reference = readable(row["reference"])
         return f"{_verdict(row)}: there is no seed on which both it and {reference} have a result."
-    is_tested = _is_tested(row) and row["verdict"] != UNCONVERGED
-    numbers = f"MSE {_amount(row)}" + (f", {_test(row)}" if is_tested else "")
+    numbers = f"MSE {_amount(row)}"
+    if _is_tested(row) and row["verdict"] != UNCONVERGED:
+        p = "p < 0.001" if row["p_holm"] < 0.001 else f"p = {row['p_holm']:.3f}"
+        numbers += f", {p}, {row['n_pairs']} pairs of seeds"
     cost = f"; accuracy {_amount(accuracy)} percentage points" if accuracy else ""
     return f"{_verdict(row)} ({numbers}{cost})."
 
@@ -101,11 +103,6 @@ def _verdict(row: Row) -> str:
 
 def _is_tested(row: Row) -> bool:
     return not math.isnan(row["p_holm"])
-
-
-def _test(row: Row) -> str:
-    p = "p < 0.001" if row["p_holm"] < 0.001 else f"p = {row['p_holm']:.3f}"
-    return f"{p}, {row['n_pairs']} pairs of seeds"
 
 
 def _amount(row: Row) -> str:

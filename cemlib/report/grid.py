@@ -1,6 +1,6 @@
 """Draw the same test images as the strongest attack on each defence reconstructs them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,9 @@ def reconstructions(
         names = equally_accurate(names, sweep_points(runs, attacks, sweeps), sweeps)
         always += [name for name in names if name in next(iter(sweeps.families.values()))]
         titles |= sweeps.titles()
-    rows = {name: lowest_seed(strongest, name) for name in shown(strongest, names, always)}
+    ok = strongest[strongest["status"] == "ok"].sort_values("seed").drop_duplicates("defence")
+    lowest = {row["defence"]: row for row in records(ok)}
+    rows = {name: lowest.get(name) for name in shown(strongest, names, always)}
     finished = [row for row in rows.values() if row is not None]
     if not finished:
         return empty_figure("no defence has a finished result")
@@ -60,15 +62,13 @@ def reconstructions(
     errors = np.abs(originals / 255.0 - strips[most] / 255.0).mean(axis=3)
     highest = errors.max()
     maps = mpl.colormaps["inferno"](errors / max(highest, 1e-9), bytes=True)[..., :3]
-    count = 2 + len(rows)
-    figure, panels = new_figure((WIDTH - _MARGIN) / len(originals) * 1.08 * count, rows=count)
+    pictures = {"original": originals}
+    for name, row in rows.items():
+        label = f"{titles[name]}\n{_facts(runs, row)}"
+        pictures[label] = strips.get(name, np.full_like(originals, 255))
+    pictures[f"error on {titles[most]},\nblack 0, yellow {highest:.2f}"] = maps
+    figure = picture_rows(pictures, spacing=1.08)
     figure.suptitle(f"attacker has {readable(knowledge)}", fontsize=9)
-    blank = np.full_like(originals, 255)
-    show(panels[0], originals, "original")
-    for panel, (name, row) in zip(panels[1:-1], rows.items(), strict=True):
-        show(panel, strips.get(name, blank), f"{titles[name]}\n{_facts(runs, row)}")
-    label = f"error on {titles[most]},\nblack 0, yellow {highest:.2f}"
-    show(panels[-1], maps, label)
     return figure
 
 
@@ -79,12 +79,6 @@ def shown(
     mse = strongest.groupby("defence")["mse"].mean().fillna(-1)
     kept = sorted(names, key=lambda name: (name not in always, -mse[name]))[:MOST]
     return [name for name in names if name in kept]
-
-
-def lowest_seed(rows: pd.DataFrame, defence: str) -> dict[str, Any] | None:
-    """Return the row of a defence's lowest seed that finished, None where none did."""
-    finished = rows[(rows["defence"] == defence) & (rows["status"] == "ok")]
-    return next(records(finished.sort_values("seed")), None)
 
 
 def _facts(runs: pd.DataFrame, row: dict[str, Any] | None) -> str:
@@ -120,7 +114,16 @@ def read_strip(path: Path) -> tuple[Pictures, Pictures]:
     return above, below
 
 
-def show(panel: Axes, pictures: Pictures, label: str) -> None:
+def picture_rows(rows: Mapping[str, Pictures], spacing: float) -> Figure:
+    """Draw rows of pictures, each `spacing` times as high, with its name on the left."""
+    count = len(next(iter(rows.values())))
+    figure, panels = new_figure((WIDTH - _MARGIN) / count * spacing * len(rows), rows=len(rows))
+    for panel, (name, pictures) in zip(panels, rows.items(), strict=True):
+        _show(panel, pictures, name)
+    return figure
+
+
+def _show(panel: Axes, pictures: Pictures, label: str) -> None:
     """Show pictures (N, H, W, 3) beside each other, with white gaps, and the label on the left."""
     side = pictures.shape[1]
     gap = np.full((side, max(1, side // 16), 3), 255, np.uint8)

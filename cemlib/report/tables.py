@@ -1,7 +1,7 @@
 """Make the tables of a study: every result, and means over the seeds with intervals."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +166,6 @@ def records(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table, by the names of its columns."""
     for row in table.to_dict("records"):
         yield {str(column): value for column, value in row.items()}
-
-
-def is_marked(row: Mapping[str, Any], score: str) -> bool:
-    """Return whether a mean in a row of `summary_table` rests on an unconverged attack."""
-    suffix = "_recon" if score == IDENTIFICATION else ""
-    return score not in RUN_SCORES and row[f"n_unconverged{suffix}"] > 0
 
 
 def counted(names: Iterable[str]) -> str:

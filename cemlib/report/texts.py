@@ -9,7 +9,7 @@ from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, marked
 from cemlib.report.cells import NONE, formatted, interval, number, spread, with_failures
 from cemlib.report.claims import warnings
-from cemlib.report.tables import is_marked, records
+from cemlib.report.tables import records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
 from cemlib.report.writer import Column, Document, Row, Table, laid_out
 
@@ -131,12 +131,14 @@ def _score(rows: pd.DataFrame, name: str) -> Column:
     """Return the column of a score, with the decimals that its smallest mean needs."""
     score = SCORES[name]
     decimals = score.places(score.scale * rows[f"{name}_mean"])
+    late = "n_unconverged_recon" if name == IDENTIFICATION else "n_unconverged"
 
     def cell(row: Row) -> str:
         if math.isnan(row["n_seeds"]):
             return NONE
-        mean, high, late = row[f"{name}_mean"], row[f"{name}_ci_high"], is_marked(row, name)
-        text = spread(mean, high, decimals, score.scale, unconverged=late)
+        mean, high = row[f"{name}_mean"], row[f"{name}_ci_high"]
+        is_late = not score.of_runs and row[late] > 0
+        text = spread(mean, high, decimals, score.scale, unconverged=is_late)
         failed = row["n_failed_runs" if score.of_runs else "n_failed"]
         return with_failures(text, failed, row["n_seeds"])
 

@@ -18,15 +18,6 @@ Row: TypeAlias = Mapping[str, Any]
 Column: TypeAlias = tuple[str, Callable[[Row], str]]
 Layout: TypeAlias = tuple[str, Sequence[Column]]  # caption and columns of a table
 
-_GREEK = {
-    "α": "alpha",
-    "β": "beta",
-    "δ": "delta",
-    "ε": "varepsilon",
-    "λ": "lambda",
-    "σ": "sigma",
-    "Δ": "Delta",
-}
 _ESCAPES = {
     "\\": r"\textbackslash{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -41,7 +32,13 @@ _ESCAPES = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    **{letter: rf"$\{name}$" for letter, name in _GREEK.items()},
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "δ": r"$\delta$",
+    "ε": r"$\varepsilon$",
+    "λ": r"$\lambda$",
+    "σ": r"$\sigma$",
+    "Δ": r"$\Delta$",
     MARK: r"$^\dagger$",
 }
 _TABLE = """\

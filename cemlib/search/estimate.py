@@ -181,7 +181,8 @@ def attack_seconds(job: SplitJob) -> float:
     for name, knowledge in product(names, KNOWLEDGES):
         task = scene.task(name, knowledge, Checkpoint(Path()), _decoder(scene, name))
         seconds += run_seconds(ATTACKS[study.attacks[name].kind], task)
-        seconds += seconds_of(partial(_score, scene, name, knowledge))
+        grey = torch.full_like(targets(data, knowledge).images, 0.5, dtype=torch.float32)
+        seconds += seconds_of(partial(verdict, scene, name, knowledge, Outcome(grey, {})))
     return seconds
 
 
@@ -193,11 +194,6 @@ def _decoder(scene: Scene, attack: str) -> nn.Module | None:
     options, shape = scene.study.attacks[before].model_dump(), scene.victim.model.feature_shape
     network = untrained(budgeted(options), shape, scene.data.image_shape)
     return scene.decoder(before, network.state_dict())
-
-
-def _score(scene: Scene, name: str, knowledge: str) -> None:
-    grey = torch.full_like(targets(scene.data, knowledge).images, 0.5, dtype=torch.float32)
-    verdict(scene, name, knowledge, Outcome(grey, {}))
 
 
 def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:

@@ -17,10 +17,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from cemlib.config import ConfigError, Study, parse
-from cemlib.config.defences import DefenceConfig
 from cemlib.config.differing import differing
 from cemlib.config.errors import nearest
-from cemlib.config.sweeps import PLACES, SweepConfig
+from cemlib.config.sweeps import PLACES, SweepConfig, put
 from cemlib.records.files import read_json
 from cemlib.records.lock import locked
 from cemlib.records.seal import read_sealed, write_sealed
@@ -109,7 +108,8 @@ def match(
         found = find(accuracy, wanted.accuracy, wanted.within, strength)
     (defence,) = _plan(study, wanted, section, [found.value]).study.defences.values()
     name = f"{wanted.defence}_at_{wanted.accuracy:g}".replace(".", "p")
-    pasted = {"defences": {name: _pasted(defence, wanted.key, found.value)}}
+    pasted = differing(defence.plain(), "defence")  # without defaults, but with the strength
+    put(pasted, wanted.key, found.value)
     plan = _plan(study, wanted, section, [*tried])
     images = int(read_json(plan.layout.prepared_facts)["counts"]["val"])
     record = plan.layout.root / f"match_{wanted.defence}.json"
@@ -124,18 +124,7 @@ def match(
             "config": plan.study.plain(),
         },
     )
-    return Matched(found, tried, images, pasted, record)
-
-
-def _pasted(defence: DefenceConfig, key: str, value: Value) -> Plain:
-    """Return the section of a defence without defaults, but with the strength in any case."""
-    section = differing(defence.plain(), "defence")
-    *parents, last = PLACES[key]
-    at = section
-    for parent in parents:
-        at = at.setdefault(parent, {})
-    at[last] = value
-    return section
+    return Matched(found, tried, images, {"defences": {name: pasted}}, record)
 
 
 def section_of(study: Study, name: str) -> Plain:

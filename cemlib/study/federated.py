@@ -25,7 +25,7 @@ FederatedJob = Job[Federated]
 
 def jobs(plan: Plan[Federated], device: str = "auto") -> list[FederatedJob]:
     """Return all jobs of a study, each after those it needs."""
-    study, mixing = plan.study, plan.study.mixing_variants()
+    study, mixing = plan.study, plan.study.mixes()
     gans = [pseudo_job(plan, seed, device) for seed in (study.seeds if mixing else ())]
     of_runs = [
         job

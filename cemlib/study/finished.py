@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.config.differing import flatten
-from cemlib.records.files import FileError, read_json, sha256
+from cemlib.records.files import FileError, sha256
 from cemlib.records.layout import DESCRIPTION, TENSORS, identity
 from cemlib.records.seal import FILES, RECORD, read_sealed
 from cemlib.study.job import AnyJob, owners
@@ -139,14 +139,8 @@ def beside(job: AnyJob, record: Path) -> list[Path]:
 
 def is_written(job: AnyJob) -> bool:
     """Return whether tables or figures are there and newer than the settings and the results."""
-    config = job.plan.layout.config
-    return is_configured(job) and _came_after(job.outputs, [config, *owners(job.reads)])
-
-
-def is_configured(job: AnyJob) -> bool:
-    """Return whether the configuration beside the results is that of the job's study."""
-    config = job.plan.layout.config
-    return config.is_file() and read_json(config) == job.plan.study.plain()
+    before = [job.plan.layout.config, *owners(job.reads)]
+    return job.plan.is_configured() and _came_after(job.outputs, before)
 
 
 def _is_current(job: AnyJob, path: Path) -> bool:

@@ -38,13 +38,15 @@ class Plan(Generic[StudyT]):
         In the workflow it is no job's input, since a job depends only on its slice of it. Without
         Snakemake, tables and figures that are older than it are written again.
         """
-        settings = self.study.plain()
+        if not self.is_configured():
+            write_json(self.layout.config, self.study.plain())
+
+    def is_configured(self) -> bool:
+        """Return whether the configuration beside the results is that of this study."""
         try:
-            before = read_json(self.layout.config)
+            return bool(read_json(self.layout.config) == self.study.plain())
         except FileError:
-            before = None
-        if before != settings:
-            write_json(self.layout.config, settings)
+            return False
 
 
 def chosen(what: str, known: Sequence[_Name], only: _Name | None) -> tuple[_Name, ...]:

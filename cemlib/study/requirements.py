@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,21 +28,13 @@ FIRST_EPOCHS = {  # in which a surrogate acts
 }
 
 
-class Level(Enum):
-    """Severity of a finding: a warning stops no study, a problem does."""
-
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-OK, WARNING, PROBLEM = Level
+OK, WARNING, PROBLEM = "ok", "warning", "problem"  # a warning stops no study, a problem does
 
 
 class Finding(NamedTuple):
     """State what was checked, what was found, and what to do about it."""
 
-    level: Level
+    level: str
     subject: str
     found: str
     advice: str = ""
@@ -61,8 +52,8 @@ def warnings_of(plan: AnyPlan) -> Iterator[str]:
     """Yield the warnings about a study; raise ConfigError with a line for each problem."""
     found = list(requirements(plan))
     lines = {
-        level: [f"{one.subject}: {one.found}; {one.advice}" for one in found if one.level is level]
-        for level in Level
+        level: [f"{one.subject}: {one.found}; {one.advice}" for one in found if one.level == level]
+        for level in (PROBLEM, WARNING)
     }
     if lines[PROBLEM]:
         raise ConfigError("\n".join(lines[PROBLEM]))
@@ -132,6 +123,9 @@ def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
     if named is not None and not place.is_dir():
         advice = f"set {by} to the folder of the images"
         return Finding(PROBLEM, subject, f"{place}: no such folder", advice)
+    if (place / "train").is_dir() and not (place / "test").is_dir():
+        found = f"{place}: has train/, but no test/"
+        return Finding(PROBLEM, subject, found, f"add test/, or set {by} to {place / 'train'}")
     if is_folder or (place / "train").is_dir():
         return _folder(subject, place, by)
     download = place / DOWNLOADS.get(config.source, "")  # a source added by a user has none

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cemlib.records.files import FileError
 from cemlib.records.provenance import remember
-from cemlib.study.finished import is_configured, mismatches, refuse, stale, time_of
+from cemlib.study.finished import mismatches, refuse, stale, time_of
 from cemlib.study.job import AnyJob, owners
 from cemlib.study.standing import failure
 
@@ -51,7 +51,7 @@ def rerun_job(job: AnyJob) -> Iterator[Path | str]:
     for written in job.call(job):
         yield from failure(job.plan.layout.root, written)
         yield written
-    if makes_report and not is_configured(job):
+    if makes_report and not job.plan.is_configured():
         _make_older(job.outputs, job.plan.layout.config)
 
 

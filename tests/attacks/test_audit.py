@@ -2,7 +2,6 @@
 
 import copy
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from torch.utils.data import StackDataset, TensorDataset
 import cemlib
 from cemlib.data.tensors import from_tensors
 from cemlib.models import SplitModel
-from cemlib.surrogates import SURROGATES, build
 
 DIGITS = load_digits()
 IMAGES = torch.tensor(DIGITS.images[:240] * 15).to(torch.uint8).unsqueeze(1)  # (240, 1, 8, 8)
@@ -240,15 +238,3 @@ def test_what_cannot_be_audited_is_named(
     given = {"model": net, "cut": "client", "attacks": LINEAR} | GIVEN
     with pytest.raises(ValueError, match=message):
         cemlib.audit(**(given | changes))
-
-
-@pytest.mark.parametrize("name", SURROGATES)
-def test_every_surrogate_is_a_function_by_its_name(name: str) -> None:
-    values = []
-    for make in (getattr(cemlib.surrogates, name), partial(build, name)):
-        torch.manual_seed(0)
-        surrogate = make(dim=64, num_classes=2, noise_std=0.1)
-        assert type(surrogate) is SURROGATES[name]
-        z = torch.randn(20, 64, requires_grad=True)
-        values.append(surrogate(z, torch.arange(20) % 2).item())
-    assert values[0] == values[1]

@@ -17,7 +17,7 @@ from cemlib.config import parse
 from cemlib.models import MODELS, build
 from cemlib.study import requirements as checks
 from cemlib.study.plan import Plan
-from cemlib.study.requirements import DOWNLOADS, Finding, Level
+from cemlib.study.requirements import DOWNLOADS, OK, PROBLEM, WARNING, Finding
 from cemlib.surrogates import SURROGATES
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_what_a_network_takes_is_what_is_told(name: str, tmp_path: Path) -> None
     cases = [(cut, 32) for cut in range(1, 15)] + [(1, size) for size in range(8, 36)]
     for cut, size in cases:
         found = plan(tmp_path, {"name": name, "cut": cut}, source="digits", image_size=size)
-        told = [one.subject for one in checks.requirements(found) if one.level is Level.PROBLEM]
+        told = [one.subject for one in checks.requirements(found) if one.level == PROBLEM]
         try:
             build(name, num_classes=2, image_size=size, cut=cut)
         except ValueError as error:
@@ -122,7 +122,7 @@ def test_what_is_no_store_is_a_line(tmp_path: Path) -> None:
     """Addresses that are none are in `tracking/test_mlflow_away.py`."""
     (tmp_path / "mlflow.db").write_bytes(b"no database at all" * 100)
     found = about("MLflow store", places(f"sqlite:///{tmp_path / 'mlflow.db'}"))
-    assert found.level is Level.WARNING
+    assert found.level == WARNING
     assert "not a usable SQLite file" in found.found
 
 
@@ -133,14 +133,21 @@ def test_images_of_a_folder_are_looked_for(tmp_path: Path, monkeypatch: pytest.M
         return about("data folder", places(ABSENT, plan(tmp_path, source="folder", **data)))
 
     faces = tmp_path / "faces"
-    assert found().level is Level.PROBLEM
+    assert found().level == PROBLEM
     assert "no such folder" in found(root=str(faces)).found
     (faces / "ann").mkdir(parents=True)
     assert "1 class folders" in found(root=str(faces)).found
     (faces / "bob").mkdir()
-    assert found(root=str(faces)) == Finding(Level.OK, "data folder", f"2 class folders in {faces}")
+    assert found(root=str(faces)) == Finding(OK, "data folder", f"2 class folders in {faces}")
     monkeypatch.setenv("CEMLIB_DATA", str(faces))
-    assert found().level is Level.OK
+    assert found().level == OK
+    (faces / "train").mkdir()
+    assert found() == Finding(
+        PROBLEM,
+        "data folder",
+        f"{faces}: has train/, but no test/",
+        f"add test/, or set CEMLIB_DATA to {faces / 'train'}",
+    )
 
 
 def test_downloads_lie_where_torchvision_puts_them(tmp_path: Path) -> None:
@@ -157,22 +164,26 @@ def test_downloads_lie_where_torchvision_puts_them(tmp_path: Path) -> None:
 def test_a_download_that_is_missing_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found(folder: Path) -> Level:
+    def found(folder: Path) -> str:
         here = plan(tmp_path, source="svhn", root=str(folder))
         return about("data svhn", places(ABSENT, here)).level
 
-    assert found(tmp_path) is Level.WARNING
+    assert found(tmp_path) == WARNING
     (tmp_path / DOWNLOADS["svhn"]).touch()
-    assert found(tmp_path) is Level.OK
+    assert found(tmp_path) == OK
     monkeypatch.delitem(DOWNLOADS, "svhn")  # as of a source that somebody added
-    assert found(tmp_path) is Level.OK
-    assert found(tmp_path / "gone") is Level.PROBLEM
+    assert found(tmp_path) == OK
+    assert found(tmp_path / "gone") == PROBLEM
 
 
-def test_the_disk_of_the_results_is_looked_at(tmp_path: Path) -> None:
+def test_the_disk_of_the_results_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = about("results", places(ABSENT, plan(tmp_path, source="digits"))).found
     free = float(told.split(": ")[1].split()[0]) * 2**30
     assert free == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.05)
     (tmp_path / "results").write_text("a file where a folder should be")
-    found = about("results", places(ABSENT, plan(tmp_path, source="digits")))
-    assert found.level is Level.PROBLEM
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder in (tmp_path, Path("~")):
+        found = about("results", places(ABSENT, plan(folder, source="digits")))
+        assert found.level == PROBLEM

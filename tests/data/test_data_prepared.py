@@ -41,9 +41,3 @@ def test_the_files_say_what_they_hold(saved: Path) -> None:
     assert facts["sha256"] == sha256(saved / "prepared.safetensors")
     assert facts["duplicates_train_test"] == 0
     assert load_tensors(saved / "prepared.safetensors")["train_images"].shape == (180, 1, 8, 8)
-
-
-def test_the_same_data_give_the_same_bytes(prepared: Prepared, saved: Path, tmp_path: Path) -> None:
-    save(prepared, tmp_path / "again")
-    for name in ("prepared.safetensors", "data.json"):
-        assert (saved / name).read_bytes() == (tmp_path / "again" / name).read_bytes()

@@ -1,8 +1,6 @@
 """Diverged runs and attacks: results without a number, told by lines, tables and exit codes."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,18 +102,3 @@ def test_a_study_where_all_diverge_ends_in_a_page(tmp_path: Path) -> None:
     assert main(["run", *config]) == 3
     page = (tmp_path / "results/short/index.html").read_text()
     assert "bad, seed 0: epoch 1" in page
-
-
-@pytest.mark.slow
-def test_a_study_tells_at_its_end_and_every_time(tmp_path: Path) -> None:
-    """`cemlib run` carries everything out, and says which failed, also when nothing is left."""
-    study = STUDY | {"seeds": [0], "attacks": {"linear": {}}}
-    command = [sys.executable, "-m", "cemlib", "run", *configure(tmp_path, study)]
-    for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 3, done.stderr
-        summary, last = done.stdout.splitlines()[-2:]
-        assert "jobs run" in summary
-        assert re.match(r"failed: wild seed0: epoch \d, batch 1: gradient of ", last)
-    assert "0 jobs run" in summary
-    assert (tmp_path / "results/short/tables/summary.csv").is_file()

@@ -23,7 +23,7 @@ from cemlib.data import DataError
 from cemlib.data.images import read_image
 from cemlib.data.prepare import prepare
 from cemlib.records.checkpoint import Checkpoint
-from cemlib.records.files import FileError, load_arrays, load_tensors, read_json, read_jsonl
+from cemlib.records.files import FileError, load_tensors, read_json, read_jsonl
 
 STUDY: dict[str, Any] = short_study.STUDY | {
     "attacks": short_study.STUDY["attacks"]
@@ -100,7 +100,7 @@ def image(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-@pytest.mark.parametrize("read", [load_tensors, load_arrays, read_json, read_jsonl, image])
+@pytest.mark.parametrize("read", [load_tensors, read_json, read_jsonl, image])
 def test_no_reader_unpickles(tmp_path: Path, read: Callable[[Path], Any], kind: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(BOMBS[kind](tmp_path / "marker"))

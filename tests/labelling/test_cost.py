@@ -32,16 +32,6 @@ def test_ciphertexts_and_bytes_are_those_of_the_slots(rows: list[Row]) -> None:
         assert row["bytes"] * images == 3 * (2 * 35 + 32 + 2 * needed * width + 32 * images)
 
 
-def test_what_is_made_beforehand_is_not_paid_twice(rows: list[Row]) -> None:
-    pairs = zip(rows[::2], rows[1::2], strict=True)
-    for online, offline in pairs:
-        assert (online["precomputed"], offline["precomputed"]) == (False, True)
-        assert online["offline_seconds"] == 0
-        total = offline["offline_seconds"] + offline["encrypt_seconds"]
-        assert online["encrypt_seconds"] == pytest.approx(total)
-        assert online["decrypt_seconds"] == offline["decrypt_seconds"]
-
-
 def test_the_exponent_of_a_power_law_is_found() -> None:
     rows = pd.DataFrame({"key_bits": [256, 512, 1024]})
     rows["seconds"] = 1e-9 * rows["key_bits"] ** 2.58

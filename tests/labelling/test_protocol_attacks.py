@@ -22,6 +22,7 @@ from cemlib.labelling.packing import pack, unpack
 from cemlib.labelling.paillier import encrypt, product
 from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.protocol import aggregate, exchange
+from cemlib.labelling.setting import SCALE
 from cemlib.labelling.sharing import combine
 
 N_SQUARED = KEYS.public.n_squared
@@ -112,7 +113,7 @@ def test_with_one_participant_the_aggregator_opens_a_vote() -> None:
 def forged(party: Participant, cast: NDArray[np.int64]) -> bytes:
     """The vote message of a participant that casts so many votes for each class of every image."""
     view, round_ = party.view, party.view.round
-    counters = np.tile(cast * round_.setting.scale, (round_.queries, 1)) + view.masks
+    counters = np.tile(cast * SCALE, (round_.queries, 1)) + view.masks
     numbers = tuple(encrypt(round_.public, m) for m in pack(round_.setting, counters))
     party.view = replace(view, sent=numbers)
     own = view.share.index, view.share.mac_key
@@ -137,7 +138,7 @@ def test_tallies_that_nobody_honest_produces_are_refused(votes: list[int]) -> No
 def test_a_changed_part_adds_votes_within_the_noise(votes: int) -> None:
     """A limit that the documentation names: nothing shows that a part was changed."""
     aggregator, everybody = voted()
-    added = SETTING.scale * votes * (1 - (1 << SETTING.slot_bits))  # to class 0, from class 1
+    added = SCALE * votes * (1 - (1 << SETTING.slot_bits))  # to class 0, from class 1
     for index, party in enumerate(everybody):
         part = party.partial(aggregator.request())
         if index == 2:

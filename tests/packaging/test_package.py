@@ -122,8 +122,6 @@ def test_the_image_has_what_the_lock_has() -> None:
     """The Dockerfile's instructions, of which every source is there."""
     text = (REPOSITORY / "Dockerfile").read_text()
     lines = [line.partition(" ") for line in text.splitlines() if line and line[0] != "#"]
-    assert {word for word, *_ in lines} == {"FROM", "WORKDIR", "COPY", "RUN", "CMD"}
-    assert next(rest for word, _, rest in lines if word == "FROM") == "python:3.11-slim"
     copied = [rest.split()[:-1] for word, _, rest in lines if word == "COPY"]
     assert all((REPOSITORY / source).exists() for sources in copied for source in sources)
     installed = [rest for word, _, rest in lines if word == "RUN"]

@@ -24,6 +24,40 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
     assert with_conclusions(text, ROOT) == text
 
 
+@pytest.mark.parametrize(
+    ("study", "said", "families", "reference"),
+    [
+        ("map_combined", "an error N to N times as large as noise", "sparse_image_aware", "noise"),
+        ("map_combined", "and N to N times as large as `c", "sparse_image_aware", "clustering"),
+        ("map_combined_cifar100", "it is N to N and", "sparse_image_aware", "noise"),
+        (
+            "map_combined_cifar100",
+            "and N to N times as large\\.",
+            "sparse_image_aware",
+            "clustering",
+        ),
+        ("map_cifar10", "error by N to N %", "sparse|image_aware|clustering", "noise"),
+        ("map_cifar100", "raise it by N to N %", "sparse|image_aware|clustering", "noise"),
+        ("map_sparse", "adds another N to N %", "sparse_image_aware", "sparse"),
+        ("map_sparse", "`gated` N to N %", "sparse_gated", "sparse"),
+        ("map_sparse", "`clustering` N to N %", "sparse_clustering", "sparse"),
+        ("lambda_rule_noise", "behind `gated` is N to N %", "constant", "noise"),
+    ],
+)
+def test_ranges_in_the_readme_are_those_of_the_published_curves(
+    study: str, said: str, families: str, reference: str
+) -> None:
+    """They span both attackers and the accuracies at which every family has a number."""
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    (found,) = re.findall(said.replace("N", r"([\d.]+)"), readme)
+    table = pd.read_csv(ROOT / f"results/published/{study}/tradeoff.csv")
+    mse = table.pivot(index=["knowledge", "accuracy"], columns="family", values="mse_mean")
+    mse = mse[[*families.split("|"), reference]].dropna()
+    ratios = mse.div(mse.pop(reference), axis=0).stack()
+    bounds = (ratios.min(), ratios.max())
+    assert found == tuple(f"{100 * r - 100:.0f}" if "%" in said else f"{r:.1f}" for r in bounds)
+
+
 def test_differences_have_no_column_for_an_accuracy_without_any() -> None:
     folder = "results/published/ablations_gated"
     table = pd.read_csv(ROOT / folder / "tradeoff.csv")

@@ -12,7 +12,7 @@ from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks
 from cemlib.report.tables import summary_table
 from cemlib.report.texts import paper_document, summary_document
-from cemlib.report.worst_case import release_counts, worst_case
+from cemlib.report.worst_case import worst_case
 from cemlib.report.writer import latex, markdown
 
 ORDER = ("none", "noise")
@@ -42,21 +42,6 @@ def summary(study: Study) -> pd.DataFrame:
 def worst(study: Study, queries: int) -> pd.DataFrame:
     found = worst_case(study.frames()[1], queries)
     return found[found["defence"] == "noise"].set_index("seed")
-
-
-def test_the_worst_case_is_over_the_attacks_with_at_most_so_many_releases(study: Study) -> None:
-    several_releases(study)
-    expected: dict[int, tuple[list[str], list[float]]] = {
-        1: (["decoder", "decoder"], [0.020, 0.030]),
-        4: (["decoder_4", "decoder"], [0.015, 0.030]),  # who may ask often may ask once
-        16: (["decoder_4", "decoder_16"], [0.015, 0.006]),
-    }
-    for queries, (strongest, mse) in expected.items():
-        found = worst(study, queries)
-        assert found["strongest"].tolist() == strongest
-        assert found["mse"].tolist() == mse
-        assert set(found["queries"]) == {queries}
-    assert release_counts(study.frames()[1]) == [1, 4, 16]
 
 
 def test_a_failed_attack_on_many_releases_leaves_the_worst_case_on_few_known(study: Study) -> None:

@@ -89,21 +89,14 @@ def test_without_configfile_the_embedded_default_is_planned(fresh: Checkout) -> 
     plan = fresh.plan(config=None)
     defences = {"none", "noise", "clustering", "gated", "slot", "image_aware"}
     assert plan.runs("train") == {(name, seed) for name in defences for seed in "01234"}
+    planned = Plan(load(REPOSITORY / "config/config.yaml"))
+    assert plan.attacks() == set(planned.study.learned_attacks())
+    assert len(plan.jobs) == len(jobs(planned)) + 1  # track
     further = ("federated", "pctc")
     assert not [rule for rule in plan.rules if rule.startswith(further)]
     named = fresh.plan(*further, config=None)
     assert {rule.split("_")[0] for rule in named.rules} == set(further)
     assert len(named.of("pctc_repeat")) == 10
-
-
-def test_a_committed_study_is_planned_whole(fresh: Checkout) -> None:
-    path = "config/studies/cuts/cut2_short.yaml"
-    planned = Plan(load(REPOSITORY / path))
-    plan = fresh.plan(config=path)
-    defences, seeds = planned.study.defences, planned.study.seeds
-    assert plan.runs("train") == {(name, str(seed)) for name in defences for seed in seeds}
-    assert plan.attacks() == set(planned.study.learned_attacks())
-    assert len(plan.jobs) == len(jobs(planned)) + 1  # track
 
 
 def test_what_is_published_of_every_system_can_be_made_again(fresh: Checkout) -> None:

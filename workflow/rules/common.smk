@@ -17,7 +17,7 @@ from cemlib.config.load import SPLIT, parse_any, system_of
 from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError
 from cemlib.report.figures import DRAWINGS, PICTURES
-from cemlib.study.requirements import Level, images, warnings_of
+from cemlib.study.requirements import OK, images, warnings_of
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.schedule import duration
 from cemlib.study.split import tables_of_one
@@ -76,19 +76,17 @@ def published():
         plan, jobs = read_study(*published_study(place.parent))
         name, found = place.parent.name, images(plan)
         same = [each for each in STUDIES if each.plan.layout == plan.layout]
-        if found.level is not Level.OK:
+        if found.level != OK:
             print(f"not published again: {name}: {found.found}", file=sys.stderr)
         elif same and same[0].plan != plan:
             print(
                 f"not published again: {name}: another study has its results",
                 file=sys.stderr,
             )
+        elif same:
+            yield same[0]
         else:
-            yield (
-                same[0]
-                if same
-                else Planned(name, f"published_{name}_", plan, jobs, plan.layout.config)
-            )
+            yield Planned(name, f"published_{name}_", plan, jobs, plan.layout.config)
 
 
 def told(study):

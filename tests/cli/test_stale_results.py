@@ -40,18 +40,14 @@ class Study:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def base(finished: Finished, tmp_path_factory: pytest.TempPathFactory) -> Study:
     """A study to the end, its tables too; not to be changed."""
-    study = Finished(tmp_path_factory.mktemp("own"))
-    study.configure()
     other = tmp_path_factory.mktemp("other")
-    run = ["--config", study.config]
-    differing = ["--set", f"results={other}", "--set", "data.train_limit=150"]
-    assert main(["prepare", *run]) == main(["train", *run]) == main(["attack", *run]) == 0
-    assert main(["report", "--only", "tables", *run]) == 0
-    assert main(["prepare", *run, *differing]) == 0
-    assert main(["train", "--defence", "strong", "--seed", "1", *run, *differing]) == 0
-    return Study(study, other / "short")
+    differing = ["--config", finished.config, "--set", f"results={other}"]
+    differing += ["--set", "data.train_limit=150"]
+    assert main(["prepare", *differing]) == 0
+    assert main(["train", "--defence", "strong", "--seed", "1", *differing]) == 0
+    return Study(finished, other / "short")
 
 
 @pytest.fixture
