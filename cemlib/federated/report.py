@@ -74,12 +74,14 @@ LAYOUTS: dict[str, Layout] = {
 def notes(study: Federated, results: tables.Results) -> list[str]:
     """Return the notes that stand above every table."""
     clients, train, attacked = study.clients, study.train, study.inversion
+    steps = attacked.local_steps
+    shared = "gradient" if steps == 1 else f"update of {steps} steps at the rate {train.lr}"
     found = [
         f"{clients.number} clients ({clients.split}), {100 * clients.participation:.0f} % asked in"
         f" each of {train.rounds} rounds of {train.local_steps} steps on {train.batch_size} images."
         f" Seeds: {', '.join(map(str, study.seeds))}. A mean ± half the width of its 95 % interval,"
         " over the seeds, and for attacks over seeds and images.",
-        f"{attacked.images} test images are attacked, {attacked.batch_size} behind each gradient,"
+        f"{attacked.images} test images are attacked, {attacked.behind} behind each {shared},"
         f" at the {attacked.weights} weights. `worst_case` is the attack"
         " that comes closest, image by image. An adaptive attacker knows the mask or reads it off"
         " the zeros. Arrows point to the better side for the clients.",

@@ -242,10 +242,13 @@ def test_updates_at_trained_weights_are_attacked(tmp_path, model, variant):
         variants={"none": variant},
         inversion=inversion | {"attacks": attacks},
     )
-    for only in ("prepare", "train", "attack"):
+    for only in ("prepare", "train", "attack", "report"):
         assert run(config, "--only", only) == 0
-    folder = attack_folder(Plan(load(config)), "none", 0, "cosine")
+    plan = Plan(load(config))
+    folder = attack_folder(plan, "none", 0, "cosine")
     record = read_json(folder.metrics)
+    told = (plan.layout.tables / "privacy.md").read_text()
+    assert "4 test images are attacked, 4 behind each update of 2 steps at the rate 0" in told
     assert (record["status"], record["n_images"]) == ("ok", 4)
     assert (folder.root.name, len(read_jsonl(folder.history))) == ("cosine-layer", 2)
 
