@@ -58,7 +58,7 @@ def compare(
         images: images of one unit of work; None leaves out images per second.
         count: units of work in a call, such as the steps of an epoch.
     """
-    found = measured([ours, *([] if reference is None else [reference])], scale)
+    found = measured([ours] if reference is None else [ours, reference], scale)
     floor = None if operations is None else operations / rate(scale, precision)
     return row(name, *found, floor=floor, images=images, count=count)
 
@@ -92,22 +92,18 @@ def flops(call: Call) -> float:
     return float(counter.get_total_flops())
 
 
-def rate(scale: Scale, precision: str = "float32") -> float:
+@cache
+def rate(scale: Scale, precision: str) -> float:
     """Return the FLOP/s of a large matrix product."""
-    return _rate(scale.device, scale.threads, precision)
+    side = SIDES[scale.device]
+    left, right = torch.rand(2, side, side, device=scale.device, dtype=getattr(torch, precision))
+    timer = Timer("left @ right", globals={"left": left, "right": right}, num_threads=scale.threads)
+    return 2.0 * side**3 / min(timer.blocked_autorange(min_run_time=1.0).times)
 
 
 def best_precision(scale: Scale) -> str:
     """Return the precision that `precision: auto` chooses on this machine."""
     return resolve("auto", torch.device(scale.device))
-
-
-@cache
-def _rate(device: str, threads: int, precision: str) -> float:
-    side = SIDES[device]
-    left, right = torch.rand(2, side, side, device=device, dtype=getattr(torch, precision))
-    timer = Timer("left @ right", globals={"left": left, "right": right}, num_threads=threads)
-    return 2.0 * side**3 / min(timer.blocked_autorange(min_run_time=1.0).times)
 
 
 def _spread(side: str, found: Measurement | None, count: float) -> Row:

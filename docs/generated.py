@@ -45,7 +45,7 @@ This page is written from the code by `make reference`.
 
 
 def commands_page() -> str:
-    """Return the whole page, in Markdown."""
+    """Return `docs/commands.md`."""
     helps = (
         f"\n## `{name}`\n\n```text\n{parser.format_help()}```\n"
         for name, parser in parsers().items()
@@ -54,7 +54,7 @@ def commands_page() -> str:
 
 
 def reference() -> str:
-    """Return the whole page, in Markdown."""
+    """Return `config/README.md`."""
     seen = set[type[Section]]()  # the other systems have the same `data`
     parts = [KEYS]
     for name, study in SYSTEMS.items():

@@ -165,7 +165,7 @@ def _tradeoff(
 ) -> pd.DataFrame:
     """Return the table of `cemlib.report.at_accuracy` for published studies.
 
-    It is at all accuracies that the first study names, or at another one.
+    It has all accuracies that the first study names, or `accuracy` alone if it is another one.
     """
     first, *others = folder.split("+")
     study, runs, attacks = _published(root, first)

@@ -100,7 +100,7 @@ def test_the_floor_is_operations_over_the_rate() -> None:
     operations = flops(lambda: left @ right)
     assert operations == 2 * 20 * 30 * 40
     row = compare("product", lambda: left @ right, TINY, operations=operations)
-    assert row["floor_ms"] == pytest.approx(1e3 * operations / rate(TINY))
+    assert row["floor_ms"] == pytest.approx(1e3 * operations / rate(TINY, "float32"))
     assert row["times_faster"] is None
 
 

@@ -95,8 +95,7 @@ class _Gan(Training):
         device = task.own.features.device
         model = copy.deepcopy(task.start).requires_grad_(True)
         model = model.to(device).to(memory_format=torch.channels_last)
-        self.optimiser = Adam(model.parameters(), betas=BETAS)
-        super().__init__(task, model, self.optimiser)
+        super().__init__(task, model, Adam(model.parameters(), betas=BETAS))
         self._check_learns()
         torch.manual_seed(derive(task.seed, "critic"))
         self.critic = Critic(task.image_shape, task.options["critic_width"]).to(device)

@@ -57,7 +57,7 @@ class Training:
     def __init__(self, task: Task, model: nn.Module, optimiser: Optimiser) -> None:
         self.task, self.options = task, task.options
         self.device = task.own.features.device
-        self.model = model
+        self.model, self.optimiser = model, optimiser
         self.parts: dict[str, Part] = {"model": model, "optimiser": optimiser}
         self.generators = {"attack_noise": torch.Generator(self.device)}
         self.history: list[dict[str, Any]] = []
@@ -187,8 +187,8 @@ class Regression(Training):
         shapes = task.own.features.shape[1:], task.image_shape
         model = untrained(task.options, *shapes, task.class_maps)
         model = model.to(task.own.features.device).to(memory_format=torch.channels_last)
-        self.optimiser = Adam(model.parameters(), weight_decay=task.options["weight_decay"])
-        super().__init__(task, model, self.optimiser)
+        optimiser = Adam(model.parameters(), weight_decay=task.options["weight_decay"])
+        super().__init__(task, model, optimiser)
 
     def step(self, batch: Batch) -> Numbers:
         """Train on a batch."""

@@ -117,7 +117,6 @@ def optimisation(task: Task) -> Outcome:
     """
     task.victim.model.eval()
     search = _Search(task)
-    search.resume()
     with task.checkpoint.written_when_interrupted():
         settings = search.settings or search.choose()
         answers = search.answer(settings)
@@ -144,6 +143,12 @@ class _Search:
         self.settings: Settings | None = None
         self.history: list[Row] = []
         self._answers: list[Tensor] = []
+        found = task.checkpoint.load()
+        if found is not None:
+            answers, state = found
+            self.settings, self.history = Settings(**state["settings"]), state["history"]
+            device = task.released.device
+            self._answers = [answers[str(i)].to(device) for i in range(len(answers))]
 
     def choose(self) -> Settings:
         """Return the settings with the lowest error on held-out images."""
@@ -152,12 +157,11 @@ class _Search:
         if options["budget"] == "strong":
             best = self._best_of(_variants(tried), truth[:TRIED], released[:TRIED])
             tried = replace(best, steps=EPOCHS * options["iterations"])
-        marks = checkpoints(tried.steps)
-        report = progress(f"{self.task.title}, held-out images", len(marks))
+        report = progress(f"{self.task.title}, held-out images", len(checkpoints(tried.steps)))
         for number, row in enumerate(_descend(self.task, tried, truth, released), 1):
             self.history.append(row)
             report(number, {"misfit": row["misfit"], "val_mse": row["val_mse"]})
-        best_row = min(self.history, key=_val_mse)
+        best_row = min(self.history, key=lambda row: float(row["val_mse"]))
         self.settings = replace(tried, steps=best_row["epoch"])
         self._keep(self.settings)
         return self.settings
@@ -166,9 +170,9 @@ class _Search:
         errors = []
         report = progress(f"{self.task.title}, settings", len(trials))
         for number, trial in enumerate(trials, 1):
-            errors.append(min(map(_val_mse, _descend(self.task, trial, truth, released))))
-            numbers = {"lr": trial.lr, "tv_weight": trial.tv_weight, "val_mse": errors[-1]}
-            report(number, numbers)
+            rows = _descend(self.task, trial, truth, released)
+            errors.append(min(float(row["val_mse"]) for row in rows))
+            report(number, {"lr": trial.lr, "tv_weight": trial.tv_weight, "val_mse": errors[-1]})
         return trials[errors.index(min(errors))]
 
     def answer(self, settings: Settings) -> Tensor:
@@ -189,15 +193,6 @@ class _Search:
         answers = {str(number): part for number, part in enumerate(self._answers)}
         state = {"settings": asdict(settings), "history": self.history}
         self.task.checkpoint.keep((answers, state))
-
-    def resume(self) -> None:
-        """Load the checkpoint of a killed job, if there is one."""
-        found = self.task.checkpoint.load()
-        if found is not None:
-            answers, state = found
-            self.settings, self.history = Settings(**state["settings"]), state["history"]
-            device = self.task.released.device
-            self._answers = [answers[str(i)].to(device) for i in range(len(answers))]
 
 
 def _held_out(task: Task) -> tuple[Tensor, Tensor]:
@@ -241,7 +236,3 @@ def _mean_misfit(descents: list[Descent], steps: int) -> float:
         misfit = torch.cat([descent.misfit() for descent in descents]).mean().item()
     check_finite(steps, misfit=misfit)
     return misfit
-
-
-def _val_mse(row: Row) -> float:
-    return float(row["val_mse"])

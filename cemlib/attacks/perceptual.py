@@ -119,7 +119,7 @@ def vgg16(path: Path, side: int) -> nn.Module:
     """Load those layers of torchvision's VGG16 that fit images in [0, 1].
 
     Args:
-        path: Its weights as torchvision publishes them, or those of `features` alone.
+        path: File of its weights as torchvision publishes them; only those of `features` are read.
         side: Shorter side of the images.
 
     Raises:

@@ -37,7 +37,8 @@ def linear_estimate(task: Task) -> LinearEstimate:
         DivergedError: if a feature is not finite.
     """
     clean, noise = task.victim.channel.moments(task.own.features.flatten(1), task.queries)
-    mean, intercept = _means(clean, task.own.images)
+    mean, images = clean.mean(0, dtype=torch.float64), task.own.images
+    intercept = images.flatten(1).sum(0, dtype=torch.float64) / (255 * len(images))
     check_finite(0, features=mean.sum().item())
     if len(mean) * len(intercept) > LARGEST:
         empty = mean.new_zeros(0, len(intercept)), mean.new_zeros(0, 0)
@@ -56,12 +57,6 @@ def linear_estimate(task: Task) -> LinearEstimate:
     wiener = torch.diag(torch.ones_like(noise)) - noise[:, None] * (vectors * inverse @ vectors.T)
     weights = vectors @ (inverse[:, None] * turned)
     return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener)))
-
-
-def _means(clean: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return m (D,) and b (P,) in float64."""
-    total = images.flatten(1).sum(0, dtype=torch.float64)
-    return clean.mean(0, dtype=torch.float64), total / (255 * len(images))
 
 
 def _covariances(

@@ -5,7 +5,6 @@ around it would have to be released too.
 """
 
 import inspect
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -71,7 +70,11 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """Divide a graph after `cut`; raise CutError unless it is called once and all values pass."""
+    """Divide a graph after `cut`, which must be called once and give all that comes later.
+
+    Raises:
+        CutError: if it is not, or nothing comes later.
+    """
     at, result = _at(graph, cut), _result(graph)
     before = _upstream(at)
     behind = _upstream(result, end=at)
@@ -154,13 +157,13 @@ def _named(node: fx.Node) -> str:
 
 
 def _part(
-    graph: fx.Graph, kept: Iterable[fx.Node], result: fx.Node, start: fx.Node | None = None
+    graph: fx.Graph, kept: set[fx.Node], result: fx.Node, start: fx.Node | None = None
 ) -> fx.Graph:
     """Copy some nodes in their order, with the network's input or `start` as the placeholder."""
-    part, chosen = fx.Graph(), set(kept)
+    part = fx.Graph()
     copies = {start: part.placeholder("features")} if start is not None else {}
     for node in graph.nodes:
-        if node in chosen:
+        if node in kept:
             copies[node] = part.node_copy(node, copies.__getitem__)
     part.output(copies[result])
     return part

@@ -69,10 +69,9 @@ def resnet20(shape: Shape) -> SplitModel:
     width, halvings = ENTRIES[shape.cut - 1][0], strides[: shape.cut].count(2)
     layers = _layers(len(shape.mean))
     encoder = client_encoder(nn.Sequential(*layers[: shape.cut]), width, shape, halvings)
-    pool = (nn.AdaptiveAvgPool2d(1), nn.Flatten())
     classifier = nn.Linear(ENTRIES[-1][0], shape.num_classes)
     back = nn.Conv2d(shape.bottleneck, width, 3, padding=1)
-    server = (back, *layers[shape.cut :], *pool, classifier)
+    server = (back, *layers[shape.cut :], nn.AdaptiveAvgPool2d(1), nn.Flatten(), classifier)
     return SplitModel(encoder, nn.Sequential(*server), feature_shape(shape, halvings))
 
 

@@ -103,7 +103,7 @@ class SplitModel(nn.Module):
             raise ValueError("mean, std: give both or neither")
         model = cls(*halves(module, cut))
         if mean is not None and std is not None:
-            model.encoder = nn.Sequential(Normalise(mean, std), model.encoder)
+            model.encoder = nn.Sequential(Normalise(mean, std).to(device_of(module)), model.encoder)
         return model if image_shape is None else model.measured(image_shape)
 
     @property
@@ -145,7 +145,8 @@ class SplitModel(nn.Module):
         """Return the network with the published bottleneck at the cut, sharing the other weights.
 
         The client gets a convolution to `channels` channels, a sparse-coding layer if that is set,
-        and a sigmoid; the server gets a convolution back. The new weights are Xavier-uniform.
+        and a sigmoid; the server gets a convolution back. The
+        client's new convolution has Xavier-uniform weights.
 
         Raises:
             ValueError: if the `feature_shape` is not known yet, or there is no channel.
@@ -158,7 +159,7 @@ class SplitModel(nn.Module):
         xavier(added)
         encoder = nn.Sequential(self.encoder, *added)
         head = nn.Sequential(nn.Conv2d(channels, before, 3, padding=1), self.head)
-        return SplitModel(encoder, head, features)
+        return SplitModel(encoder, head, features).to(device_of(self))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits (B, classes) without any release noise."""

@@ -36,7 +36,7 @@ class Replay:
     def __call__(self, step: Step, key: Hashable) -> bool:
         """Do the step once, and return whether its Python code ran.
 
-        With the same key, a step runs the same kernels in every call.
+        All calls with one key must run the same kernels.
         """
         if not self.captures:
             step()

@@ -16,7 +16,7 @@ class Sums:
         self._totals: Tensor | None = None  # the weights' sum comes last
 
     def add(self, values: Mapping[str, Tensor], weight: float = 1.0) -> Tensor:
-        """Add weighted scalars, and return them in a vector; every call has the same names."""
+        """Add weighted scalars, with the same names in every call; return them in a vector."""
         scalars = torch.stack([value.detach().to(torch.float64) for value in values.values()])
         now = torch.cat([scalars, torch.ones_like(scalars[:1])])
         if self._totals is None:

@@ -113,16 +113,13 @@ class Clustering(Fitted):
         members = cells.sizes.unsqueeze(1)
         a = self.blend(members, weights.unsqueeze(1))
         v = a * cells.total(squares) / members.clamp_min(1) + (1 - a) * stored
-        each = weights.unsqueeze(1) * self._hinge(v)
+        linear = self.settings.gate == "linear"
+        hinge = v + LINEAR_OFFSET if linear else log_hinge(v, self.settings.gamma, self.ceiling)
+        each = weights.unsqueeze(1) * hinge
         return each.mean(1).sum(), {
             "variance": cells.mean(v.detach().mean(1)),
             "active": cells.mean((each > 0).to(v).mean(1)),
         }
-
-    def _hinge(self, v: Tensor) -> Tensor:
-        if self.settings.gate == "linear":
-            return v + LINEAR_OFFSET
-        return log_hinge(v, self.settings.gamma, self.ceiling)
 
     def _batch_form(
         self, squares: Tensor, weights: Tensor, cells: Groups, owner: Tensor

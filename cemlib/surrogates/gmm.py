@@ -74,8 +74,7 @@ class GaussianMixture(Fitted):
         shares = torch.full_like(self.weights[:, 0], 1 / self.num_classes)
         self.register_buffer("class_shares", shares)
         if self.covariance == "full":
-            unit = torch.eye(self.dim)
-            self.register_buffer("axes", unit.expand(*self.weights.shape, *unit.shape).clone())
+            self.register_buffer("axes", torch.eye(self.dim).repeat(*self.weights.shape, 1, 1))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs the share of components reached, and their mean variance."""

@@ -43,7 +43,9 @@ def fit_clusters(
     the draws of k-means++. The result does not depend on `BLOCK`.
     """
     index, sizes = padded_index(y, len(means))
-    draws = _draws(len(y), means.shape[1], generator).to(z.device)
+    # argmax(weight / draw) picks in proportion to the weight.
+    draws = torch.empty(len(y), means.shape[1]).exponential_(generator=generator)
+    draws = draws.clamp_min_(torch.finfo(draws.dtype).tiny).to(z.device)
     fitted = Clusters(means.clone(), weights.clone(), means.clone())
     for ids in class_blocks(sizes * z.shape[1], BLOCK):
         held = index[ids, : largest(sizes[ids])]
@@ -52,12 +54,6 @@ def fit_clusters(
         for kept, found in zip(fitted, new, strict=True):
             kept[ids] = found
     return fitted
-
-
-def _draws(samples: int, clusters: int, generator: torch.Generator) -> Tensor:
-    """Draw exponential numbers (N, K): argmax(weight / draw) picks in proportion to the weight."""
-    draws = torch.empty(samples, clusters).exponential_(generator=generator)
-    return draws.clamp_min_(torch.finfo(draws.dtype).tiny)
 
 
 def _fit_block(x: Tensor, sizes: Tensor, means: Tensor, weights: Tensor, draws: Tensor) -> Clusters:

@@ -56,8 +56,7 @@ LEAST = 0.9  # smallest default weight of the past, once it has enough samples
 
 def trace_of_product(a: Tensor, b: Tensor) -> Tensor:
     """Return `tr(A B)` of symmetric matrices (C, D, D), (C,)."""
-    traces: Tensor = torch.einsum("cij,cij->c", a, b)
-    return traces
+    return torch.einsum("cij,cij->c", a, b)
 
 
 def shrink_(matrices: Tensor, amount: float) -> Tensor:

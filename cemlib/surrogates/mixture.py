@@ -46,10 +46,6 @@ class Mixtures(NamedTuple):
     weights: Tensor  # (C, K) each row sums to 1 or is all 0
     covariances: Tensor  # (C, K, D) diagonals, or (C, K, D, D)
 
-    def of(self, ids: Tensor) -> "Mixtures":
-        """Return the mixtures of some classes."""
-        return Mixtures(*(values[ids] for values in self))
-
     def where(self, chosen: Tensor, other: "Mixtures") -> "Mixtures":
         """Select from self where chosen, (C,) or (C, K), is true, and from other elsewhere."""
         pairs = zip(self, other, strict=True)
@@ -75,7 +71,8 @@ def fit_mixtures(z: Tensor, y: Tensor, previous: Mixtures, generator: torch.Gene
     values = sizes * z.shape[1] + previous.covariances[0].numel()
     for ids in class_blocks(values, BLOCK):
         x = z[index[ids, : largest(sizes[ids])]].to(torch.float64)
-        new = _fit_block(x, sizes[ids], start.of(ids), fresh[ids])
+        own = Mixtures(*(values[ids] for values in start))
+        new = _fit_block(x, sizes[ids], own, fresh[ids])
         for kept, found in zip(fitted, new, strict=True):
             kept[ids] = found
     return fitted

@@ -58,9 +58,8 @@ class Defended:
     @property
     def modules(self) -> dict[str, nn.Module]:
         """Return the modules that are trained, by name."""
-        optional = {"surrogate": self.surrogate, "penalty": self.penalty}
-        present = {name: module for name, module in optional.items() if module is not None}
-        return {"model": self.deployed.model, **present}
+        parts = {"model": self.deployed.model, "surrogate": self.surrogate, "penalty": self.penalty}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 @dataclass(frozen=True)

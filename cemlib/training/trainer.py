@@ -132,15 +132,14 @@ class Trainer:
 
     def state(self) -> State:
         """Return a copy of everything that a checkpoint holds beside the history."""
-        tensors, best = training_state(self._parts) | pack("fits", self.fits), self.selection
-        tensors |= pack("best", best.weights)
+        best = self.selection
+        tensors = training_state(self._parts) | pack("fits", self.fits) | pack("best", best.weights)
         return tensors, {"best": {"epoch": best.epoch, "score": best.score}}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Continue from the `state` of a checkpoint."""
         self.prune_before(len(self.history))
         self.fits = unpack("fits", tensors)
-        tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
         restore_training(tensors, self._parts)
         best = {**state["best"], "weights": unpack("best", tensors)}
         self.selection = replace(self.selection, **best)

@@ -46,6 +46,15 @@ def test_the_client_normalises_where_it_is_told_to() -> None:
     assert torch.equal(model(images()), whole(by_hand))
 
 
+def test_new_layers_are_on_the_networks_device() -> None:
+    """On `meta`, which every machine has: there only shapes are computed."""
+    whole = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Flatten(), nn.Linear(2048, 10))
+    options: dict[str, Any] = {"mean": (0.1,) * 3, "std": (0.5,) * 3, "image_shape": IMAGES}
+    model = SplitModel.from_module(whole.to("meta"), "0", **options)
+    narrowed = model.narrowed(2, sparse_coding=True)
+    assert {part.device.type for part in narrowed.state_dict().values()} == {"meta"}
+
+
 def test_sparse_coding_stands_before_the_sigmoid() -> None:
     model = SplitModel.from_module(network(), "norm", image_shape=IMAGES)
     model = model.narrowed(2, sparse_coding=True)

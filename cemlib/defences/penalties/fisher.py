@@ -20,8 +20,8 @@ pull grows without limit as the information falls, and features overflowed in th
 
 How it fails: the bound holds for unbiased attackers. A decoder that knows other images is biased
 towards them, and does better. It is also local: how far apart the releases of two different images
-lie is not limited. A training step differentiates the encoder twice: training the small network
-of the map took nearly five times as long as without.
+lie is not limited. A training step differentiates the encoder twice: in the study `map/fisher`
+a training took nearly five times as long as without.
 """
 
 import torch
