@@ -58,6 +58,18 @@ def test_ranges_in_the_readme_are_those_of_the_published_curves(
     assert found == tuple(f"{100 * r - 100:.0f}" if "%" in said else f"{r:.1f}" for r in bounds)
 
 
+def test_gradients_of_photographs_are_those_of_the_published_tables() -> None:
+    page = (ROOT / "docs/federated.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[`(\w+)`\]\([^|]*\|[^|]*\| (.*) \|$", page, re.M)
+    assert len(rows) >= 5
+    for study, said in rows:
+        table = pd.read_csv(ROOT / f"results/published/{study}/privacy.csv")
+        mse = table.set_index(["variant", "attack"])["mse_mean"]
+        worst = [mse["none", "worst_case"], mse["mask", "worst_case"]]
+        shown = [*worst, mse["mask", "cosine"], mse["none", "mean_image"]]
+        assert [*map(float, said.split(" | "))] == [float(f"{value:.2g}") for value in shown]
+
+
 def test_differences_have_no_column_for_an_accuracy_without_any() -> None:
     folder = "results/published/ablations_gated"
     table = pd.read_csv(ROOT / folder / "tradeoff.csv")
