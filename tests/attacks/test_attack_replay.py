@@ -19,9 +19,10 @@ from cemlib.attacks.task import Outcome, Task
 from cemlib.config.attacks import Decoder, Gan, Optimisation, Perceptual, Residual
 from cemlib.config.base import Section
 
-LEARNED = OPTIONS | {"epochs": 4, "batch_size": 16}
+# The steep distance between features and the game of generator and critic enlarge any rounding:
+# these rates are whole in float32.
+LEARNED = OPTIONS | {"epochs": 4, "batch_size": 16, "lr": 2**-7}
 SEARCH = {"iterations": 30, "batch_size": 25}
-# The game of generator and critic enlarges any rounding: these rates are whole in float32.
 RATES = {"lr": 2**-11, "critic_lr": 2**-8}
 CRITIC = RATES | {"epochs": 4, "batch_size": 16, "critic_steps": 3, "critic_width": 4}
 CASES = {
@@ -57,5 +58,4 @@ def test_replayed_steps_attack_as_called_ones(
     for row, other in zip(called.history, replayed.history, strict=True):
         numbers = {n: value for n, value in row.items() if value is not None and n != "seconds"}
         assert {name: other[name] for name in numbers} == pytest.approx(numbers, rel=1e-3)
-    # Replayed steps round differently; on some processors `perceptual` differs by 0.003.
-    torch.testing.assert_close(replayed.reconstructions, called.reconstructions, atol=5e-3, rtol=0)
+    torch.testing.assert_close(replayed.reconstructions, called.reconstructions, atol=2e-3, rtol=0)

@@ -21,7 +21,8 @@ def holding(*statistics, num_train=1, **options):
 
 @pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("clusters", [1, 3])
-@pytest.mark.parametrize(("gate", "num_train"), [("log", 3000), ("linear", 10)])
+@pytest.mark.parametrize("gate", ["log", "linear"])
+@pytest.mark.parametrize("num_train", [10, 3000])
 @pytest.mark.parametrize("options", BLENDED)
 def test_the_blended_form_equals_the_loops(name, clusters, gate, num_train, options):
     z, y, num_classes = batch(name)
