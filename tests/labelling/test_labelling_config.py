@@ -47,6 +47,15 @@ def test_the_committed_studies_have_the_published_numbers() -> None:
         (changed(networks=[{"kind": "mlp"}]), ["networks.0: width: is missing"]),
         (changed(networks=[{"kind": "vgg11", "width": 3}]), ["networks.0: width: vgg11 has none"]),
         (changed(networks=[{"kind": "vgg11"}]), ["networks: vgg11 needs data.image_size: 32 and"]),
+        (
+            changed(
+                networks=[{"kind": "resnet18"}],
+                data__image_size=32,
+                data__channels=3,
+                train__batch_size=1,
+            ),
+            ["train.batch_size: resnet18 needs at least 2 images per step"],
+        ),
     ],
 )
 def test_a_fault_is_told_by_its_key(raw: Any, parts: list[str]) -> None:
