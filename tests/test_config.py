@@ -153,6 +153,22 @@ def test_the_epochs_to_raise_are_those_that_are_too_few() -> None:
     assert found.found.startswith("3, but defences.few.surrogate acts from epoch ")
 
 
+@pytest.mark.parametrize(
+    ("train", "warned"),
+    [
+        ({"milestones": [10, 20]}, False),
+        ({"milestones": [20, 30]}, True),
+        ({"milestones": []}, False),
+        ({"milestones": [20], "schedule": "one_cycle"}, False),
+    ],
+)
+def test_a_rate_that_never_falls_is_a_warning(train: dict[str, Any], warned: bool) -> None:
+    """A milestone acts after its epoch: that after the last of 20 epochs changes nothing."""
+    study = parse(VALID | {"train": {"epochs": 20} | train, "defences": {"noise": {}}})
+    told = [one.level for one in requirements(Plan(study)) if one.subject == "train.milestones"]
+    assert told == ["warning"] * warned
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_study_of_another_system_is_sent_where_it_belongs(system: str) -> None:
     assert parse_any(VALID | {"system": "split"}) == parse(VALID)

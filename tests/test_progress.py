@@ -36,3 +36,8 @@ def test_the_time_left_counts_this_process_only(
     progress("train noise", 4, done=2)(3, {"loss": 1.0})
     line = lines_of(capsys)[0]
     assert (line[3], line[4]) == ("30", "30")
+
+
+def test_a_unit_has_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
+    progress("pctc repeat 0", 15, unit="training")(2, {"top1": 0.5})
+    assert capsys.readouterr().err.startswith("pctc repeat 0 training 2/15 top1 0.5 | ")

@@ -157,7 +157,8 @@ class _Search:
         if options["budget"] == "strong":
             best = self._best_of(_variants(tried), truth[:TRIED], released[:TRIED])
             tried = replace(best, steps=EPOCHS * options["iterations"])
-        report = progress(f"{self.task.title}, held-out images", len(checkpoints(tried.steps)))
+        total = len(checkpoints(tried.steps))
+        report = progress(f"{self.task.title}, held-out images", total, unit="checkpoint")
         for number, row in enumerate(_descend(self.task, tried, truth, released), 1):
             self.history.append(row)
             report(number, {"misfit": row["misfit"], "val_mse": row["val_mse"]})
@@ -168,7 +169,7 @@ class _Search:
 
     def _best_of(self, trials: list[Settings], truth: Tensor, released: Tensor) -> Settings:
         errors = []
-        report = progress(f"{self.task.title}, settings", len(trials))
+        report = progress(self.task.title, len(trials), unit="setting")
         for number, trial in enumerate(trials, 1):
             rows = _descend(self.task, trial, truth, released)
             errors.append(min(float(row["val_mse"]) for row in rows))
@@ -179,7 +180,7 @@ class _Search:
         """Return the images (N, C, H, W) of all releases."""
         chunks = torch.split(self.task.released, self.options["batch_size"])
         done = len(self._answers)
-        report = progress(self.task.title, len(chunks), done)
+        report = progress(self.task.title, len(chunks), done, unit="batch")
         for number, released in enumerate(chunks[done:], done + 1):
             descent = Descent(self.task, released, settings)
             descent.run_until(settings.steps)

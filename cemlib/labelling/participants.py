@@ -23,6 +23,7 @@ from cemlib.labelling.learning import TrainingSet, classify, learn, start
 from cemlib.labelling.loss import answered, certainty, posterior
 from cemlib.models.layers import Normalise
 from cemlib.numerics.seeds import generator
+from cemlib.records.progress import progress
 
 Weighting = Literal["capc", "iel", "constant"]
 Found: TypeAlias = dict[str, Tensor]
@@ -94,7 +95,11 @@ class Participants:
         for i, (who, _) in enumerate(sets):
             network = self.network(who)
             groups.setdefault((network, None if network.small else i), []).append(i)
-        parts = [self._learn([sets[i] for i in at]) for at in groups.values()]
+        parts = list[Found]()
+        report = progress(f"pctc repeat {self.repeat}", len(groups), unit="training")
+        for done, at in enumerate(groups.values(), 1):
+            parts.append(self._learn([sets[i] for i in at]))
+            report(done, {"top1": float(parts[-1]["accuracy"].mean())})
         order = torch.tensor([i for at in groups.values() for i in at]).argsort()
         return {name: torch.cat([part[name] for part in parts])[order] for name in parts[0]}
 

@@ -46,6 +46,7 @@ def requirements(plan: AnyPlan) -> Iterator[Finding]:
     if isinstance(plan.study, Study):
         yield from _network(plan.study)
         yield from _epochs(plan.study)
+        yield from _milestones(plan.study)
 
 
 def warnings_of(plan: AnyPlan) -> Iterator[str]:
@@ -94,6 +95,17 @@ def _epochs(study: Study) -> Iterator[Finding]:
     for key, (epochs, first, at) in told.items():
         found = f"{epochs}, but {key}.surrogate acts from epoch {first} on"
         yield Finding(PROBLEM, at, found, f"set it to {first} or more")
+
+
+def _milestones(study: Study) -> Iterator[Finding]:
+    """Warn of trainings that end before their first milestone, at the highest learning rate."""
+    trainings = {study.training(name) for name in study.defences}
+    held = {(one.epochs, one.milestones) for one in trainings if one.schedule == "milestones"}
+    for epochs, milestones in sorted(held):
+        if min(milestones, default=0) >= epochs:
+            found = f"{[*milestones]}, but a training has {epochs} epochs: its rate never falls"
+            advice = "lower them, choose schedule: one_cycle, or set [] for a constant rate"
+            yield Finding(WARNING, "train.milestones", found, advice)
 
 
 def images(plan: AnyPlan) -> Finding:

@@ -57,7 +57,7 @@ def run_attacks(
     shared = shared_gradients(net, scene, variant, batch, seed, steps, lr)
     searched: dict[AnyInversion, Reconstruction] = {}
     found: dict[str, Finding] = {}
-    report = progress("inversion", len(attacks))
+    report = progress("inversion", len(attacks), unit="attack")
     for done, (name, settings) in enumerate(attacks.items(), 1):
         search, linked, repeats = search_of(settings, variant), settings.linked, scene.repeats
         if linked is not None and repeats is not None:
