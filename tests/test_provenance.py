@@ -13,9 +13,11 @@ import yaml
 from cemlib.config import parse
 from cemlib.config.extending import merged
 from cemlib.config.load import parse_any
+from cemlib.records.files import FileError
 from cemlib.records.provenance import (
     PACKAGE,
     PLUG_INS,
+    Member,
     _imports,
     fingerprint,
     provenance,
@@ -178,6 +180,19 @@ def test_imports_over_several_lines_and_within_functions_are_followed(
         (tmp_path / f"{name}.py").touch()
     found = {file.stem for file in source_files("cemlib.begin")}
     assert found == {"begin", "one", "two", "three", "four"}
+
+
+def test_a_relative_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would not be followed, and an edit of that file would rerun nothing."""
+    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
+    (tmp_path / "relative.py").write_text("def late():\n    from .one import two\n")
+    with pytest.raises(FileError, match=r"relative\.py: relative imports are not"):
+        source_files("cemlib.relative")
+
+
+def test_a_member_under_another_name_has_no_docstring() -> None:
+    assert Member("cemlib.records.provenance", "Member").docstring.startswith("An entry of")
+    assert Member("cemlib.records.provenance", "other").docstring == ""
 
 
 def test_an_unknown_member_is_named() -> None:

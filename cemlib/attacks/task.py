@@ -89,7 +89,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Reconstructions (N, C, H, W) in [0, 1], the attacker's tensors, and its history."""
+    """The result of an attack.
+
+    Attributes:
+        reconstructions: (N, C, H, W) in [0, 1].
+        state: The attacker's tensors.
+        history: One row per epoch, each with `val_mse`; empty without a training.
+    """
 
     reconstructions: Tensor
     state: Mapping[str, Tensor]

@@ -33,13 +33,17 @@ class AttackConfig(Section):
         return int(getattr(self, "queries", 1))
 
 
-class _Querying(AttackConfig):
+class Querying(AttackConfig):
+    """Options of an attack on one or several releases of an image."""
+
     queries: int = Field(
         1, ge=1, description="releases of the same image that the attacker sees and averages"
     )
 
 
-class _Learned(_Querying):
+class Learned(Querying):
+    """Options of an attack that trains a network."""
+
     budget: Literal["standard", "strong"] = Field(
         "standard",
         description="strong: three times the epochs, 1.5 times the width, and the best of three"
@@ -55,7 +59,7 @@ class _Learned(_Querying):
     )
 
 
-class Decoder(_Learned):
+class Decoder(Learned):
     """A linear reconstruction in closed form and a residual network that corrects it, mixed."""
 
     kind: Literal["decoder"] = "decoder"
@@ -71,7 +75,7 @@ class Decoder(_Learned):
     )
 
 
-class _Decoding(_Learned):
+class Decoding(Learned):
     """Options of an attack that trains the published decoder."""
 
     epochs: int = Field(50, ge=1, description="passes over the attacker's images")
@@ -83,13 +87,13 @@ class _Decoding(_Learned):
     width: int = Field(64, ge=1, description="channels of the residual blocks")
 
 
-class Residual(_Decoding):
+class Residual(Decoding):
     """The published residual decoder, trained to invert the released features."""
 
     kind: Literal["residual"] = "residual"
 
 
-class Perceptual(_Decoding):
+class Perceptual(Decoding):
     """The published decoder, with a distance between features of a classifier in its loss."""
 
     kind: Literal["perceptual"] = "perceptual"
@@ -104,7 +108,7 @@ class Perceptual(_Decoding):
     )
 
 
-class Gan(_Learned):
+class Gan(Learned):
     """A trained decoder, trained further against a Wasserstein critic with gradient penalty."""
 
     kind: Literal["gan"] = "gan"
@@ -119,7 +123,7 @@ class Gan(_Learned):
     critic_width: int = Field(64, ge=1, description="channels of the critic's first layer")
 
 
-class Optimisation(_Querying):
+class Optimisation(Querying):
     """White-box optimisation of the image itself, through the client and the release channel."""
 
     kind: Literal["optimisation"] = "optimisation"
@@ -139,7 +143,7 @@ class Optimisation(_Querying):
     batch_size: int = Field(512, ge=1, description="images per batch; affects memory, not results")
 
 
-class Linear(_Querying):
+class Linear(Querying):
     """Ridge regression from the released features to the pixels."""
 
     kind: Literal["linear"] = "linear"

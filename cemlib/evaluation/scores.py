@@ -106,6 +106,8 @@ def verdict(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> 
     if isinstance(found, str):
         return Attacked(*which, found)
     answers = found.reconstructions.float()
+    if not answers.isfinite().all():
+        return Attacked(*which, "the reconstructions are not finite")
     known = scene.recognition(answers, knowledge)
     scores = per_image(originals, answers.cpu())
     shares = {name: right.float().mean().item() for name, right in known.items()}

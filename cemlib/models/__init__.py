@@ -42,4 +42,5 @@ def build(name: str, **options: Any) -> SplitModel:
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r} (known: {', '.join(MODELS)})")
-    return MODELS[name](Shape(**options))
+    shape = Shape(**options)
+    return MODELS[name](shape).measured((len(shape.mean), shape.image_size, shape.image_size))

@@ -19,6 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cemlib.records.files import FileError
+
 PACKAGE = Path(__file__).parents[1]
 PLUG_INS = {  # kind: its package below this one, and the dict in it
     "surrogates": ("surrogates", "SURROGATES"),
@@ -39,6 +41,7 @@ NEUTRAL = (
     "cemlib.records.provenance",
 )
 _IMPORT = re.compile(r"^ *(?:from|import) (cemlib[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
+_RELATIVE = re.compile(r"^ *from \.", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 LIBRARIES = ("numpy", "safetensors", "torch")
 
@@ -81,9 +84,10 @@ class Member(NamedTuple):
     @property
     def docstring(self) -> str:
         """Return its own docstring, not the module's."""
-        nodes = (node for node in _tree(self.file).body if getattr(node, "name", "") == self.name)
-        documented = (node for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef))
-        return ast.get_docstring(next(documented)) or ""
+        for node in _tree(self.file).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == self.name:
+                return ast.get_docstring(node) or ""
+        return ""
 
 
 def members(kind: str) -> dict[str, Member]:
@@ -198,7 +202,15 @@ def _file(module: str) -> Path:
 
 @cache
 def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return ast.parse(_source(path), filename=str(path))
+
+
+def _source(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    if _RELATIVE.search(text):
+        advice = "write whole names, as in `from cemlib.attacks.task import Task`"
+        raise FileError(f"{path}: relative imports are not followed; {advice}")
+    return text
 
 
 @cache
@@ -209,7 +221,7 @@ def _imports(module: str) -> tuple[str, ...]:
     that would take 0.3 s longer.
     """
     found = set[str]()
-    for start, names in _IMPORT.findall(_file(module).read_text(encoding="utf-8")):
+    for start, names in _IMPORT.findall(_source(_file(module))):
         found.update((start, *(f"{start}.{name}" for name in _WORD.findall(names))))
     return tuple(sorted(n for n in found if n.startswith("cemlib.") and _file(n).is_file()))
 

@@ -113,8 +113,8 @@ def images(plan: AnyPlan) -> Finding:
     config, subject = plan.study.data, f"data {plan.study.data.source}"
     if _is_prepared(plan):
         return Finding(OK, subject, f"prepared already: {plan.layout.data}")
-    if config.source == "digits":
-        return Finding(OK, subject, "come with scikit-learn")
+    if config.source not in ("folder", *DOWNLOADS):  # the digits, or a source added by a user
+        return Finding(OK, subject, "read by `cemlib prepare`")
     return _images(subject, config, config.root or os.environ.get("CEMLIB_DATA"))
 
 
@@ -140,7 +140,7 @@ def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
         return Finding(PROBLEM, subject, found, f"add test/, or set {by} to {place / 'train'}")
     if is_folder or (place / "train").is_dir():
         return _folder(subject, place, by)
-    download = place / DOWNLOADS.get(config.source, "")  # a source added by a user has none
+    download = place / DOWNLOADS[config.source]
     if not download.exists():
         advice = "`cemlib prepare` downloads them, or set CEMLIB_DATA to a folder that has them"
         return Finding(WARNING, subject, f"{download}: not there yet", advice)
