@@ -96,7 +96,12 @@ class _Gan(Training):
         model = copy.deepcopy(task.start).requires_grad_(True)
         model = model.to(device).to(memory_format=torch.channels_last)
         super().__init__(task, model, Adam(model.parameters(), betas=BETAS))
-        self._check_learns()
+        batches, least = self.options["epochs"] * self.steps, self.options["critic_steps"]
+        if batches < least:
+            raise DivergedError(
+                f"{batches} batches in all are fewer than critic_steps ({least}): the generator"
+                " would never be trained; raise epochs or lower critic_steps"
+            )
         torch.manual_seed(derive(task.seed, "critic"))
         self.critic = Critic(task.image_shape, task.options["critic_width"]).to(device)
         self.critic_optimiser = Adam(self.critic.parameters(), betas=BETAS)
@@ -145,11 +150,3 @@ class _Gan(Training):
         loss.backward()
         self.optimiser.step(lr)
         self.critic.requires_grad_(True)
-
-    def _check_learns(self) -> None:
-        batches, least = self.options["epochs"] * self.steps, self.options["critic_steps"]
-        if batches < least:
-            raise DivergedError(
-                f"{batches} batches in all are fewer than critic_steps ({least}): the generator"
-                " would never be trained; raise epochs or lower critic_steps"
-            )

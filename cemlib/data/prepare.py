@@ -93,7 +93,10 @@ def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
     def shuffled(index: Tensor, name: str) -> Tensor:
         return index[torch.randperm(len(index), generator=stream(name))]
 
-    count = _class_count(raw, config)
+    found = len(raw.classes)
+    count = config.classes or found
+    if count > found:
+        raise DataError(f"data.classes is {count}, and there are {found} classes; lower it")
     labels, test_labels = raw.train.labels, raw.test_source.labels
     pool = (labels < count).nonzero().flatten()
     if raw.test is None:
@@ -141,15 +144,6 @@ def allocate(counts: Tensor, total: int) -> Tensor:
     left = total - int(base.sum())
     largest = (shares % population).argsort(descending=True, stable=True)[:left]
     return base.index_add(0, largest, torch.ones_like(largest))
-
-
-def _class_count(raw: Raw, config: DataConfig) -> int:
-    found = len(raw.classes)
-    if config.classes is not None and config.classes > found:
-        raise DataError(
-            f"data.classes is {config.classes}, and there are {found} classes; lower it"
-        )
-    return config.classes or found
 
 
 def _share(count: int, fraction: float) -> int:

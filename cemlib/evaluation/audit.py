@@ -1,6 +1,6 @@
 """Attack a trained network of the user's own, in one call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -149,7 +149,11 @@ def audit(
     accuracy = victim.score(data.test.images, data.test.labels, draws)["top1"]
     network = Trained(NETWORK, seed, victim, [], 0, {"top1": accuracy})
     attacked = attack(study, network, Trained("judge", seed, silent, [], 0, {}), data)
-    return Audit(_frame(network, attacked), accuracy, attacked, data.test.labels.cpu())
+    summary = table([network], attacked)
+    doubtful = summary["n_unconverged"] + summary["n_unconverged_recon"] + summary["n_failed"]
+    summary["converged"] = doubtful == 0
+    frame = summary.rename(columns=COLUMNS)[list(COLUMNS.values())]
+    return Audit(frame, accuracy, attacked, data.test.labels.cpu())
 
 
 def _victim(
@@ -166,10 +170,3 @@ def _victim(
     if cut is not None or noise_std is not None:
         raise ValueError("cut, noise_std: a defended network has its own of both; leave them out")
     return deepcopy(found)
-
-
-def _frame(network: Trained, attacked: Sequence[Attacked]) -> pd.DataFrame:
-    summary = table([network], attacked)
-    doubtful = summary["n_unconverged"] + summary["n_unconverged_recon"] + summary["n_failed"]
-    summary["converged"] = doubtful == 0
-    return summary.rename(columns=COLUMNS)[list(COLUMNS.values())]

@@ -23,16 +23,14 @@ class ShareError(LabellingError):
 
 
 class DroppedOutError(LabellingError):
-    """Parties have dropped out, which voids the round.
+    """Parties have dropped out of a phase, such as `votes`, which voids the round.
 
     Attributes:
         gone: the indices of the parties that dropped out, `REQUESTER` for the requester.
-        phase: what the round was waiting for: `images`, `votes`, `decryption` or `tallies`.
     """
 
     def __init__(self, gone: Iterable[int], phase: str) -> None:
         self.gone = tuple(sorted(gone))
-        self.phase = phase
         names = ", ".join(map(party_name, self.gone))
         super().__init__(
             f"{phase}: nothing from {names}; with an n-of-n key this round is void: start a new"

@@ -57,7 +57,11 @@ def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
         cemlib.models.graphs.CutError: if the network has no such submodule, or cannot be traced or
             divided there; the message gives the reason and the possible cuts.
     """
-    _check_name(module, cut)
+    names = [name for name, _ in module.named_modules(remove_duplicate=False) if name]
+    if cut not in names:
+        kind, close = type(module).__name__, get_close_matches(cut, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise CutError(f"cut: {kind} has no submodule {cut!r}{hint}; {_others(module)}")
     try:
         return _halves(module, cut)
     except CutError as error:
@@ -89,14 +93,6 @@ def _halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
         encoder, head = (Part(module, {m: pairs[m][i] for m in pairs}) for i in (0, 1))
     _check_apart(module, encoder, head)
     return encoder, head
-
-
-def _check_name(module: nn.Module, cut: str) -> None:
-    names = [name for name, _ in module.named_modules(remove_duplicate=False) if name]
-    if cut not in names:
-        kind, close = type(module).__name__, get_close_matches(cut, names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise CutError(f"cut: {kind} has no submodule {cut!r}{hint}; {_others(module)}")
 
 
 def _others(module: nn.Module) -> str:

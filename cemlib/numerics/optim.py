@@ -74,9 +74,11 @@ class Optimiser:
         states: list[State] = []
         for index, parameter in enumerate(self.parameters):
             if parameter.grad is not None:
+                if index not in self.state:
+                    self.state[index] = self._start(parameter)
                 weights.append(parameter)
                 gradients.append(_in_order_of(parameter, parameter.grad))
-                states.append(self._kept(index))
+                states.append(self.state[index])
         if weights:
             self._update(weights, gradients, states, lr)
 
@@ -97,11 +99,6 @@ class Optimiser:
             if expected is None or expected.shape != tensor.shape:
                 raise RuntimeError(f"optimiser: {key} of shape {tuple(tensor.shape)} does not fit")
             self.state.setdefault(int(index), {})[name] = expected.copy_(tensor)
-
-    def _kept(self, index: int) -> State:
-        if index not in self.state:
-            self.state[index] = self._start(self.parameters[index])
-        return self.state[index]
 
     def _start(self, weights: Tensor) -> State:
         return {name: torch.zeros_like(weights) for name in self.slots}

@@ -15,7 +15,6 @@ from cemlib.report.style import (
     empty_figure,
     explain_empty,
     legend,
-    legend_height,
     log_scale,
     looks,
     new_figure,
@@ -75,10 +74,13 @@ def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     style = looks(present(attacks, defences))
     strongest = worst_cases(attacks)
     knowledges = list(attacks["knowledge"].unique())
-    figure, panels = new_figure(3.2 + legend_height(style), len(knowledges), share_y=True)
+    counts = release_counts(attacks)
+    figure, panels = new_figure(3.2, len(knowledges), legend_of=style, share_y=True)
     for panel, knowledge in zip(panels, knowledges, strict=True):
         _lines(panel, strongest[strongest["knowledge"] == knowledge], style)
-        _count_releases(panel, release_counts(attacks))
+        panel.set(xscale="log", xlabel="releases seen of each image, at most")
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.set_xticks(counts, [str(count) for count in counts])
         panel.set_title(f"attacker has {readable(knowledge)}")
     panels[0].set_ylabel(SCORES["mse"].axis)
     legend(figure, style, strongest.loc[unconverged(strongest, "mse"), "defence"].tolist())
@@ -106,14 +108,6 @@ def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
         hollow: Any = {"color": look.colour, "mfc": "white", "zorder": 3}  # above the filled ones
         panel.plot(late, mean.loc[late], look.marker, **hollow)
     log_scale(panel)
-
-
-def _count_releases(panel: Axes, counts: Sequence[int]) -> None:
-    """Make the axis logarithmic, with ticks at the numbers of releases that were tried."""
-    panel.set_xscale("log")
-    panel.xaxis.set_minor_locator(NullLocator())
-    panel.set_xticks(counts, [str(count) for count in counts])
-    panel.set_xlabel("releases seen of each image, at most")
 
 
 def _mark_end(panel: Axes, rows: pd.DataFrame, column: str, colour: str) -> None:

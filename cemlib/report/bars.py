@@ -22,7 +22,7 @@ _CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0
 def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw test accuracy, and for each attacker knowledge the worst-case MSE, as bars from zero.
 
-    A dashed line is the MSE of the mean image.
+    A dashed line is the MSE of the mean image, if it is known.
     """
     names, knowledges = present(runs, defences), list(attacks["knowledge"].unique())
     strongest, ceilings = worst_case(attacks), attacks[attacks["attack"] == CEILING]
@@ -37,7 +37,10 @@ def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str])
     for panel, knowledge in zip(others, knowledges, strict=True):
         panel.set_xlim(0, 1.5 * reach if reach > 0 else 1)
         panel.locator_params(axis="x", nbins=4)
-        _add_ceiling(panel, ceilings.loc[ceilings["knowledge"] == knowledge, "mse"].mean())
+        ceiling = ceilings.loc[ceilings["knowledge"] == knowledge, "mse"].mean()
+        if math.isfinite(ceiling):  # the line may lie beyond the bars
+            panel.axvline(ceiling, color="black", linestyle=(0, (4, 3)), linewidth=1)
+            panel.set_title(f"{readable(CEILING)}: {significant(ceiling)}", fontsize=7)
     return figure
 
 
@@ -94,13 +97,6 @@ def _write(panel: Axes, place: int, found: Interval, number: str, wanted: int) -
         fontsize=7,
         bbox=_CLEAR,
     )
-
-
-def _add_ceiling(panel: Axes, value: float) -> None:
-    """Draw the error of the mean image, if it is known; the line may lie beyond the bars."""
-    if math.isfinite(value):
-        panel.axvline(value, color="black", linestyle=(0, (4, 3)), linewidth=1)
-        panel.set_title(f"{readable(CEILING)}: {significant(value)}", fontsize=7)
 
 
 def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> None:

@@ -50,7 +50,9 @@ def comparisons_table(
         ValueError: if the reference has no result.
     """
     names = present(runs, defences)
-    reference = _reference(names, reference)
+    reference = reference or ("noise" if "noise" in names else names[0])
+    if reference not in names:
+        raise ValueError(f"reference {reference!r} has no results; there are {', '.join(names)}")
     others = [name for name in names if name != reference]
     rows = [
         {"defence": name, "reference": reference, "knowledge": knowledge, "metric": score}
@@ -104,13 +106,6 @@ def with_verdicts(table: pd.DataFrame, tested: "pd.Series[bool]") -> pd.DataFram
     }
     verdict = np.select([*words.values()], [*words], NOT_SHOWN)
     return table.assign(p_holm=corrected, verdict=verdict)
-
-
-def _reference(names: Sequence[str], wanted: str | None) -> str:
-    reference = wanted or ("noise" if "noise" in names else names[0])
-    if reference not in names:
-        raise ValueError(f"reference {reference!r} has no results; there are {', '.join(names)}")
-    return reference
 
 
 def _families(

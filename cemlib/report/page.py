@@ -93,9 +93,8 @@ def _sections(files: Mapping[str, Path]) -> dict[str, list[tuple[Figure, str]]]:
             try:
                 content = base64.b64encode(files[name].read_bytes()).decode("ascii")
             except OSError as error:
-                raise FileError(
-                    f"{files[name]}: cannot be read ({error}); draw it again"
-                ) from error
+                fault = f"{files[name]}: cannot be read ({error}); draw it again"
+                raise FileError(fault) from error
             source = f"data:image/png;base64,{content}"
             sections[figure.category].append((figure, source))
     return sections
@@ -147,7 +146,7 @@ def _jobs(records: Sequence[Record]) -> Table:
         ("Device", lambda row: row["provenance"]["device"]),
         ("Commit", lambda row: _commit(row["provenance"], "+")),
         ("Fingerprint", lambda row: row["provenance"]["fingerprint"][:_SHORT]),
-        ("Versions", _versions),
+        ("Versions", lambda row: _listed(map(" ".join, row["provenance"]["versions"].items()))),
     ]
     return laid_out("Results", pd.DataFrame(records), columns)
 
@@ -194,7 +193,3 @@ def _date(results: Iterable[Path]) -> str:
 
 def _job(row: Row) -> str:
     return "training" if row["kind"] == "run" else readable(f"{row['attack']}, {row['knowledge']}")
-
-
-def _versions(row: Row) -> str:
-    return ", ".join(f"{name} {found}" for name, found in row["provenance"]["versions"].items())

@@ -90,10 +90,15 @@ def new_figure(
     rows: int = 1,
     *,
     width: float = WIDTH,
+    legend_of: Sized = (),
     share_x: bool = False,
     share_y: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure of a size in inches, and its panels row by row."""
+    """Return an empty figure of a size in inches, and its panels row by row.
+
+    It is higher by the `legend` of some defences.
+    """
+    height += 0.19 * math.ceil(len(legend_of) / _LEGEND_COLUMNS)
     figure = Figure(figsize=(width, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=share_x, sharey=share_y)
     return figure, list(panels.flat)
@@ -132,11 +137,6 @@ def legend(figure: Figure, styles: Mapping[str, Look], unconverged: Container[st
         for name, look in styles.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
-
-
-def legend_height(styles: Sized) -> float:
-    """Return the height of `legend` in inches."""
-    return 0.19 * math.ceil(len(styles) / _LEGEND_COLUMNS)
 
 
 def empty_figure(text: str) -> Figure:

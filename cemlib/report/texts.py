@@ -161,10 +161,7 @@ def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
         ("over seeds and images", interval("boot", scale=score.scale)),
         ("pairs of seeds", number("n_pairs", ".0f")),
     ]
-    tests: list[Column] = [
-        ("p", number("p")),
-        ("p, Holm", number("p_holm")),
-        ("verdict", number("verdict")),
-    ]
-    shown = columns + tests if metric == TESTED else columns
-    return laid_out(_with_images(caption, rows["n_images"]), rows, shown)
+    if metric == TESTED:
+        tests = {"p": "p", "p, Holm": "p_holm", "verdict": "verdict"}
+        columns += [(title, number(name)) for title, name in tests.items()]
+    return laid_out(_with_images(caption, rows["n_images"]), rows, columns)

@@ -12,15 +12,7 @@ from matplotlib.figure import Figure
 from cemlib.records.scores import SCORES, marked
 from cemlib.report.frontier import Sweeps, mean_curve, symbols, targets
 from cemlib.report.statistics import Interval, mean_interval
-from cemlib.report.style import (
-    Look,
-    explain_empty,
-    legend,
-    legend_height,
-    looks,
-    new_figure,
-    readable,
-)
+from cemlib.report.style import Look, explain_empty, legend, looks, new_figure, readable
 from cemlib.report.tables import counted, present
 from cemlib.report.worst_case import unconverged, worst_case
 
@@ -33,7 +25,7 @@ def tradeoff(
     """Draw test accuracy against a score of the worst case, one panel per attacker knowledge."""
     style, strongest = looks(present(runs, defences)), worst_case(attacks)
     knowledges = list(attacks["knowledge"].unique())
-    figure, panels = new_figure(3.4 + legend_height(style), len(knowledges), share_y=True)
+    figure, panels = new_figure(3.4, len(knowledges), legend_of=style, share_y=True)
     for panel, knowledge in zip(panels, knowledges, strict=True):
         rows = strongest[strongest["knowledge"] == knowledge]
         _points(panel, style, runs, rows, score)
@@ -53,7 +45,7 @@ def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
     style = looks(list(sweeps.families))
     rows = points[points["knowledge"] == knowledge]
     labelled = sum(map(len, sweeps.families.values())) <= _MOST_LABELS
-    figure, (panel,) = new_figure(4.2 + legend_height(style))
+    figure, (panel,) = new_figure(4.2, legend_of=style)
     panel.set(xlabel="test accuracy [%]", ylabel=SCORES["mse"].axis)
     panel.set_title(f"attacker has {readable(knowledge)}")
     if not rows["mse"].notna().any():

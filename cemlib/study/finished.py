@@ -173,9 +173,10 @@ def _differences(job: AnyJob | None, path: Path, record: dict[str, Any]) -> Iter
         yield f"made with {_changes(job, made['settings'] or {}, now['settings'])}"
     if made["fingerprint"] != now["fingerprint"]:
         yield f"made by other code{_commit(record)}"
-    for file, checksum in _named(job, record):
-        if _recorded(file) not in (None, checksum):
-            yield f"made from another {file}"
+    for role, files in job.inputs.items():
+        checksum = record.get(f"{role}_sha256")
+        if checksum and _recorded(files[0]) not in (None, checksum):
+            yield f"made from another {files[0]}"
 
 
 def _made_by(record: dict[str, Any]) -> dict[str, Any]:
@@ -209,13 +210,6 @@ def _key(job: AnyJob, key: str) -> str:
 def _commit(record: dict[str, Any]) -> str:
     commit = record.get("provenance", {}).get("commit")
     return f", of commit {commit[:12]}" if commit else ""
-
-
-def _named(job: AnyJob, record: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield the inputs of a job whose checksums are in a record, with these checksums."""
-    for name, files in job.inputs.items():
-        if checksum := record.get(f"{name}_sha256"):
-            yield files[0], checksum
 
 
 def _recorded(file: Path) -> str | None:

@@ -232,14 +232,14 @@ def report_files(jobs: Iterable[AnyJob]) -> list[Path]:
     return [file for job in jobs if not job.records for file in job.outputs]
 
 
-def table_files(plan: AnyPlan, names: Sequence[str]) -> list[Path]:
-    """Return the files of some tables, in every format."""
-    return [plan.layout.tables / f"{name}.{kind}" for name in names for kind in TABLE_FORMATS]
-
-
-def figure_files(plan: AnyPlan, names: Sequence[str]) -> list[Path]:
-    """Return the files of some figures, in every format."""
-    return [plan.layout.figures / f"{name}.{kind}" for name in names for kind in FIGURE_FORMATS]
+def in_every_format(
+    plan: AnyPlan, tables: Sequence[str] = (), figures: Sequence[str] = ()
+) -> list[Path]:
+    """Return the files of some tables and figures, each in every format."""
+    return [
+        *(plan.layout.tables / f"{name}.{kind}" for name in tables for kind in TABLE_FORMATS),
+        *(plan.layout.figures / f"{name}.{kind}" for name in figures for kind in FIGURE_FORMATS),
+    ]
 
 
 def run_by(module: str, **members: str | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Collaborative labelling as a list of jobs."""
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.study.job import CPU, Job, figure_files, prepare_job, report_job, run_by, table_files
+from cemlib.study.job import CPU, Job, in_every_format, prepare_job, report_job, run_by
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
@@ -19,7 +19,7 @@ def jobs(plan: Plan[LabellingStudy], _device: str = CPU) -> list[LabellingJob]:
         "metrics": [record for job in repeats for record in job.records],
         "cost": cost.records,
     }
-    files = table_files(plan, TABLES) + figure_files(plan, FIGURES)
+    files = in_every_format(plan, TABLES, FIGURES)
     report = report_job(plan, "report", read, inputs, files, **run_by("cemlib.labelling.report"))
     return [prepare_job(plan), *read, report]
 

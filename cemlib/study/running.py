@@ -1,7 +1,7 @@
 """Run a job, with what must be checked before and noted afterwards."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,11 +52,6 @@ def rerun_job(job: AnyJob) -> Iterator[Path | str]:
         yield from failure(job.plan.layout.root, written)
         yield written
     if makes_report and not job.plan.is_configured():
-        _make_older(job.outputs, job.plan.layout.config)
-
-
-def _make_older(written: Iterable[Path], file: Path) -> None:
-    """Have files look older than another one, so that they do not count as made from it."""
-    before = time_of(file) - 1
-    for path in written:
-        os.utime(path, ns=(before, before))
+        before = time_of(job.plan.layout.config) - 1
+        for path in job.outputs:
+            os.utime(path, ns=(before, before))

@@ -3,13 +3,11 @@
 import time
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import Any
 
 from cemlib.records.lock import locked
 from cemlib.study.environment import CONTINUE
 from cemlib.study.finished import finished
-from cemlib.study.job import AnyJob
-from cemlib.study.plan import Plan
+from cemlib.study.job import AnyJob, AnyPlan
 from cemlib.study.workers import Outcome, Workers
 
 RUNNING = (
@@ -22,7 +20,7 @@ class StudyError(RuntimeError):
     """Some jobs failed; the message names them, and those that were left out for it."""
 
 
-def run_study(plan: Plan[Any], jobs: Sequence[AnyJob], slots: int) -> Iterator[str]:
+def run_study(plan: AnyPlan, jobs: Sequence[AnyJob], slots: int) -> Iterator[str]:
     """Run the jobs of a study that are not finished; yield a line for each that has ended.
 
     The jobs are all of the study, each after those it needs; `slots` of them run at the same time.

@@ -15,7 +15,7 @@ from cemlib.study.job import (
     FOREIGN,
     Entry,
     Job,
-    figure_files,
+    in_every_format,
     prepare_job,
     report_job,
     run_by,
@@ -201,4 +201,4 @@ def _written(plan: Plan[Study], part: str) -> list[Path]:
     several = len({attack.releases for attack in study.attacks.values()}) > 1
     has = ["releases"] * several + ["sweeps"] * bool(study.sweeps)
     names = [drawing.name for drawing in drawings(part, KNOWLEDGES, has)]
-    return figure_files(plan, names)
+    return in_every_format(plan, figures=names)

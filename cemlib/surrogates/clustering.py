@@ -45,18 +45,6 @@ LINEAR_OFFSET = 0.001
 BATCH_OFFSET = 1e-6
 
 
-def nearest_own(z: Tensor, y: Tensor, means: Tensor) -> Tensor:
-    """Return the index of each sample's nearest centroid in its own class, (B,)."""
-    with torch.no_grad():
-        return (z.unsqueeze(1) - means[y]).square().sum(-1).argmin(1)
-
-
-def reference_rows(y: Tensor, num_classes: int) -> Tensor:
-    """Return the class whose statistics the public code reads for each class, (C,)."""
-    rank = (count(y, num_classes) > 0).cumsum(0) - 1
-    return y.sort().values[rank.clamp_min(0)]
-
-
 def log_hinge(v: Tensor, offset: float, threshold: float) -> Tensor:
     """Return `relu(log(v + offset) - log(threshold + offset))`."""
     return ((v + offset).log() - math.log(threshold + offset)).relu()
@@ -74,7 +62,8 @@ class Clustering(Fitted):
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs the mean variance v and the share of empty clusters."""
-        nearest = nearest_own(z, y, self.means)
+        with torch.no_grad():  # the nearest centroid in a sample's own class, (B,)
+            nearest = (z.unsqueeze(1) - self.means[y]).square().sum(-1).argmin(1)
         cells = group(y * self.clusters + nearest, self.weights.numel(), smallest=1, dtype=z.dtype)
         rows = self._rows(y, cells.labels)
         weights = self.weights.flatten()[rows] * cells.valid
@@ -94,8 +83,9 @@ class Clustering(Fitted):
         """Return the clusters whose statistics are used for the given clusters."""
         if not self.settings.reference_indexing:
             return cells
-        classes = reference_rows(y, self.num_classes)[cells // self.clusters]
-        return classes * self.clusters + cells % self.clusters
+        rank = (count(y, self.num_classes) > 0).cumsum(0) - 1
+        read = y.sort().values[rank.clamp_min(0)]  # the class that the public code reads, (C,)
+        return read[cells // self.clusters] * self.clusters + cells % self.clusters
 
     def _owner(self, cells: Groups) -> Tensor:
         """Return whether a row is a cluster of the class with members, (C, R)."""

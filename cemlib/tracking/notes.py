@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cemlib.records.scores import (
-    ATTACK_SCORES,
-    IDENTIFICATION,
-    RUN_SCORES,
-    SCORES,
-    UNBOUNDED,
-    Score,
-    marked,
-)
+from cemlib.records.scores import SCORES, UNBOUNDED, Score, marked
 from cemlib.report.writer import Table, markdown_table
 
 LONGEST = 8000  # characters of a description, which MLflow keeps as a tag
@@ -22,12 +14,12 @@ KNOWLEDGE = {
     "train_data": "The attacker learned from the images that the classifier was trained on.",
     "public_data": "The attacker learned from other images of the same kind.",
 }
-ATTACK_ROWS = {name: SCORES[name] for name in (*ATTACK_SCORES, IDENTIFICATION)}
+ATTACK_ROWS = {name: score for name, score in SCORES.items() if not score.of_runs}
 RUN_ROWS = {
     "init_top1": Score("accuracy before asking", "higher", 2, "%", 100),
     "capc_top1": Score("accuracy after, CaPC-style", "higher", 2, "%", 100),
     "iel_top1": Score("accuracy after, IEL", "higher", 2, "%", 100),
-    **{name: SCORES[name] for name in RUN_SCORES},
+    **{name: score for name, score in SCORES.items() if score.of_runs},
 }
 # The description of an experiment. Its link opens the charts of runs that match a filter; a version
 # of MLflow without these parameters shows all runs.

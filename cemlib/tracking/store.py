@@ -91,7 +91,9 @@ def open_store(uri: str) -> Iterator[Store]:
             _check_or_create(database, artifacts)
             yield Store(MlflowClient(f"{SQLITE}{database}"), f"{SQLITE}{database}", artifacts)
     except (MlflowException, SQLAlchemyError) as error:
-        raise TrackingError(f"{address}: {_reason(error)}; {AGAIN}") from error
+        lines = str(error).strip().splitlines()
+        reason = without_password(lines[0])[:500] if lines else type(error).__name__
+        raise TrackingError(f"{address}: {reason}; {AGAIN}") from error
 
 
 def _prepare_mlflow() -> None:
@@ -148,11 +150,6 @@ def check_database(database: Path) -> None:
             f"{SQLITE}{database}: not a usable SQLite file ({error}); move it away and repeat:"
             " everything is uploaded anew from the result folder"
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return without_password(lines[0])[:500] if lines else type(error).__name__
 
 
 def without_password(text: str) -> str:
