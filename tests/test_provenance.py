@@ -20,6 +20,7 @@ from cemlib.records.provenance import (
     Member,
     _imports,
     fingerprint,
+    members,
     provenance,
     remember,
     source_files,
@@ -190,13 +191,38 @@ def test_a_relative_import_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         source_files("cemlib.relative")
 
 
-def test_a_member_under_another_name_has_no_docstring() -> None:
+def test_a_member_that_its_module_does_not_define_has_no_docstring() -> None:
     assert Member("cemlib.records.provenance", "Member").docstring.startswith("An entry of")
-    assert Member("cemlib.records.provenance", "other").docstring == ""
+    assert Member("cemlib.records.provenance", "Path").docstring == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "value", "found"),
+    [
+        ("from cemlib.attacks.one import two", "two", ("cemlib.attacks.one", "two")),
+        ("from cemlib.attacks.one import two as three", "three", ("cemlib.attacks.one", "two")),
+        ("from cemlib.attacks import one", "one.two", None),
+    ],
+)
+def test_a_member_comes_from_the_module_that_it_is_imported_from(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    value: str,
+    found: tuple[str, str] | None,
+) -> None:
+    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
+    (tmp_path / "attacks").mkdir()
+    (tmp_path / "attacks/__init__.py").write_text(f'{line}\n\nATTACKS = {{"mine": {value}}}\n')
+    if found is None:
+        with pytest.raises(FileError, match=r"ATTACKS: import one\.two by its name"):
+            members("attacks")
+    else:
+        assert members("attacks") == {"mine": Member(*found)}
 
 
 def test_an_unknown_member_is_named() -> None:
-    with pytest.raises(KeyError, match="SURROGATES has no entry 'nothing'"):
+    with pytest.raises(FileError, match="SURROGATES has no entry 'nothing'"):
         source_files("cemlib.training.job", surrogates="nothing")
 
 

@@ -56,7 +56,7 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     participants = Participants(study, repeat, load(place))
     checkpoint = Checkpoint(job.checkpoint(checksum(place)))
     stages = Stages(checkpoint)
-    report = progress(f"pctc repeat {repeat}", len(study.images), unit="number of images")
+    report = progress(f"pctc repeat {repeat}", len(study.images), unit="part")
     for done, images in enumerate(study.images, start=1):
         start, path = stages.seconds, job.plan.layout.repeat(images, repeat).metrics
         path.unlink(missing_ok=True)  # of an older repeat of this number

@@ -91,12 +91,19 @@ class Member(NamedTuple):
 
 
 def members(kind: str) -> dict[str, Member]:
-    """Return the members of a plug-in package by name, without importing it."""
+    """Return the members of a plug-in package by name, without importing it.
+
+    Raises:
+        FileError: if its dict has an entry that is not a name imported from a module.
+    """
     place, table = PLUG_INS[kind]
-    tree = _tree(_file(f"cemlib.{place}"))
+    tree = _tree(file := _file(f"cemlib.{place}"))
     imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
-    modules = {a.asname or a.name: str(node.module) for node in imports for a in node.names}
-    return {key: Member(modules[value], value) for key, value in _entries(tree, table)}
+    known = {a.asname or a.name: Member(str(i.module), a.name) for i in imports for a in i.names}
+    entries = _entries(tree, table)
+    if odd := [value for _, value in entries if value not in known]:
+        raise FileError(f"{file}: {table}: import {odd[0]} by its name, with `from ... import`")
+    return {key: known[value] for key, value in entries}
 
 
 def fingerprint(files: Iterable[Path]) -> str:
@@ -208,8 +215,7 @@ def _tree(path: Path) -> ast.Module:
 def _source(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if _RELATIVE.search(text):
-        advice = "write whole names, as in `from cemlib.attacks.task import Task`"
-        raise FileError(f"{path}: relative imports are not followed; {advice}")
+        raise FileError(f"{path}: relative imports are not followed; write `from cemlib. ...`")
     return text
 
 
@@ -231,7 +237,7 @@ def _member(kind: str, name: str) -> str:
     found = members(kind)
     if name not in found:
         place, table = PLUG_INS[kind]
-        raise KeyError(f"{_file(f'cemlib.{place}')}: {table} has no entry {name!r}")
+        raise FileError(f"{_file(f'cemlib.{place}')}: {table} has no entry {name!r}; add it there")
     return found[name].module
 
 
