@@ -109,7 +109,7 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
         ),
         (changed(attacks__worst_case_4={"kind": "linear"}), ["worst_case_4", "choose another"]),
         *(
-            (VALID | {"attacks": attacks}, ["attacks.gan.start: '", "' is no attack listed before"])
+            (VALID | {"attacks": attacks}, ["attacks.gan.start: '", "' is not an attack listed"])
             for attacks in (
                 {"gan": {}},
                 {"linear": {}, "gan": {"start": "linear"}},

@@ -94,7 +94,7 @@ def test_snakemakes_configuration_is_resolved_the_same(tmp_path: Path) -> None:
     file_of_short = written(tmp_path, "short.yaml", short)
     assert parse(resolved([file_of_short], short)) == load(file_of_short)
     assert list(load(file_of_short).attacks) == ["decoder", "mean_image"]
-    with pytest.raises(ConfigError, match="extends: has its place in a file"):
+    with pytest.raises(ConfigError, match="extends: belongs in a file"):
         resolved([file], patch | {"extends": "other.yaml"})
 
 

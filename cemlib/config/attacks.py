@@ -47,15 +47,15 @@ class Learned(Querying):
     budget: Literal["standard", "strong"] = Field(
         "standard",
         description="strong: three times the epochs, 1.5 times the width, and the best of three"
-        " learning rates on the attacker's held-out images (gan: of the critic, one learning rate)",
+        " learning rates on the attacker's held-out images (gan: the critic's width, no trials)",
     )
     precision: Precision = Field(
         "float32",
-        description="arithmetic of the training; auto: bfloat16 where the hardware multiplies it;"
+        description="arithmetic of the training; auto: bfloat16 where the hardware supports it;"
         " the attack is scored in float32",
     )
     images: int | None = Field(
-        None, ge=2, description="images of the attacker that it trains on; null = all"
+        None, ge=2, description="number of the attacker's images to train on; null = all"
     )
 
 
@@ -65,13 +65,13 @@ class Decoder(Learned):
     kind: Literal["decoder"] = "decoder"
     epochs: int = Field(8, ge=1, description="passes over the attacker's images")
     batch_size: int = Field(64, ge=2, description="images per step")
-    lr: float = Field(1e-3, gt=0, description="highest learning rate of Adam's one cycle")
+    lr: float = Field(1e-3, gt=0, description="highest rate of Adam's one-cycle schedule")
     weight_decay: float = Field(1e-4, ge=0, description="L2 term in Adam's gradient")
-    blocks: int = Field(4, ge=1, description="residual blocks between the first and upsampling")
+    blocks: int = Field(4, ge=1, description="residual blocks after the first, before upsampling")
     width: int = Field(32, ge=1, description="channels of the residual blocks")
     flip: bool = Field(True, description="train on mirror images too, if train.augment.flip is set")
     knows_class: bool = Field(
-        False, description="tell the attacker the true class of every image, beside its release"
+        False, description="tell the attacker the true class of every image, besides its release"
     )
 
 
@@ -83,7 +83,7 @@ class Decoding(Learned):
     lr: float = Field(1e-3, gt=0, description="Adam's learning rate at the first epoch")
     final_lr: float = Field(1e-5, ge=0, description="learning rate the cosine ends at")
     weight_decay: float = Field(1e-4, ge=0, description="L2 term in Adam's gradient")
-    blocks: int = Field(8, ge=1, description="residual blocks between the first and upsampling")
+    blocks: int = Field(8, ge=1, description="residual blocks after the first, before upsampling")
     width: int = Field(64, ge=1, description="channels of the residual blocks")
 
 
@@ -98,7 +98,7 @@ class Perceptual(Decoding):
 
     kind: Literal["perceptual"] = "perceptual"
     feature_weight: float = Field(
-        0.1, gt=0, description="weight of the feature-space distance beside the MSE"
+        0.1, gt=0, description="weight of the feature-space distance relative to the MSE"
     )
     pretrained: str | None = Field(
         None,
@@ -119,7 +119,9 @@ class Gan(Learned):
     critic_lr: float = Field(5e-3, gt=0, description="Adam's learning rate of the critic")
     critic_steps: int = Field(10, ge=1, description="steps of the critic for each generator step")
     gradient_penalty: float = Field(10.0, ge=0, description="weight of the critic's penalty")
-    mse_weight: float = Field(1500.0, ge=0, description="weight of the MSE beside the critic")
+    mse_weight: float = Field(
+        1500.0, ge=0, description="weight of the MSE relative to the critic's score"
+    )
     critic_width: int = Field(64, ge=1, description="channels of the critic's first layer")
 
 
@@ -138,7 +140,7 @@ class Optimisation(Querying):
     iterations: int = Field(500, ge=1, description="steps of Adam at most")
     lr: float = Field(0.02, gt=0, description="Adam's learning rate, in units of pixel values")
     tv_weight: float = Field(
-        1e-2, ge=0, description="weight of the total variation beside the feature distance"
+        1e-2, ge=0, description="weight of the total variation relative to the feature distance"
     )
     batch_size: int = Field(512, ge=1, description="images per batch; affects memory, not results")
 

@@ -12,7 +12,7 @@ def _not_a_folder(name: str) -> str:
     return name
 
 
-# Names become folder names, rule names and wildcards, so they hold no signs of shells and paths.
+# Names become folder names, rule names and wildcards, so they hold no special characters.
 Name = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60),

@@ -17,7 +17,7 @@ class AnyStudy(Section):
     """The settings that the studies of all systems share."""
 
     experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
-    # Without the wildcards of Snakemake, and no option of a command.
+    # Braces are wildcards to Snakemake, and a leading dash would be an option of a command.
     results: str = Field(
         "results", pattern=r"^[^-{}][^{}]*$", description="folder of all result folders"
     )

@@ -32,7 +32,7 @@ class DataConfig(Section):
         0.25, gt=0, lt=1, description="share held out as test if the source has no test split"
     )
     classes: int | None = Field(
-        None, ge=2, description="only the first so many classes of the source; null = all of them"
+        None, ge=2, description="only this many classes, the first of the source; null = all"
     )
     train_limit: int | None = Field(
         None, ge=2, description="at most this many images for train and val together, stratified"

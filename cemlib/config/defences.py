@@ -25,7 +25,7 @@ class TopKChannel(Section):
     """Only the features of largest magnitude of each image; the others are set to zero."""
 
     name: Literal["topk"] = "topk"
-    keep: float = Field(0.2, gt=0, le=1, description="share of the features that is released")
+    keep: float = Field(0.2, gt=0, le=1, description="share of the features that are released")
 
 
 class LocalDPChannel(Section):
@@ -42,7 +42,7 @@ class LocalDPChannel(Section):
     clip: float = Field(
         300.0,
         gt=0,
-        description="norm that the features are clipped to; 512 sigmoids have some 260 in L1",
+        description="largest norm of the features; the L1 norm of 512 sigmoids is about 260",
     )
 
 
@@ -92,7 +92,7 @@ class PruningConfig(Section):
 
     epoch: int = Field(ge=1, description="epoch after which the client is pruned")
     ratio: float = Field(
-        0.5, gt=0, lt=1, description="share of every convolution's output channels that goes"
+        0.5, gt=0, lt=1, description="share of every convolution's output channels to remove"
     )
 
 
@@ -113,7 +113,9 @@ class DefenceConfig(Section):
     surrogate: AnySurrogate | None = Field(
         None, description="a surrogate's name, or a section with its options; null = none"
     )
-    noise_std: float = Field(0.025, ge=0, description="standard deviation of the released noise")
+    noise_std: float = Field(
+        0.025, ge=0, description="standard deviation of the Gaussian noise added at release"
+    )
     channel: AnyChannel = Field(
         NoiseChannel(), description="release channel, before that noise is added"
     )

@@ -33,10 +33,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def validated(kind: type[_S], raw: Mapping[str, Any]) -> _S:
     """Turn nested dicts into a checked section; raise ConfigError with one line per fault."""
     try:
-        return kind.model_validate_json(json.dumps(raw, default=str))  # YAML has dates: text
+        return kind.model_validate_json(json.dumps(raw, default=str))  # dates become text
     except ValidationError as error:
         every = error.errors(include_url=False)
-        # Where an element of a list is faulty, pydantic also finds the list without it too short.
+        # If an element of a list is faulty, pydantic also reports the list without it as too short.
         faults = [f for f in every if f["type"] != "too_short" or _is_short(f)]
         raise ConfigError("\n".join(explained(fault, raw, kind) for fault in faults)) from error
 

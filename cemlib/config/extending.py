@@ -115,14 +115,12 @@ def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
     whole: Any = reduce(merged, map(read_extended, files))
     found: dict[str, Any] = merged(whole, _without_nulls_of(whole, above))
     if EXTENDS in found and found.pop(EXTENDS) not in [read(file).get(EXTENDS) for file in files]:
-        raise ConfigError(
-            f"{EXTENDS}: has its place in a file; give `--config` the values themselves"
-        )
+        raise ConfigError(f"{EXTENDS}: belongs in a file; give `--config` the values themselves")
     return found
 
 
 def _without_nulls_of(below: Any, above: Any) -> Any:
-    """Return a configuration without the nulls that another one has too, as an attack's may be."""
+    """Return `above` without the nulls of `below`, which would remove attacks such as `linear:`."""
     if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
         return above
     kept = {k: v for k, v in above.items() if not (v is None and below.get(k, 0) is None)}

@@ -41,7 +41,7 @@ class Inversion(Section):
     linked: Linked | None = Field(
         None,
         description="the attacker averages the linked answers of an image over rounds, solves for"
-        " the mean pseudo image by those of the client's other images, and then guesses linearly",
+        " the mean pseudo image from the client's other images, and then guesses linearly",
     )
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class Combined(_SecondOrder):
 
 
 class PriorImage(Inversion):
-    """Answer the attacker's mean image of the inferred class: the ceiling of the error."""
+    """Return the attacker's mean image of the inferred class: the ceiling of the error."""
 
     kind: Literal["mean_image"] = "mean_image"
 

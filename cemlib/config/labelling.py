@@ -21,7 +21,7 @@ class NetworkConfig(Section):
         " the others are torchvision's, with batch normalisation, for RGB images of 32x32 pixels"
     )
     width: Positive | None = Field(
-        None, description="of mlp: units of a hidden layer; of cnn: channels of the first"
+        None, description="mlp: units of each hidden layer; cnn: channels of the first convolution"
     )
 
     @model_validator(mode="after")
@@ -149,7 +149,7 @@ class LabellingStudy(AnyStudy):
         if bits < SECURE_BITS and not self.encryption.insecure_for_testing:
             raise ValueError(
                 f"encryption.key_bits: {bits} is below {SECURE_BITS}; take a longer key, or"
-                " say encryption.insecure_for_testing: true"
+                " set encryption.insecure_for_testing: true"
             )
         return self
 
@@ -168,5 +168,5 @@ class LabellingStudy(AnyStudy):
         return self.cost.plain() | shared | {"mask_bits": self.encryption.mask_bits}
 
     def report_slice(self) -> dict[str, Any]:
-        """Return what tables and figures depend on beside the results."""
+        """Return what tables and figures depend on besides the results."""
         return self.repeat_slice() | {"repeats": self.repeats}

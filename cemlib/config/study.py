@@ -24,7 +24,7 @@ BEGINNINGS = ("worst_case", "pctc_", "federated_")
 # The attacker's own classifier: undefended, and scored like a defence but never shown as one.
 JUDGE = "judge"
 JUDGE_SEED = 1_000_000_007  # a seed that no study uses
-DECODING = ("decoder", "residual", "perceptual")  # attacks that train a decoder
+DECODING = ("decoder", "residual", "perceptual")  # attacks whose decoder others can start from
 PRUNABLE = ("small", "vgg11")  # networks without shortcuts that tie widths to each other
 
 
@@ -64,7 +64,7 @@ class TrainConfig(Section):
     lr: float = Field(0.05, gt=0, description="SGD's highest learning rate")
     momentum: float = Field(0.9, ge=0, lt=1, description="SGD's momentum")
     nesterov: bool = Field(False, description="Nesterov's form of the momentum")
-    weight_decay: float = Field(5e-4, ge=0, description="on all parameters")
+    weight_decay: float = Field(5e-4, ge=0, description="L2 term in the gradient of all parameters")
     schedule: Literal["milestones", "one_cycle"] = Field(
         "milestones",
         description="learning rate over the epochs: constant between milestones, or, step by step,"
@@ -83,11 +83,11 @@ class TrainConfig(Section):
     augment: AugmentConfig = Field(AugmentConfig(), description="changes of training images")
     precision: Precision = Field(
         "float32",
-        description="arithmetic of the networks; auto: bfloat16 where the hardware multiplies it;"
+        description="arithmetic of the networks; auto: bfloat16 where the hardware supports it;"
         " surrogates always run in float32",
     )
     select: Literal["last", "best_val", "best_test"] = Field(
-        "last", description="epoch that is deployed; best_test copies public code and marks results"
+        "last", description="epoch to deploy; best_test, as in public code, marks the results"
     )
 
 
@@ -112,7 +112,7 @@ class Study(AnyStudy):
     model: ModelConfig = Field(ModelConfig(), description="the split network")
     train: TrainConfig = Field(TrainConfig(), description="training of the classifier")
     defences: dict[Name, DefenceConfig] = Field(
-        min_length=1, description="sections by a name of your choice; order of tables and figures"
+        min_length=1, description="sections by names of your choice, in the order of the tables"
     )
     attacks: Annotated[dict[Name, AnyAttack], BeforeValidator(with_kinds)] = Field(
         min_length=1,
@@ -152,8 +152,8 @@ class Study(AnyStudy):
             start = attack.begins_with
             if start is not None and start not in decoders:
                 raise ValueError(
-                    f"attacks.{name}.start: {start!r} is no attack listed before it that trains a"
-                    f" decoder ({' or '.join(DECODING)}) of releases alone; add it, or name another"
+                    f"attacks.{name}.start: {start!r} is not an attack listed before it that trains"
+                    f" a decoder ({' or '.join(DECODING)}) on releases alone; add or name another"
                 )
             if start is not None and decoders[start] != attack.releases:
                 raise ValueError(

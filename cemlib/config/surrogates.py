@@ -147,7 +147,7 @@ class Gaussian(SurrogateConfig):
         None,
         ge=0,
         lt=1,
-        description="share that running moments keep from batch to batch; null = so much that they"
+        description="share that running moments keep from batch to batch; null = enough to"
         " average 4 samples of a class per dimension",
     )
     refresh: int = Field(50, ge=1, description="steps between two factorisations")
@@ -167,7 +167,7 @@ class LogDetGated(Gaussian, Attention):
 
     name: Literal["logdet_gated"] = "logdet_gated"
     gated_weight: float = Field(
-        1.0, ge=0, description="weight of gated's part beside logdet's, as a multiple of `lambda`"
+        1.0, ge=0, description="weight of gated's part, as a multiple of `lambda`"
     )
     scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")
 
