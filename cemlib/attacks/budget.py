@@ -135,7 +135,7 @@ def load_decoder(
 def late_improvement(val: Sequence[float]) -> float:
     """Return the relative fall of the error in the last tenth of the epochs.
 
-    It is negative if the error rose, 0 if the error was 0 before, and infinite with less than two
+    It is negative if the error rose, 0 if the error was 0 before, and infinite with fewer than two
     epochs, which cannot show convergence.
 
     >>> round(late_improvement([4.0, 2.0, 1.5]), 6)

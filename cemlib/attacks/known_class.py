@@ -1,4 +1,4 @@
-"""The class of each image, which the attacker knows beside its release.
+"""The class of each image, which the attacker knows besides its release.
 
 The class is appended to features and releases as one map per class, 1 for the class of the image
 and 0 for the others, that passes the channel unchanged. The linear reconstruction of the default

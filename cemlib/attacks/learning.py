@@ -108,7 +108,7 @@ class Training:
             yield self._epoch(number)
 
     def state(self) -> State:
-        """Return a copy of everything that a checkpoint holds beside the history."""
+        """Return a copy of everything that a checkpoint holds besides the history."""
         return training_state(self.parts), {}
 
     def restore(self, tensors: Numbers, _state: dict[str, Any]) -> None:
@@ -214,7 +214,7 @@ class Regression(Training):
 def learn(task: Task, begin: Callable[[Task], Training]) -> Outcome:
     """Carry out a learned attack with the budget of its options.
 
-    `begin` returns the training of a task, also for every trial of a strong budget.
+    `begin` returns the training of a task, and is also called for every trial of a strong budget.
 
     Raises:
         DivergedError: if a loss is not finite, or that of every trial.

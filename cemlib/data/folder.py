@@ -30,8 +30,8 @@ def folder(config: DataConfig, root: Path | None) -> Raw:
     class, and test images are split off later.
 
     Raises:
-        DataError: for a missing folder, a class that is empty or too small, files whose suffix is
-            no image's, classes that differ between train and test, or images that cannot be
+        DataError: for a missing folder, a class that is empty or too small, files without an
+            image suffix, classes that differ between train and test, or images that cannot be
             decoded (all of them are tried).
     """
     if root is None:

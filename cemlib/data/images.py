@@ -37,8 +37,8 @@ def read_image(path: Path, size: int, channels: int | None) -> Pixels:
         (channels, size, size), upright as the EXIF orientation says.
 
     Raises:
-        DataError: if the file is no image, is truncated, is absurdly large or has pixels without
-            a defined range.
+        DataError: if the file is not an image, is truncated, is absurdly large or has pixels
+            without a defined range.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for a writer

@@ -59,7 +59,7 @@ def from_tensors(
         raise DataError("test_images: missing, but there are test_labels; give both or neither")
     if not len(train):
         raise DataError(
-            "train: there are no labels; give a tensor with an image or more of every class"
+            "train: there are no labels; give a tensor with at least one image of every class"
         )
     names = classes if classes is not None else range(int(train.labels.max()) + 1)
     named = tuple(str(name) for name in names)

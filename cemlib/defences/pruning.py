@@ -39,7 +39,7 @@ def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
         The remaining channels of each convolution, the `client_widths` of `cemlib.models.build`.
 
     Raises:
-        ValueError: if the ratio is out of range, or the client is no stack of convolutions.
+        ValueError: if the ratio is out of range, or the client is not a stack of convolutions.
     """
     if not 0 <= ratio < 1:
         raise ValueError(f"ratio is {ratio}; it must be at least 0 and below 1")
@@ -95,7 +95,7 @@ def _client(encoder: nn.Module) -> tuple[ConvStack, nn.Conv2d]:
     kinds = sorted({type(module).__name__ for module in encoder.modules()})
     raise ValueError(
         "pruning: the client must be a stack of convolutions without shortcuts, such as vgg11's;"
-        f" found one of {', '.join(kinds)}"
+        f" found {', '.join(kinds)}"
     )
 
 

@@ -41,13 +41,13 @@ def attack(
         trained: The classifier to attack, from `cemlib.training.fit.fit`.
         judge: The study's `judge`, trained likewise, which recognises reconstructions.
         data: The data that both were trained on, on their device.
-        knowledges: Some of `train_data` and `public_data`.
+        knowledges: `train_data`, `public_data` or both.
 
     Returns:
-        One result for every attack and knowledge, in this order; one that diverged has a reason.
+        One result per attack and knowledge, in this order; a failed one has a `reason`.
 
     Raises:
-        DataError: if there are too few test images for the `public_data` attacker.
+        DataError: if an attacker would have too few images to train on.
     """
     set_up(data.train.images.device, study.threads)
     scene = Scene(study, trained.defence, trained.seed, data, trained.deployed, judge.deployed)

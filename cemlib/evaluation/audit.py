@@ -49,7 +49,7 @@ class Audit:
         accuracy: Share of the attacked images that the network classifies correctly from the
             released features.
         attacked: The results of all attacks.
-        labels: (N,) of the attacked images, on the CPU.
+        labels: Labels (N,) of the attacked images, on the CPU.
     """
 
     frame: pd.DataFrame
@@ -62,7 +62,7 @@ class Audit:
         return f"{shown}\naccuracy on these images: {100 * self.accuracy:.1f} %"
 
     def pictures(self, attack: str | None = None, knowledge: str = "train_data") -> Image.Image:
-        """Return images above their reconstructions: the first of each class, ten at most.
+        """Return a picture of images above their reconstructions: one per class, ten at most.
 
         Args:
             attack: Its name; None for the one with the lowest MSE.
@@ -109,8 +109,8 @@ def audit(
     `train_data` the attacker trains on the other three quarters, of which it holds out a tenth; so
     `images` should be the network's training images. If `test_images` are given, these are attacked
     instead. With `public_data` it trains on nine tenths of the images to attack, and attacks the
-    last tenth. The split depends on the labels alone: after `cemlib.defend` the same images are
-    attacked, on which it has not trained. torch's global random state is changed.
+    last tenth. The split depends on the labels alone, so the images attacked after `cemlib.defend`
+    are those that it did not train on. torch's global random state is changed.
 
     Args:
         model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel` if

@@ -1,4 +1,4 @@
-"""The attack job: every knowledge of some attacks on one finished run, and the files it writes."""
+"""The attack job: some attacks on one finished run, each with every knowledge, and their files."""
 
 import time
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def run(job: Job[Study]) -> Iterator[Path]:
     """Carry out the job's attacks, and yield each record's path.
 
     An attack on a failed run, or one that diverges, ends as `failed` with null scores. Checkpoints
-    are removed when all is written, so that a killed job trains no decoder twice.
+    are kept until everything is written, so that a killed job trains no decoder twice.
     """
     data = read_data(job)
     metrics = read_sealed(attacked_run(job).metrics, ("status", "reason"))
@@ -143,7 +143,7 @@ class Stage:
 
 
 def _not_begun(job: Job[Study], data: Prepared, knowledge: str, reason: str) -> Attacked:
-    """Return the result of an attack that could not be begun."""
+    """Return the result of an attack that could not start."""
     of, originals = job.of, targets(data, knowledge).images
     queries = job.plan.study.attacks[of["attack"]].releases
     which = (of["defence"], of["seed"], of["attack"], knowledge, queries)
@@ -153,10 +153,10 @@ def _not_begun(job: Job[Study], data: Prepared, knowledge: str, reason: str) -> 
 def _write(
     job: Job[Study], data: Prepared, found: Attacked, read: dict[str, str], start: float
 ) -> Path:
-    """Write the files of an attack that began at `start` and read files of these `checksums`.
+    """Write the files of an attack that began at `start`; `read` holds the checksums of its inputs.
 
     A failed attack has no scores, and grey pictures. The metrics, whose path is returned, come
-    last: a folder with metrics is a whole attack.
+    last: a folder with metrics is complete.
     """
     answers, columns, scores = found.reconstructions, found.per_image, found.scores
     if answers is None:

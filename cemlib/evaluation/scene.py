@@ -45,9 +45,9 @@ class Scene:
     """Everything that attacks on one deployed classifier work with, in memory.
 
     Attributes:
-        study: Whose attacks are carried out.
+        study: The study whose attacks are carried out.
         defence: Name of the attacked defence.
-        seed: Of the attacked run.
+        seed: Seed of the attacked run.
         data: All images, on the device of the classifiers.
         victim: The attacked classifier.
         judge: The undefended classifier that recognises reconstructions.
@@ -119,7 +119,7 @@ class Scene:
         return load_decoder(state, options, shape, self.data.image_shape).to(images.device)
 
     def recognition(self, answers: Tensor, knowledge: str) -> dict[str, Tensor]:
-        """Return whether each reconstruction (by judge and victim) and original is recognised."""
+        """Return whether judge and victim recognise reconstructions, and the judge originals."""
         split = targets(self.data, knowledge)
         noise = generator(self.seed, f"recognition/{knowledge}")
         asked = (self.judge, answers), (self.victim, answers), (self.judge, split.images)

@@ -30,8 +30,8 @@ class _Tracer(fx.Tracer):
         """Add an operation to the graph.
 
         Raises:
-            CutError: if it is inside `torch.no_grad` or `torch.autocast`, which the graph would
-                silently leave out.
+            CutError: if it is inside `torch.no_grad`, `torch.enable_grad` or `torch.autocast`,
+                which the graph would silently leave out.
         """
         if _modes() != self.modes:
             raise CutError(

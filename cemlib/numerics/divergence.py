@@ -8,7 +8,7 @@ class DivergedError(RuntimeError):
 
 
 def check_finite(epoch: int, **values: float) -> None:
-    """Raise a DivergedError with the name of the first value that is not finite."""
+    """Raise a DivergedError that names the first value that is not finite, if there is one."""
     for name, value in values.items():
         if not math.isfinite(value):
             raise DivergedError(f"epoch {epoch}: {name} is {value}; a lower lr or weight may help")

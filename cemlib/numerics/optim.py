@@ -1,6 +1,6 @@
 """SGD and Adam by torch's own fused update functions.
 
-The first object of a `torch.optim` class imports torch's compiler, which takes two seconds, a fifth
+Creating the first `torch.optim` object imports torch's compiler, which takes two seconds, a fifth
 of a short job. The public functions behind these classes do not need it.
 """
 

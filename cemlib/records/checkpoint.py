@@ -128,7 +128,7 @@ class Learner(Protocol):
         """Carry out the remaining epochs or rounds, yielding a row of the history after each."""
 
     def state(self) -> State:
-        """Return a copy of what a killed job needs to resume, beside the history."""
+        """Return a copy of what a killed job needs to resume, besides the history."""
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Continue from such a state; the history has been set already."""

@@ -30,7 +30,7 @@ def atomic(path: Path, size: int | None = None) -> Iterator[Path]:
         size: Its number of bytes if known, for the message of a full disk.
 
     Raises:
-        FileError: if the disk is full, may not be written, or fails.
+        FileError: if the disk is full or fails, or if writing is not permitted.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -90,7 +90,7 @@ def read_record(path: Path, keys: Iterable[str]) -> dict[str, Any]:
     """Read a JSON object that has the given keys.
 
     Raises:
-        FileError: if the file is missing, is no JSON object or lacks one of the keys.
+        FileError: if the file is missing, is not a JSON object or lacks one of the keys.
     """
     return parse_record(path, _read(path), keys)
 
@@ -133,7 +133,7 @@ def save_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
 def load_tensors(path: Path) -> "dict[str, Tensor]":
     """Read the named tensors of a safetensors file, on the CPU, in the order of their names.
 
-    safetensors 0.8 changes that order by chance. Reading the file at once avoids `load_file`, which
+    safetensors 0.8 returns them in random order. Reading the file at once avoids `load_file`, which
     never frees the names it has read.
 
     Raises:
@@ -180,7 +180,7 @@ def _parse(path: Path, content: bytes) -> Any:
 
 
 def unwritable(path: Path, size: int | None, error: OSError) -> FileError:
-    """Return the error of a file that cannot be written, and of how many bytes it needs."""
+    """Return the error for a file that cannot be written, with the bytes that it needs."""
     needed = "" if size is None else f"needs {size:,} bytes, "
     there = next((place for place in path.parents if place.exists()), Path())
     return FileError(

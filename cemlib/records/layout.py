@@ -147,7 +147,7 @@ class Layout:
         return RunFolder(self.root / "judge")
 
     def tracked(self, defence: str = "all") -> Path:
-        """Return the file that exists once a study, or one defence, was uploaded to MLflow."""
+        """Return the file that exists once a study, or one defence, has been uploaded to MLflow."""
         return self.root / "tracked" / defence
 
     def run(self, defence: str, seed: int | str) -> RunFolder:
@@ -168,7 +168,7 @@ class Layout:
 
 
 def run_of(place: _Place) -> _Place:
-    """Return the folder of the run that an attack was made on; the folder itself if it is none."""
+    """Return the folder of the run that an attack was made on; for any other folder, itself."""
     return place.parents[1] if place.parent.name == "attacks" else place
 
 

@@ -1,6 +1,6 @@
 """Locks on files: one runner on the results of a study, one tracker on a database.
 
-The operating system holds a lock, and frees it when the process ends, however it does, so that no
+The operating system holds a lock, and frees it when the process ends, however it ends, so that no
 stale lock is ever left. Snakemake has a lock of its own, and the two do not know of each other.
 """
 
@@ -26,8 +26,8 @@ def locked(path: Path, fault: str, patience: float = 0.0) -> Iterator[None]:
         patience: Seconds to wait for that process.
 
     Raises:
-        FileError: if another process holds it for longer, which the message names, or the file
-            cannot be written.
+        FileError: if another process, which the message names, holds it for longer, or if the
+            file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -164,7 +164,7 @@ def library_versions() -> dict[str, str]:
 @cache
 def git_state() -> dict[str, Any]:
     """Return the commit of the package's checkout, and whether its tracked files were changed."""
-    is_tracked = bool(_git("ls-files", "__init__.py"))  # or it is the repository of something else
+    is_tracked = bool(_git("ls-files", "__init__.py"))  # else it is another project's repository
     commit = _git("rev-parse", "HEAD") if is_tracked else ""
     changed = _git("status", "--porcelain", "--untracked-files=no") if is_tracked else ""
     return {"commit": commit or "unknown", "dirty": bool(changed)}
@@ -183,7 +183,7 @@ def peak_memory_mb() -> float:
 
 
 def device_name(kind: str) -> str:
-    """Return the name of the graphics card, or `cpu`."""
+    """Return the name of the GPU, or `cpu`."""
     if kind != "cuda":
         return kind
     import torch  # not at the top: Snakemake reads this module at every start

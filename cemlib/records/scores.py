@@ -145,5 +145,5 @@ def impossible(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def marked(text: str, unconverged: bool) -> str:
-    """Return a text, with the mark behind it if it rests on an unconverged attack."""
+    """Return a text, followed by the mark if it rests on an unconverged attack."""
     return text + MARK if unconverged else text

@@ -76,7 +76,7 @@ def defend(
         test_images: A test set; all of `images` are then for training and validation.
         test_labels: Labels of `test_images`.
         defence: A defence's section of a study, such as `{"noise_std": 0.2, "surrogate": "gated"}`.
-        train: Options of a study's section `train`, instead of its defaults and `FINE_TUNING`: 20
+        train: Options of a study's section `train`, which override those of `FINE_TUNING`: 20
             epochs, with a learning rate that rises to 0.01 and falls to 0.
         surrogate: A surrogate of your own, instead of the defence's.
         seed: Seed of everything random except the split.
@@ -116,7 +116,7 @@ def fit(
     Args:
         study: The settings, from `cemlib.config.parse`.
         defence: One of its defences, or `judge`, the undefended classifier that scores attacks.
-        data: The data, such as from `cemlib.data.tensors.from_tensors`; their device is used.
+        data: The data, for example from `cemlib.data.tensors.from_tensors`; their device is used.
         network: Returns a new split network; called once, with torch's random state set from the
             seed.
         seed: Seed of the training; by default the study's first, or the judge's own.

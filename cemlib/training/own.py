@@ -46,7 +46,7 @@ class Own(Surrogate):
         """Return the module's scalar.
 
         Raises:
-            ValueError: if it is no scalar, or does not depend on the features.
+            ValueError: if it is not a scalar, or does not depend on the features.
         """
         value: Tensor = self.module(z, y)
         if value.ndim != 0 or (torch.is_grad_enabled() and not value.requires_grad):

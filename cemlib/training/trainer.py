@@ -131,7 +131,7 @@ class Trainer:
             self.fits[name] = torch.cat([self.fits.get(name, new[:0]), new])
 
     def state(self) -> State:
-        """Return a copy of everything that a checkpoint holds beside the history."""
+        """Return a copy of everything that a checkpoint holds besides the history."""
         best = self.selection
         tensors = training_state(self._parts) | pack("fits", self.fits) | pack("best", best.weights)
         return tensors, {"best": {"epoch": best.epoch, "score": best.score}}

@@ -4,7 +4,7 @@
 
 Source: known from compression in split learning, for instance Zheng, Chen, Lyu and Yao, "Reducing
 communication for split learning by randomized top-k sparsification", IJCAI 2023; here it is a
-defence. Exactly k features are kept, also if magnitudes are equal.
+defence. Exactly k features are kept, even if magnitudes are equal.
 
 Costs, and how it fails: the server loses small features, and only kept features have a gradient in
 training. It is deterministic: the set of kept features itself has up to log(D choose k) nats about
