@@ -67,9 +67,9 @@ def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.
 
 
 def detectable(half_width: float, pairs: int) -> float:
-    """Return the mean difference that a paired t test at 5 % finds with about 80 % probability.
+    """Return the mean difference that a paired t-test at 5 % finds with about 80 % probability.
 
-    It follows from half the width of their 95 % interval; NaN where there is none. The t
+    It follows from half the width of the 95 % interval; NaN where there is none. The t
     distribution stands in for the noncentral one, by which the probability is 77 % with 3 pairs,
     79 % with 5 and 80 % with 8.
 

@@ -109,7 +109,7 @@ def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> No
         _row(panel, place, row, score.scale, styles[row["defence"]])
     names = [marked(readable(row["defence"]), row["unconverged"] != "") for row in records(rows)]
     _name_rows(panel, names)
-    panel.locator_params(axis="x", nbins=4)  # three panels share the width
+    panel.locator_params(axis="x", nbins=4)  # the panels and their labels share the width
     panel.set_xlabel(f"{score.difference}\n({score.side})")
 
 

@@ -1,10 +1,10 @@
 """Bootstrap over seeds and images, for intervals that hold for other seeds and other images.
 
 Sources: Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1, 2007 (rows and columns of
-a matrix drawn by themselves); Rao and Wu, "Resampling inference with complex survey data", Journal
-of the American Statistical Association 83, 1988 (n - 1 draws of n, whose spread is not too small
-where n is); Satterthwaite, "An approximate distribution of estimates of variance components",
-Biometrics Bulletin 2, 1946 (degrees of freedom of a sum).
+a matrix drawn independently); Rao and Wu, "Resampling inference with complex survey data", Journal
+of the American Statistical Association 83, 1988 (n - 1 draws of n, so that the spread is not too
+small for small n); Satterthwaite, "An approximate distribution of estimates of variance
+components", Biometrics Bulletin 2, 1946 (degrees of freedom of a sum).
 """
 
 import math
@@ -28,14 +28,14 @@ def two_level_intervals(differences: Sequence[Array], resamples: int = RESAMPLES
 
     Each resample draws the N images with replacement, the same for all seeds, since all were scored
     on the same test images, and S - 1 of the S seeds with replacement. The variance over the
-    resamples has a part of the seeds, which is known exactly, and a part of the images; the
+    resamples is the sum of that of the seeds, which is known exactly, and that of the images; the
     interval is the mean plus and minus Student's quantile times its root, with Satterthwaite's
     degrees of freedom between S - 1 and N - 1. Quantiles of the resamples themselves would be far
     too narrow for three or five seeds.
 
     Returns:
-        Both ends for each; NaN for fewer than two seeds or images, or where a value is not finite.
-        They do not depend on the other differences.
+        Both ends of each; NaN for fewer than two seeds or images, or where a value is not finite.
+        An interval does not depend on the other differences.
     """
     usable = [min(each.shape) > 1 and bool(np.isfinite(each).all()) for each in differences]
     kept = [each for each, good in zip(differences, usable, strict=True) if good]

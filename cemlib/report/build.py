@@ -108,7 +108,7 @@ def write_figures(results: Results, out: Path, part: str = WHOLE, note: str = ""
     """Write the figures of one part of the report as PNG and PDF; return the files.
 
     Some are drawn from the histories and pictures beside the metrics files. The part about
-    trainings needs no results of attacks. `note` stands above every figure.
+    trainings needs no results of attacks. `note` is printed above every figure.
 
     Raises:
         FileError: if one of these files is missing or damaged.

@@ -33,7 +33,7 @@ def collect(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read the ``metrics.json`` of every run, and of every attack on them if there is any.
 
-    That they belong together, and to the study, is checked before (`cemlib.study.finished`).
+    `cemlib.study.finished` checks beforehand that they belong together, and to the study.
 
     Returns:
         ``runs`` with `RUN_COLUMNS` and ``attacks`` with `ATTACK_COLUMNS`, in the order given;

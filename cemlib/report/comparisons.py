@@ -37,7 +37,7 @@ def comparisons_table(
 
     The scores are top-1, and for each knowledge the worst case's MSE and SSIM on one release, and
     its identification where it was measured. The rows are in the order of ``defences``. If no
-    reference is given, it is ``noise`` where that is there, else the first defence.
+    reference is given, it is ``noise`` if that is present, else the first defence.
 
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds, over
@@ -142,7 +142,7 @@ def _scores_by_run(results: pd.DataFrame) -> Runs:
             raise FileError(f"{path}: cannot be read ({error}); rerun the attack") from error
         first = next(iter(read.values()), scores)
         if not scores["index"].equals(first["index"]):
-            raise FileError(f"{path}: of other images than the attacks before; run the study again")
+            raise FileError(f"{path}: scores other images than others do; run the study again")
         read[row["defence"], row["seed"]] = scores
     return read
 

@@ -22,7 +22,7 @@ class Sweeps:
     """The sweeps of a study, and the accuracies at which they are compared.
 
     Attributes:
-        families: by name, the settings of each defence by its name.
+        families: for each sweep by name, the settings of its defences by their names.
         match_accuracy: accuracies in % of the configuration's `report`; if empty, `targets`
             chooses one.
     """
@@ -80,8 +80,8 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
 def mean_curve(points: pd.DataFrame) -> pd.DataFrame:
     """Return the curve of a family: the efficient means of its defences over the seeds.
 
-    The points are those with one knowledge. There is a row per defence, by its name, from the least
-    accurate to the most.
+    The points must be those of one family and knowledge. There is a row per defence, by its name,
+    from the least accurate to the most.
     """
     there = points.dropna(subset=["accuracy", "mse"])
     return front(there.groupby("defence", sort=False).mean(numeric_only=True))

@@ -41,7 +41,7 @@ def reconstructions(
     still many. The first sweep, with which the others are compared, is always shown.
 
     Raises:
-        FileError: naming a strip that is missing, or whose originals differ from another one's.
+        FileError: naming a strip that is missing, or whose originals differ from those of another.
     """
     attacks = attacks[attacks["knowledge"] == knowledge]
     strongest = worst_case(attacks)
@@ -92,7 +92,7 @@ def _facts(runs: pd.DataFrame, row: dict[str, Any] | None) -> str:
 
 
 def _strips(rows: Sequence[dict[str, Any]]) -> tuple[Pictures, dict[str, Pictures]]:
-    """Return the originals, which must be the same everywhere, and each one's reconstructions."""
+    """Return the originals, which must be the same everywhere, and reconstructions by defence."""
     files = {row["defence"]: AttackFolder(Path(row["folder"])).reconstructions for row in rows}
     read = {name: read_strip(file) for name, file in files.items()}
     originals, _ = next(iter(read.values()))

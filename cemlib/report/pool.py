@@ -34,10 +34,10 @@ def pooled(results: Results, root: Path, table: Path) -> Results:
     if unknown := set(runs["defence"]) - set(results.defences):
         raise FileError(f"{table}: has {', '.join(sorted(unknown))}, which is not in the study")
     if other := set(runs["experiment"]) - set(results.runs["experiment"]):
-        raise FileError(f"{table}: of another experiment, {', '.join(sorted(other))}")
+        raise FileError(f"{table}: belongs to another experiment, {', '.join(sorted(other))}")
     if other := set(attacks["attack"]) ^ set(results.attacks["attack"]):
         names = ", ".join(sorted(other))
-        raise FileError(f"{table}: not with the same attacks ({names}); publish all seeds again")
+        raise FileError(f"{table}: has other attacks ({names}); publish all seeds again")
     for row in runs.merge(results.runs[_KEY]).to_dict("records"):
         raise FileError(
             f"{table}: has {row['defence']}, seed {row['seed']} already; choose the seeds that it"

@@ -1,4 +1,4 @@
-"""Put a study's small tables and figures under version control, and compare new ones."""
+"""Copy a study's small tables and figures for version control, and compare new ones with them."""
 
 import hashlib
 import json
@@ -85,7 +85,7 @@ def _provenance(
     settings = sorted({json.dumps(result["config"], sort_keys=True) for result in results})
     return {
         "command": command,
-        "settings": hashlib.sha256("".join(settings).encode()).hexdigest(),  # but for the seeds
+        "settings": hashlib.sha256("".join(settings).encode()).hexdigest(),  # except the seeds
         "commits": sorted({*commits, *(fact["commit"] for fact in facts)}),
         "seeds": sorted({result["seed"] for result in results}),
         "devices": sorted({fact["device"] for fact in facts}),
@@ -145,7 +145,7 @@ def differences(published: Path, made: Path) -> Iterator[str]:
     for table in tables:
         other = made / table.name
         if not other.is_file():
-            yield f"{table.name}: not made any more"
+            yield f"{table.name}: no longer made"
             continue
         before, now, scope = _read(table), _read(other), ""
         again = {*now.get("seed", ())}

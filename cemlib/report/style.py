@@ -96,7 +96,7 @@ def new_figure(
 ) -> tuple[Figure, list[Axes]]:
     """Return an empty figure of a size in inches, and its panels row by row.
 
-    It is higher by the `legend` of some defences.
+    It is higher by the space for the `legend` of the defences in `legend_of`.
     """
     height += 0.19 * math.ceil(len(legend_of) / _LEGEND_COLUMNS)
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -107,11 +107,11 @@ def new_figure(
 def save(figure: Figure, folder: Path, name: str, note: str = "") -> list[Path]:
     """Write ``name``.png (300 dpi) and ``name``.pdf, atomically and without dates or versions.
 
-    `note` stands above the figure, since below it would push the legend down. So does an
+    `note` is printed above the figure, since below it would push the legend down. So does an
     explanation of the mark of unconverged attacks, if any text of the figure has that mark.
 
     Raises:
-        FileError: if the disk is full, or may not be written.
+        FileError: if the disk is full, or writing is not permitted.
     """
     notes = [note] if note else []
     if any(isinstance(text, Text) and MARK in text.get_text() for text in figure.findobj(Text)):

@@ -57,8 +57,8 @@ def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
 def at_chance(runs: pd.DataFrame) -> "pd.Series[bool]":
     """Return for each run whether it hardly beats always naming the most frequent class.
 
-    Its accuracy then is at most 1.1 times that of the constant answer or, where this answer is
-    right on most images, its error at least 0.9 times.
+    Its accuracy is then at most 1.1 times that of the constant answer or, where this answer is
+    right on most images, its error is at least 0.9 times that of the constant answer.
     """
     chance = runs["chance_top1"]
     return runs["top1"] - chance <= AT_CHANCE * np.minimum(chance, 1 - chance)
@@ -86,7 +86,7 @@ def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs and the attacks of a published ``runs.csv``, as `collect` returns them.
 
     Columns that an earlier version did not write are NaN. The folders that the table names,
-    relative to that of the experiment, need not be there.
+    relative to that of the experiment, need not exist.
     """
     texts = dict.fromkeys(("reason", *CODE), str)
     # A defence may be called `None` or `NA`, which pandas would read as missing.

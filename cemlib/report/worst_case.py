@@ -16,7 +16,7 @@ from cemlib.records.scores import IDENTIFICATION, RUN_SCORES
 
 WORST_CASE = "worst_case"
 CEILING = "mean_image"  # the attack that does not use the release
-RECOGNISER = "recogniser_converged"  # whether the attack had that ``recon_top1`` is quoted from
+RECOGNISER = "recogniser_converged"  # of the attack that ``recon_top1`` is quoted from
 
 Row = dict[str, Any]
 

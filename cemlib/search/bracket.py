@@ -16,14 +16,14 @@ from scipy.optimize import root_scalar
 
 FACTOR = 4.0  # from one strength of the bracket to the next
 STEPS = 8  # of the bracket, at most
-CLOSE = 0.02  # relative distance of two strengths that are as good as one
+CLOSE = 0.02  # relative distance within which two strengths count as one
 ITERATIONS = 12  # of the root finder, at most
 
 Value = int | float
 
 # How a search ends: within the tolerance; the target lies outside the range of the strength; two
-# strengths that are as good as one lie on either side of the target, or the root finder has used up
-# its iterations.
+# strengths that count as one lie on either side of the target, or the root finder has used up its
+# iterations.
 MATCHED, UNREACHED, BETWEEN = "matched", "unreached", "between"
 
 
@@ -60,7 +60,7 @@ class Strength:
 
 @dataclass(frozen=True)
 class Found:
-    """State how a search ended, and the strength whose accuracy is nearest to the target."""
+    """How a search ended, and the strength whose accuracy is nearest to the target."""
 
     end: str
     value: Value
@@ -93,7 +93,7 @@ def find(
         return 0.0 if abs(distance) <= within else distance
 
     def best() -> Found:
-        """Return the strength nearest to the target; of equal ones the last, as it closes in."""
+        """Return the strength nearest to the target; of equal ones the last, since it closes in."""
         value = min(reversed(tried), key=lambda value: abs(tried[value] - target))
         return Found(BETWEEN if miss(value) else MATCHED, value)
 

@@ -64,7 +64,7 @@ class Cost:
     jobs: int  # of this kind
     seconds: float  # wall time of one, with the start of its process
     host: float  # peak resident memory of its process in MiB
-    card: float  # peak memory of torch's tensors on the graphics card in MiB
+    card: float  # peak memory of torch's tensors on the GPU in MiB
 
 
 def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
@@ -74,7 +74,7 @@ def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list
     before each kind is measured.
 
     Raises:
-        DataError: if the images are not there.
+        DataError: if the images are missing.
         ConfigError: if a network, a defence or an attack cannot be built as configured.
         StudyError: if the process of a job died.
     """
@@ -138,7 +138,7 @@ def train_seconds(job: SplitJob) -> float:
 
 
 def epoch_seconds(trainer: Trainer, number: int) -> float:
-    """Return the seconds that an epoch would take, by its first few steps."""
+    """Return the seconds that an epoch would take, estimated from its first few steps."""
     trainer.prune_before(number)  # it would replace the steps
     trainer.step = steps = FewSteps(trainer)
     return seconds_of(lambda: trainer.epoch(number)) + steps.not_counted()
@@ -197,7 +197,7 @@ def _decoder(scene: Scene, attack: str) -> nn.Module | None:
 
 
 def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
-    """Return the seconds of an attack, by the first share of its images that takes a while.
+    """Return the seconds of an attack, estimated from a share of its images that takes a while.
 
     An attack with none of the options `LENGTHS` is in closed form, and runs on all images.
     """
@@ -222,7 +222,7 @@ def _try(
         slice(max(FEWEST, math.ceil(share * len(images))))
         for images in (task.own.images, task.held_out.images, task.released)
     )
-    with TemporaryDirectory() as folder, suppress(DivergedError):  # as too few steps may be
+    with TemporaryDirectory() as folder, suppress(DivergedError):  # too few steps may diverge
         attack(
             replace(
                 task,
@@ -243,7 +243,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def _clock() -> float:
-    """Wait until the graphics card has finished its work, and return the time."""
+    """Wait until the GPU has finished its work, and return the time."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
     return time.perf_counter()

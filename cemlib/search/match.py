@@ -85,15 +85,15 @@ def match(
     `slots` trainings run at the same time; `say` is called with a line when one has ended.
 
     Raises:
-        ConfigError: if the defence has no such strength, or the training selects by test images.
+        ConfigError: if the defence has no such strength, or the training selects on test images.
         StudyError: if a job failed.
         FileError: if another search in this study is running.
     """
-    find_device(device)  # an error before any job
+    find_device(device)  # so that an error comes before any job
     section = section_of(study, wanted.defence)
     if section["train"].get("select", study.train.select) == "best_test":
         raise ConfigError(
-            "train.select: best_test selects by test images, which a search must not see;"
+            "train.select: best_test selects on test images, which a search must not see;"
             " set last or best_val"
         )
     strength = strength_of(section, wanted.key)
@@ -139,7 +139,7 @@ def strength_of(section: Plain, key: str) -> Strength:
     """Return the strength that a key varies, starting from its value in a defence's section.
 
     Raises:
-        ConfigError: if the section has no such key, or its value is no number above 0.
+        ConfigError: if the section has no such key, or its value is not a number above 0.
     """
     if key not in PLACES:
         raise ConfigError(f"--key {key}: cannot be varied{nearest(key, PLACES)}")

@@ -102,7 +102,7 @@ def test_a_study_has_them_of_its_strongest_attack(study: Study) -> None:
 def test_scores_of_images_that_are_absent_or_of_others_are_refused(study: Study) -> None:
     scored(study, "noise", 0, 0.01)
     scored(study, "gated", 0, 0.02, index=np.arange(41) + 1)
-    with pytest.raises(FileError, match=r"gated.*per_image\.parquet: of other images"):
+    with pytest.raises(FileError, match=r"gated.*per_image\.parquet: scores other images"):
         compared(study)
     (study.root / "runs/gated/seed0/attacks/decoder-train_data/per_image.parquet").unlink()
     with pytest.raises(FileError, match=r"gated/seed0/.*per_image\.parquet: cannot be read"):

@@ -59,9 +59,9 @@ def test_tables_of_pooled_seeds_are_those_of_one_machine(
     ("seeds", "change", "fault"),
     [
         ({1, 2}, {}, r"runs\.csv: has none, seed 1 already; choose the seeds that it lacks"),
-        ({2}, {"experiment": "else"}, r"runs\.csv: of another experiment, else"),
+        ({2}, {"experiment": "else"}, r"runs\.csv: belongs to another experiment, else"),
         ({2}, {"defence": "lost"}, r"runs\.csv: has lost, which is not in the study"),
-        ({2}, {"attack": "decoder"}, r"runs\.csv: not with the same attacks \(linear, .*all seeds"),
+        ({2}, {"attack": "decoder"}, r"runs\.csv: has other attacks \(linear, .*all seeds"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -178,4 +178,4 @@ def test_one_seed_is_compared_with_itself(tmp_path: Path, mse: float, told: str)
 
 def test_a_table_that_is_not_made_any_more_is_named(tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("a\n1\n")
-    assert list(differences(tmp_path, tmp_path / "now")) == ["old.csv: not made any more"]
+    assert list(differences(tmp_path, tmp_path / "now")) == ["old.csv: no longer made"]
