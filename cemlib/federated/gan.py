@@ -135,7 +135,7 @@ def pretrained(file: Path, channels: int, clients: int) -> Extractor:
 
 
 def local(clients: Sequence[Split], classes: int, seed: int, steps: int) -> Extractor:
-    """Train each client's own by SGD, as convolution, ReLU, 2x2 mean and linear classifier."""
+    """Train each client's own F by SGD: convolution, ReLU, 2x2 mean and linear classifier."""
     start = _start(clients[0].images, classes, seed)
     weights = stack([start for _ in clients])
     for step in range(steps):

@@ -31,15 +31,15 @@ def masking(
 
     Args:
         network: A network of the client's architecture; its parameters have the names of the
-            messages' arrays. It is overwritten and set to evaluation.
+            messages' arrays. It is overwritten and set to evaluation mode.
         layer: Name of the `nn.Linear` in it.
-        images: Function of the client's context, to some of its images (B, C, H, W); four are
-            enough.
+        images: Maps the client's context to some of its images (B, C, H, W); four are enough.
         alpha: Share of the features that are masked.
 
     Raises:
         AttributeError: if the network has no such layer.
-        ValueError: in a round, if the message or the answer has not one record of arrays.
+        ValueError: in a round, if the message or the answer does not have exactly one record of
+            arrays.
     """
     name, linear = f"{layer}.weight", network.get_submodule(layer)
 

@@ -72,7 +72,7 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def notes(study: Federated, results: tables.Results) -> list[str]:
-    """Return the notes that stand above every table."""
+    """Return the notes that are printed above every table."""
     clients, train, attacked = study.clients, study.train, study.inversion
     steps = attacked.local_steps
     shared = "gradient" if steps == 1 else f"update of {steps} steps at the rate {train.lr}"

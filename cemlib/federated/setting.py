@@ -1,8 +1,8 @@
 """Set up a seed of a study: the clients' images, and the initial weights.
 
 The images are distributed among the clients independently of the class, or each class in Dirichlet
-shares: Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution for federated
-visual classification", 2019, in the form of Li, Diao, Chen and He, ICDE 2022: the shares of each
+shares (Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution for federated
+visual classification", 2019, in the form of Li, Diao, Chen and He, ICDE 2022): the shares of each
 class are one draw from a Dirichlet distribution over the clients. With a small concentration, a few
 clients have most of a class.
 """

@@ -1,10 +1,10 @@
 """Compute the differential privacy of noisy counts of votes, for one query and for many.
 
 Every query releases `counts + N(0, sigma^2)` for each class; the participants' shares of the noise
-add up to the variance sigma^2.
-Two sets of votes are neighbours if their counts differ by at most the sensitivity in L2: 1 if a
-participant joins or leaves (one class loses a vote), sqrt(2) if a participant's vote changes (one
-class loses it, another gains it), which one image of its training set can bring about.
+add up to the variance sigma^2. Two sets of votes are neighbours if their counts differ by at most
+the sensitivity in L2: 1 if a participant joins or leaves (one class loses a vote), sqrt(2) if a
+participant's vote changes (one class loses it, another gains it), which one image of its training
+set can bring about.
 
 Sources: Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1
 (classical Gaussian mechanism; its proof needs epsilon < 1); Balle and Wang, "Improving the Gaussian

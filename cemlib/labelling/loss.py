@@ -6,7 +6,7 @@
 
 Y is the class with the largest noisy count, one-hot. `posterior` is an alternative weight that
 takes the noise into account; it is not in the published text. A participant's own labelled images
-have weight 1; with weight 1 everywhere, J is the cross entropy. The regulariser is the optimiser's
+have weight 1; with weight 1 everywhere, J is the cross-entropy. The regulariser is the optimiser's
 L2 term. Source: the loss of PCTC, collaborative training by private labels.
 """
 
@@ -73,7 +73,7 @@ def _products(polynomials: Tensor) -> Tensor:
 
 
 def information_entropy_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean weighted cross entropy (...) of a batch, for several networks at once.
+    """Return the mean weighted cross-entropy (...) of a batch, for several networks at once.
 
     Logits are (..., B, k), labels (class indices) and weights in [0, 1] (..., B).
     """

@@ -37,7 +37,7 @@ Numbers: TypeAlias = tuple[int, ...]
 
 
 class Kind(IntEnum):
-    """Number the kinds of messages."""
+    """The kinds of messages."""
 
     VOTE = 1
     REQUEST = 2

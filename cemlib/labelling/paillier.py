@@ -77,7 +77,7 @@ class PublicKey:
 
     def __post_init__(self) -> None:
         if self.n < 15 or self.n % 2 == 0:
-            raise LabellingError(f"public key: n = {self.n} is no product of two odd primes")
+            raise LabellingError(f"public key: n = {self.n} is not a product of two odd primes")
         check_ciphertext(self, self.base, "public key's base")
         if not blinds(self.n, self.base):
             raise LabellingError("public key: powers of its base blind nothing; deal another key")
@@ -118,7 +118,7 @@ def check_ciphertext(key: PublicKey, ciphertext: int, what: str = "ciphertext") 
     if not 0 < ciphertext < key.n_squared:
         raise MessageError(f"{what}: not in [1, n^2)")
     if math.gcd(ciphertext, key.n) != 1:
-        raise MessageError(f"{what}: shares a factor with n, so it is no ciphertext")
+        raise MessageError(f"{what}: shares a factor with n, so it is not a ciphertext")
 
 
 def draw_blinding(key: PublicKey, kind: Blinding = "short") -> int:

@@ -99,7 +99,7 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def notes(study: LabellingStudy) -> list[str]:
-    """Return the notes that stand above every table."""
+    """Return the notes that are printed above every table."""
     privacy, n = study.privacy, study.participants
     bits = study.encryption.key_bits
     key = " It is for testing: it protects nothing." if bits < SECURE_BITS else ""

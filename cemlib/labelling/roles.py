@@ -66,7 +66,7 @@ class Seat:
 async def request(seat: Seat, images: Images) -> NDArray[np.float64]:
     """Return the noisy tallies (Q, classes) of the votes on images uint8 (Q, C, H, W).
 
-    Await it in a notebook; in a script, call it by `asyncio.run`.
+    Await it in a notebook; in a script, call it with `asyncio.run`.
 
     Raises:
         LabellingError: if the images are of another kind or too large, or the round fails.

@@ -54,7 +54,7 @@ class Setting:
             )
         for name, known in (("packing", get_args(Packing)), ("blinding", get_args(Blinding))):
             if getattr(self, name) not in known:
-                raise LabellingError(f"{name}: {getattr(self, name)!r} is none of {known}")
+                raise LabellingError(f"{name}: {getattr(self, name)!r} is not one of {known}")
         for name, least in (("participants", 2), ("classes", 2), ("mask_bits", 1)):
             if getattr(self, name) < least:
                 raise LabellingError(f"{name}: {getattr(self, name)} must be at least {least}")

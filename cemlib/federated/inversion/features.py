@@ -7,14 +7,14 @@ The label y and the features F* are known in closed form (`closed_form`), except
 may have been pruned, and m_y is the attacker's mean image of the class. The search is by L-BFGS
 from points around m_y: on smooth networks it ends orders of magnitude lower than signed Adam. There
 are often fewer features than pixels; of the images that have them, the one nearest to m_y is taken.
-`mean_image` answers m_y itself, the ceiling of every other attack's error.
+`mean_image` returns m_y itself, the ceiling of every other attack's error.
 
 `combined` is the strongest attack here. Matching gradients alone, from random numbers, finds the
 image on a network with initial weights, and fails on a trained one: the gradient of an image that
 is classified well is small, and far from the image the distance has no slope towards it. The
 distance of features has one everywhere, and the mean image is near.
 
-The parts are of Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
+The parts are from Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def mean_image(
     shared: Shared,
     settings: PriorImage,  # noqa: ARG001 - it has no options
 ) -> Search:
-    """Return a search that answers the attacker's mean image of each inferred label."""
+    """Return a search that returns the attacker's mean image of each inferred label."""
     labels = inferred_labels(shared)
     none = shared.gradients[BIAS].sum(1) * 0  # NaN where there is no gradient
     found = Reconstruction(shared.prior[labels], labels, none, none[:, None])

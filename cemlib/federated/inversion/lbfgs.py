@@ -104,7 +104,7 @@ class _Search:
         self._length = torch.where(bad, shorter, length)
 
     def _turn(self, good: Tensor) -> None:
-        """Choose a new direction after a step, or steepest descent if no step was short enough."""
+        """Choose a new direction after a step, or steepest descent if all steps failed."""
         lost = ~good & (self._length < _SHORTEST)
         self._inverse = torch.where(lost[:, None], 0, self._inverse)
         direction = -self._scaled(self._gradient)
