@@ -23,7 +23,7 @@ def init(options: argparse.Namespace) -> Iterator[Path]:
     """Write a commented study of an image folder, to be edited.
 
     Raises:
-        ConfigError: if the file is there already, or no study may have this name.
+        ConfigError: if the file already exists, or no study may have this name.
     """
     from cemlib.config import ConfigError, parse
     from cemlib.config.extending import from_text
@@ -110,10 +110,10 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
 
 
 def match(options: argparse.Namespace) -> Iterator[str]:
-    """Find the strength at which a defence reaches an accuracy, by a few trainings.
+    """Find the strength at which a defence reaches an accuracy, with a few trainings.
 
     Only validation images decide; the runs have test scores, which are not read. If it was
-    interrupted, run the same command again to continue. Exit code 3 says that a training diverged.
+    interrupted, run the same command again to continue. Exit code 3 means that a training diverged.
 
     Raises:
         ConfigError: if the defence has no such strength.

@@ -38,13 +38,14 @@ COMMANDS: dict[str, Command] = {
     "init": Command(
         init,
         [
-            Option("name", metavar="NAME", help="of the study and of its file"),
+            Option("name", metavar="NAME", help="name of the study and of its file"),
             Option(
                 "--images",
                 type=Path,
                 default=Path("images"),
                 metavar="FOLDER",
-                help="with train/<class>/* and test/<class>/*, or <class>/* (default: %(default)s)",
+                help="folder with train/<class>/* and test/<class>/*, or with <class>/* (default:"
+                " %(default)s)",
             ),
         ],
         ["cemlib init faces --images /path/to/faces"],
@@ -72,7 +73,7 @@ COMMANDS: dict[str, Command] = {
                 completer=attacks,
                 action="append",
                 metavar="NAME",
-                help="only this one; may be repeated",
+                help="only this attack; may be repeated",
             ),
         ],
         ["cemlib attack --defence gated --attack linear --attack decoder"],
@@ -81,7 +82,7 @@ COMMANDS: dict[str, Command] = {
         study.report,
         [
             *CONFIG,
-            defence("the tables of this defence alone"),
+            defence("only the tables of this defence"),
             Option(
                 "--only",
                 choices=("tables", "figures", "training_figures", "page"),
@@ -206,7 +207,7 @@ COMMANDS: dict[str, Command] = {
                 " DEFENCE/seedK/ATTACK-KNOWLEDGE",
             ),
             *CONFIG,
-            Option("--all", action="store_true", help="all settings, also those that are defaults"),
+            Option("--all", action="store_true", help="show all settings, including defaults"),
             STALE,
         ],
         [

@@ -73,7 +73,7 @@ def percent(text: str) -> float:
 
 
 def accuracy(text: str) -> float:
-    """Read an accuracy in %, which nobody wants to be as low as 1, as the type of an option."""
+    """Read an accuracy in %, as the type of an option; 1 or less must be meant as a fraction."""
     if (value := percent(text)) <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is a fraction; give the accuracy in %")
     return value
@@ -131,7 +131,10 @@ CONFIG = config()
 DEFENCE = defence("only this defence")
 SEED = Option("--seed", type=int, metavar="N", help="only this seed")
 DEVICE = Option(
-    "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: %(default)s"
+    "--device",
+    choices=("auto", "cpu", "cuda"),
+    default="auto",
+    help="where to compute (default: %(default)s)",
 )
 SLOTS = Option(
     "--slots", type=positive, default=1, metavar="N", help="jobs at a time (default: %(default)s)"

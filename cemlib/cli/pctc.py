@@ -130,32 +130,35 @@ def _at(flag: str, about: str) -> Option:
 DEFAULT = "default: %(default)s"
 CONNECT = _at("--connect", "address of the aggregator")
 OWN = (
-    _file("--certificate", "its private key and certificate, in PEM"),
+    _file("--certificate", "private key and certificate of this party, in PEM"),
     _file("--authority", "certificates of the trusted authorities, in PEM", "authority.pem"),
-    _file("--public", "the same for all parties", "public.json"),
+    _file("--public", "public parameters, the same for all parties", "public.json"),
     Option(
         "--seconds", type=positive, default=600, metavar="N", help=f"limit of a round; {DEFAULT}"
     ),
 )
 NOISE = "standard deviation of the noise on a count, of all participants together; 0: no privacy"
+KEY_BITS = f"length of the Paillier modulus; {DEFAULT}"
+PACKING = f"one counter in a ciphertext, or as many as fit, across images; {DEFAULT}"
+BLINDING = f"how ciphertexts are blinded; short is faster; {DEFAULT}"
 COMMANDS = {
     "pctc deal": Command(
         deal,
         [
             Option("folder", type=Path, metavar="FOLDER", help="a new folder"),
-            Option("--participants", type=int, required=True, metavar="N", help="all of them vote"),
+            Option("--participants", type=int, required=True, metavar="N", help="parties who vote"),
             Option("--classes", type=int, required=True, metavar="K", help="classes of the images"),
             Option("--noise-std", type=float, required=True, metavar="SIGMA", help=NOISE),
-            Option("--key-bits", type=int, default=2048, metavar="BITS", help=DEFAULT),
-            Option("--packing", choices=("none", "images"), default="images", help=DEFAULT),
-            Option("--blinding", choices=("full", "short"), default="short", help=DEFAULT),
+            Option("--key-bits", type=int, default=2048, metavar="BITS", help=KEY_BITS),
+            Option("--packing", choices=("none", "images"), default="images", help=PACKING),
+            Option("--blinding", choices=("full", "short"), default="short", help=BLINDING),
             Option("--insecure-for-testing", action="store_true", help="allow shorter keys"),
         ],
         ["cemlib pctc deal keys --participants 3 --classes 10 --noise-std 4"],
     ),
     "pctc aggregate": Command(
         aggregate,
-        [_at("--listen", "its address; port 0 picks a free port and prints it"), *OWN],
+        [_at("--listen", "address to listen on; port 0 picks a free port and prints it"), *OWN],
         ["cemlib pctc aggregate --listen 0.0.0.0:4711 --certificate aggregator.pem"],
     ),
     "pctc party": Command(
@@ -163,16 +166,21 @@ COMMANDS = {
         [
             CONNECT,
             *OWN,
-            _file("--share", "its share of the key"),
+            _file("--share", "share of the key of this party"),
             Option(
                 "--classifier",
                 required=True,
                 metavar="MODULE:FUNCTION",
-                help="takes a NumPy array of images, uint8 (images, channels, height, width), and"
-                " returns class indices (images,)",
+                help="maps a NumPy array of images, uint8 (images, channels, height, width), to"
+                " class indices (images,)",
             ),
-            _file("--ledger", "digests of all images decrypted", "ledger.txt"),
-            Option("--most", type=positive, metavar="N", help="total images; default: no limit"),
+            _file("--ledger", "record of all images whose tallies were decrypted", "ledger.txt"),
+            Option(
+                "--most",
+                type=positive,
+                metavar="N",
+                help="most images in the ledger; default: no limit",
+            ),
         ],
         [
             "cemlib pctc party --connect aggregator.example:4711 --certificate participant-0.pem"
@@ -184,7 +192,7 @@ COMMANDS = {
         [
             CONNECT,
             *OWN,
-            _file("--images", "of uint8 (images, channels, height, width), in NumPy's format"),
+            _file("--images", "array uint8 (images, channels, height, width), NumPy's format"),
             _file("--out", "the table to write (CSV)"),
         ],
         [

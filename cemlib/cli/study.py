@@ -28,7 +28,7 @@ def prepare(options: argparse.Namespace) -> Iterator[Path | str]:
 def train(options: argparse.Namespace) -> Iterator[Path | str]:
     """Train defended classifiers, and the judge.
 
-    Exit code 3 says that a training diverged.
+    Exit code 3 means that a training diverged.
     """
     from cemlib.study.split import train_job, trainings
 
@@ -40,7 +40,7 @@ def train(options: argparse.Namespace) -> Iterator[Path | str]:
 def attack(options: argparse.Namespace) -> Iterator[Path | str]:
     """Reconstruct images from a run's released features.
 
-    Exit code 3 says that an attack diverged.
+    Exit code 3 means that an attack diverged.
     """
     from cemlib.study.plan import chosen
     from cemlib.study.split import attack_job
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     """Run all jobs of a study that are not finished, without Snakemake.
 
     The problems that `cemlib doctor` finds in a study are errors before the first job. The study
-    may be of any system. Nothing is uploaded to MLflow. Exit code 3 says that a training or an
+    may be of any system. Nothing is uploaded to MLflow. Exit code 3 means that a training or an
     attack diverged.
     """
     from cemlib.study.job import find_device
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     from cemlib.study.systems import named_jobs, read_study
 
     if options.device == "cuda":
-        find_device(options.device)  # an error before any job; imports torch
+        find_device(options.device)  # so that an error comes before any job; imports torch
     plan, jobs = read_study(options.config, options.set, options.device)
     if options.only is not None:
         yield from _carried_out(named_jobs(jobs, options.only))
@@ -127,7 +127,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     With --compare, nothing is copied; the differences from the published tables are printed.
 
     With --add, the seeds of this study join the published ones, for example if several machines
-    compute some seeds each. The tables, and the figures that follow from them, then cover all
+    each compute some seeds. The tables, and the figures that follow from them, then cover all
     seeds.
 
     Raises:

@@ -51,7 +51,7 @@ def differences(
     """Return how a result differs from what its job would write now; empty if it does not.
 
     Neither times nor large files are read, since inputs have records with checksums. A result
-    differs also where one that it was made from does.
+    also differs if one that it was made from does.
 
     Args:
         job: The job that writes the result; None compares the record with its folder's name alone.
@@ -73,7 +73,7 @@ def differences(
 
 
 def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
-    """Yield a line for each of the `differences` of records that are there.
+    """Yield a line for each of the `differences` of the records that exist.
 
     Raises:
         FileError: if a record is damaged.
@@ -138,7 +138,7 @@ def beside(job: AnyJob, record: Path) -> list[Path]:
 
 
 def is_written(job: AnyJob) -> bool:
-    """Return whether tables or figures are there and newer than the settings and the results."""
+    """Return whether tables or figures exist and are newer than the settings and the results."""
     before = [job.plan.layout.config, *owners(job.reads)]
     return job.plan.is_configured() and _came_after(job.outputs, before)
 
@@ -222,7 +222,7 @@ def _recorded(file: Path) -> str | None:
 
 
 def _came_after(written: Iterable[Path], read: Iterable[Path]) -> bool:
-    """Return whether all files are there, and no read one is newer than a written one."""
+    """Return whether all files exist, and no read one is newer than a written one."""
     try:
         return min(map(time_of, written)) >= max(map(time_of, read), default=0)
     except FileNotFoundError:

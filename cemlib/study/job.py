@@ -189,7 +189,7 @@ def prepare(job: Job[AnyStudy]) -> Iterable[Path | str]:
     if prepared.duplicates_train_test:
         yield (
             f"warning: {prepared.duplicates_train_test} of {len(prepared.test)} test images are"
-            " also training images, pixel by pixel; scores on them are too good"
+            " also training images, pixel by pixel; scores on them are too optimistic"
         )
 
 
@@ -251,7 +251,7 @@ def run_by(module: str, **members: str | None) -> dict[str, Any]:
 
 
 def find_device(name: str) -> "torch.device":
-    """Return the device `cpu` or `cuda`; `auto` is the graphics card if there is one.
+    """Return the device `cpu` or `cuda`; `auto` is a GPU if there is one.
 
     Raises:
         ConfigError: if it is `cuda` and there is none.

@@ -53,7 +53,7 @@ def chosen(what: str, known: Sequence[_Name], only: _Name | None) -> tuple[_Name
     """Return all names (or numbers) of a kind, or only the given one.
 
     Raises:
-        ConfigError: if there is no such one; it names the nearest.
+        ConfigError: if there is no such name; the message has the nearest.
     """
     if only is None:
         return tuple(known)

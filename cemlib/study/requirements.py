@@ -32,7 +32,7 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"  # a warning stops no study, a
 
 
 class Finding(NamedTuple):
-    """State what was checked, what was found, and what to do about it."""
+    """What was checked, what was found, and what to do about it."""
 
     level: str
     subject: str
@@ -109,7 +109,7 @@ def _milestones(study: Study) -> Iterator[Finding]:
 
 
 def images(plan: AnyPlan) -> Finding:
-    """Return whether the images of a study are there, or are prepared already."""
+    """Return the finding about a study's images: whether they exist, or are prepared already."""
     config, subject = plan.study.data, f"data {plan.study.data.source}"
     if _is_prepared(plan):
         return Finding(OK, subject, f"prepared already: {plan.layout.data}")

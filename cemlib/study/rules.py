@@ -34,7 +34,7 @@ class JobRule:
 
     @property
     def constraints(self) -> dict[str, str]:
-        """Return a regular expression of the values of each wildcard."""
+        """Return a regular expression for the values of each wildcard."""
         known = (dict.fromkeys(each) for each in zip(*self._jobs, strict=True))
         texts = ("|".join(map(re.escape, each)) for each in known)
         return dict(zip(self._keys, texts, strict=True))
@@ -44,7 +44,7 @@ class JobRule:
         return self._jobs[self._values(wildcards)]
 
     def inputs(self, wildcards: Mapping[str, str]) -> dict[str, list[str]]:
-        """Return the files that a job reads but for the configuration, which `settings` covers."""
+        """Return the files that a job reads, except the configuration, which `settings` covers."""
         found = self.job(wildcards).inputs.items()
         return {name: list(map(str, files)) for name, files in found if name != CONFIG}
 
@@ -83,12 +83,12 @@ class Planned:
         return [JobRule(f"{self.prefix}{kind}", jobs) for kind, jobs in alike.items()]
 
     def age_lost_results(self) -> None:
-        """Have results that do not belong to the study look old, and what shows them even older.
+        """Make results that do not belong to the study look old, and what shows them even older.
 
         Snakemake compares times, and settings only with those of the jobs that it ran itself. So it
-        would take results that `cemlib run` made with other settings for the study's. Now it runs
-        their jobs again; or, where it ran one itself before, and has recorded checksums of its
-        inputs, it makes the tables again, which refuse such results. Results that belong to the
+        would take results that `cemlib run` made with other settings for the study's. The old times
+        make it run their jobs again; or, where it ran one itself before, and has recorded checksums
+        of its inputs, make the tables again, which refuse such results. Results that belong to the
         study again get their times back.
         """
         known, owned = dict[Path, list[str]](), owners(self.jobs)

@@ -17,7 +17,7 @@ RUNNING = (
 
 
 class StudyError(RuntimeError):
-    """Some jobs failed; the message names them, and those that were left out for it."""
+    """Some jobs failed; the message names them, and those that were left out because of them."""
 
 
 def run_study(plan: AnyPlan, jobs: Sequence[AnyJob], slots: int) -> Iterator[str]:
@@ -79,7 +79,7 @@ class Schedule:
         return "; ".join([f"[{len(self._done)}/{self._total}] {line}", *outcome.notes])
 
     def outlook(self, slots: int) -> str:
-        """Return which jobs are running, and about how long the rest will take in so many slots.
+        """Return which jobs are running, and about how long the rest will take in this many slots.
 
         The time is left out as long as no job of the kinds that are running has ended.
         """

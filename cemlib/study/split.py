@@ -138,7 +138,7 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
 
 
 def _attacked(plan: Plan[Study], run: RunFolder, attack: str) -> dict[str, list[Path]]:
-    """Return the files that an attack on a run reads beside the data, by role."""
+    """Return the files that an attack on a run reads besides the data, by role."""
     settings = plan.study.attacks[attack]
     read = {"model": [*run.files()], "judge": [*plan.layout.judge.files()]}
     if settings.begins_with:

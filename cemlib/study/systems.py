@@ -39,7 +39,7 @@ def named_jobs(jobs: Sequence[AnyJob], name: str) -> list[AnyJob]:
     """Return the job of a name, or all jobs whose names begin with it, such as `train/noise`.
 
     Raises:
-        ConfigError: if there is none; it names the nearest.
+        ConfigError: if there is none; the message has the nearest name.
     """
     found = [job for job in jobs if f"{job.name}/".startswith(f"{name}/")]
     if not found:

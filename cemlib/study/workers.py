@@ -40,7 +40,7 @@ class Outcome:
 
 
 class Workers:
-    """Slots for jobs at the same time, each with a process of its own and some CPU threads.
+    """Slots for jobs that run at the same time, each with its own process and some CPU threads.
 
     Attributes:
         slots: Number of slots.
@@ -114,7 +114,7 @@ class _Slot:
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the parent, and end when the parent ends, however it does."""
+    """Leave Ctrl-C to the parent, and end when the parent ends, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -162,7 +162,7 @@ def _outcome(job: AnyJob) -> Outcome:
 
 @contextmanager
 def _printing_to(log: Path) -> Iterator[None]:
-    """Redirect what the process prints to a file, also from libraries below Python."""
+    """Redirect what the process prints to a file, including output of libraries below Python."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file, ExitStack() as redirected:
         for stream in (sys.stdout, sys.stderr):
@@ -172,7 +172,7 @@ def _printing_to(log: Path) -> Iterator[None]:
 
 
 def _restore(stream: TextIO, descriptor: int) -> None:
-    """Restore a stream, also if the last lines do not fit on the disk of its log."""
+    """Restore a stream, even if the last lines do not fit on the disk of its log."""
     try:
         stream.flush()
     finally:
@@ -181,7 +181,7 @@ def _restore(stream: TextIO, descriptor: int) -> None:
 
 
 def _return_memory() -> None:
-    """Free unused memory of the graphics card, which other slots share."""
+    """Free unused memory of the GPU, which other slots share."""
     if "torch" in sys.modules:
         import torch
 

@@ -44,7 +44,7 @@ class Result:
         note: Description in Markdown.
         worst: Worst case over the attacks on a run, which is known later than the rest.
         model: The classifier to store as an MLflow model.
-        digest: SHA-256 of everything the result was read from.
+        digest: SHA-256 over the uploaded files, or over the curves of a job under way.
     """
 
     folder: str
@@ -83,10 +83,10 @@ def read_result(root: Path, metrics: Path) -> Result | None:
     Raises:
         FileError: if a file is damaged.
     """
-    # A job writes its metrics last: if they are there at first, the other files are complete.
+    # A job writes its metrics last: if they exist at first, the other files are complete.
     paths = [metrics, *(metrics.with_name(name) for name in ARTIFACTS)]
     found = {path.name: file for path in paths if (file := _read(path)) is not None}
-    if found.get(metrics.name) != _read(metrics):  # the job began anew, or ended, meanwhile
+    if found.get(metrics.name) != _read(metrics):  # the job has started again, or ended, since
         return read_result(root, metrics)
     if metrics.name in found:
         return _finished(root, metrics, found)
@@ -232,7 +232,7 @@ def _folder(root: Path, path: Path) -> str:
 
 
 def _read(path: Path) -> _File | None:
-    """Read a file; None if it does not exist, as jobs write and rerun meanwhile."""
+    """Read a file; None if it does not exist, since jobs write and rerun at the same time."""
     try:
         with path.open("rb") as handle:
             return _File(handle.read(), os.fstat(handle.fileno()).st_mtime_ns // 10**6)

@@ -35,7 +35,7 @@ HELD = f"is uploading to this store; wait for it, or end it if it hangs; {AGAIN}
 
 
 class TrackingError(FileError):
-    """Raised if the MLflow store cannot be used; the message names it and says what to do."""
+    """The MLflow store cannot be used; the message names it and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Store:
 
 @contextmanager
 def open_store(uri: str) -> Iterator[Store]:
-    """Open a store for writing; a SQLite file is locked meanwhile.
+    """Open a store for writing; a SQLite file is locked within this context.
 
     Artifacts of a new experiment go to `mlartifacts` beside the file; a server has its own place.
 
@@ -142,8 +142,8 @@ def check_database(database: Path) -> None:
             connection.rollback()
     except sqlite3.OperationalError as error:
         raise TrackingError(
-            f"{SQLITE}{database}: cannot be written ({error}); end what else is using it, or make"
-            f" room, or give the right to write; {AGAIN}"
+            f"{SQLITE}{database}: cannot be written ({error}); end what else is using it, free"
+            f" some space, or grant write permission; {AGAIN}"
         ) from error
     except sqlite3.DatabaseError as error:
         raise TrackingError(

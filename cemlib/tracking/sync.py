@@ -13,7 +13,7 @@ from cemlib.tracking.store import open_store
 
 @dataclass(frozen=True)
 class Summary:
-    """Count the results (runs, attacks, and one report) of an upload.
+    """The numbers of results (runs, attacks, and one report) of an upload.
 
     Attributes:
         uploaded: New or changed results that the store now holds.

@@ -28,12 +28,12 @@ LONGEST_PARAM = 6000  # MLflow's limit, in characters
 
 
 class Outcome(Enum):
-    """Tell how the upload of one result ended."""
+    """How the upload of one result ended."""
 
     UPLOADED = auto()
     UNCHANGED = auto()
     RUNNING = auto()  # its curves are up to date, and the job goes on
-    WAITING = auto()  # it is an attack whose run has not finished
+    WAITING = auto()  # it, or the run that it attacks, has not finished
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Uploader:
                 self._known.setdefault(folder, []).append(Known.of(run))
 
     def put(self, result: Result) -> Outcome:
-        """Make the store hold exactly this result of its folder; a run goes before its attacks."""
+        """Make the store hold exactly this result for its folder; a run goes before its attacks."""
         attacked = self._known.get(result.parent, []) if result.parent else []
         parent = next((run.run_id for run in attacked if run.digest is not None), None)
         if result.parent and parent is None:
