@@ -1,4 +1,4 @@
-"""Train defended classifiers, attack them, and end in tables, figures and MLflow runs."""
+"""Train defended classifiers, attack them, and make tables, figures and MLflow runs."""
 
 from snakemake.utils import min_version
 
@@ -56,7 +56,7 @@ onstart:
         workflow.scheduler.job_rate_limiter = None
 
 
-# The last lines name the failed results. Their jobs are no errors, so the exit code is 0.
+# The last lines name the failed results. Their jobs do not count as errors, so the exit code is 0.
 onsuccess:
     tell_failed_results()
     tell_differences()

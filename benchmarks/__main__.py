@@ -94,10 +94,12 @@ def _number(value: float) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object, not tables")
-    parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be repeated")
+    parser.add_argument("--part", action="append", choices=PARTS, help="one part; may be repeated")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     for name in ("threads", "steps"):
-        text = {"threads": "on the CPU", "steps": "of a timed pass; a GPU needs hundreds"}[name]
+        text = {"threads": "CPU threads", "steps": "steps of a timed pass; a GPU needs hundreds"}[
+            name
+        ]
         default = getattr(Scale, name)
         parser.add_argument(f"--{name}", type=positive, default=default, help=text)
     return parser

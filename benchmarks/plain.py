@@ -30,7 +30,7 @@ LR, LAMBDA_EFF = 0.05, 0.32
 
 @dataclass(frozen=True)
 class Statistics:
-    """Means (C, K, D), weights (C, K) and variances (C, K) of clusters of so many samples."""
+    """Means (C, K, D), weights (C, K), variances (C, K) and number of samples of clusters."""
 
     means: Tensor
     weights: Tensor

@@ -60,7 +60,7 @@ class Scale:
 
 
 def study(scale: Scale, **changes: Any) -> Study:
-    """Return the published protocol, in bfloat16 where the hardware multiplies it.
+    """Return the published protocol, in bfloat16 where the hardware supports it.
 
     `changes` replace top-level keys of the configuration.
     """

@@ -105,7 +105,7 @@ def _federation(context: Context) -> Federation:
 
 
 def _nodes(grid: Grid, clients: int) -> dict[int, int]:
-    """Wait until all clients are there, and return the address of each."""
+    """Wait until all clients are connected, and return the address of each."""
     while True:
         nodes = list(grid.get_node_ids())
         replies = _replies(grid, RecordDict(), nodes, "query") if len(nodes) >= clients else {}

@@ -69,7 +69,7 @@ def embedded(system):
 
 def published():
     """Yield the studies with published tables; print the names of those that cannot run here."""
-    # Imported here, since it brings pandas, which takes a while.
+    # Imported here, since it imports pandas, which takes a while.
     from cemlib.report.publish import published_study
 
     for place in sorted(Path("results/published").glob("*/provenance.json")):
@@ -210,7 +210,7 @@ def tell_failed_results():
 def print_progress(record):
     """Print the progress when a job has ended, and hide Snakemake's messages about its schedule.
 
-    Of jobs that end within two seconds of a line only the last one of a study has a line.
+    A job that ends within two seconds of the last line gets no line, unless it is the last job.
     """
     event = getattr(record, "event", None)
     now = time.time()

@@ -1,4 +1,4 @@
-# Targets of split inference alone: `snakemake gated` makes everything of one defence: its runs,
+# Targets of split inference alone. `snakemake gated` makes everything for one defence: its runs,
 # attacks, tables and MLflow runs.
 DEFENCES = list(STUDY.plan.study.defences)
 ONE = JobRule("report_one", [tables_of_one(STUDY.plan, name) for name in DEFENCES])
