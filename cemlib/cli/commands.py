@@ -203,8 +203,8 @@ COMMANDS: dict[str, Command] = {
                 "run",
                 completer=runs,
                 metavar="RUN",
-                help="its folder, or its name in the study: judge, DEFENCE/seedK or"
-                " DEFENCE/seedK/ATTACK-KNOWLEDGE",
+                help="folder of a run or an attack, or its name in the study: judge, DEFENCE/seedK"
+                " or DEFENCE/seedK/ATTACK-KNOWLEDGE",
             ),
             *CONFIG,
             Option("--all", action="store_true", help="show all settings, including defaults"),

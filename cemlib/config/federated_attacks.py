@@ -31,7 +31,7 @@ class Linked(Section):
 
 
 class Inversion(Section):
-    """Hold the options that every attack has."""
+    """Set the options that every attack has."""
 
     unmix: bool = Field(
         False,

@@ -51,8 +51,10 @@ class LocalTrainConfig(Section):
 class PrivacyConfig(Section):
     """Set how much one released row of counts may reveal about a vote."""
 
-    epsilon: float = Field(1.2, gt=0, description="of one query, by the classical formula")
-    delta: float = Field(1e-5, gt=0, lt=1, description="of one query, and slack of the composition")
+    epsilon: float = Field(1.2, gt=0, description="epsilon of one query, by the classical formula")
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="delta of one query, and slack of the composition"
+    )
     sensitivity: float = Field(
         1.0,
         gt=0,

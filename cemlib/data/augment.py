@@ -64,7 +64,7 @@ def crop(images: Tensor, padding: int, offsets: Tensor) -> Tensor:
     """Crop images (N, C, H, W) to their own size after padding every side with zeros.
 
     Args:
-        images: Of any type.
+        images: Images of any type.
         padding: Zeros on each side, in pixels.
         offsets: long (N, 2), top and left of each crop in the padded image, in [0, 2 padding].
     """

@@ -46,7 +46,7 @@ def write_per_image(path: Path, first: int, labels: Tensor, scores: Mapping[str,
     Args:
         path: the Parquet file.
         first: index of the first scored image in the test split.
-        labels: of the whole test split.
+        labels: labels of the whole test split.
         scores: (N,) by the names of `MEASURES`, and `recognised` (N,) bool.
     """
     import pyarrow as pa

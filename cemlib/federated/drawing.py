@@ -30,7 +30,7 @@ ATTACKED, FIXED = 0, -1  # stand for a round's number: for attacked images, and 
 
 @dataclass(frozen=True)
 class Draws:
-    """Draw the random numbers of a client in a round; rounds are numbered from 1."""
+    """The random numbers of a client in a round; rounds are numbered from 1."""
 
     seed: int
     client: int

@@ -30,7 +30,7 @@ CHANNELS, BATCH, LR = 16, 16, 0.2  # of a local extractor
 
 
 class Generator(nn.Module):
-    """Map noise e (B, latent) and labels y (B,) to images in [0, 1]; 4 must divide their sides."""
+    """Maps noise e (B, latent) and labels y (B,) to images in [0, 1]; 4 must divide their sides."""
 
     def __init__(self, image_shape: Shape, num_classes: int, latent: int, width: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Map features F(x) (B, C', H, W) and labels y (B,) to logits (B,), positive if x is real."""
+    """Maps features F(x) (B, C', H, W) and labels y (B,) to logits (B,), positive if x is real."""
 
     def __init__(self, feature_shape: Shape, num_classes: int, width: int) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def generator_loss(fake: Tensor, spread: Tensor, mu: float, v_e: float) -> Tenso
 
 @dataclass(frozen=True)
 class Extractor:
-    """Hold the kernels of all clients (clients, C', C, k, k), and their origin."""
+    """The kernels of all clients (clients, C', C, k, k), and their origin."""
 
     kernels: Tensor
     origin: dict[str, str]

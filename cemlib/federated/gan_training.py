@@ -38,7 +38,7 @@ BETAS = (0.5, 0.999)  # of Adam, as Radford, Metz and Chintala, ICLR 2016, train
 
 @dataclass
 class ClientGans:
-    """Hold and train the GANs of all clients, stacked; `course` has images after some epochs."""
+    """The GANs of all clients, stacked, in training; `course` has images after some epochs."""
 
     clients: Sequence[Split]
     kernels: Tensor
@@ -160,7 +160,7 @@ class ClientGans:
 
 @dataclass(frozen=True)
 class Pseudo:
-    """Generate pseudo images with the generators of all clients.
+    """The generators of all clients, which make pseudo images.
 
     Attributes:
         net: A generator, for its architecture.

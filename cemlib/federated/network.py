@@ -30,7 +30,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 class FederatedNet(nn.Module):
-    """Apply convolutions, and the linear layer `classifier` to their flattened output.
+    """Convolutions, and the linear layer `classifier` on their flattened output.
 
     No layer combines the images of a batch, so each image's features, and the gradient of each
     image's loss, do not depend on the rest of the batch. `body` takes images (B, C, H, W) in

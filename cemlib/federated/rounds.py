@@ -30,7 +30,7 @@ CHUNK = 512
 
 @dataclass
 class Federation:
-    """Hold a server and its clients, and carry out their rounds."""
+    """A server and its clients, and their rounds."""
 
     study: Federated
     variant: Variant

@@ -24,7 +24,7 @@ GAN_KEYS = ("seed", "epoch", "d_loss", "d_real", "d_fake", "g_loss", "variance",
 
 @dataclass(frozen=True)
 class Results:
-    """Hold the results of a study.
+    """The results of a study.
 
     Attributes:
         runs: One row for each training.

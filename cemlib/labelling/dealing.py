@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Public:
-    """Hold what all parties know before a round."""
+    """What all parties know before a round."""
 
     key: PublicKey
     setting: Setting

@@ -29,7 +29,7 @@ INIT = "init"  # the training before any query
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold the outcome of one repeat with one number of images.
+    """The outcome of one repeat with one number of images.
 
     Attributes:
         participants: the participants of the repeat.

@@ -19,7 +19,7 @@ SHOWN = ("init_top1", "capc_top1", "iel_top1")
 
 
 class Stages:
-    """Keep the results of a job's stages in its checkpoint, so that no stage is computed twice."""
+    """The results of a job's stages, kept in its checkpoint so that no stage is computed twice."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint, self._start = checkpoint, time.perf_counter()

@@ -82,7 +82,7 @@ def _sizes(
 
 
 class Stack(nn.Module):
-    """Apply M small networks of one kind and width at once, given the weights of each.
+    """M small networks of one kind and width, applied at once, given the weights of each.
 
     A ReLU follows every layer but the last. Convolutions have a stride of 2.
     """
@@ -113,7 +113,7 @@ def _convolved(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class TrainingSet(NamedTuple):
-    """Hold the training set of one network: positions of images, labels, weights in the loss."""
+    """The training set of one network: positions of images, labels, weights in the loss."""
 
     positions: Tensor
     labels: Tensor

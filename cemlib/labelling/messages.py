@@ -46,7 +46,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Round:
-    """Define one round of labelling, which every message names.
+    """One round of labelling, which every message names.
 
     `images` is a digest of the images (`cemlib.labelling.queries`), by which parties on separate
     machines agree on what they vote on; it is empty where all are in one process.

@@ -36,7 +36,7 @@ Blinding = Literal["full", "short"]
 
 
 class FixedBase:
-    """Compute powers of a fixed base by a table: b / window products for an exponent of b bits.
+    """Powers of a fixed base from a table: b / window products for an exponent of b bits.
 
     Row i of the table holds base ** (j * 2 ** (window * i)) for every j < 2 ** window (Brickell,
     Gordon, McCurley and Wilson, EUROCRYPT 1992).
@@ -65,7 +65,7 @@ class FixedBase:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """Hold the public key.
+    """The public key.
 
     Attributes:
         n: the modulus, a product of two primes of equal length.

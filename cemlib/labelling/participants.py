@@ -33,7 +33,7 @@ TENTHS = 10  # parts of the training whose mean losses are kept
 
 @dataclass(frozen=True)
 class Participants:
-    """Hold all participants of one repeat."""
+    """All participants of one repeat."""
 
     study: LabellingStudy
     repeat: int

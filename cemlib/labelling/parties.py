@@ -34,7 +34,7 @@ FAR = 9.0  # standard deviations of the noise: a probability below 1e-18
 
 @dataclass(frozen=True)
 class ParticipantView:
-    """Record everything that participant i sees.
+    """Everything that participant i sees.
 
     Attributes:
         round: the public parameters.
@@ -59,7 +59,7 @@ class ParticipantView:
 
 @dataclass(frozen=True)
 class AggregatorView:
-    """Record everything that the aggregator sees.
+    """Everything that the aggregator sees.
 
     Attributes:
         round: the public parameters.

@@ -42,7 +42,7 @@ NONCE_BYTES, NAME_BYTES = 16, 32
 
 @dataclass(frozen=True)
 class Seat:
-    """Hold what a party of any role needs.
+    """What a party of any role needs.
 
     Attributes:
         public: its copy of `public.json`.

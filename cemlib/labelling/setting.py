@@ -18,7 +18,7 @@ WIDEST = 62  # largest width of a counter in bits
 
 @dataclass(frozen=True)
 class Setting:
-    """Hold a round's public parameters.
+    """The public parameters of a round.
 
     Attributes:
         participants: their number N, at least 2.

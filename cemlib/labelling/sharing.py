@@ -36,7 +36,7 @@ ROUNDS = 40
 
 @dataclass(frozen=True)
 class KeyShare:
-    """Hold one participant's share of the decryption exponent; its repr never shows a secret.
+    """One participant's share of the decryption exponent; its repr never shows a secret.
 
     With `mac_key`, 64 hexadecimal digits, the participants authenticate each other's ballots: it is
     the same for all of them, and the aggregator must not have it.
@@ -55,7 +55,7 @@ class KeyShare:
 
 @dataclass(frozen=True)
 class Keys:
-    """Hold the public key, which everybody gets, and the shares, of which participant i gets i."""
+    """The public key, which everybody gets, and the shares, of which participant i gets i."""
 
     public: PublicKey
     shares: tuple[KeyShare, ...]
@@ -63,7 +63,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class DealerKey:
-    """Hold the dealer's primes p and q, both = 3 mod 4, with gcd(p-1, q-1) = 2."""
+    """The dealer's primes p and q, both = 3 mod 4, with gcd(p-1, q-1) = 2."""
 
     p: int = field(repr=False)
     q: int = field(repr=False)

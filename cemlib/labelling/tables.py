@@ -26,7 +26,7 @@ PUBLISHED = {"key_bits": 2048, "encrypt_seconds": 1.20, "decrypt_seconds": 0.49}
 
 @dataclass(frozen=True)
 class Results:
-    """Hold the results of all repeats; a failed one is counted, but has no numbers.
+    """The results of all repeats; a failed one is counted, but has no numbers.
 
     Attributes:
         repeats: the record of each repeat with each number of images.

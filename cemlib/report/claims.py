@@ -57,7 +57,7 @@ def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
 def warnings(summary: pd.DataFrame) -> list[str]:
     """Return a sentence for each worst case of `summary_table` that says nothing about a defence.
 
-    That is so if the classifier is at chance, or if the strongest attack is the mean image.
+    It says nothing if the classifier is at chance, or if the strongest attack is the mean image.
     """
     worst = summary[summary["attack"] == WORST_CASE]
     chance = worst[worst["n_at_chance"] > 0].drop_duplicates("defence")

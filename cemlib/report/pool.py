@@ -20,7 +20,7 @@ def pooled(results: Results, root: Path, table: Path) -> Results:
     Intervals over single images are left out, since the published results have no images.
 
     Args:
-        results: of the seeds that the table lacks.
+        results: results of the seeds that the table lacks.
         root: folder of the experiment.
         table: the published table.
 

@@ -145,7 +145,7 @@ def epoch_seconds(trainer: Trainer, number: int) -> float:
 
 
 class FewSteps(Step):
-    """Take and time the first few steps of an epoch, and leave out the others."""
+    """Takes and times the first few steps of an epoch, and leaves out the others."""
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer.defended, trainer.batches, trainer.settings, trainer.seed)

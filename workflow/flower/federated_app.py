@@ -36,7 +36,7 @@ server = ServerApp()
 
 @dataclass(kw_only=True)
 class RemoteFederation(Federation):
-    """Carry out the rounds with clients that are other processes.
+    """A federation whose clients are other processes.
 
     Attributes:
         grid: Sends messages to them.

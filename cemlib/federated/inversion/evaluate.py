@@ -20,7 +20,7 @@ from cemlib.records.progress import progress
 
 
 class Finding(NamedTuple):
-    """Hold the results of one attack.
+    """The results of one attack.
 
     Attributes:
         rows: One for each image; see `cemlib.federated.inversion.scoring.scored`.

@@ -23,7 +23,7 @@ _TINY = 1e-37  # about the smallest squared norm that float32 holds
 
 @dataclass(frozen=True)
 class Shared:
-    """Hold gradients as the server sees them, and what else an attacker may know.
+    """Gradients as the server sees them, and what else an attacker may know.
 
     Attributes:
         gradients: Gradients by parameter name, each (P, *shape of the parameter).

@@ -25,7 +25,7 @@ _MEMORY = 20  # pairs of steps and changes of the gradient that are kept
 
 
 class Minimum(NamedTuple):
-    """Hold the points at which P problems ended.
+    """The points at which P problems ended.
 
     Attributes:
         points: The points (P, ...).
@@ -52,7 +52,7 @@ def minimise(objective: Objective, start: Tensor, evaluations: int) -> Minimum:
 
 
 class _Search:
-    """Hold the current point of every problem; the first axis of all tensors is the problem."""
+    """The current point of every problem; the first axis of all tensors is the problem."""
 
     def __init__(self, objective: Objective, start: Tensor) -> None:
         self._objective, self._shape = objective, start.shape

@@ -18,7 +18,7 @@ from cemlib.numerics.seeds import generator
 
 @dataclass(frozen=True)
 class Repeats:
-    """Hold mixtures that an attacker links: of one class and client, in several rounds.
+    """Mixtures that an attacker links: of one class and client, in several rounds.
 
     Attributes:
         mixtures: (N, M, R, C, H, W), the mixtures in R rounds of each attacked image, which is the
@@ -35,7 +35,7 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Scene:
-    """Hold the attacked images, and what the attacker has besides their gradients.
+    """The attacked images, and what the attacker has besides their gradients.
 
     Attributes:
         images: (N, C, H, W) in [0, 1], the true images.

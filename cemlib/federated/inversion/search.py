@@ -16,7 +16,7 @@ from cemlib.numerics.seeds import derive
 
 
 class Reconstruction(NamedTuple):
-    """Hold the answers of an attack on P shared gradients of B images each.
+    """The answers of an attack on P shared gradients of B images each.
 
     Attributes:
         images: (P, B, C, H, W) in [0, 1], the reconstructions.
