@@ -88,9 +88,9 @@ class ShortcutFusion(Fusion):
         """Return the penalty; logs the scalars of both spreads, and the `strength` of the slots."""
         groups = self.gated.rows(z, y)
         v, notes = self.gated.spread(z, groups)
-        found, slot_notes = self.slot.spread(z, self.slot.rows(z, y))
+        (weights, _, variance), slot_notes = self.slot.spread(z, self.slot.rows(z, y))
         strength = self.a.tanh().relu() if self.settings.nonnegative else self.a.tanh()
-        residual = strength * torch.einsum("rs,rsd->rd", found.weights, found.variance)
+        residual = strength * torch.einsum("rs,rsd->rd", weights, variance)
         # Both branches sort classes by size: the rows of the slots are the first ones.
         v = v + F.pad(residual, (0, 0, 0, len(v) - len(residual)))
         value, hinges = self.gated.hinge(v, groups)

@@ -20,7 +20,6 @@ How it fails, and what shows it: docs/surrogates/slot.md.
 """
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
 import torch
@@ -47,6 +46,7 @@ from cemlib.surrogates.slot_attention import (
 
 EPS = 1e-6
 SMALLEST_CLASS = 3
+Moments = tuple[Tensor, Tensor, Tensor]
 
 
 class DispersionGate(nn.Module):
@@ -73,15 +73,6 @@ class DispersionGate(nn.Module):
         b_s = F.softplus(self.raw_b_s)
         excess = v.log() - self.log_tau - self.m0
         return gate, F.softplus(b_s * excess) / (b_s + EPS), excess
-
-
-@dataclass(frozen=True)
-class SlotSpread:
-    """The spread of the samples of each row around its slots."""
-
-    weights: Tensor  # (R, S) w_k, 0 in unused rows
-    mean: Tensor  # (R, S, D)
-    variance: Tensor  # (R, S, D), before its floor
 
 
 class SlotAttention(Surrogate):
@@ -128,9 +119,9 @@ class SlotAttention(Surrogate):
         The hinge is smooth and never exactly 0: `active` is the share of variances above tau e^m0.
         """
         groups = self.rows(z, y)
-        found, notes = self.spread(z, groups)
-        gate, hinge, excess = self.gate(found.mean, found.variance.clamp_min(VARIANCE_FLOOR))
-        each = (found.weights.unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
+        (weights, mean, v), notes = self.spread(z, groups)
+        gate, hinge, excess = self.gate(mean, v.clamp_min(VARIANCE_FLOOR))
+        each = (weights.unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
         class_gate = (self.a_c * (groups.sizes / len(y) - self.b_c)).sigmoid()
         value = self.settings.scale * weighted_mean(class_gate * each, groups)
         return value, notes | {
@@ -144,8 +135,12 @@ class SlotAttention(Surrogate):
         """Group the classes with enough samples, larger ones first."""
         return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
 
-    def spread(self, z: Tensor, groups: Groups) -> tuple[SlotSpread, dict[str, Tensor]]:
-        """Return the spread around new slots; logs the mean entropy of the slots' masses."""
+    def spread(self, z: Tensor, groups: Groups) -> tuple[Moments, dict[str, Tensor]]:
+        """Return weights w_k (R, S) of new slots, 0 in unused rows, and the moments around them.
+
+        Means and variances are (R, S, D), the latter without their floor. This logs the mean
+        entropy of the slots' masses.
+        """
         x = F.layer_norm(z, z.shape[-1:])
         found = self.rounds(x, self._noise(len(groups.sizes), z), groups)
         affinity = (self.beta * own_cosines(x, found, groups)).log_softmax(-1)  # log r, (B, S)
@@ -153,9 +148,8 @@ class SlotAttention(Surrogate):
         tokens = self.refine(x, found, groups)
         mean, v = weighted_moments(tokens, softmax(affinity, groups), groups)
         entropy = torch.special.entr(masses.detach()).sum(-1)
-        return SlotSpread(slot_weights(masses, self.settings.sharpening), mean, v), {
-            "slot_entropy": groups.mean(entropy)
-        }
+        weights = slot_weights(masses, self.settings.sharpening)
+        return (weights, mean, v), {"slot_entropy": groups.mean(entropy)}
 
     def _noise(self, rows: int, like: Tensor) -> Tensor:
         """Draw standard normal numbers (R, S, D) on the device of the features."""
