@@ -6,26 +6,15 @@ from typing import Any
 
 from cemlib.config.attacks import AnyAttack
 from cemlib.config.base import Section, nested, tagged
-from cemlib.config.data import AugmentConfig, DataConfig
-from cemlib.config.defences import AnyChannel, AnyPenalty, DefenceConfig, PruningConfig
-from cemlib.config.study import ModelConfig, Study, TrainConfig
-from cemlib.config.surrogates import AnySurrogate
+from cemlib.config.defences import DefenceConfig
+from cemlib.config.study import Study, TrainConfig
 
 # The sections by their key in a job's slice of the configuration (see `Study.train_slice`).
 _SECTIONS: dict[str, Any] = {
-    "": Study,
-    "data": DataConfig,
-    "model": ModelConfig,
-    "train": TrainConfig,
-    "augment": AugmentConfig,
-    "defence": DefenceConfig,
-    "surrogate": AnySurrogate,
-    "channel": AnyChannel,
-    "penalty": AnyPenalty,
-    "pruning": PruningConfig,
-    "attack": AnyAttack,
-    "start": AnyAttack,
-}
+    key: field.annotation
+    for kind in (DefenceConfig, TrainConfig, Study)  # `model` and `train` are those of a study
+    for key, field in kind.model_fields.items()
+} | {"": Study, "defence": DefenceConfig, "attack": AnyAttack, "start": AnyAttack}
 
 
 def named_sections(key: str) -> dict[str, type[Section]]:
