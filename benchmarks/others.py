@@ -23,9 +23,8 @@ from cemlib.attacks.budget import untrained
 from cemlib.attacks.learning import Regression
 from cemlib.attacks.task import Pairs, Task
 from cemlib.config.data import DataConfig
-from cemlib.data.pixels import to_float
 from cemlib.data.prepare import prepare
-from cemlib.data.prepared import Split, save
+from cemlib.data.prepared import Split, save, to_float
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.metrics import ssim

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cemlib.data.pixels import image_shape, to_float
+from cemlib.data.prepared import image_shape, to_float
 from cemlib.defences.deployed import Deployed
 from cemlib.models.split import SplitModel
 from cemlib.records.checkpoint import Checkpoint

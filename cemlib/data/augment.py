@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from cemlib.config.data import AugmentConfig
-from cemlib.data.pixels import unit
+from cemlib.data.prepared import unit
 
 
 class Draws(NamedTuple):

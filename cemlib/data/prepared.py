@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cemlib.data.pixels import image_shape
 from cemlib.records.files import load_tensors, save_tensors, sha256
 from cemlib.records.layout import DESCRIPTION, TENSORS
 from cemlib.records.seal import check_files, read_sealed, write_sealed
@@ -72,6 +71,22 @@ class Prepared:
         """Return a copy with its splits on ``device``."""
         moved = {name: part.to(device) for name, part in self.parts().items()}
         return replace(self, train=moved["train"], val=moved["val"], test=moved["test"])
+
+
+def image_shape(images: Tensor) -> tuple[int, int, int]:
+    """Return (C, H, W) of images (N, C, H, W)."""
+    channels, height, width = images.shape[1:]
+    return channels, height, width
+
+
+def to_float(images: Tensor) -> Tensor:
+    """Return uint8 images (any shape) as float32 in [0, 1]."""
+    return images.float() / 255
+
+
+def unit(images: Tensor) -> Tensor:
+    """Return images in [0, 1], whether they are already or are uint8."""
+    return images if images.is_floating_point() else to_float(images)
 
 
 def save(prepared: Prepared, folder: Path) -> tuple[Path, Path]:

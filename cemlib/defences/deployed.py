@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cemlib.data.pixels import unit
+from cemlib.data.prepared import unit
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.channels.base import Channel
 from cemlib.models import build

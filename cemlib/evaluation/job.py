@@ -11,8 +11,7 @@ from torch import nn
 
 from cemlib.attacks.task import Outcome
 from cemlib.config.study import Study
-from cemlib.data.pixels import to_float
-from cemlib.data.prepared import Prepared, checksum, load
+from cemlib.data.prepared import Prepared, checksum, load, to_float
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
 from cemlib.evaluation.scene import RECOGNITION, Scene, first_target, start_failed, targets

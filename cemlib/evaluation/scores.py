@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cemlib.attacks.budget import TOLERANCE, late_improvement
 from cemlib.attacks.task import Outcome
-from cemlib.data.pixels import to_float
+from cemlib.data.prepared import to_float
 from cemlib.evaluation.scene import Scene, targets
 from cemlib.metrics import WINDOW, mse, psnr, psnr_of_mean_mse, ssim
 from cemlib.records.files import write_bytes

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from cemlib.config.federated_attacks import Linked
 from cemlib.data import DataError
-from cemlib.data.pixels import to_float
-from cemlib.data.prepared import Prepared
+from cemlib.data.prepared import Prepared, to_float
 from cemlib.evaluation.pictures import COLUMNS, write_strip
 from cemlib.federated.drawing import ATTACKED, Draws
 from cemlib.federated.gan_training import Pseudo

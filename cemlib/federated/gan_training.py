@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from cemlib.config.federated import GanConfig
-from cemlib.data.pixels import image_shape, to_float
-from cemlib.data.prepared import Split
+from cemlib.data.prepared import Split, image_shape, to_float
 from cemlib.federated.client import stack
 from cemlib.federated.gan import (
     Discriminator,

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.federated import Federated, Variant
-from cemlib.data.pixels import to_float
-from cemlib.data.prepared import Prepared, Split
+from cemlib.data.prepared import Prepared, Split, to_float
 from cemlib.federated.client import Inputs, step_inputs, step_of, train_at_once
 from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.gan_training import Pseudo

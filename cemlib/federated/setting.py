@@ -15,8 +15,7 @@ from torch import Tensor
 
 from cemlib.config.federated import Federated
 from cemlib.data import DataError
-from cemlib.data.pixels import to_float
-from cemlib.data.prepared import Prepared, Split
+from cemlib.data.prepared import Prepared, Split, to_float
 from cemlib.federated.network import FederatedNet, build
 from cemlib.numerics.seeds import derive
 

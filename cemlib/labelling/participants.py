@@ -16,8 +16,7 @@ from torch import Tensor
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LabellingStudy, NetworkConfig
-from cemlib.data.pixels import to_float
-from cemlib.data.prepared import Prepared
+from cemlib.data.prepared import Prepared, to_float
 from cemlib.labelling.accounting import noise_std
 from cemlib.labelling.learning import TrainingSet, classify, learn, start
 from cemlib.labelling.loss import answered, certainty, posterior

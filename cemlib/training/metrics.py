@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Generator, Tensor
 
-from cemlib.data.pixels import to_float
+from cemlib.data.prepared import to_float
 from cemlib.defences.deployed import Deployed
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.ridge import ridge_regression

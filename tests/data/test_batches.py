@@ -7,8 +7,7 @@ import torch
 from cemlib.config.data import AugmentConfig
 from cemlib.data.augment import Augment
 from cemlib.data.batches import Batches
-from cemlib.data.pixels import to_float, unit
-from cemlib.data.prepared import Split
+from cemlib.data.prepared import Split, to_float, unit
 
 PUBLISHED = AugmentConfig(crop_padding=4, flip=True, rotation=15.0)
 

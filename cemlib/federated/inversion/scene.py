@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.federated import MaskConfig, Variant
-from cemlib.data.pixels import image_shape
+from cemlib.data.prepared import image_shape
 from cemlib.federated.client import stack, step_inputs, step_mask, step_of, train_at_once
 from cemlib.federated.drawing import ATTACKED, Draws
 from cemlib.federated.inversion.gradients import Gradients, Shared, kept, true_gradients
