@@ -22,7 +22,7 @@ class _Below:
 
 @dataclass(frozen=True)
 class Folder:
-    """Files that every finished result has.
+    """Files that every finished result has, such as a repeat of collaborative labelling.
 
     Attributes:
         metrics: Status, scores and provenance.
@@ -36,6 +36,10 @@ class Folder:
     history = _Below("history.jsonl")
     config = _Below("config.json")
     per_image = _Below("per_image.parquet")
+
+    def files(self) -> tuple[Path, ...]:
+        """Return every file that a finished result leaves."""
+        return (self.config, self.history, self.per_image, self.metrics)
 
 
 @dataclass(frozen=True)
@@ -77,15 +81,6 @@ class RunFolder(Folder):
     def attack(self, attack: str, knowledge: str) -> AttackFolder:
         """Return the folder of one attack on this run."""
         return AttackFolder(self.root / "attacks" / f"{attack}-{knowledge}")
-
-
-@dataclass(frozen=True)
-class RepeatFolder(Folder):
-    """Files of one repeat of collaborative labelling with one number of images."""
-
-    def files(self) -> tuple[Path, ...]:
-        """Return every file of a finished repeat."""
-        return (self.config, self.history, self.per_image, self.metrics)
 
 
 @dataclass(frozen=True)
@@ -154,9 +149,9 @@ class Layout:
         """Return the folder of one run; both names may be wildcards of Snakemake."""
         return RunFolder(self.root / "runs" / defence / f"seed{seed}")
 
-    def repeat(self, images: int, repeat: int | str) -> RepeatFolder:
+    def repeat(self, images: int, repeat: int | str) -> Folder:
         """Return the folder of one repeat of labelling with one number of images."""
-        return RepeatFolder(self.run(f"images{images}", repeat).root)
+        return Folder(self.run(f"images{images}", repeat).root)
 
     def pseudo(self, seed: int | str) -> PseudoFolder:
         """Return the folder of the GANs of a federation's clients, of one seed."""
