@@ -56,13 +56,25 @@ def from_text(text: str, place: str, kind: str = "YAML") -> Any:
     return values
 
 
-def read_extended(path: Path) -> Any:
+def read_extended(path: Path, chain: tuple[Path, ...] = ()) -> Any:
     """Read the values of a file, and of those that it extends, without the key `extends`.
+
+    `chain` holds the files that led to it, each extending the next.
 
     Raises:
         ConfigError: as `read` does for each file; if one extends itself, through others or not.
     """
-    return _read(path, ())
+    raw = read(path)
+    if not isinstance(raw, dict) or EXTENDS not in raw:
+        return raw
+    below: Any = {}
+    chain = (*chain, path.resolve())
+    for name in _names(path, raw.pop(EXTENDS)):
+        found = read_extended(_other(path, name, chain), chain)
+        if not isinstance(found, Mapping):
+            raise ConfigError(f"{path}: {EXTENDS}: {name!r} holds no mapping of keys")
+        below = merged(below, found)
+    return merged(below, raw)
 
 
 def merged(below: Any, above: Any) -> Any:
@@ -125,21 +137,6 @@ def _without_nulls_of(below: Any, above: Any) -> Any:
         return above
     kept = {k: v for k, v in above.items() if not (v is None and below.get(k, 0) is None)}
     return {key: _without_nulls_of(below.get(key), value) for key, value in kept.items()}
-
-
-def _read(path: Path, chain: tuple[Path, ...]) -> Any:
-    """Read a file; `chain` holds the files that led to it, each extending the next."""
-    raw = read(path)
-    if not isinstance(raw, dict) or EXTENDS not in raw:
-        return raw
-    below: Any = {}
-    chain = (*chain, path.resolve())
-    for name in _names(path, raw.pop(EXTENDS)):
-        found = _read(_other(path, name, chain), chain)
-        if not isinstance(found, Mapping):
-            raise ConfigError(f"{path}: {EXTENDS}: {name!r} holds no mapping of keys")
-        below = merged(below, found)
-    return merged(below, raw)
 
 
 def _names(path: Path, value: Any) -> list[str]:
