@@ -48,20 +48,14 @@ LIBRARIES = ("numpy", "safetensors", "torch")
 
 @cache
 def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
-    """Return the source files that decide a job's result, sorted.
+    """Return the source files that decide a job's result, sorted; cached, as jobs share them.
 
     Args:
         entries: Modules the job starts from, such as `cemlib.training.job`.
         members: The member of each plug-in package that the job uses, such as `surrogates="gated"`.
     """
     chosen = (_member(kind, name) for kind, name in members.items() if name is not None)
-    return _followed((*entries, *chosen))
-
-
-@cache
-def _followed(modules: tuple[str, ...]) -> tuple[Path, ...]:
-    """Return the source files of modules and of what they import; cached, as jobs share them."""
-    waiting, seen = [*modules], dict[str, Path]()
+    waiting, seen = [*entries, *chosen], dict[str, Path]()
     while waiting:
         module = waiting.pop()
         if module not in seen and module not in _PACKAGES and not module.startswith(NEUTRAL):
