@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cemlib.surrogates.tiles import centre_, class_blocks, largest, padded_index
+from cemlib.surrogates.tiles import centre_, class_blocks
 
 BLOCK = 2**22
 MAX_STEPS = 50
@@ -42,15 +42,13 @@ def fit_clusters(
     all 0. Empty clusters keep their centroid, with weight and variance 0. The CPU generator is for
     the draws of k-means++. The result does not depend on `BLOCK`.
     """
-    index, sizes = padded_index(y, len(means))
     # argmax(weight / draw) picks in proportion to the weight.
     draws = torch.empty(len(y), means.shape[1]).exponential_(generator=generator)
     draws = draws.clamp_min_(torch.finfo(draws.dtype).tiny).to(z.device)
     fitted = Clusters(means.clone(), weights.clone(), means.clone())
-    for ids in class_blocks(sizes * z.shape[1], BLOCK):
-        held = index[ids, : largest(sizes[ids])]
+    for ids, held, sizes in class_blocks(y, len(means), BLOCK, width=z.shape[1]):
         x = z.index_select(0, held.flatten()).view(*held.shape, -1)
-        new = _fit_block(x, sizes[ids], means[ids], weights[ids], draws[held])
+        new = _fit_block(x, sizes, means[ids], weights[ids], draws[held])
         for kept, found in zip(fitted, new, strict=True):
             kept[ids] = found
     return fitted

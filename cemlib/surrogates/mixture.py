@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from cemlib.surrogates.kmeans import assignments, fit_clusters
-from cemlib.surrogates.tiles import centre_, class_blocks, largest, padded_index
+from cemlib.surrogates.tiles import centre_, class_blocks
 
 BLOCK = 2**22
 MAX_STEPS = 20
@@ -64,15 +64,14 @@ def fit_mixtures(z: Tensor, y: Tensor, previous: Mixtures, generator: torch.Gene
     full or diagonal ones are fitted. A class without samples gets weight 0 and keeps means and
     covariances. The result does not depend on `BLOCK`.
     """
-    index, sizes = padded_index(y, len(previous.means))
     fresh = previous.weights.sum(1) == 0
     start = previous._replace(means=_starts(z, y, previous, fresh, generator))
     fitted = Mixtures(*(torch.empty_like(values) for values in start))
-    values = sizes * z.shape[1] + previous.covariances[0].numel()
-    for ids in class_blocks(values, BLOCK):
-        x = z[index[ids, : largest(sizes[ids])]].to(torch.float64)
+    more, count = previous.covariances[0].numel(), len(previous.means)
+    for ids, held, sizes in class_blocks(y, count, BLOCK, width=z.shape[1], more=more):
+        x = z[held].to(torch.float64)
         own = Mixtures(*(values[ids] for values in start))
-        new = _fit_block(x, sizes[ids], own, fresh[ids])
+        new = _fit_block(x, sizes, own, fresh[ids])
         for kept, found in zip(fitted, new, strict=True):
             kept[ids] = found
     return fitted

@@ -8,6 +8,7 @@ Padded rectangles of whole classes, in blocks of bounded memory, are for the fit
 """
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -76,34 +77,27 @@ def add_scatter(totals: Tensor, rows: Tensor, tiles: Tiles) -> None:
     totals.view(len(totals), -1).addmm_(owned.to(rows), (rest.mT @ rest).flatten(1))
 
 
-def padded_index(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Return the ascending indices of the samples of each class, and the sizes of the classes.
+def class_blocks(
+    y: Tensor, num_classes: int, block: int, *, width: int, more: int = 0
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield blocks of classes, the largest first: classes (c,), samples (c, M) and sizes (c,).
 
-    The indices are (C, M), padded with 0 to the size M of the largest class, and the sizes (C,).
+    The samples of a class are its ascending indices in the labels y, (N,), padded with 0 to the
+    size M of the largest class, or to 1. A class has `width` values for each sample and some `more`
+    of its own; padded, the classes of a block have at most `block` values.
     """
     sizes = torch.bincount(y, minlength=num_classes)
     of_classes = torch.split(y.argsort(stable=True), sizes.tolist())
-    return pad_sequence([*of_classes], batch_first=True), sizes
-
-
-def largest(sizes: Tensor) -> int:
-    """Return the size of the largest class, at least 1."""
-    return max(1, int(sizes.max()))
-
-
-def class_blocks(values: Tensor, block: int) -> list[Tensor]:
-    """Return the indices of the classes of each block, the largest classes first.
-
-    `values`, (C,), are the sizes of the classes; padded to the largest one, the classes of a block
-    have at most `block` values.
-    """
-    ordered, ids = values.sort(descending=True, stable=True)
-    widths = ordered.tolist()
+    index = pad_sequence([*of_classes], batch_first=True)
+    ordered, ids = (sizes * width + more).sort(descending=True, stable=True)
+    values = ordered.tolist()
     cuts = [0]
-    while cuts[-1] < len(widths):
-        width = max(1, widths[cuts[-1]])
-        cuts.append(min(len(widths), cuts[-1] + max(1, block // width)))
-    return [ids[start:stop] for start, stop in pairwise(cuts)]
+    while cuts[-1] < len(values):
+        most = max(1, values[cuts[-1]])
+        cuts.append(min(len(values), cuts[-1] + max(1, block // most)))
+    for start, stop in pairwise(cuts):
+        chosen = ids[start:stop]
+        yield chosen, index[chosen, : max(1, int(sizes[chosen].max()))], sizes[chosen]
 
 
 def centre_(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
