@@ -57,11 +57,10 @@ def comparisons_document(comparisons: pd.DataFrame) -> Document:
 
 
 def _notes(summary: pd.DataFrame) -> list[str]:
-    fewest, most = summary["n_seeds"].min(), summary["n_seeds"].max()
-    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
+    seeds = _span(summary["n_seeds"])
     values = (
         "One seed, therefore no intervals."
-        if most == 1
+        if seeds == "1"
         else f"Mean over {seeds} seeds ± half width of the 95 % Student-t interval."
     )
     arrows = "Arrows point to the better side for the defender."
