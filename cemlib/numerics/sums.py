@@ -41,7 +41,6 @@ class Monitor:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._names: tuple[str, ...] = ()
         self._sums = Sums()
         self._step = torch.zeros((), dtype=torch.long, device=device)
         self._first_bad = self._step.new_zeros(0)
@@ -54,20 +53,19 @@ class Monitor:
 
     def add(self, values: Mapping[str, Tensor], samples: int) -> None:
         """Add the statistics of a step: scalar means over a number of samples."""
-        if not self._names:
-            self._names, self._first_bad = tuple(values), self._step.new_zeros(len(values))
+        if not len(self._first_bad):
+            self._first_bad = self._step.new_zeros(len(values))
         fine = self._sums.add(values, samples).isfinite()
         self._step += 1
         self._first_bad += (self._first_bad == 0) * ~fine * self._step
 
     def means(self, epoch: int) -> dict[str, float]:
         """Return the means; raise DivergedError with epoch and batch if a value was not finite."""
-        steps = self._first_bad.tolist()
+        steps, (sums, samples) = self._first_bad.tolist(), self._sums.take()
         if any(steps):
             batch = min(step for step in steps if step)
-            name = self._names[steps.index(batch)]
+            name = list(sums)[steps.index(batch)]
             raise DivergedError(
                 f"epoch {epoch}, batch {batch}: {name} is not finite; a lower lr or weight may help"
             )
-        sums, samples = self._sums.take()
         return {name: total / samples for name, total in sums.items()}
