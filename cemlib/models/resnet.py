@@ -16,7 +16,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.models.split import Shape, SplitModel, check_fits, client_encoder, feature_shape
+from cemlib.models.split import Shape, SplitModel, check_fits, client_encoder
 
 # Channels and stride of every entry: the stem, then nine blocks.
 ENTRIES = (*[(16, 1)] * 4, (32, 2), *[(32, 1)] * 2, (64, 2), *[(64, 1)] * 2)
@@ -72,7 +72,7 @@ def resnet20(shape: Shape) -> SplitModel:
     classifier = nn.Linear(ENTRIES[-1][0], shape.num_classes)
     back = nn.Conv2d(shape.bottleneck, width, 3, padding=1)
     server = (back, *layers[shape.cut :], nn.AdaptiveAvgPool2d(1), nn.Flatten(), classifier)
-    return SplitModel(encoder, nn.Sequential(*server), feature_shape(shape, halvings))
+    return SplitModel(encoder, nn.Sequential(*server))
 
 
 def _layers(in_channels: int) -> list[nn.Module]:

@@ -95,8 +95,7 @@ class SplitModel(nn.Module):
         Raises:
             cemlib.models.graphs.CutError: a ValueError, if the module cannot be split there (see
                 `cutting.halves`).
-            ValueError: if only one of mean and std is given, or the features are neither maps nor
-                vectors.
+            ValueError: if one of mean and std is missing, or the features are no maps or vectors.
         """
         from cemlib.models.cutting import halves
 
@@ -146,11 +145,11 @@ class SplitModel(nn.Module):
         """Return the network with the published bottleneck at the cut, sharing the other weights.
 
         The client gets a convolution to `channels` channels, a sparse-coding layer if that is set,
-        and a sigmoid; the server gets a convolution back. The client's new convolution has
-        Xavier-uniform weights.
+        and a sigmoid; the server gets a convolution back. The
+        client's new convolution has Xavier-uniform weights.
 
         Raises:
-            ValueError: if the `feature_shape` is not known yet, or `channels` is below 1.
+            ValueError: if the `feature_shape` is not known yet, or there is no channel.
         """
         if channels < 1:
             raise ValueError(f"channels: must be at least 1, found {channels}")
@@ -174,7 +173,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def check_fits(shape: Shape, entries: int, halvings: int) -> None:
-    """Raise a ValueError if a network with this many layers and halvings cannot have this shape."""
+    """Raise a ValueError if a network of so many layers and halvings cannot have this shape."""
     if not 1 <= shape.cut < entries:
         raise ValueError(f"cut: must lie between 1 and {entries - 1}, found {shape.cut}")
     if shape.image_size % 2**halvings:
@@ -190,7 +189,8 @@ def client_encoder(body: nn.Module, width: int, shape: Shape, halvings: int) -> 
     `body` maps images (B, C, H, W) to (B, width, H / 2**halvings, W / 2**halvings). The weights are
     Xavier-uniform.
     """
-    added = _bottleneck(width, feature_shape(shape, halvings), shape.sparse_coding)
+    side = shape.image_size // 2**halvings
+    added = _bottleneck(width, (shape.bottleneck, side, side), shape.sparse_coding)
     encoder = nn.Sequential(Normalise(shape.mean, shape.std), body, *added)
     xavier(encoder)
     return encoder
@@ -217,9 +217,3 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
     finally:
         for module, training in modes:
             module.training = training
-
-
-def feature_shape(shape: Shape, halvings: int) -> tuple[int, int, int]:
-    """Return (channels, height, width) of the features of a client with this many halvings."""
-    side = shape.image_size // 2**halvings
-    return shape.bottleneck, side, side

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from cemlib.models.layers import ConvStack, Entry
-from cemlib.models.split import Shape, SplitModel, check_fits, client_encoder, feature_shape
+from cemlib.models.split import Shape, SplitModel, check_fits, client_encoder
 
 VGG11: tuple[Entry, ...] = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M")
 SMALL: tuple[Entry, ...] = (16, "M", 32, "M", 64, "M")
@@ -73,7 +73,7 @@ def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -
     server = _with_factor(entries[shape.cut :], shape.server_width)
     back = nn.Conv2d(shape.bottleneck, width, 3, padding=1)  # drawn before the server's weights
     head = nn.Sequential(back, ConvStack(server, width), classifier)
-    return SplitModel(encoder, head, feature_shape(shape, client.count("M")))
+    return SplitModel(encoder, head)
 
 
 def _scaled(width: int, factor: float) -> int:
