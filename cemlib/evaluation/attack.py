@@ -16,8 +16,7 @@ from cemlib.evaluation.scores import Attacked, verdict
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
-from cemlib.report.collect import ATTACK_COLUMNS, RUN_COLUMNS
-from cemlib.report.tables import summary_table
+from cemlib.report.tables import ATTACK_COLUMNS, RUN_COLUMNS, summary_table
 from cemlib.training.fit import Trained
 
 __all__ = ["Attacked", "attack", "table"]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from cemlib.config.study import Study
 from cemlib.report.build import Results, write_figures, write_tables
-from cemlib.report.collect import collect
 from cemlib.report.frontier import Sweeps
 from cemlib.report.page import write_page
+from cemlib.report.tables import collect
 from cemlib.study.finished import mismatches
 from cemlib.study.job import Job, owners
 

@@ -29,7 +29,7 @@ class Results:
     """The results of a study, from which its figures are drawn.
 
     Attributes:
-        runs: runs as `cemlib.report.collect.collect` returns them.
+        runs: runs as `cemlib.report.tables.collect` returns them.
         attacks: attacks as `collect` returns them; may be empty.
         defences: order of the study.
         reference: the defence that others are compared with (see `comparisons_table`).

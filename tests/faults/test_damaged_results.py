@@ -24,7 +24,7 @@ from cemlib.data.prepared import load as load_prepared
 from cemlib.evaluation.job import Stage, load_judge
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
-from cemlib.report.collect import collect
+from cemlib.report.tables import collect
 from cemlib.study.finished import finished, mismatches, refuse
 from cemlib.study.job import owners
 from cemlib.study.plan import Plan

@@ -12,7 +12,7 @@ from PIL import Image
 from cemlib.records.files import read_json, write_jsonl
 from cemlib.records.layout import AttackFolder, Layout, RunFolder
 from cemlib.records.seal import write_sealed
-from cemlib.report.collect import collect
+from cemlib.report.tables import collect
 
 PROVENANCE = {
     "fingerprint": "f" * 64,

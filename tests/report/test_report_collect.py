@@ -8,7 +8,7 @@ from synthetic_study import Study, change
 
 from cemlib.records.files import FileError, read_json, write_text
 from cemlib.records.seal import write_sealed
-from cemlib.report.collect import ATTACK_COLUMNS, RUN_COLUMNS, collect
+from cemlib.report.tables import ATTACK_COLUMNS, RUN_COLUMNS, collect
 
 
 def small(study: Study) -> Study:

@@ -17,9 +17,9 @@ from cemlib.report import OF_RUNS, WHOLE
 from cemlib.report import figures as table
 from cemlib.report.bars import forest, overview
 from cemlib.report.build import Results, figures
-from cemlib.report.collect import collect
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.style import looks, save, significant
+from cemlib.report.tables import collect
 from cemlib.report.tradeoff import tradeoff
 from cemlib.study.job import FIGURE_FORMATS
 

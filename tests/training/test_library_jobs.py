@@ -19,7 +19,7 @@ from cemlib.models import SplitModel, build
 from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.report.build import Results, write_tables
-from cemlib.report.collect import collect
+from cemlib.report.tables import collect
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, jobs
 from cemlib.training.fit import fit
