@@ -15,8 +15,7 @@ import pandas as pd
 from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import IDENTIFICATION, TESTED
-from cemlib.report.bootstrap import two_level_intervals
-from cemlib.report.statistics import LEVEL, holm, paired_difference
+from cemlib.report.statistics import LEVEL, holm, paired_difference, two_level_intervals
 from cemlib.report.tables import present
 from cemlib.report.worst_case import unconverged, worst_case
 

@@ -10,9 +10,8 @@ from scipy import stats
 from synthetic_study import DEFENCES, Study, image_scores
 
 from cemlib.records.files import FileError
-from cemlib.report.bootstrap import two_level_intervals, two_level_means
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
-from cemlib.report.statistics import paired_difference
+from cemlib.report.statistics import paired_difference, two_level_intervals, two_level_means
 
 IMAGES = 60
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from cemlib.federated.inversion.scene import Scene
 from cemlib.federated.inversion.search import Reconstruction
 from cemlib.metrics import mse, psnr, ssim
-from cemlib.report.bootstrap import two_level_intervals
-from cemlib.report.statistics import mean_interval
+from cemlib.report.statistics import mean_interval, two_level_intervals
 
 WORST_CASE = "worst_case"
 MEASURES = ("mse", "psnr", "ssim")
@@ -111,7 +110,7 @@ def summary(seeds: Sequence[Sequence[Row]]) -> Row:
     Returns:
         `n_seeds`, `n_images`, `failed` (number of rows without a result), `label_right` (share),
         and for each score `<score>_mean`, `<score>_ci_low`, `<score>_ci_high`. The intervals hold
-        for other images and seeds (`cemlib.report.bootstrap`); those of a single seed are
+        for other images and seeds (`two_level_intervals`); those of a single seed are
         Student's, and hold for other images. Scores are None if a row failed, since the mean of the
         rest would be that of another set of images, and if a value is infinite.
     """
