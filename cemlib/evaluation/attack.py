@@ -88,8 +88,8 @@ def table(trained: Sequence[Trained], attacked: Sequence[Attacked]) -> pd.DataFr
     Raises:
         ValueError: if an attack's defence is not among the classifiers.
     """
-    runs = pd.DataFrame([_run(each) for each in trained], columns=list(RUN_COLUMNS))
-    attacks = pd.DataFrame([_attack(each) for each in attacked], columns=list(ATTACK_COLUMNS))
+    runs = pd.DataFrame([_run(each) for each in trained], columns=RUN_COLUMNS)
+    attacks = pd.DataFrame([_attack(each) for each in attacked], columns=ATTACK_COLUMNS)
     return summary_table(runs, attacks, list(dict.fromkeys(runs["defence"])))
 
 

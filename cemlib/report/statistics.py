@@ -5,9 +5,9 @@ Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Jo
 6, 1979 (correction for several comparisons). Of the bootstrap, whose intervals hold for other seeds
 and other images: Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1, 2007 (rows and
 columns of a matrix drawn independently); Rao and Wu, "Resampling inference with complex survey
-data", Journal of the American Statistical Association 83, 1988 (n - 1 draws of n, so that the spread
-is not too small for small n); Satterthwaite, "An approximate distribution of estimates of variance
-components", Biometrics Bulletin 2, 1946 (degrees of freedom of a sum).
+data", Journal of the American Statistical Association 83, 1988 (n - 1 draws of n, so that the
+spread is not too small for small n); Satterthwaite, "An approximate distribution of estimates of
+variance components", Biometrics Bulletin 2, 1946 (degrees of freedom of a sum).
 """
 
 import math

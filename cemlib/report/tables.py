@@ -26,8 +26,8 @@ RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
 ATTACK = ("queries", "late_improvement", "converged", "n_images")
 _OF_RUNS = (*JOB, "top1", "val_top1", "chance_top1", *LEAKAGE, *EPOCHS)
 _OF_ATTACKS = (*JOB, "attack", "knowledge", *ERRORS, *RECOGNITION, *ATTACK)
-RUN_COLUMNS = (*_OF_RUNS, *CODE, "folder")
-ATTACK_COLUMNS = (*_OF_ATTACKS, "folder")
+RUN_COLUMNS = [*_OF_RUNS, *CODE, "folder"]
+ATTACK_COLUMNS = [*_OF_ATTACKS, "folder"]
 _NEEDED = ("top1", "mse", "ssim")  # there unless the job failed
 _SCORES = {*_NEEDED, *RECOGNITION, *UNBOUNDED}
 _RUNS_COLUMNS = (
@@ -63,8 +63,7 @@ def collect(
     """
     runs = [_row(path, "run", _OF_RUNS) for path in run_metrics]
     attacks = [_row(path, "attack", _OF_ATTACKS) for path in attack_metrics]
-    columns = list(RUN_COLUMNS), list(ATTACK_COLUMNS)
-    return pd.DataFrame(runs, columns=columns[0]), pd.DataFrame(attacks, columns=columns[1])
+    return pd.DataFrame(runs, columns=RUN_COLUMNS), pd.DataFrame(attacks, columns=ATTACK_COLUMNS)
 
 
 def _row(path: Path, kind: str, keys: Sequence[str]) -> dict[str, Any]:
@@ -145,11 +144,10 @@ def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows = pd.read_csv(table, dtype=texts, keep_default_na=False, na_values=[""])
     rows["reason"] = rows["reason"].fillna("")
     rows = rows.rename(columns={column: name for name, column in _COSTS.items()})
-    attacks = rows.dropna(subset=["knowledge"]).reindex(columns=list(ATTACK_COLUMNS))
+    attacks = rows.dropna(subset=["knowledge"]).reindex(columns=ATTACK_COLUMNS)
     of_attacks = ["wall_seconds", "peak_memory_mb"]
     runs = rows.drop_duplicates(["defence", "seed"]).drop(columns=of_attacks, errors="ignore")
-    runs = runs.rename(columns=lambda name: name.removesuffix("_run"))
-    runs = runs.reindex(columns=list(RUN_COLUMNS))
+    runs = runs.rename(columns=lambda name: name.removesuffix("_run")).reindex(columns=RUN_COLUMNS)
     runs["status"] = runs["top1"].notna().map({True: "ok", False: "failed"})
     return runs, attacks
 

@@ -20,8 +20,8 @@ def small(study: Study) -> Study:
 
 def test_every_file_becomes_a_row(study: Study) -> None:
     runs, attacks = collect(small(study).runs, study.attacks)
-    assert tuple(runs.columns) == RUN_COLUMNS
-    assert tuple(attacks.columns) == ATTACK_COLUMNS
+    assert list(runs.columns) == RUN_COLUMNS
+    assert list(attacks.columns) == ATTACK_COLUMNS
     assert runs["top1"].tolist() == [0.9, 0.91]
     assert attacks["mse"].tolist() == [0.01, 0.011]
     assert runs["commit"].tolist() == ["0123456789" * 4] * 2
