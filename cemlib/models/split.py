@@ -95,7 +95,8 @@ class SplitModel(nn.Module):
         Raises:
             cemlib.models.graphs.CutError: a ValueError, if the module cannot be split there (see
                 `cutting.halves`).
-            ValueError: if one of mean and std is missing, or the features are no maps or vectors.
+            ValueError: if only one of mean and std is given, or the features are neither maps nor
+                vectors.
         """
         from cemlib.models.cutting import halves
 
@@ -145,11 +146,11 @@ class SplitModel(nn.Module):
         """Return the network with the published bottleneck at the cut, sharing the other weights.
 
         The client gets a convolution to `channels` channels, a sparse-coding layer if that is set,
-        and a sigmoid; the server gets a convolution back. The
-        client's new convolution has Xavier-uniform weights.
+        and a sigmoid; the server gets a convolution back. The client's new convolution has
+        Xavier-uniform weights.
 
         Raises:
-            ValueError: if the `feature_shape` is not known yet, or there is no channel.
+            ValueError: if the `feature_shape` is not known yet, or `channels` is below 1.
         """
         if channels < 1:
             raise ValueError(f"channels: must be at least 1, found {channels}")
@@ -173,7 +174,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def check_fits(shape: Shape, entries: int, halvings: int) -> None:
-    """Raise a ValueError if a network of so many layers and halvings cannot have this shape."""
+    """Raise a ValueError if a network with this many layers and halvings cannot have this shape."""
     if not 1 <= shape.cut < entries:
         raise ValueError(f"cut: must lie between 1 and {entries - 1}, found {shape.cut}")
     if shape.image_size % 2**halvings:
