@@ -98,14 +98,12 @@ class Stage:
 
     Attributes:
         scene: The classifiers, the images and their release.
-        weights: SHA-256 of the attacked classifier's weights and of the judge's.
     """
 
     def __init__(self, job: Job[Study], data: Prepared) -> None:
         plan, device = job.plan, job.processor()
         self.run = attacked_run(job)
         victim, judge = load_deployed(self.run, device), load_judge(plan, device)
-        self.weights = tuple(map(sha256, (self.run.model, plan.layout.judge.model)))
         self.scene = Scene(plan.study, job.of["defence"], job.of["seed"], data, victim, judge)
 
     def attempt(self, job: Job[Study], knowledge: str) -> Outcome | str:
@@ -133,11 +131,8 @@ class Stage:
 
     def checkpoint(self, job: Job[Study], knowledge: str) -> Checkpoint:
         """Return an attack's checkpoint, whose name depends on all that the attack reads."""
-        settings, device = self.scene.study.attacks[job.of["attack"]], job.processor()
-        start, weights = settings.begins_with, settings.foreign_weights
-        read = [self.run.attack(start, knowledge).attacker] if start else []
-        read += [Path(weights)] if weights else []
-        origin = [checksum(job.plan.layout.data), *self.weights, *map(sha256, read), knowledge]
+        device, foreign = job.processor(), map(sha256, job.inputs.get(FOREIGN, ()))
+        origin = (*checksums(job).values(), *foreign, knowledge)
         return Checkpoint(job.checkpoint(*origin, device.type, resolve("auto", device)))
 
 

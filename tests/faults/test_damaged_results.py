@@ -21,7 +21,7 @@ from short_study import SMALL, configure
 from cemlib.cli import main
 from cemlib.config import parse
 from cemlib.data.prepared import load as load_prepared
-from cemlib.evaluation.job import Stage, load_judge
+from cemlib.evaluation.job import Stage, checksums, load_judge
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.report.tables import collect
@@ -88,7 +88,7 @@ class Readers:
         metrics = read_sealed(self.plan.layout.run("clustering", 0).metrics)
         job = attack_job(self.plan, "clustering", 0, ["refinement"], "cpu")
         stage = Stage(job, load_prepared(self.plan.layout.data))
-        return metrics, _content(stage.scene.victim), _content(stage.scene.judge), stage.weights
+        return metrics, _content(stage.scene.victim), _content(stage.scene.judge), checksums(job)
 
     def judge(self) -> Any:
         return _content(load_judge(self.plan, CPU))
