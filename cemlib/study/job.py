@@ -154,12 +154,14 @@ AnyPlan: TypeAlias = Plan[Any]
 def together(pattern: str, parts: Sequence[Job[StudyT]]) -> Job[StudyT]:
     """Return one job that runs several which read the same files."""
     first = parts[0]
+    of = {k: v for k, v in first.of.items() if all(part.of[k] == v for part in parts)}
+    kept = {key: f"{{{key}}}" for key in of}  # these alone stay wildcards
     return replace(
         first,
         pattern=pattern,
-        of={k: v for k, v in first.of.items() if all(part.of[k] == v for part in parts)},
+        of=of,
         reads=tuple({job.name: job for part in parts for job in part.reads}.values()),
-        leaves=[file for part in parts for file in part.leaves],
+        leaves=[Path(str(f).format(**{**part.of, **kept})) for part in parts for f in part.leaves],
         settings=[part.settings for part in parts],
         sources=sorted({file for part in parts for file in part.sources}),
         parts=tuple(parts),

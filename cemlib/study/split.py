@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
-from cemlib.records.layout import KNOWLEDGES, Layout, RunFolder
+from cemlib.records.layout import KNOWLEDGES, RunFolder
 from cemlib.records.provenance import source_files
 from cemlib.report import OF_RUNS, PAGE, STYLE, SWEEP_TABLES, TABLES, TEMPLATE, WHOLE
 from cemlib.report.figures import drawings, modules
@@ -25,6 +25,7 @@ from cemlib.study.plan import Plan, chosen
 
 PARTS = ("tables", WHOLE, OF_RUNS, "page")  # of the report
 _RUN = ("{defence}", "{seed}")
+_SEVERAL = "attack/{defence}/seed{seed}/closed_form"
 
 SplitJob = Job[Study]
 
@@ -93,7 +94,7 @@ def attack_job(
     runs = (defence, seed), (JUDGE, JUDGE_SEED)
     training, judge = (train_job(plan, *run, device) for run in runs)
     parts = [_attack(training, judge, name) for name in attacks]
-    return parts[0] if len(parts) == 1 else _several(plan, parts, attacks)
+    return parts[0] if len(parts) == 1 else together(_SEVERAL, parts)
 
 
 def _attacks(training: SplitJob, judge: SplitJob) -> Iterator[SplitJob]:
@@ -105,13 +106,7 @@ def _attacks(training: SplitJob, judge: SplitJob) -> Iterator[SplitJob]:
     for name in study.learned_attacks():
         yield _attack(training, judge, name)
     if names := study.closed_form_attacks():
-        parts = [_attack(training, judge, name) for name in names]
-        yield _several(training.plan, parts, names)
-
-
-def _several(plan: Plan[Study], parts: Sequence[SplitJob], names: Sequence[str]) -> SplitJob:
-    job = together("attack/{defence}/seed{seed}/closed_form", parts)
-    return replace(job, leaves=_attack_files(plan.layout, names))
+        yield together(_SEVERAL, [_attack(training, judge, name) for name in names])
 
 
 def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
@@ -119,13 +114,14 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
     plan, defence, seed = training.plan, training.of["defence"], training.of["seed"]
     start = plan.study.attacks[name].begins_with
     before = [_attack(training, judge, start)] if start else []
+    folders = (plan.layout.run(*_RUN).attack("{attack}", known) for known in KNOWLEDGES)
     return Job(
         plan,
         "attack/{defence}/seed{seed}/{attack}",
         of={"defence": defence, "seed": seed, "attack": name},
         reads=(training, judge, *before),
         inputs={**training.inputs, **_attacked(plan, plan.layout.run(defence, seed), name)},
-        leaves=_attack_files(plan.layout, ["{attack}"]),
+        leaves=[file for folder in folders for file in folder.files()],
         settings=plan.study.attack_slice(defence, name),
         device=training.device,
         **run_by(
@@ -147,12 +143,6 @@ def _attacked(plan: Plan[Study], run: RunFolder, attack: str) -> dict[str, list[
     if settings.foreign_weights:
         read[FOREIGN] = [Path(settings.foreign_weights)]
     return read
-
-
-def _attack_files(layout: Layout, attacks: Sequence[str]) -> list[Path]:
-    run = layout.run(*_RUN)
-    folders = (run.attack(attack, known) for attack in attacks for known in KNOWLEDGES)
-    return [file for folder in folders for file in folder.files()]
 
 
 def report_jobs(
