@@ -21,5 +21,3 @@ ATTACKS: dict[str, Callable[[Task], Outcome]] = {
     "mean_image": mean_image,
 }
 """The function behind each kind of attack."""
-
-__all__ = ["ATTACKS", "Outcome", "Task"]
