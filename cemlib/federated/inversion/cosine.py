@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from cemlib.config.federated_attacks import Cosine
 from cemlib.federated.inversion.closed_form import inferred_labels
 from cemlib.federated.inversion.gradients import Shared, absolute_variation, cosine_distance
-from cemlib.federated.inversion.lbfgs import Minimum, Objective
+from cemlib.federated.inversion.lbfgs import Minimum, Objective, chosen
 from cemlib.federated.inversion.search import (
     Reconstruction,
     Search,
@@ -79,8 +79,7 @@ def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: flo
     for step in range(iterations + 1):
         values = objective(images)
         better = values.detach() < lowest
-        shape = (-1, *[1] * (images.ndim - 1))
-        best = torch.where(better.view(shape), images.detach(), best)
+        best = chosen(better, images.detach(), best)
         lowest = torch.where(better, values.detach(), lowest)
         curve.append(values.detach())
         if step < iterations:

@@ -74,8 +74,8 @@ class _Search:
         good = (value <= bound) & gradient.isfinite().all(1)
         self._remember(good, trial - self.point, gradient - self._gradient)
         self._shorten(~good, value, slope)
-        self.point = torch.where(good[:, None], trial, self.point)
-        self._gradient = torch.where(good[:, None], gradient, self._gradient)
+        self.point = chosen(good, trial, self.point)
+        self._gradient = chosen(good, gradient, self._gradient)
         self.value = torch.where(good, value, self.value)
         self._turn(good)
 
@@ -109,11 +109,10 @@ class _Search:
         self._inverse = torch.where(lost[:, None], 0, self._inverse)
         direction = -self._scaled(self._gradient)
         uphill = _dot(direction, self._gradient) >= 0
-        steepest = -self._gradient
-        direction = torch.where((uphill | lost)[:, None], steepest, direction)
+        direction = chosen(uphill | lost, -self._gradient, direction)
         fresh = (self._inverse[:, -1] == 0) | uphill
         length = torch.where(fresh, self._first_length(), 1)
-        self._direction = torch.where((good | lost)[:, None], direction, self._direction)
+        self._direction = chosen(good | lost, direction, self._direction)
         self._length = torch.where(good | lost, length, self._length)
 
     def _scaled(self, gradient: Tensor) -> Tensor:
@@ -134,10 +133,14 @@ class _Search:
         return 1 / self._gradient.abs().sum(1).clamp(min=1)
 
 
+def chosen(where: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """Return the rows of `new` (P, ...) where `where` (P,) is true, and elsewhere of `old`."""
+    return torch.where(where.view(-1, *[1] * (new.ndim - 1)), new, old)
+
+
 def _pushed(kept: Tensor, new: Tensor, where: Tensor) -> Tensor:
     """Append `new` (P, ...) to `kept` (P, m, ...) and drop the first, if `where` (P,) is true."""
-    moved = torch.cat([kept[:, 1:], new[:, None]], dim=1)
-    return torch.where(where.view(-1, *[1] * (kept.ndim - 1)), moved, kept)
+    return chosen(where, torch.cat([kept[:, 1:], new[:, None]], dim=1), kept)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
 from cemlib.federated.inversion.gradients import Gradients, Shared, gradient_function, kept
-from cemlib.federated.inversion.lbfgs import Objective, minimise
+from cemlib.federated.inversion.lbfgs import Objective, chosen, minimise
 from cemlib.federated.network import FederatedNet
 from cemlib.numerics.seeds import derive
 
@@ -54,11 +54,8 @@ def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
     """Return each problem's answer with the lower loss; one that is not finite is the worst."""
     losses = [run.loss.nan_to_num(torch.inf, torch.inf, torch.inf) for run in (first, second)]
     wins = losses[1] < losses[0]
-
-    def chosen(a: Tensor, b: Tensor) -> Tensor:
-        return torch.where(wins.view(-1, *[1] * (a.ndim - 1)), b, a)
-
-    return Reconstruction(*map(chosen, first, second))
+    parts = zip(second, first, strict=True)
+    return Reconstruction(*(chosen(wins, new, old) for new, old in parts))
 
 
 def minimised(
