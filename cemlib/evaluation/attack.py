@@ -12,7 +12,7 @@ from cemlib.attacks.task import Outcome
 from cemlib.config import Study
 from cemlib.data.prepared import Prepared
 from cemlib.evaluation.scene import Scene, start_failed
-from cemlib.evaluation.scores import Attacked, verdict
+from cemlib.evaluation.scores import NAMES, Attacked, verdict
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
@@ -99,8 +99,7 @@ def _run(trained: Trained) -> dict[str, Any]:
 
 
 def _attack(attacked: Attacked) -> dict[str, Any]:
-    names = ("defence", "seed", "attack", "knowledge", "queries")
-    row = {name: getattr(attacked, name) for name in names}
+    row = {name: getattr(attacked, name) for name in NAMES}
     if attacked.reason is not None:
         return row | {"status": "failed", "reason": attacked.reason}
     row |= {"status": "ok", "reason": "", "n_images": len(attacked.originals)} | attacked.scores

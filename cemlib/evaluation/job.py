@@ -16,6 +16,7 @@ from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
 from cemlib.evaluation.scene import RECOGNITION, Scene, first_target, start_failed, targets
 from cemlib.evaluation.scores import (
+    NAMES,
     Attacked,
     convergence,
     means,
@@ -178,11 +179,7 @@ def _metrics(job: Job[Study], found: Attacked, scores: dict[str, Any]) -> dict[s
     settings = job.plan.study.attacks[found.attack]
     return {
         "kind": "attack",
-        "defence": found.defence,
-        "seed": found.seed,
-        "attack": found.attack,
-        "knowledge": found.knowledge,
-        "queries": found.queries,
+        **{name: getattr(found, name) for name in NAMES},
         "precision": resolve(getattr(settings, "precision", "float32"), job.processor()),
         **scores,
         "n_images": len(found.originals) if found.reason is None else 0,

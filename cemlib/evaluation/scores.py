@@ -19,6 +19,7 @@ from cemlib.records.files import write_bytes
 
 CHUNK = 512
 MEASURES = ("mse", "psnr", "ssim", "ssim_valid")
+NAMES = ("defence", "seed", "attack", "knowledge", "queries")  # which attack a result is of
 
 
 def per_image(originals: Tensor, reconstructions: Tensor) -> dict[str, Tensor]:
