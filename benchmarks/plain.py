@@ -155,7 +155,8 @@ class PlainLoop:
         with torch.no_grad():
             for images, labels in self.val:
                 features = self.model.encoder(images.to(self.device))
-                right = self.model.head(self._noisy(features)).argmax(1).cpu() == labels
+                released = features + NOISE_STD * torch.randn_like(features)
+                right = self.model.head(released).argmax(1).cpu() == labels
                 right.float().mean().item()
             if self.clustered:
                 self._second_pass()
@@ -173,9 +174,6 @@ class PlainLoop:
         pairs = [(self.model.encoder(x.to(self.device)).flatten(1), y) for x, y in self.train]
         z, y = (torch.cat(each) for each in zip(*pairs, strict=True))
         self.found = fit(z, y.to(self.device), self.found)
-
-    def _noisy(self, features: Tensor) -> Tensor:
-        return features + NOISE_STD * torch.randn_like(features)
 
 
 def _hinge(chosen: Tensor, label: int, cluster: int, found: Statistics) -> Tensor:
