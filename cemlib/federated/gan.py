@@ -10,7 +10,6 @@ first layer of a small classifier of its images.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -27,6 +26,9 @@ from cemlib.records.files import FileError, sha256
 
 WEIGHTS, KEY = "vgg11-8a719046.pth", "features.0.weight"
 CHANNELS, BATCH, LR = 16, 16, 0.2  # of a local extractor
+
+Extractor = tuple[Tensor, dict[str, str]]
+"""The kernels of all clients (clients, C', C, k, k), and their origin."""
 
 
 class Generator(nn.Module):
@@ -101,14 +103,6 @@ def generator_loss(fake: Tensor, spread: Tensor, mu: float, v_e: float) -> Tenso
     return F.softplus(-fake).mean() + mu * (spread - v_e).square()
 
 
-@dataclass(frozen=True)
-class Extractor:
-    """The kernels of all clients (clients, C', C, k, k), and their origin."""
-
-    kernels: Tensor
-    origin: dict[str, str]
-
-
 def cached_weights() -> Path:
     """Return the path where torchvision keeps VGG11's weights, whether or not they are there."""
     return Path(torch.hub.get_dir()) / "checkpoints" / WEIGHTS
@@ -131,7 +125,7 @@ def pretrained(file: Path, channels: int, clients: int) -> Extractor:
         ) from error
     kernel = kernel.sum(1, keepdim=True) if channels == 1 else kernel
     origin = {"source": "torchvision vgg11 features.0", "sha256": sha256(file)}
-    return Extractor(kernel.expand(clients, *kernel.shape).contiguous(), origin)
+    return kernel.expand(clients, *kernel.shape).contiguous(), origin
 
 
 def local(clients: Sequence[Split], classes: int, seed: int, steps: int) -> Extractor:
@@ -142,7 +136,7 @@ def local(clients: Sequence[Split], classes: int, seed: int, steps: int) -> Extr
         draws = [generator(seed, f"federated/extractor/{i}", step) for i in range(len(clients))]
         gradient = vmap(grad(_loss))(weights, *random_batches(clients, BATCH, draws))
         weights = {name: w - LR * gradient[name] for name, w in weights.items()}
-    return Extractor(weights["kernel"], {"source": f"trained locally, {steps} steps"})
+    return weights["kernel"], {"source": f"trained locally, {steps} steps"}
 
 
 def _start(images: Tensor, classes: int, seed: int) -> Weights:

@@ -26,15 +26,15 @@ def run(job: FederatedJob) -> list[Path]:
     data, device = read_data(job), job.processor()
     clients = clients_of(study, data, seed)
     classes = len(data.classes)
-    extractor = _extractor(job, clients, classes)
-    gans = ClientGans(clients, extractor.kernels.to(device), classes, study.gan, seed)
-    origin = (checksum(job.plan.layout.data), device.type, str(extractor.origin))
+    kernels, source = _extractor(job, clients, classes)
+    gans = ClientGans(clients, kernels.to(device), classes, study.gan, seed)
+    origin = (checksum(job.plan.layout.data), device.type, str(source))
     checkpoint = Checkpoint(job.checkpoint(*origin))
     resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
         reason = resumed.finish(job.name, study.gan.epochs, SHOWN, folder.history)
-        found = {"extractor": extractor.origin, "wall_seconds": resumed.seconds}
+        found = {"extractor": source, "wall_seconds": resumed.seconds}
         _write(job, gans, reason, found)
     checkpoint.remove()
     return [folder.metrics]
