@@ -11,12 +11,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch import Tensor
+from torch.func import functional_call, stack_module_state, vmap
 
 from cemlib.config.federated import GanConfig
 from cemlib.data.prepared import Split, image_shape, to_float
-from cemlib.federated.client import stack
 from cemlib.federated.gan import (
     Discriminator,
     Generator,
@@ -56,8 +55,8 @@ class ClientGans:
             net = Generator(shape, self.num_classes, latent, width)
             self.discriminator = Discriminator(features, self.num_classes, width)
         clients, device = len(self.clients), self.kernels.device
-        self.g_weights = _stacked(net, clients, device)
-        self.d_weights = _stacked(self.discriminator, clients, device)
+        self.g_weights, _ = stack_module_state([net.to(device)] * clients)
+        self.d_weights, _ = stack_module_state([self.discriminator.to(device)] * clients)
         self.pseudo = Pseudo(net, self.g_weights)
         self.g_optimiser = Adam(self.g_weights.values(), betas=BETAS)
         self.d_optimiser = Adam(self.d_weights.values(), betas=BETAS)
@@ -194,8 +193,3 @@ def _update(optimiser: Adam, loss: Tensor, lr: float) -> None:
     optimiser.zero_grad()
     loss.backward(inputs=optimiser.parameters)  # type: ignore[no-untyped-call]
     optimiser.step(lr)
-
-
-def _stacked(module: nn.Module, clients: int, device: torch.device) -> dict[str, nn.Parameter]:
-    own = {name: tensor.detach().to(device) for name, tensor in module.named_parameters()}
-    return {name: nn.Parameter(tensor) for name, tensor in stack([own] * clients).items()}
