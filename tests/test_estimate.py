@@ -35,7 +35,7 @@ TINY = ROOT / "tests/configs/tiny.yaml"
 @pytest.fixture
 def prepared(tmp_path: Path) -> Plan:
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
-    plan = Plan(parse(study))
+    plan = Plan(parse(study), device="cpu")
     list(rerun_job(prepare_job(plan)))
     return plan
 
@@ -45,7 +45,7 @@ def test_steps_that_are_left_out_are_counted(
 ) -> None:
     """Of 3 steps two are taken; all images are fitted, those of the third step too."""
     monkeypatch.setattr(estimate, "STEPS", 1)
-    data = read_data(train_job(prepared, "noise", 0, "cpu"))
+    data = read_data(train_job(prepared, "noise", 0))
     trainer = new_trainer(prepared.study, "clustering", 0, data)
     fitted = []
     monkeypatch.setattr(trainer.surrogate, "fit", lambda features, _: fitted.append(len(features)))
@@ -62,9 +62,9 @@ def test_steps_that_are_left_out_are_counted(
 def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
     wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
-    plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}))
+    plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}), device="cpu")
     list(rerun_job(prepare_job(plan)))
-    assert train_seconds(train_job(plan, "wild", 0, "cpu")) > 0
+    assert train_seconds(train_job(plan, "wild", 0)) > 0
 
 
 def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
@@ -86,7 +86,7 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
 
     monkeypatch.setattr(estimate, "seconds_of", seconds_of)
     monkeypatch.setattr(estimate, "ENOUGH", 1.0)
-    data = read_data(train_job(prepared, "noise", 0, "cpu"))
+    data = read_data(train_job(prepared, "noise", 0))
     runs = ("noise", JUDGE)
     victim, judge = (new_trainer(prepared.study, name, 0, data).deployed for name in runs)
     scene = Scene(prepared.study, "noise", 0, data, victim, judge)
@@ -100,7 +100,7 @@ def test_an_attack_that_begins_with_another_has_its_untrained_decoder(
     prepared: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(estimate, "ENOUGH", 0.0)
-    assert attack_seconds(attack_job(prepared, "noise", 0, ["refinement"], "cpu")) > 0
+    assert attack_seconds(attack_job(prepared, "noise", 0, ["refinement"])) > 0
 
 
 def test_images_that_are_not_there_are_told(

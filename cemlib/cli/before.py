@@ -84,7 +84,7 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
     check_first(plan)
     from cemlib.search.estimate import estimate
 
-    costs = estimate(plan, options.device, _print_progress)
+    costs = estimate(plan, _print_progress)
     threads, slots = plan.study.threads, options.slots
     heads = ("job", "jobs", "seconds each", "core hours", "peak MiB", "GPU MiB")
     rows = [
@@ -124,9 +124,7 @@ def match(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.search.match import Wanted, match
 
     wanted = Wanted(options.defence, options.key, options.accuracy, options.within)
-    found = match(
-        plan.study, wanted, device=options.device, slots=options.slots, say=_print_progress
-    )
+    found = match(plan, wanted, slots=options.slots, say=_print_progress)
     yield from _text(found, wanted)
     if any(score.failed for score in found.tried.values()):
         raise FailedResultsError

@@ -156,7 +156,8 @@ def plan_of(options: argparse.Namespace) -> "Plan[Study]":
     from cemlib.config import load
     from cemlib.study.plan import Plan
 
-    return Plan(load(options.config, options.set), getattr(options, "stale", False))
+    stale, device = getattr(options, "stale", False), getattr(options, "device", "auto")
+    return Plan(load(options.config, options.set), stale, device)
 
 
 def check_first(plan: "AnyPlan") -> None:

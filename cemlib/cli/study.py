@@ -34,7 +34,7 @@ def train(options: argparse.Namespace) -> Iterator[Path | str]:
 
     plan = plan_of(options)
     runs = trainings(plan, options.defence, options.seed)
-    yield from _carried_out(train_job(plan, *run, options.device) for run in runs)
+    yield from _carried_out(train_job(plan, *run) for run in runs)
 
 
 def attack(options: argparse.Namespace) -> Iterator[Path | str]:
@@ -51,7 +51,7 @@ def attack(options: argparse.Namespace) -> Iterator[Path | str]:
     attacks = [name for name in known if name in wanted]  # a decoder before what begins with it
     defences = chosen("defence", tuple(study.defences), options.defence)
     runs = product(defences, chosen("seed", study.seeds, options.seed))
-    yield from _carried_out(attack_job(plan, *run, attacks, options.device) for run in runs)
+    yield from _carried_out(attack_job(plan, *run, attacks) for run in runs)
 
 
 def report(options: argparse.Namespace) -> Iterator[Path | str]:

@@ -67,7 +67,7 @@ class Cost:
     card: float  # peak memory of torch's tensors on the GPU in MiB
 
 
-def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
+def estimate(plan: Plan[Study], say: Callable[[str], None]) -> list[Cost]:
     """Measure every kind of job of a study, and change none of its files.
 
     Data that are not prepared yet are prepared in a temporary folder. `say` is called with a line
@@ -80,15 +80,15 @@ def estimate(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list
     """
     set_for_jobs(plan.study.threads)
     if finished(prepare_job(plan)):
-        return _costs(plan, device, say)
+        return _costs(plan, say)
     with TemporaryDirectory() as folder:
         own = plan.study.model_copy(update={"results": folder})
-        return _costs(replace(plan, study=own), device, say)
+        return _costs(replace(plan, study=own), say)
 
 
-def _costs(plan: Plan[Study], device: str, say: Callable[[str], None]) -> list[Cost]:
+def _costs(plan: Plan[Study], say: Callable[[str], None]) -> list[Cost]:
     kinds: dict[str, list[SplitJob]] = {}
-    for job in jobs(plan, device):
+    for job in jobs(plan):
         if job.kind not in PARTS and not (job.kind == "prepare" and finished(job)):
             kinds.setdefault(_label(job), []).append(job)
     costs = []

@@ -9,7 +9,7 @@ accuracy.
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -77,10 +77,8 @@ class Matched:
     record: Path  # file that holds all this
 
 
-def match(
-    study: Study, wanted: Wanted, *, device: str, slots: int, say: Callable[[str], None]
-) -> Matched:
-    """Search for a strength; runs that an earlier call finished are not repeated.
+def match(plan: Plan[Study], wanted: Wanted, *, slots: int, say: Callable[[str], None]) -> Matched:
+    """Search for a strength in a study; runs that an earlier call finished are not repeated.
 
     `slots` trainings run at the same time; `say` is called with a line when one has ended.
 
@@ -89,7 +87,8 @@ def match(
         StudyError: if a job failed.
         FileError: if another search in this study is running.
     """
-    find_device(device)  # so that an error comes before any job
+    find_device(plan.device)  # so that an error comes before any job
+    study = plan.study
     section = section_of(study, wanted.defence)
     if section["train"].get("select", study.train.select) == "best_test":
         raise ConfigError(
@@ -98,21 +97,21 @@ def match(
         )
     strength = strength_of(section, wanted.key)
     tried: dict[Value, Score] = {}
-    lock = locked(Plan(study).layout.root / ".locks/search", RUNNING)
+    lock = locked(plan.layout.root / ".locks/search", RUNNING)
     with lock, Workers(slots, study.threads) as workers:
 
         def accuracy(value: Value) -> float:
-            tried[value] = _trained(_plan(study, wanted, section, [value]), workers, device, say)
+            tried[value] = _trained(_plan(plan, wanted, section, [value]), workers, say)
             return 0.0 if tried[value].failed else tried[value].accuracy
 
         found = find(accuracy, wanted.accuracy, wanted.within, strength)
-    (defence,) = _plan(study, wanted, section, [found.value]).study.defences.values()
+    (defence,) = _plan(plan, wanted, section, [found.value]).study.defences.values()
     name = f"{wanted.defence}_at_{wanted.accuracy:g}".replace(".", "p")
     pasted = differing(defence.plain(), "defence")  # without defaults, but with the strength
     put(pasted, wanted.key, found.value)
-    plan = _plan(study, wanted, section, [*tried])
-    images = int(read_json(plan.layout.prepared_facts)["counts"]["val"])
-    record = plan.layout.root / f"match_{wanted.defence}.json"
+    search = _plan(plan, wanted, section, [*tried])
+    images = int(read_json(search.layout.prepared_facts)["counts"]["val"])
+    record = search.layout.root / f"match_{wanted.defence}.json"
     write_sealed(
         record,
         {
@@ -121,7 +120,7 @@ def match(
             **asdict(found),
             "tried": [{"value": value} | asdict(score) for value, score in tried.items()],
             "val_images": images,
-            "config": plan.study.plain(),
+            "config": search.study.plain(),
         },
     )
     return Matched(found, tried, images, {"defences": {name: pasted}}, record)
@@ -162,20 +161,20 @@ def strength_of(section: Plain, key: str) -> Strength:
     return Strength(start, allowed, whole=isinstance(start, int), rising=key in RISING)
 
 
-def _plan(study: Study, wanted: Wanted, section: Plain, values: list[Value]) -> Plan[Study]:
+def _plan(plan: Plan[Study], wanted: Wanted, section: Plain, values: list[Value]) -> Plan[Study]:
     """Return the study of a search: the user's study with other defences and another place."""
     own: Plain = {
         "experiment": "search",
-        "results": str(Plan(study).layout.root),
+        "results": str(plan.layout.root),
         "reference": None,
         "report": {},
         "defences": {},
         "sweeps": {wanted.defence: section | {"over": {wanted.key: values}}},
     }
-    return Plan(parse(study.plain() | own))
+    return replace(plan, study=parse(plan.study.plain() | own))
 
 
-def _trained(plan: Plan[Study], workers: Workers, device: str, say: Callable[[str], None]) -> Score:
+def _trained(plan: Plan[Study], workers: Workers, say: Callable[[str], None]) -> Score:
     """Train the only defence of a search's study with every seed."""
     _share_data(plan.layout.root)
     if plan.layout.prepared.is_file() and not finished(prepare_job(plan)):
@@ -184,7 +183,7 @@ def _trained(plan: Plan[Study], workers: Workers, device: str, say: Callable[[st
             " it, so run `cemlib prepare` with the same options first"
         )
     (defence,) = plan.study.defences
-    runs = [train_job(plan, defence, seed, device) for seed in plan.study.seeds]
+    runs = [train_job(plan, defence, seed) for seed in plan.study.seeds]
     schedule = Schedule([prepare_job(plan), *runs])
     for line in run_schedule(schedule, workers):
         say(line)

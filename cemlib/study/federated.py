@@ -15,14 +15,14 @@ _RUN = ("{variant}", "{seed}")
 FederatedJob = Job[Federated]
 
 
-def jobs(plan: Plan[Federated], device: str = "auto") -> list[FederatedJob]:
+def jobs(plan: Plan[Federated]) -> list[FederatedJob]:
     """Return all jobs of a study, each after those it needs."""
     study, mixing = plan.study, plan.study.mixes()
-    gans = [pseudo_job(plan, seed, device) for seed in (study.seeds if mixing else ())]
+    gans = [pseudo_job(plan, seed) for seed in (study.seeds if mixing else ())]
     of_runs = [
         job
         for run in product(study.variants, study.seeds)
-        for job in (train_job(plan, *run, device), attack_job(plan, *run, device))
+        for job in (train_job(plan, *run), attack_job(plan, *run))
     ]
     read = [*gans, *of_runs]
     metrics = {"metrics": [record for job in read for record in job.records]}
@@ -32,7 +32,7 @@ def jobs(plan: Plan[Federated], device: str = "auto") -> list[FederatedJob]:
     return [prepare_job(plan), *read, report]
 
 
-def pseudo_job(plan: Plan[Federated], seed: int, device: str = "auto") -> FederatedJob:
+def pseudo_job(plan: Plan[Federated], seed: int) -> FederatedJob:
     """Return the job of the clients' GANs of one seed."""
     return Job(
         plan,
@@ -42,16 +42,16 @@ def pseudo_job(plan: Plan[Federated], seed: int, device: str = "auto") -> Federa
         inputs={"data": [plan.layout.prepared]},
         leaves=plan.layout.pseudo("{seed}").files(),
         settings=plan.study.pseudo_slice(),
-        device=device,
+        device=plan.device,
         **run_by("cemlib.federated.pseudo"),
     )
 
 
-def train_job(plan: Plan[Federated], variant: str, seed: int, device: str = "auto") -> FederatedJob:
+def train_job(plan: Plan[Federated], variant: str, seed: int) -> FederatedJob:
     """Return the job of one training."""
     mixes = plan.study.variants[variant].mixing is not None
     generators = {"generators": plan.layout.pseudo(seed).files()} if mixes else {}
-    gans = (pseudo_job(plan, seed, device),) if mixes else ()
+    gans = (pseudo_job(plan, seed),) if mixes else ()
     return Job(
         plan,
         "train/{variant}/seed{seed}",
@@ -60,21 +60,19 @@ def train_job(plan: Plan[Federated], variant: str, seed: int, device: str = "aut
         inputs={"data": [plan.layout.prepared], **generators},
         leaves=plan.layout.run(*_RUN).files(),
         settings=plan.study.train_slice(variant),
-        device=device,
+        device=plan.device,
         **run_by("cemlib.federated.training"),
     )
 
 
-def attack_job(
-    plan: Plan[Federated], variant: str, seed: int, device: str = "auto"
-) -> FederatedJob:
+def attack_job(plan: Plan[Federated], variant: str, seed: int) -> FederatedJob:
     """Return the job of all attacks on one training."""
-    parts = [_attack(plan, variant, seed, name, device) for name in plan.study.inversion.attacks]
+    parts = [_attack(plan, variant, seed, name) for name in plan.study.inversion.attacks]
     return together("attack/{variant}/seed{seed}", parts)
 
 
-def _attack(plan: Plan[Federated], variant: str, seed: int, name: str, device: str) -> FederatedJob:
-    training, settings = train_job(plan, variant, seed, device), plan.study.attack_slice(variant)
+def _attack(plan: Plan[Federated], variant: str, seed: int, name: str) -> FederatedJob:
+    training, settings = train_job(plan, variant, seed), plan.study.attack_slice(variant)
     run, written = plan.layout.run(variant, seed), attack_folder(plan, *_RUN, name)
     return Job(
         plan,
@@ -84,7 +82,7 @@ def _attack(plan: Plan[Federated], variant: str, seed: int, name: str, device: s
         inputs={**training.inputs, "model": run.files()},
         leaves=[written.metrics, written.history, written.per_image, written.reconstructions],
         settings=settings | {"attack": settings["inversion"]["attacks"][name]},
-        device=device,
+        device=plan.device,
         **run_by("cemlib.federated.attacking"),
     )
 

@@ -1,7 +1,7 @@
 """Collaborative labelling as a list of jobs."""
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.study.job import CPU, Job, in_every_format, prepare_job, report_job, run_by
+from cemlib.study.job import Job, in_every_format, prepare_job, report_job, run_by
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
@@ -10,7 +10,7 @@ FIGURES = ("accuracy", "epsilon")
 LabellingJob = Job[LabellingStudy]
 
 
-def jobs(plan: Plan[LabellingStudy], _device: str = CPU) -> list[LabellingJob]:
+def jobs(plan: Plan[LabellingStudy]) -> list[LabellingJob]:
     """Return all jobs of a study, each after those it needs; all of them compute on the CPU."""
     repeats = [repeat_job(plan, number) for number in range(plan.study.repeats)]
     cost = cost_job(plan)

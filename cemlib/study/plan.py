@@ -21,10 +21,12 @@ class Plan(Generic[StudyT]):
     Attributes:
         study: The configuration.
         stale: Whether results made with other settings are reported too, in a folder of their own.
+        device: `auto`, `cpu` or `cuda`, for the jobs that compute with torch.
     """
 
     study: StudyT
     stale: bool = False
+    device: str = "auto"
 
     @property
     def layout(self) -> Layout:

@@ -30,15 +30,15 @@ _SEVERAL = "attack/{defence}/seed{seed}/closed_form"
 SplitJob = Job[Study]
 
 
-def jobs(plan: Plan[Study], device: str = "auto") -> list[SplitJob]:
+def jobs(plan: Plan[Study]) -> list[SplitJob]:
     """Return all jobs of a study, each after those it needs.
 
     They are ordered by seed, so that a stopped study has all its defences for some seeds.
     """
-    found = [prepare_job(plan), train_job(plan, JUDGE, JUDGE_SEED, device)]
+    found = [prepare_job(plan), train_job(plan, JUDGE, JUDGE_SEED)]
     trained, attacked = list[SplitJob](), list[SplitJob]()
     for seed in plan.study.seeds:
-        trainings = [train_job(plan, name, seed, device) for name in plan.study.defences]
+        trainings = [train_job(plan, name, seed) for name in plan.study.defences]
         attacks = [job for training in trainings for job in _attacks(training, found[1])]
         found += [*trainings, *attacks]
         trained, attacked = trained + trainings, attacked + attacks
@@ -63,7 +63,7 @@ def trainings(
     return found + judge if defence is None and seed is None else found
 
 
-def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") -> SplitJob:
+def train_job(plan: Plan[Study], defence: str, seed: int) -> SplitJob:
     """Return the job of one training, or of the judge's."""
     settings = plan.study.defence(defence)
     surrogate, penalty = settings.surrogate, settings.penalty
@@ -76,7 +76,7 @@ def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") 
         inputs={"data": [plan.layout.prepared]},
         leaves=(plan.layout.judge if is_judge else plan.layout.run(*_RUN)).files(),
         settings=plan.study.train_slice(defence),
-        device=device,
+        device=plan.device,
         **run_by(
             "cemlib.training.job",
             models=plan.study.network(defence).name,
@@ -87,12 +87,10 @@ def train_job(plan: Plan[Study], defence: str, seed: int, device: str = "auto") 
     )
 
 
-def attack_job(
-    plan: Plan[Study], defence: str, seed: int, attacks: Sequence[str], device: str = "auto"
-) -> SplitJob:
+def attack_job(plan: Plan[Study], defence: str, seed: int, attacks: Sequence[str]) -> SplitJob:
     """Return the job of some attacks on one run, each with every knowledge."""
     runs = (defence, seed), (JUDGE, JUDGE_SEED)
-    training, judge = (train_job(plan, *run, device) for run in runs)
+    training, judge = (train_job(plan, *run) for run in runs)
     parts = [_attack(training, judge, name) for name in attacks]
     return parts[0] if len(parts) == 1 else together(_SEVERAL, parts)
 
@@ -123,7 +121,7 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
         inputs={**training.inputs, **_attacked(plan, plan.layout.run(defence, seed), name)},
         leaves=[file for folder in folders for file in folder.files()],
         settings=plan.study.attack_slice(defence, name),
-        device=training.device,
+        device=plan.device,
         **run_by(
             "cemlib.evaluation.job",
             models=plan.study.network(defence).name,

@@ -10,17 +10,17 @@ from cemlib.study import federated, labelling, split
 from cemlib.study.job import AnyJob, AnyPlan
 from cemlib.study.plan import Plan
 
-SYSTEMS: dict[str, Callable[[AnyPlan, str], list[Any]]] = {
+SYSTEMS: dict[str, Callable[[AnyPlan], list[Any]]] = {
     SPLIT: split.jobs,
     "pctc": labelling.jobs,
     "federated": federated.jobs,
 }
-"""By system, the function that returns all jobs of a study on a device."""
+"""By system, the function that returns all jobs of a study."""
 
 
-def jobs_of(plan: AnyPlan, device: str = "auto") -> list[AnyJob]:
-    """Return all jobs of a study of any system, on a device (`auto`, `cpu` or `cuda`)."""
-    return SYSTEMS[getattr(plan.study, "system", SPLIT)](plan, device)
+def jobs_of(plan: AnyPlan) -> list[AnyJob]:
+    """Return all jobs of a study of any system."""
+    return SYSTEMS[getattr(plan.study, "system", SPLIT)](plan)
 
 
 def read_study(
@@ -31,8 +31,8 @@ def read_study(
     Raises:
         ConfigError: if it cannot be read or is faulty.
     """
-    plan = Plan(load_any(path, changes))
-    return plan, jobs_of(plan, device)
+    plan = Plan(load_any(path, changes), device=device)
+    return plan, jobs_of(plan)
 
 
 def named_jobs(jobs: Sequence[AnyJob], name: str) -> list[AnyJob]:

@@ -44,10 +44,10 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
     Each is attacked when a test first asks for the error.
     """
-    plan = Plan(parse(RAW | {"results": str(tmp_path_factory.mktemp("brackets"))}))
+    plan = Plan(parse(RAW | {"results": str(tmp_path_factory.mktemp("brackets"))}), device="cpu")
     save(prepare(plan.study.data), plan.layout.data)
     for defence, seed in (("none", 0), ("constant", 0), (JUDGE, JUDGE_SEED)):
-        run(train_job(plan, defence, seed, "cpu"))
+        run(train_job(plan, defence, seed))
     blind(plan.layout.run("constant", 0))
     return plan
 
@@ -66,7 +66,7 @@ def error(plan: Plan, defence: str, attack_name: str) -> float:
     if attack_name == "refinement":
         error(plan, defence, "decoder")  # from which it starts
     if not metrics.is_file():
-        list(attack(attack_job(plan, defence, 0, [attack_name], "cpu")))
+        list(attack(attack_job(plan, defence, 0, [attack_name])))
     return float(read_json(metrics)["mse"])
 
 

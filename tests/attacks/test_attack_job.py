@@ -28,7 +28,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One trained run, attacked by everything."""
     place = tmp_path_factory.mktemp("attacked")
     trained(place, "noise")
-    job = attack_job(judged(place), "noise", 0, ["decoder", "linear", "mean_image"], "cpu")
+    job = attack_job(judged(place), "noise", 0, ["decoder", "linear", "mean_image"])
     assert len(list(run(job))) == 6
     return place
 
@@ -44,7 +44,7 @@ def tasks(study: Path) -> dict[str, Task]:
     with pytest.MonkeyPatch.context() as patch:
         seen = spied(patch, "mean_image")
         trained(study / "looked_at", "noise", epochs=1)
-        job = attack_job(judged(study / "looked_at", epochs=1), "noise", 0, ["mean_image"], "cpu")
+        job = attack_job(judged(study / "looked_at", epochs=1), "noise", 0, ["mean_image"])
         list(run(job))
     return dict(zip(KNOWLEDGES, seen, strict=True))
 
@@ -156,6 +156,6 @@ def test_the_strip_shows_the_reconstructions_below(folder: RunFolder) -> None:
 
 
 def test_an_attack_needs_its_run(tmp_path: Path) -> None:
-    job = attack_job(tiny_plan(tmp_path), "noise", 0, ["linear"], "cpu")
+    job = attack_job(tiny_plan(tmp_path), "noise", 0, ["linear"])
     with pytest.raises(FileError, match=r"metrics\.json: no such file; rerun the job"):
         list(run(job))

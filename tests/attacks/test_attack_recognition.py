@@ -35,7 +35,7 @@ ATTACKS: dict[str, Any] = {
 def replanned(plan: Plan, attacks: dict[str, Any]) -> Plan:
     """The same study with other attacks."""
     raw = json.loads(plan.study.model_dump_json(by_alias=True)) | {"attacks": attacks}
-    return Plan(parse(raw))
+    return Plan(parse(raw), device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         trained(place, defence, **settings)
     plan = replanned(judged(place, **settings), ATTACKS)
     for defence in ("none", "noise"):
-        assert len(list(run(attack_job(plan, defence, 0, list(ATTACKS), "cpu")))) == 6
+        assert len(list(run(attack_job(plan, defence, 0, list(ATTACKS))))) == 6
     return plan
 
 
@@ -140,14 +140,14 @@ def brief(trained_briefly: Path, tmp_path: Path) -> Plan:
 def test_an_attack_needs_the_judge(brief: Plan) -> None:
     brief.layout.judge.metrics.unlink()
     with pytest.raises(FileError, match=r"judge/metrics\.json: no such file"):
-        list(run(attack_job(brief, "noise", 0, ["linear"], "cpu")))
+        list(run(attack_job(brief, "noise", 0, ["linear"])))
 
 
 def test_a_judge_that_diverged_is_refused(brief: Plan) -> None:
     judge = brief.layout.judge.metrics
     write_sealed(judge, read_json(judge) | {"status": "failed", "reason": "too fast"})
     with pytest.raises(FileError, match=r"judge diverged \(too fast\)"):
-        list(run(attack_job(brief, "noise", 0, ["linear"], "cpu")))
+        list(run(attack_job(brief, "noise", 0, ["linear"])))
 
 
 SHORT = {"epochs": 2, "blocks": 1, "width": 8, "batch_size": 32}
@@ -157,10 +157,10 @@ def test_an_attack_starts_from_the_decoder_it_names(brief: Plan) -> None:
     attacks = {"mine": SHORT | {"kind": "decoder"}, "optimisation": {"start": "mine"}}
     attacks["optimisation"]["iterations"] = 1
     plan = replanned(brief, attacks)
-    job = attack_job(plan, "noise", 0, ["optimisation"], "cpu")
+    job = attack_job(plan, "noise", 0, ["optimisation"])
     with pytest.raises(FileError, match=r"no such file; run the job attack/noise/seed0/mine first"):
         list(rerun_job(job))
-    list(run(attack_job(plan, "noise", 0, ["mine", "optimisation"], "cpu")))
+    list(run(attack_job(plan, "noise", 0, ["mine", "optimisation"])))
     found = {
         name: read_json(plan.layout.run("noise", 0).attack(name, "train_data").metrics)["mse"]
         for name in attacks
@@ -170,7 +170,7 @@ def test_an_attack_starts_from_the_decoder_it_names(brief: Plan) -> None:
 
 def test_a_diverging_attack_and_what_starts_from_it_are_finished_and_failed(brief: Plan) -> None:
     plan = replanned(brief, {"decoder": SHORT | {"lr": 1e30}, "gan": {"epochs": 1}})
-    paths = list(run(attack_job(plan, "noise", 0, ["decoder", "gan"], "cpu")))
+    paths = list(run(attack_job(plan, "noise", 0, ["decoder", "gan"])))
     reasons = ["_mse is"] * 2 + ["the attack it starts from failed: decoder: epoch"] * 2
     for path, reason in zip(paths, reasons, strict=True):
         metrics, place = read_json(path), AttackFolder(path.parent)

@@ -49,7 +49,7 @@ from cemlib.training import job as training
 results, epochs = sys.argv[1:]
 plan = tiny_plan(Path(results), epochs=int(epochs), select="best_val")
 training.Checkpoint = partial(Checkpoint, interval=0.0)
-training.run(train_job(plan, "clustering", 0, "cpu"))
+training.run(train_job(plan, "clustering", 0))
 """
 
 

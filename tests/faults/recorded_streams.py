@@ -63,12 +63,12 @@ STUDY = RAW | {
 
 def results(place: Path, seed: int) -> dict[str, str]:
     """Carry the study out; digests of its parts, without how long they took."""
-    plan = Plan(parse(json.loads(json.dumps(STUDY | {"results": str(place)}))))
+    plan = Plan(parse(json.loads(json.dumps(STUDY | {"results": str(place)}))), device="cpu")
     splits = prepare(plan.study.data).indices
     save(blob_data(), plan.layout.data)
-    run(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
-    run(train_job(plan, "defended", seed, "cpu"))
-    list(attack(attack_job(plan, "defended", seed, tuple(ATTACKS), "cpu")))
+    run(train_job(plan, JUDGE, JUDGE_SEED))
+    run(train_job(plan, "defended", seed))
+    list(attack(attack_job(plan, "defended", seed, tuple(ATTACKS))))
     folder = plan.layout.run("defended", seed)
     parts: dict[str, Any] = {"splits": {name: rows.tolist() for name, rows in splits.items()}}
     of_run = bits(folder.root, left_out=["attacks/"]).items()

@@ -28,17 +28,17 @@ def resident() -> int:
 
 
 def once(plan: Plan, attacks: Sequence[str]) -> None:
-    train(train_job(plan, "clustering", 0, "cpu"))
+    train(train_job(plan, "clustering", 0))
     gc.collect()  # as the runner does after each job
-    assert len(list(attack(attack_job(plan, "clustering", 0, attacks, "cpu")))) == 2 * len(attacks)
+    assert len(list(attack(attack_job(plan, "clustering", 0, attacks)))) == 2 * len(attacks)
     gc.collect()
 
 
 def growth(results: str, warm: int, more: int, attacks: Sequence[str]) -> int:
     """Bytes that so many runs add after some have warmed up what is made once."""
-    plan = Plan(parse(STUDY | {"results": results}))
+    plan = Plan(parse(STUDY | {"results": results}), device="cpu")
     list(rerun_job(prepare_job(plan)))
-    train(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
+    train(train_job(plan, JUDGE, JUDGE_SEED))
     for _ in range(warm):
         once(plan, attacks)
     before = resident()

@@ -72,7 +72,7 @@ def test_a_job_with_a_damaged_checkpoint_begins_again(
     checkpoint = only_checkpoint(results)
     checkpoint.path.write_bytes(flipped(checkpoint.path.read_bytes(), random.Random(1)))
     plan = tiny_plan(results, **SETTINGS)
-    run(train_job(plan, DEFENCE, 0, "cpu"))
+    run(train_job(plan, DEFENCE, 0))
     said = capsys.readouterr().err
     assert said.startswith(f"{checkpoint.path}: damaged")
     assert first_epoch_shown(said) == 1

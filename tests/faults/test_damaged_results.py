@@ -70,7 +70,7 @@ class Readers:
 
     @property
     def plan(self) -> Plan:
-        return Plan(parse(STUDY | {"results": str(self.folder / "results")}))
+        return Plan(parse(STUDY | {"results": str(self.folder / "results")}), device="cpu")
 
     @property
     def root(self) -> Path:
@@ -86,7 +86,7 @@ class Readers:
     def attacked(self) -> Any:
         """What an attack takes from a run."""
         metrics = read_sealed(self.plan.layout.run("clustering", 0).metrics)
-        job = attack_job(self.plan, "clustering", 0, ["refinement"], "cpu")
+        job = attack_job(self.plan, "clustering", 0, ["refinement"])
         stage = Stage(job, load_prepared(self.plan.layout.data))
         return metrics, _content(stage.scene.victim), _content(stage.scene.judge), checksums(job)
 
@@ -95,7 +95,7 @@ class Readers:
 
     def begun_with(self) -> Callable[[], Any]:
         """An attack that begins with the decoder, on a stage that is set once."""
-        job = attack_job(self.plan, "clustering", 0, ["refinement"], "cpu")
+        job = attack_job(self.plan, "clustering", 0, ["refinement"])
         stage = Stage(job, load_prepared(self.plan.layout.data))
 
         def attempt() -> Any:

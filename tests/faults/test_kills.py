@@ -56,7 +56,7 @@ def test_a_training_killed_twice_ends_with_the_same_bits(tmp_path: Path) -> None
         time.sleep(0.0 if write else draws.uniform(0.0, 0.05))
         kill(victim)
     assert not plan.layout.run("clustering", 0).metrics.exists()
-    train(train_job(plan, "clustering", 0, "cpu"))
+    train(train_job(plan, "clustering", 0))
     assert bits(plan.layout.run("clustering", 0).root) == bits(alone.root)
     assert not list((results / ".checkpoints").iterdir())
 

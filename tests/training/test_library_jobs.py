@@ -61,9 +61,9 @@ def test_a_training_in_memory_is_the_jobs(tmp_path: Path, defence: str) -> None:
 def test_attacks_in_memory_are_the_jobs(tmp_path: Path) -> None:
     folder, defences = trained(tmp_path, "noise"), {"noise": {}}
     raw = RAW | {"results": str(tmp_path), "attacks": ATTACKS, "defences": defences}
-    plan, data = Plan(parse(raw | {"seeds": [0]})), blob_data()
+    plan, data = Plan(parse(raw | {"seeds": [0]}), device="cpu"), blob_data()
     judged(tmp_path)
-    list(run(attack_job(plan, "noise", 0, list(ATTACKS), "cpu")))
+    list(run(attack_job(plan, "noise", 0, list(ATTACKS))))
     victim, judge = (fit(plan.study, n, data, named(plan.study, n, data)) for n in ("noise", JUDGE))
     assert judge.seed == JUDGE_SEED
     found = attack(plan.study, victim, judge, data)

@@ -3,6 +3,7 @@
 In `faults/test_kills.py` processes are killed.
 """
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     settings: dict[str, Any] = {"epochs": 9, "select": select}
     alone = trained(tmp_path / "alone", defence, **settings)
     plan = tiny_plan(tmp_path / "died", **settings)
-    died, job = plan.layout.run(defence, 0), train_job(plan, defence, 0, "cpu")
+    died, job = plan.layout.run(defence, 0), train_job(plan, defence, 0)
     dying = partial(Dying, interval=0.0, writes_left=died_after)
     with monkeypatch.context() as patch:
         patch.setattr("cemlib.training.job.Checkpoint", dying)
@@ -79,10 +80,10 @@ def test_another_device_or_library_never_meets_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = tiny_plan(tmp_path)
-    here = checkpoint_place(train_job(plan, "noise", 0, "cpu"))
+    here = checkpoint_place(train_job(plan, "noise", 0))
     with monkeypatch.context() as card:
         card.setattr(torch.cuda, "is_available", lambda: True)
-        assert checkpoint_place(train_job(plan, "noise", 0, "cuda")) != here
+        assert checkpoint_place(train_job(replace(plan, device="cuda"), "noise", 0)) != here
     newer = library_versions() | {"torch": "99.0"}
     monkeypatch.setattr("cemlib.study.job.library_versions", lambda: newer)
-    assert checkpoint_place(train_job(plan, "noise", 0, "cpu")) != here
+    assert checkpoint_place(train_job(plan, "noise", 0)) != here

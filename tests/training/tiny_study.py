@@ -97,7 +97,7 @@ def tiny_plan(results: Path, **train: Any) -> Plan[Study]:
         if defence.get("pruning", {"epoch": 0})["epoch"] < settings["epochs"]
     }
     raw = RAW | {"results": str(results), "train": settings, "defences": fitting}
-    plan = Plan(parse(json.loads(json.dumps(raw))))
+    plan = Plan(parse(json.loads(json.dumps(raw))), device="cpu")
     if not plan.layout.prepared.is_file():
         save(blob_data(), plan.layout.data)
     return plan
@@ -126,7 +126,7 @@ def bare_trainer(
 
 def trained(results: Path, defence: str, seed: int = 0, **train: Any) -> RunFolder:
     """Run the training job of a defence and return its folder."""
-    job = train_job(tiny_plan(results, **train), defence, seed, "cpu")
+    job = train_job(tiny_plan(results, **train), defence, seed)
     run(job)
     return RunFolder(job.folder)
 
@@ -134,7 +134,7 @@ def trained(results: Path, defence: str, seed: int = 0, **train: Any) -> RunFold
 def judged(results: Path, **train: Any) -> Plan[Study]:
     """The plan, with the judge that attacks need trained."""
     plan = tiny_plan(results, **train)
-    run(train_job(plan, JUDGE, JUDGE_SEED, "cpu"))
+    run(train_job(plan, JUDGE, JUDGE_SEED))
     return plan
 
 

@@ -95,10 +95,10 @@ def main(grid: Grid, context: Context) -> None:
 def _federation(context: Context) -> Federation:
     """Return the federation of the run's configuration, with its initial weights."""
     named = context.run_config
-    plan = Plan(load_as(Federated, Path(str(named["config"]))))
+    plan = Plan(load_as(Federated, Path(str(named["config"]))), device="cpu")
     (variant,) = chosen("variant", tuple(plan.study.variants), str(named["variant"]))
     (seed,) = chosen("seed", plan.study.seeds, int(named["seed"]))
-    job = train_job(plan, variant, seed, "cpu")
+    job = train_job(plan, variant, seed)
     data, settings = read_data(job), variant_of(job)
     pseudo = read_pseudo(job, data) if settings.mixing is not None else None
     return Federation(plan.study, settings, data, pseudo, seed)
