@@ -7,10 +7,13 @@ epochs, with a schedule of its own, and the lowest MSE on the attacker's held-ou
 assumes that a short trial ranks the rates as a long training would. The best rate of a short
 training tends to be too high for a long one, but by less than the factor 3 between the trials.
 
-An attack has converged if its held-out MSE v_1 ... v_E fell by no more than 1 % in the last tenth
-of its epochs:
+An attack has converged if the lowest of its held-out MSEs v_1 ... v_E fell by no more than 1 % in
+the last tenth of its epochs:
 
-    late improvement = 1 - v_E / v_{E - ceil(E / 10)}
+    late improvement = 1 - min(v_1 ... v_E) / min(v_1 ... v_{E - ceil(E / 10)})
+
+The lowest, because `decoder` is scored at its best epoch, and because an error over few held-out
+images fluctuates from epoch to epoch by more than 1 %.
 
 A schedule whose learning rate falls to zero flattens every curve, so a small late improvement is
 necessary, not sufficient.
@@ -133,15 +136,15 @@ def load_decoder(
 
 
 def late_improvement(val: Sequence[float]) -> float:
-    """Return the relative fall of the error in the last tenth of the epochs.
+    """Return the relative fall of the lowest error in the last tenth of the epochs.
 
-    It is negative if the error rose, 0 if the error was 0 before, and infinite with fewer than two
-    epochs, which cannot show convergence.
+    It is 0 if no epoch there is the best so far, or if the error was 0 before, and infinite with
+    fewer than two epochs, which cannot show convergence.
 
     >>> round(late_improvement([4.0, 2.0, 1.5]), 6)
     0.25
     """
     if len(val) < 2:
         return math.inf
-    before = val[-1 - math.ceil(len(val) / 10)]
-    return 1 - val[-1] / before if before > 0 else 0.0
+    before = min(val[: -math.ceil(len(val) / 10)])
+    return 1 - min(val) / before if before > 0 else 0.0

@@ -122,7 +122,7 @@ def verdict(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> 
 def convergence(curve: list[float]) -> dict[str, Any]:
     """Return whether a learned attack had converged on held-out images; None without a curve.
 
-    It had converged if the late improvement is at most `TOLERANCE`, even if the error rose.
+    It had converged if the late improvement is at most `TOLERANCE`.
     """
     if not curve:
         return {"late_improvement": None, "converged": None}

@@ -15,18 +15,20 @@ FALLING = [float(40 - epoch) for epoch in range(1, 21)]  # 22 at epoch 18, 20 at
     [
         (FALLING, 2 / 22),
         ([9.0, 8.0, 4.0, 3.0, *[2.0] * 6, 1.0], 0.5),
-        # Eleven epochs: the last two are the last tenth, and the ninth is compared.
-        ([9.0] * 8 + [4.0, 2.0, 3.0], 0.25),
+        # Of eleven epochs the last two are the last tenth, so nine come before it.
+        ([9.0] * 8 + [4.0, 2.0, 3.0], 0.5),
+        ([9.0] * 7 + [4.0, 8.0, 3.0, 5.0], 0.25),
+        ([9.0] * 7 + [4.0, 8.0, 6.0, 5.0], 0.0),  # fluctuates, without a new best
         ([9.0] * 8 + [4.0, 3.0], 0.25),
         ([4.0, 3.0], 0.25),
-        ([2.0, 3.0], -0.5),
+        ([2.0, 3.0], 0.0),
         ([0.0, 0.0], 0.0),  # nothing left to improve
         ([1.0, 0.0], 1.0),
         ([], math.inf),
         ([0.5], math.inf),
     ],
 )
-def test_the_last_epoch_is_compared_with_that_before_the_last_tenth(
+def test_the_best_epoch_is_compared_with_the_best_before_the_last_tenth(
     val: list[float], expected: float
 ) -> None:
     assert late_improvement(val) == pytest.approx(expected)
