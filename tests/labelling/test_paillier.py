@@ -129,7 +129,7 @@ def test_the_base_generates_no_small_group(dealer: DealerKey, keys: Keys) -> Non
 @pytest.mark.parametrize(
     ("n", "base", "fault"),
     [
-        *((n, 3, "no product") for n in (16, 14)),
+        *((n, 3, "not a product") for n in (16, 14)),
         *((77, base, "base: ") for base in (0, 7, 5929)),
         *((77, base, "blind nothing") for base in (1, 76, 1 + 5 * 77, 5928)),  # all read them
     ],
