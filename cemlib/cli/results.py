@@ -41,9 +41,9 @@ def names(options: argparse.Namespace) -> Iterator[str]:
 def _runs(options: argparse.Namespace) -> Iterator[str]:
     """Yield the progress of each run of a study of any system, and of the attacks on it."""
     from cemlib.records.seal import RECORD
-    from cemlib.study.finished import standing
+    from cemlib.study.finished import status_of
     from cemlib.study.job import owners
-    from cemlib.study.standing import name_of
+    from cemlib.study.status import name_of
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
@@ -51,7 +51,7 @@ def _runs(options: argparse.Namespace) -> Iterator[str]:
     owned = {record: job for record, job in owners(jobs).items() if record.name == RECORD}
     for record, job in owned.items():
         if (run := run_of(record.parent)) != record.parent:
-            attacks[run][standing(job, record, known)[0]] += 1
+            attacks[run][status_of(job, record, known)[0]] += 1
     rows = [("run", "status", "epochs", "top-1", "attacks", "note")]
     for record, job in owned.items():
         if run_of(record.parent) == record.parent:
@@ -66,10 +66,10 @@ def _progress(
     job: "AnyJob", record: Path, known: dict[Path, list[str]], shows_stale: bool
 ) -> tuple[str, str, str, str]:
     """Return the status of a run, the epochs so far, the accuracy, and a note."""
-    from cemlib.study.finished import beside, standing
-    from cemlib.study.standing import ABSENT, DAMAGED, FINISHED, STALE
+    from cemlib.study.finished import beside, status_of
+    from cemlib.study.status import ABSENT, DAMAGED, FINISHED, STALE
 
-    status, note, found = standing(job, record, known)
+    status, note, found = status_of(job, record, known)
     lost = [file.name for file in beside(job, record) if not file.is_file()]
     if status == FINISHED and lost:
         status, note = DAMAGED, f"lacks {', '.join(lost)}, which `cemlib run` makes again"
@@ -86,7 +86,7 @@ def _progress(
 
 def _counts(found: "Counter[str]") -> str:
     """Return how many attacks have finished, and the others by status; a running one is absent."""
-    from cemlib.study.standing import FINISHED
+    from cemlib.study.status import FINISHED
 
     if not found:
         return "-"
@@ -106,7 +106,7 @@ def show(options: argparse.Namespace) -> Iterator[str]:
     """
     from cemlib.records.seal import RECORD
     from cemlib.study.finished import mismatches, refuse
-    from cemlib.study.standing import find_folder, read_result
+    from cemlib.study.status import find_folder, read_result
     from cemlib.study.systems import read_study
 
     folder, owned = find_folder(options.run, lambda: read_study(options.config, options.set)[1])
@@ -129,7 +129,7 @@ def show(options: argparse.Namespace) -> Iterator[str]:
 def _sections(record: Mapping[str, Any], everything: bool) -> dict[str, str]:
     """Return the content of a record, with all settings or those that differ from the defaults."""
     from cemlib.config.differing import differing
-    from cemlib.study.standing import numbers
+    from cemlib.study.status import numbers
 
     config = record["config"]
     # The defaults that `differing` knows are those of split inference.
@@ -153,15 +153,15 @@ def _attack_table(
     records: list[Path], owned: "Mapping[Path, AnyJob | None]", shows_stale: bool
 ) -> str:
     from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION
-    from cemlib.study.finished import standing
-    from cemlib.study.standing import STALE
+    from cemlib.study.finished import status_of
+    from cemlib.study.status import STALE
 
     if not records:
         return ""
     scores = (*ATTACK_SCORES, IDENTIFICATION)
     rows = [("  attack", "status", *scores)]
     for path in records:
-        status, _, found = standing(owned.get(path), path)
+        status, _, found = status_of(owned.get(path), path)
         is_shown = status != STALE or shows_stale
         numbers = (figure(found.get(score) if is_shown else None) for score in scores)
         rows.append((f"  {path.parent.name}", status, *numbers))

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     """
     from cemlib.study.job import find_device
     from cemlib.study.schedule import run_study
-    from cemlib.study.standing import failed_results
+    from cemlib.study.status import failed_results
     from cemlib.study.systems import named_jobs, read_study
 
     if options.device == "cuda":

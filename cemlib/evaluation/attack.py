@@ -12,7 +12,7 @@ from cemlib.attacks.task import Outcome
 from cemlib.config import Study
 from cemlib.data.prepared import Prepared
 from cemlib.evaluation.scene import Scene, start_failed
-from cemlib.evaluation.scores import NAMES, Attacked, verdict
+from cemlib.evaluation.scores import NAMES, Attacked, scored
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
@@ -54,7 +54,7 @@ def attack(
     for name in study.attacks:
         for knowledge in knowledges:
             outcome = _attempt(scene, name, knowledge, found)
-            found[name, knowledge] = verdict(scene, name, knowledge, outcome)
+            found[name, knowledge] = scored(scene, name, knowledge, outcome)
     return list(found.values())
 
 

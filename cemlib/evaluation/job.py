@@ -21,7 +21,7 @@ from cemlib.evaluation.scores import (
     convergence,
     means,
     per_image,
-    verdict,
+    scored,
     write_per_image,
 )
 from cemlib.numerics.precision import resolve, set_up
@@ -50,7 +50,7 @@ def run(job: Job[Study]) -> Iterator[Path]:
             found = _not_begun(part, data, knowledge, reason)
         else:
             outcome = stage.attempt(part, knowledge)
-            found = verdict(stage.scene, part.of["attack"], knowledge, outcome)
+            found = scored(stage.scene, part.of["attack"], knowledge, outcome)
         yield _write(part, data, found, read, start)
     if stage is not None:
         for part, knowledge in pairs:

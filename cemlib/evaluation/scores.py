@@ -99,7 +99,7 @@ class Attacked:
     state: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def verdict(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> Attacked:
+def scored(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> Attacked:
     """Score the outcome of an attack on its scene, or record why it failed."""
     queries, images = scene.study.attacks[attack].releases, targets(scene.data, knowledge).images
     originals = to_float(images).cpu()

@@ -32,7 +32,7 @@ from cemlib.attacks.task import Outcome, Task
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.evaluation.job import read_data
 from cemlib.evaluation.scene import FEWEST, Scene, targets
-from cemlib.evaluation.scores import verdict
+from cemlib.evaluation.scores import scored
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.replay import WARM_UP
 from cemlib.records.checkpoint import Checkpoint
@@ -182,7 +182,7 @@ def attack_seconds(job: SplitJob) -> float:
         task = scene.task(name, knowledge, Checkpoint(Path()), _decoder(scene, name))
         seconds += run_seconds(ATTACKS[study.attacks[name].kind], task)
         grey = torch.full_like(targets(data, knowledge).images, 0.5, dtype=torch.float32)
-        seconds += seconds_of(partial(verdict, scene, name, knowledge, Outcome(grey, {})))
+        seconds += seconds_of(partial(scored, scene, name, knowledge, Outcome(grey, {})))
     return seconds
 
 

@@ -2,7 +2,7 @@
 
 Each system is a function from a study to such a list: `split`, `labelling` and `federated` hold one
 each, `systems` all three. `plan` is a study with its place and `job` one job; `finished` tells
-which jobs need not run again, `standing` the status and content of results. `schedule` runs a list
+which jobs need not run again, `status` the status and content of results. `schedule` runs a list
 without Snakemake, in the processes of `workers`, set up by `environment`; `rules` turns it into the
 workflow's rules. `catalogue` lists what a study can name, and `requirements` what it needs.
 """

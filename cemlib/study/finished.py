@@ -21,7 +21,7 @@ from cemlib.records.files import FileError, sha256
 from cemlib.records.layout import DESCRIPTION, TENSORS, identity
 from cemlib.records.seal import FILES, RECORD, read_sealed
 from cemlib.study.job import AnyJob, owners
-from cemlib.study.standing import DAMAGED, FAILED, FINISHED, STALE, read_standing
+from cemlib.study.status import DAMAGED, FAILED, FINISHED, STALE, read_status
 
 SHOWN = 3  # changed settings that a message names
 ADVICE = (
@@ -101,7 +101,7 @@ def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
     """Return the records that belong to the study, and the tables and figures of these alone."""
     known = dict[Path, list[str]]()
     owned = owners(jobs).items()
-    records = {path for path, job in owned if standing(job, path, known)[0] != STALE}
+    records = {path for path, job in owned if status_of(job, path, known)[0] != STALE}
     written = set[Path]()
     for job in jobs:
         if not job.records and set(owners(job.reads)) <= records and is_written(job):
@@ -109,11 +109,11 @@ def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
     return records | written
 
 
-def standing(
+def status_of(
     job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
 ) -> tuple[str, str, dict[str, Any]]:
-    """Return what `read_standing` returns; the status may also be `stale`, by the job."""
-    status, note, record = read_standing(path)
+    """Return what `read_status` returns; the status may also be `stale`, by the job."""
+    status, note, record = read_status(path)
     try:
         told = differences(job, path, known) if status in (FINISHED, FAILED) else []
     except FileError as error:  # about an input

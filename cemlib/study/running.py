@@ -9,7 +9,7 @@ from cemlib.records.files import FileError
 from cemlib.records.provenance import remember
 from cemlib.study.finished import mismatches, refuse, stale, time_of
 from cemlib.study.job import AnyJob, owners
-from cemlib.study.standing import failure
+from cemlib.study.status import failure
 
 
 def run_job(job: AnyJob) -> Iterator[Path | str]:

@@ -12,7 +12,7 @@ from tiny_study import RAW, bare_trainer, blob_data
 from cemlib.attacks.task import Outcome, Task
 from cemlib.config import parse
 from cemlib.evaluation.scene import Scene
-from cemlib.evaluation.scores import verdict
+from cemlib.evaluation.scores import scored
 from cemlib.records.checkpoint import Checkpoint
 
 OWNED = {"train_data": 97, "public_data": 48}
@@ -106,7 +106,7 @@ def test_who_knows_the_class_sees_the_same_releases_and_maps_of_the_class(
 def test_reconstructions_that_are_no_numbers_are_a_failure() -> None:
     subject = scene({"decoder": {}}, flip=False)
     answers = torch.full((len(blob_data().test.images), 1, 16, 16), 0.5)
-    assert verdict(subject, "decoder", "train_data", Outcome(answers, {})).reason is None
+    assert scored(subject, "decoder", "train_data", Outcome(answers, {})).reason is None
     answers[3, 0, 2, 1] = torch.nan
-    found = verdict(subject, "decoder", "train_data", Outcome(answers, {}))
+    found = scored(subject, "decoder", "train_data", Outcome(answers, {}))
     assert found.reason == "the reconstructions are not finite"

@@ -15,7 +15,7 @@ from cemlib.records.files import read_json
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.study.plan import Plan
 from cemlib.study.split import jobs
-from cemlib.study.standing import failed_results
+from cemlib.study.status import failed_results
 
 WILD = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
 STUDY: dict[str, Any] = short_study.STUDY | {

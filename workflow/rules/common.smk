@@ -21,7 +21,7 @@ from cemlib.study.requirements import OK, images, warnings_of
 from cemlib.study.rules import JobRule, Planned
 from cemlib.study.schedule import duration
 from cemlib.study.split import tables_of_one
-from cemlib.study.standing import failed_results
+from cemlib.study.status import failed_results
 from cemlib.study.plan import Plan
 from cemlib.study.systems import SYSTEMS, jobs_of, read_study
 

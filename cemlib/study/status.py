@@ -14,7 +14,7 @@ _NEEDED = ("kind", "status", "reason", "config", "provenance")
 _NO_NUMBERS = {*_NEEDED, FILES, "experiment", "defence", "seed", "attack", "knowledge"}
 
 
-def read_standing(record: Path) -> tuple[str, str, dict[str, Any]]:
+def read_status(record: Path) -> tuple[str, str, dict[str, Any]]:
     """Return the status of a result by its record alone, a note, and the record's content.
 
     The status is `finished`, `failed` (diverged; the note says why), `damaged` (not as it was
@@ -35,7 +35,7 @@ def failure(root: Path, written: Path | str) -> Iterator[str]:
     """Yield a line if a job of the study in `root` has written the record of a failed result."""
     if not isinstance(written, Path) or written.name != RECORD:
         return
-    status, reason, found = read_standing(written)
+    status, reason, found = read_status(written)
     if status == FAILED:
         yield f"failed: {_title(written.relative_to(root), found)}: {reason}"
 
@@ -51,7 +51,7 @@ def failed_results(root: Path, jobs: Sequence[AnyJob]) -> Iterator[str]:
     failed = set[str]()
     for job in jobs:
         for record in (path for path in job.records if path.name == RECORD):
-            status, reason, _ = read_standing(record)
+            status, reason, _ = read_status(record)
             if status == DAMAGED:
                 raise FileError(reason)
             if not job.needs & failed:
