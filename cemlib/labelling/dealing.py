@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Public:
-    """What all parties know before a round."""
+    """The public key and the setting, which all parties know before a round."""
 
     key: PublicKey
     setting: Setting

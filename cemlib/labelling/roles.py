@@ -42,7 +42,7 @@ NONCE_BYTES, NAME_BYTES = 16, 32
 
 @dataclass(frozen=True)
 class Seat:
-    """What a party of any role needs.
+    """The files, address and time limit of a party, whatever its role.
 
     Attributes:
         public: its copy of `public.json`.

@@ -32,7 +32,7 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"  # a warning stops no study, a
 
 
 class Finding(NamedTuple):
-    """What was checked, what was found, and what to do about it."""
+    """The outcome of a check: its level and subject, what was found, and what to do about it."""
 
     level: str
     subject: str
