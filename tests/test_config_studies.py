@@ -10,10 +10,12 @@ import yaml
 from cemlib.config import Study, load
 from cemlib.config.load import load_any
 from cemlib.report.publish import published_study
+from cemlib.study.job import WILDCARD
 from cemlib.study.plan import Plan
 from cemlib.study.requirements import PROBLEM, requirements
+from cemlib.study.rules import Planned
 from cemlib.study.split import jobs
-from cemlib.study.systems import read_study
+from cemlib.study.systems import jobs_of, read_study
 
 CONFIG = Path(__file__).parents[1] / "config"
 STUDIES = sorted((CONFIG / "studies").rglob("*.yaml"))
@@ -49,6 +51,15 @@ def test_every_committed_study_could_run(path: Path) -> None:
     plan = Plan(load_any(path))
     told = [one.subject for one in requirements(plan) if one.level == PROBLEM]
     assert [subject for subject in told if not subject.startswith("data ")] == []
+
+
+@pytest.mark.parametrize("path", [*CONFIG.glob("*.yaml"), *STUDIES], ids=lambda path: path.stem)
+def test_the_files_of_every_rule_have_the_wildcards_of_its_log(path: Path) -> None:
+    """Snakemake refuses other rules."""
+    plan = Plan(load_any(path))
+    for rule in Planned("study", "", plan, jobs_of(plan), path).rules:
+        wildcards = {*WILDCARD.findall(str(rule.log))}
+        assert all({*WILDCARD.findall(str(file))} == wildcards for file in rule.outputs), rule.name
 
 
 @pytest.mark.parametrize("place", PUBLISHED, ids=lambda place: place.name)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ DATA = "data"  # name of the prepared data among a job's inputs
 FOREIGN = "weights"  # name of a file of weights that an attack's settings name
 CONFIG = "config"  # name of the written configuration among them
 CPU = "cpu"
+WILDCARD = re.compile(r"{(\w+)}")
 TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 
 
@@ -155,7 +157,7 @@ def together(pattern: str, parts: Sequence[Job[StudyT]]) -> Job[StudyT]:
     """Return one job that runs several which read the same files."""
     first = parts[0]
     of = {k: v for k, v in first.of.items() if all(part.of[k] == v for part in parts)}
-    kept = {key: f"{{{key}}}" for key in of}  # these alone stay wildcards
+    kept = {key: f"{{{key}}}" for key in WILDCARD.findall(pattern)}  # these stay wildcards
     return replace(
         first,
         pattern=pattern,

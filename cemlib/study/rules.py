@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.study.finished import beside, is_lost
-from cemlib.study.job import CONFIG, CPU, AnyJob, AnyPlan, owners, records_below, report_files
+from cemlib.study.job import (
+    CONFIG,
+    CPU,
+    WILDCARD,
+    AnyJob,
+    AnyPlan,
+    owners,
+    records_below,
+    report_files,
+)
 
-WILDCARD = re.compile(r"{(\w+)}")
 LONG_AGO, YEAR = 2**30 * 10**9, 2**25 * 10**9  # nanoseconds: 34 years and one year
 
 
