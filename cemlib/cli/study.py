@@ -85,9 +85,9 @@ def run(options: argparse.Namespace) -> Iterator[Path | str]:
     from cemlib.study.status import failed_results
     from cemlib.study.systems import named_jobs, read_study
 
-    if options.device == "cuda":
-        find_device(options.device)  # so that an error comes before any job; imports torch
     plan, jobs = read_study(options.config, options.set, options.device)
+    if any(job.device == "cuda" for job in jobs):
+        find_device("cuda")  # so that an error comes before any job; imports torch
     if options.only is not None:
         yield from _carried_out(named_jobs(jobs, options.only))
         return

@@ -40,7 +40,7 @@ from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.provenance import peak_memory_mb
 from cemlib.study.environment import set_for_jobs
 from cemlib.study.finished import finished
-from cemlib.study.job import prepare_job
+from cemlib.study.job import find_device, prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.running import run_job
 from cemlib.study.schedule import StudyError
@@ -75,9 +75,11 @@ def estimate(plan: Plan[Study], say: Callable[[str], None]) -> list[Cost]:
 
     Raises:
         DataError: if the images are missing.
-        ConfigError: if a network, a defence or an attack cannot be built as configured.
+        ConfigError: if there is no such device, or a network, a defence or an attack cannot be
+            built as configured.
         StudyError: if the process of a job died.
     """
+    find_device(plan.device)  # so that an error comes before any job
     set_for_jobs(plan.study.threads)
     if finished(prepare_job(plan)):
         return _costs(plan, say)

@@ -21,7 +21,7 @@ class Plan(Generic[StudyT]):
     Attributes:
         study: The configuration.
         stale: Whether results made with other settings are reported too, in a folder of their own.
-        device: `auto`, `cpu` or `cuda`, for the jobs that compute with torch.
+        device: `auto`, `cpu` or `cuda`, for the jobs that may use a GPU.
     """
 
     study: StudyT
@@ -30,9 +30,15 @@ class Plan(Generic[StudyT]):
 
     @property
     def layout(self) -> Layout:
-        """Return the paths of the study's files."""
-        part = "stale" if self.stale else ""
-        return Layout(Path(self.study.results).expanduser() / self.study.experiment, part)
+        """Return the paths of the study's files.
+
+        Raises:
+            ConfigError: if the path of the results, with the home folder, has braces.
+        """
+        part, root = "stale" if self.stale else "", Path(self.study.results).expanduser()
+        if {"{", "}"} & {*str(root)}:
+            raise ConfigError(f"{root}: braces would be wildcards of jobs; use another folder")
+        return Layout(root / self.study.experiment, part)
 
     def write_config(self) -> None:
         """Write the configuration with its defaults filled in, unless the file has it already.
