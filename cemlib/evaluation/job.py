@@ -42,19 +42,19 @@ def run(job: Job[Study]) -> Iterator[Path]:
     data = read_data(job)
     metrics = read_sealed(attacked_run(job).metrics, ("status", "reason"))
     stage = Stage(job, data) if metrics["status"] == "ok" else None
-    pairs = list(product(job.parts or (job,), KNOWLEDGES))
-    for part, knowledge in pairs:
+    checkpoints = []
+    for part, knowledge in product(job.parts or (job,), KNOWLEDGES):
         start, read = time.perf_counter(), checksums(part)
         if stage is None:
             reason = f"the attacked run failed: {metrics['reason']}"
             found = _not_begun(part, data, knowledge, reason)
         else:
-            outcome = stage.attempt(part, knowledge)
+            checkpoints.append(checkpoint := _checkpoint(part, knowledge, read))
+            outcome = stage.attempt(part.of["attack"], knowledge, checkpoint)
             found = scored(stage.scene, part.of["attack"], knowledge, outcome)
         yield _write(part, data, found, read, start)
-    if stage is not None:
-        for part, knowledge in pairs:
-            stage.checkpoint(part, knowledge).remove()
+    for checkpoint in checkpoints:
+        checkpoint.remove()
 
 
 def read_data(job: Job[Study]) -> Prepared:
@@ -107,13 +107,12 @@ class Stage:
         victim, judge = load_deployed(self.run, device), load_judge(plan, device)
         self.scene = Scene(plan.study, job.of["defence"], job.of["seed"], data, victim, judge)
 
-    def attempt(self, job: Job[Study], knowledge: str) -> Outcome | str:
+    def attempt(self, attack: str, knowledge: str, checkpoint: Checkpoint) -> Outcome | str:
         """Carry out one attack; return its outcome, or why it failed."""
-        attack = job.of["attack"]
         start = self._start(attack, knowledge)
         if isinstance(start, str):
             return start
-        return self.scene.attempt(attack, knowledge, self.checkpoint(job, knowledge), start)
+        return self.scene.attempt(attack, knowledge, checkpoint, start)
 
     def _start(self, attack: str, knowledge: str) -> nn.Module | str | None:
         """Return the trained decoder that an attack begins with, if any, or why it failed."""
@@ -130,11 +129,15 @@ class Stage:
         except RuntimeError as error:
             raise FileError(f"{folder.attacker}: no decoder of this study ({error})") from error
 
-    def checkpoint(self, job: Job[Study], knowledge: str) -> Checkpoint:
-        """Return an attack's checkpoint, whose name depends on all that the attack reads."""
-        device, foreign = job.processor(), map(sha256, job.inputs.get(FOREIGN, ()))
-        origin = (*checksums(job).values(), *foreign, knowledge)
-        return Checkpoint(job.checkpoint(*origin, device.type, resolve("auto", device)))
+
+def _checkpoint(job: Job[Study], knowledge: str, read: dict[str, str]) -> Checkpoint:
+    """Return an attack's checkpoint, whose name depends on all that the attack reads.
+
+    `read` are the `checksums` of its inputs.
+    """
+    device, foreign = job.processor(), map(sha256, job.inputs.get(FOREIGN, ()))
+    origin = (*read.values(), *foreign, knowledge)
+    return Checkpoint(job.checkpoint(*origin, device.type, resolve("auto", device)))
 
 
 def _not_begun(job: Job[Study], data: Prepared, knowledge: str, reason: str) -> Attacked:

@@ -83,8 +83,8 @@ def class_blocks(
     """Yield blocks of classes, the largest first: classes (c,), samples (c, M) and sizes (c,).
 
     The samples of a class are its ascending indices in the labels y, (N,), padded with 0 to the
-    size M of the largest class, or to 1. A class has `width` values for each sample and some `more`
-    of its own; padded, the classes of a block have at most `block` values.
+    size M of the largest class of the block, or to 1. A class has `width` values for each sample
+    and some `more` of its own; padded, the classes of a block have at most `block` values.
     """
     sizes = torch.bincount(y, minlength=num_classes)
     of_classes = torch.split(y.argsort(stable=True), sizes.tolist())

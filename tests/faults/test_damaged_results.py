@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from short_study import SMALL, configure
 from cemlib.cli import main
 from cemlib.config import parse
 from cemlib.data.prepared import load as load_prepared
-from cemlib.evaluation.job import Stage, checksums, load_judge
+from cemlib.evaluation.job import Stage, load_judge
+from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
 from cemlib.report.tables import collect
@@ -88,7 +90,7 @@ class Readers:
         metrics = read_sealed(self.plan.layout.run("clustering", 0).metrics)
         job = attack_job(self.plan, "clustering", 0, ["refinement"])
         stage = Stage(job, load_prepared(self.plan.layout.data))
-        return metrics, _content(stage.scene.victim), _content(stage.scene.judge), checksums(job)
+        return metrics, _content(stage.scene.victim), _content(stage.scene.judge)
 
     def judge(self) -> Any:
         return _content(load_judge(self.plan, CPU))
@@ -99,7 +101,8 @@ class Readers:
         stage = Stage(job, load_prepared(self.plan.layout.data))
 
         def attempt() -> Any:
-            found = stage.attempt(job, "train_data")
+            with TemporaryDirectory() as folder:
+                found = stage.attempt("refinement", "train_data", Checkpoint(Path(folder)))
             return found if isinstance(found, str) else found.reconstructions.tolist()
 
         return attempt

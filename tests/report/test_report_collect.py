@@ -8,7 +8,7 @@ from synthetic_study import Study, change
 
 from cemlib.records.files import FileError, read_json, write_text
 from cemlib.records.seal import write_sealed
-from cemlib.report.tables import ATTACK_COLUMNS, RUN_COLUMNS, collect
+from cemlib.report.tables import collect
 
 
 def small(study: Study) -> Study:
@@ -20,8 +20,6 @@ def small(study: Study) -> Study:
 
 def test_every_file_becomes_a_row(study: Study) -> None:
     runs, attacks = collect(small(study).runs, study.attacks)
-    assert list(runs.columns) == RUN_COLUMNS
-    assert list(attacks.columns) == ATTACK_COLUMNS
     assert runs["top1"].tolist() == [0.9, 0.91]
     assert attacks["mse"].tolist() == [0.01, 0.011]
     assert runs["commit"].tolist() == ["0123456789" * 4] * 2
