@@ -177,16 +177,12 @@ class Uploader:
 
     def _keep_only(self, kept: Known, result: Result) -> None:
         """Delete the runs that `kept` replaces; a job under way replaces no finished run yet."""
-        before = self._known.get(result.folder, [])
-        stay = [kept]
-        for run in before:
-            if run.run_id == kept.run_id:
-                continue
-            if result.status == RUNNING and run.digest is not None:
-                stay.append(run)
-            else:
+        others = [run for run in self._known.get(result.folder, []) if run.run_id != kept.run_id]
+        stay = [run for run in others if result.status == RUNNING and run.digest is not None]
+        for run in others:
+            if run not in stay:
                 self._delete(run)
-        self._known[result.folder] = stay
+        self._known[result.folder] = [kept, *stay]
 
     def _delete(self, run: Known) -> None:
         """Delete a run, and the runs of the attacks on it."""
