@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cemlib.cli.columns import aligned
 from cemlib.cli.exits import FailedResultsError, ProblemsError
 from cemlib.cli.options import check_first, plan_of
+from cemlib.records.files import write_text
 
 if TYPE_CHECKING:
     from cemlib.search.match import Matched, Wanted
@@ -27,7 +28,6 @@ def init(options: argparse.Namespace) -> Iterator[Path]:
     """
     from cemlib.config import ConfigError, parse
     from cemlib.config.extending import from_text
-    from cemlib.records.files import write_text
 
     path = Path(f"{options.name}.yaml")
     if path.exists():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cemlib.cli.options import Command, Option, positive
+from cemlib.records.files import FileError, write_text
 
 if TYPE_CHECKING:
     from cemlib.labelling.roles import Seat
@@ -77,7 +78,6 @@ def request(options: argparse.Namespace) -> Iterator[Path | str]:
     import pandas as pd
 
     from cemlib.labelling.roles import request
-    from cemlib.records.files import FileError, write_text
 
     try:
         with options.images.open("rb") as file:

@@ -12,6 +12,8 @@ from cemlib.cli.columns import aligned, figure
 from cemlib.records.files import FileError, read_jsonl
 from cemlib.records.layout import RunFolder, run_of
 from cemlib.records.provenance import PLUG_INS
+from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION
+from cemlib.records.seal import RECORD
 
 if TYPE_CHECKING:
     from cemlib.study.job import AnyJob
@@ -40,7 +42,6 @@ def names(options: argparse.Namespace) -> Iterator[str]:
 
 def _runs(options: argparse.Namespace) -> Iterator[str]:
     """Yield the progress of each run of a study of any system, and of the attacks on it."""
-    from cemlib.records.seal import RECORD
     from cemlib.study.finished import status_of
     from cemlib.study.job import owners
     from cemlib.study.status import name_of
@@ -104,7 +105,6 @@ def show(options: argparse.Namespace) -> Iterator[str]:
         FileError: if it was made with other settings, data or code than the study's, unless --stale
             is given; after showing it, if one of its files is damaged or absent.
     """
-    from cemlib.records.seal import RECORD
     from cemlib.study.finished import mismatches, refuse
     from cemlib.study.status import find_folder, read_result
     from cemlib.study.systems import read_study
@@ -152,7 +152,6 @@ def _yaml(settings: Mapping[str, Any]) -> str:
 def _attack_table(
     records: list[Path], owned: "Mapping[Path, AnyJob | None]", shows_stale: bool
 ) -> str:
-    from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION
     from cemlib.study.finished import status_of
     from cemlib.study.status import STALE
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from cemlib.cli.exits import failing_at_end
 from cemlib.cli.options import check_first, plan_of
+from cemlib.records.files import FileError
+from cemlib.records.seal import RECORD
 
 if TYPE_CHECKING:
     from cemlib.study.job import AnyJob, AnyPlan
@@ -136,8 +138,6 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
             that was not committed; if tables or figures are older than results; or if a seed that
             is added is published already.
     """
-    from cemlib.records.files import FileError
-    from cemlib.records.seal import RECORD
     from cemlib.report.publish import differences, publish
     from cemlib.study.finished import is_written, mismatches, refuse
     from cemlib.study.job import owners, records_below, report_files
