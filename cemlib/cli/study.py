@@ -48,10 +48,10 @@ def attack(options: argparse.Namespace) -> Iterator[Path | str]:
     from cemlib.study.split import attack_job
 
     study = (plan := plan_of(options)).study
-    known = tuple(study.attacks)
+    known = study.attacks
     wanted = {chosen("attack", known, name)[0] for name in options.attack or known}
     attacks = [name for name in known if name in wanted]  # a decoder before what begins with it
-    defences = chosen("defence", tuple(study.defences), options.defence)
+    defences = chosen("defence", study.defences, options.defence)
     runs = product(defences, chosen("seed", study.seeds, options.seed))
     yield from _carried_out(attack_job(plan, *run, attacks) for run in runs)
 
@@ -117,7 +117,7 @@ def track(options: argparse.Namespace) -> Iterator[str]:
 
     plan, jobs = read_study(options.config, options.set)
     defences = dict.fromkeys(str(job.of["defence"]) for job in jobs if "defence" in job.of)
-    chosen("defence", tuple(defences), options.defence)
+    chosen("defence", defences, options.defence)
     yield from (f"not uploaded: {line}" for line in mismatches(owners(jobs)))
     study = to_upload(plan, jobs, options.defence)
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))

@@ -1,6 +1,6 @@
 """A study of any system, with the place of its files."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -57,7 +57,7 @@ class Plan(Generic[StudyT]):
             return False
 
 
-def chosen(what: str, known: Sequence[_Name], only: _Name | None) -> tuple[_Name, ...]:
+def chosen(what: str, known: Collection[_Name], only: _Name | None) -> tuple[_Name, ...]:
     """Return all names (or numbers) of a kind, or only the given one.
 
     Raises:

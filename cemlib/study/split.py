@@ -58,7 +58,7 @@ def trainings(
     judge = [(JUDGE, JUDGE_SEED)]
     if defence == JUDGE:
         return judge
-    defences = chosen("defence", tuple(plan.study.defences), defence)
+    defences = chosen("defence", plan.study.defences, defence)
     found = [*product(defences, chosen("seed", plan.study.seeds, seed))]
     return found + judge if defence is None and seed is None else found
 
@@ -171,7 +171,7 @@ def tables_of_one(plan: Plan[Study], defence: str) -> SplitJob:
     Raises:
         ConfigError: if there is no such defence.
     """
-    chosen("defence", tuple(plan.study.defences), defence)
+    chosen("defence", plan.study.defences, defence)
     judge = train_job(plan, JUDGE, JUDGE_SEED)
     trained = [train_job(plan, defence, seed) for seed in plan.study.seeds]
     attacked = [job for training in trained for job in _attacks(training, judge)]

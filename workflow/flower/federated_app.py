@@ -96,7 +96,7 @@ def _federation(context: Context) -> Federation:
     """Return the federation of the run's configuration, with its initial weights."""
     named = context.run_config
     plan = Plan(load_as(Federated, Path(str(named["config"]))), device="cpu")
-    (variant,) = chosen("variant", tuple(plan.study.variants), str(named["variant"]))
+    (variant,) = chosen("variant", plan.study.variants, str(named["variant"]))
     (seed,) = chosen("seed", plan.study.seeds, int(named["seed"]))
     job = train_job(plan, variant, seed)
     data, settings = read_data(job), variant_of(job)
