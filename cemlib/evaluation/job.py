@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from cemlib.attacks.task import Outcome
 from cemlib.config.study import Study
@@ -41,17 +40,17 @@ def run(job: Job[Study]) -> Iterator[Path]:
     """
     data = read_data(job)
     metrics = read_sealed(attacked_run(job).metrics, ("status", "reason"))
-    stage = Stage(job, data) if metrics["status"] == "ok" else None
+    scene = read_scene(job, data) if metrics["status"] == "ok" else None
     checkpoints = []
     for part, knowledge in product(job.parts or (job,), KNOWLEDGES):
         start, read = time.perf_counter(), checksums(part)
-        if stage is None:
+        if scene is None:
             reason = f"the attacked run failed: {metrics['reason']}"
             found = _not_begun(part, data, knowledge, reason)
         else:
             checkpoints.append(checkpoint := _checkpoint(part, knowledge, read))
-            outcome = stage.attempt(part.of["attack"], knowledge, checkpoint)
-            found = scored(stage.scene, part.of["attack"], knowledge, outcome)
+            outcome = attempt(part, scene, knowledge, checkpoint)
+            found = scored(scene, part.of["attack"], knowledge, outcome)
         yield _write(part, data, found, read, start)
     for checkpoint in checkpoints:
         checkpoint.remove()
@@ -94,40 +93,28 @@ def load_judge(plan: Plan[Study], device: torch.device) -> Deployed:
     return load_deployed(plan.layout.judge, device)
 
 
-class Stage:
-    """The scene of attacks on one run, read from the files of the run and of the judge.
+def read_scene(job: Job[Study], data: Prepared) -> Scene:
+    """Return the scene of a job's attacks, from the files of the attacked run and of the judge."""
+    of, device = job.of, job.processor()
+    victim, judge = load_deployed(attacked_run(job), device), load_judge(job.plan, device)
+    return Scene(job.plan.study, of["defence"], of["seed"], data, victim, judge)
 
-    Attributes:
-        scene: The classifiers, the images and their release.
-    """
 
-    def __init__(self, job: Job[Study], data: Prepared) -> None:
-        plan, device = job.plan, job.processor()
-        self.run = attacked_run(job)
-        victim, judge = load_deployed(self.run, device), load_judge(plan, device)
-        self.scene = Scene(plan.study, job.of["defence"], job.of["seed"], data, victim, judge)
-
-    def attempt(self, attack: str, knowledge: str, checkpoint: Checkpoint) -> Outcome | str:
-        """Carry out one attack; return its outcome, or why it failed."""
-        start = self._start(attack, knowledge)
-        if isinstance(start, str):
-            return start
-        return self.scene.attempt(attack, knowledge, checkpoint, start)
-
-    def _start(self, attack: str, knowledge: str) -> nn.Module | str | None:
-        """Return the trained decoder that an attack begins with, if any, or why it failed."""
-        name = self.scene.study.attacks[attack].begins_with
-        if name is None:
-            return None
-        folder = self.run.attack(name, knowledge)
+def attempt(job: Job[Study], scene: Scene, knowledge: str, checkpoint: Checkpoint) -> Outcome | str:
+    """Carry out one attack, from the trained decoder that it begins with; or say why it failed."""
+    attack, decoder = job.of["attack"], None
+    start = scene.study.attacks[attack].begins_with
+    if start is not None:
+        folder = attacked_run(job).attack(start, knowledge)
         found = read_sealed(folder.metrics, ("status", "reason"))
         if found["status"] != "ok":
-            return start_failed(name, found["reason"])
+            return start_failed(start, found["reason"])
         check_files(folder.metrics, found, [folder.attacker])
         try:
-            return self.scene.decoder(name, load_tensors(folder.attacker))
+            decoder = scene.decoder(start, load_tensors(folder.attacker))
         except RuntimeError as error:
             raise FileError(f"{folder.attacker}: no decoder of this study ({error})") from error
+    return scene.attempt(attack, knowledge, checkpoint, decoder)
 
 
 def _checkpoint(job: Job[Study], knowledge: str, read: dict[str, str]) -> Checkpoint:

@@ -22,7 +22,7 @@ from short_study import SMALL, configure
 from cemlib.cli import main
 from cemlib.config import parse
 from cemlib.data.prepared import load as load_prepared
-from cemlib.evaluation.job import Stage, load_judge
+from cemlib.evaluation.job import attempt, load_judge, read_scene
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
@@ -89,23 +89,23 @@ class Readers:
         """What an attack takes from a run."""
         metrics = read_sealed(self.plan.layout.run("clustering", 0).metrics)
         job = attack_job(self.plan, "clustering", 0, ["refinement"])
-        stage = Stage(job, load_prepared(self.plan.layout.data))
-        return metrics, _content(stage.scene.victim), _content(stage.scene.judge)
+        scene = read_scene(job, load_prepared(self.plan.layout.data))
+        return metrics, _content(scene.victim), _content(scene.judge)
 
     def judge(self) -> Any:
         return _content(load_judge(self.plan, CPU))
 
     def begun_with(self) -> Callable[[], Any]:
-        """An attack that begins with the decoder, on a stage that is set once."""
+        """An attack that begins with the decoder, on a scene that is set once."""
         job = attack_job(self.plan, "clustering", 0, ["refinement"])
-        stage = Stage(job, load_prepared(self.plan.layout.data))
+        scene = read_scene(job, load_prepared(self.plan.layout.data))
 
-        def attempt() -> Any:
+        def begun() -> Any:
             with TemporaryDirectory() as folder:
-                found = stage.attempt("refinement", "train_data", Checkpoint(Path(folder)))
+                found = attempt(job, scene, "train_data", Checkpoint(Path(folder)))
             return found if isinstance(found, str) else found.reconstructions.tolist()
 
-        return attempt
+        return begun
 
     def tables(self) -> Any:
         frames = collect(*self._metrics())
