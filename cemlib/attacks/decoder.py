@@ -100,8 +100,9 @@ class _Correction(Regression):
         share = (apart * (targets - own)).sum() / apart.square().sum().clamp_min(SMALLEST)
         self.decoder.share.copy_(share.clamp(0, 1))
 
-    def _epoch(self, number: int) -> dict[str, Any]:
-        row = super()._epoch(number)
+    def epoch(self, number: int) -> dict[str, Any]:
+        """Train an epoch, and keep its weights if it is the best so far."""
+        row = super().epoch(number)
         if row["val_mse"] < self._best:
             self._best, self._best_state = row["val_mse"], self._trained()
         return row

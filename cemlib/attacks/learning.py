@@ -9,7 +9,7 @@ that a killed attack needs only weights, optimisers and history to end with the 
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -102,11 +102,6 @@ class Training:
                 pass
         return float(self.history[-1]["val_mse"])
 
-    def remaining(self) -> Iterator[dict[str, Any]]:
-        """Train the remaining epochs, and yield the row of each."""
-        for number in range(len(self.history) + 1, self.options["epochs"] + 1):
-            yield self._epoch(number)
-
     def state(self) -> State:
         """Return a copy of everything that a checkpoint holds besides the history."""
         return training_state(self.parts), {}
@@ -130,7 +125,8 @@ class Training:
         """Return the context of forward passes with the option `precision`."""
         return autocast(resolve(self.options["precision"], self.device), self.device)
 
-    def _epoch(self, number: int) -> dict[str, Any]:
+    def epoch(self, number: int) -> dict[str, Any]:
+        """Train one 1-based epoch, and return its row of the history."""
         start = time.perf_counter()
         numbers = self.pass_over(number) | self._held_out()
         check_finite(number, **numbers)

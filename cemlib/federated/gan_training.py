@@ -5,7 +5,7 @@ client's GAN sees only that client's images. The GANs are stacked, and each step
 them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -61,24 +61,21 @@ class ClientGans:
         self.g_optimiser = Adam(self.g_weights.values(), betas=BETAS)
         self.d_optimiser = Adam(self.d_weights.values(), betas=BETAS)
 
-    def remaining(self) -> Iterator[dict[str, Any]]:
-        """Yield a row after each remaining epoch; raise DivergedError if a GAN diverges."""
-        epochs = self.settings.epochs
-        kept = {round(epochs * part / (KEPT - 1)) for part in range(KEPT)}
+    def epoch(self, number: int) -> dict[str, Any]:
+        """Train one epoch, and return its row; raise DivergedError if a GAN diverges."""
+        kept = {round(self.settings.epochs * part / (KEPT - 1)) for part in range(KEPT)}
+        before = self.shown()
+        if number == 1:
+            self.course[0] = before
+        row = {"epoch": number} | self._first_phase(number) | self._second_phase(number)
         after = self.shown()
-        if not self.history:
-            self.course[0] = after
-        for epoch in range(len(self.history) + 1, epochs + 1):
-            before = after
-            row = {"epoch": epoch} | self._first_phase(epoch) | self._second_phase(epoch)
-            after = self.shown()
-            row["drift"] = float((after - before).square().mean())
-            # The losses are those before an epoch's last step; the drift is that after it.
-            check_finite(epoch, **{name: row[name] for name in ("d_loss", "g_loss", "drift")})
-            self.history.append(row)
-            if epoch in kept:
-                self.course[epoch] = after
-            yield row
+        row["drift"] = float((after - before).square().mean())
+        # The losses are those before an epoch's last step; the drift is that after it.
+        check_finite(number, **{name: row[name] for name in ("d_loss", "g_loss", "drift")})
+        self.history.append(row)
+        if number in kept:
+            self.course[number] = after
+        return row
 
     def state(self) -> State:
         """Return the state from which a killed job resumes."""

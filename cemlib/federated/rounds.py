@@ -7,7 +7,7 @@ gradient descent on all images.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,15 +44,14 @@ class Federation:
         self.weights: Weights = weights_of(self.net)
         self.clients = clients_of(self.study, self.data, self.seed)
 
-    def remaining(self) -> Iterator[dict[str, Any]]:
-        """Yield a row after each remaining round; raise DivergedError if no answer is finite."""
-        for number in range(len(self.history) + 1, self.study.train.rounds + 1):
-            start = time.perf_counter()
-            row = {"epoch": number} | self._round(number)
-            row |= score(self.net, self.weights, self.data.val, "val_")
-            row["seconds"] = time.perf_counter() - start
-            self.history.append(row)
-            yield row
+    def epoch(self, number: int) -> dict[str, Any]:
+        """Carry out a round, and return its row; raise DivergedError if no answer is finite."""
+        start = time.perf_counter()
+        row = {"epoch": number} | self._round(number)
+        row |= score(self.net, self.weights, self.data.val, "val_")
+        row["seconds"] = time.perf_counter() - start
+        self.history.append(row)
+        return row
 
     def state(self) -> State:
         """Return the state from which a killed job resumes; draws depend on the round alone."""

@@ -124,8 +124,8 @@ class Learner(Protocol):
 
     history: list[dict[str, Any]]
 
-    def remaining(self) -> Iterator[dict[str, Any]]:
-        """Carry out the remaining epochs or rounds, yielding a row of the history after each."""
+    def epoch(self, number: int) -> dict[str, Any]:
+        """Carry out an epoch or round, counted from 1, and return its row of the history."""
 
     def state(self) -> State:
         """Return a copy of what a killed job needs to resume, besides the history."""
@@ -171,12 +171,13 @@ class Resumed:
         """
         learner = self.learner
         report = progress(title, total, len(learner.history))
-        for row in learner.remaining():
+        for number in range(len(learner.history) + 1, total + 1):
+            row = learner.epoch(number)
             yield row
             tensors, state = learner.state()
             known = {"history": [*learner.history], "spent": self.seconds}
             self.checkpoint.keep((tensors, state | known))
-            report(row["epoch"], {name: row[name] for name in shown})
+            report(number, {name: row[name] for name in shown})
 
     def finish(self, title: str, total: int, shown: Sequence[str], history: Path) -> str | None:
         """Carry out the remaining epochs and write the history; return why it failed, or None."""

@@ -133,9 +133,11 @@ def fit(
         seed = JUDGE_SEED if defence == JUDGE else study.seeds[0]
     trainer = begin(study, defence, seed, data, network, surrogate)
     check_logits(trainer.deployed, data)
-    report = progress(f"train {defence} seed{seed}", trainer.settings.epochs)
-    for row in trainer.remaining():
-        report(row["epoch"], {name: row[name] for name in SHOWN})
+    epochs = trainer.settings.epochs
+    report = progress(f"train {defence} seed{seed}", epochs)
+    for number in range(1, epochs + 1):
+        row = trainer.epoch(number)
+        report(number, {name: row[name] for name in SHOWN})
     epoch, scores = trainer.selection.deploy(), trainer.selection.final_scores()
     return Trained(defence, seed, trainer.deployed, trainer.history, epoch, scores)
 

@@ -68,11 +68,6 @@ class Trainer:
         self.fits: dict[str, Tensor] = {}
         self.selection = Selection(settings, defended, data, seed)
 
-    def remaining(self) -> Iterator[Row]:
-        """Train the remaining epochs, and yield the row of each."""
-        for number in range(len(self.history) + 1, self.settings.epochs + 1):
-            yield self.epoch(number)
-
     def epoch(self, number: int) -> Row:
         """Train one 1-based epoch and return its row of the history.
 
