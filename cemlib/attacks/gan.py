@@ -78,7 +78,6 @@ def gan(task: Task) -> Outcome:
 
     Raises:
         DivergedError: if a loss is not finite, or the generator would never take a step.
-        ValueError: if the task has no trained decoder to start from.
     """
     training = _Gan(replace(task, options=budgeted(task.options)))
     training.train()
@@ -87,11 +86,7 @@ def gan(task: Task) -> Outcome:
 
 class _Gan(Training):
     def __init__(self, task: Task) -> None:
-        if task.start is None:
-            raise ValueError(
-                f"start: gan needs the trained decoder of the attack {task.options['start']!r},"
-                " which is missing"
-            )
+        assert task.start is not None  # its section always names one
         device = task.own.features.device
         model = copy.deepcopy(task.start).requires_grad_(True)
         model = model.to(device).to(memory_format=torch.channels_last)
