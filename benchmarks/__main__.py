@@ -96,12 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print one JSON object, not tables")
     parser.add_argument("--part", action="append", choices=PARTS, help="one part; may be repeated")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    for name in ("threads", "steps"):
-        text = {"threads": "CPU threads", "steps": "steps of a timed pass; a GPU needs hundreds"}[
-            name
-        ]
-        default = getattr(Scale, name)
-        parser.add_argument(f"--{name}", type=positive, default=default, help=text)
+    parser.add_argument("--threads", type=positive, default=Scale.threads, help="CPU threads")
+    steps = "steps of a timed pass; a GPU needs hundreds"
+    parser.add_argument("--steps", type=positive, default=Scale.steps, help=steps)
     return parser
 
 
