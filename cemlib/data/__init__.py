@@ -4,18 +4,14 @@ A new source is one module with a function `(DataConfig, Path | None) -> Raw`, o
 and its name in `cemlib.config.data.DataConfig.source`.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-
-from cemlib.config.data import DataConfig
 from cemlib.data.digits import digits
 from cemlib.data.folder import folder
-from cemlib.data.raw import DataError, Raw
+from cemlib.data.raw import DataError
 from cemlib.data.torchvision_sets import cifar10, cifar100, fashion_mnist, mnist, svhn
 
 __all__ = ["SOURCES", "DataError"]
 
-SOURCES: dict[str, Callable[[DataConfig, Path | None], Raw]] = {
+SOURCES = {
     "digits": digits,
     "folder": folder,
     "cifar10": cifar10,

@@ -10,7 +10,6 @@ published one before it opens it, and that of every download before it unpacks i
 """
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +24,34 @@ from cemlib.data.raw import DataError, Raw, check_split, shown
 
 DEFAULT_ROOT = Path("data")
 
+
 # One official split: uint8 (N, H, W) or (N, H, W, 3), labels (N,), names of the classes.
 Part = tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]
+
+
+def cifar10(config: DataConfig, root: Path | None) -> Raw:
+    """Read CIFAR-10: 50,000 + 10,000 colour images of 32x32, 10 classes (errors: see `_load`)."""
+    return _load("CIFAR10", 10, config, root)
+
+
+def cifar100(config: DataConfig, root: Path | None) -> Raw:
+    """Read CIFAR-100: 50,000 + 10,000 colour images of 32x32 in 100 classes."""
+    return _load("CIFAR100", 100, config, root)
+
+
+def mnist(config: DataConfig, root: Path | None) -> Raw:
+    """Read MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
+    return _load("MNIST", 10, config, root)
+
+
+def fashion_mnist(config: DataConfig, root: Path | None) -> Raw:
+    """Read Fashion-MNIST: 60,000 + 10,000 grey images of 28x28 in 10 classes."""
+    return _load("FashionMNIST", 10, config, root)
+
+
+def svhn(config: DataConfig, root: Path | None) -> Raw:
+    """Read SVHN, cropped digits: 73,257 + 26,032 colour images of 32x32 in 10 classes."""
+    return _load("SVHN", 10, config, root)
 
 
 def _official(kind: str, base: Path, train: bool) -> Part:
@@ -102,10 +127,3 @@ def _resized(images: NDArray[np.uint8], config: DataConfig) -> Tensor:
 
     size, channels = config.image_size, config.channels
     return stack([to_array(Image.fromarray(image), size, channels) for image in images])
-
-
-cifar10 = partial(_load, "CIFAR10", 10)  #: 50,000 + 10,000 colour images of 32x32
-cifar100 = partial(_load, "CIFAR100", 100)  #: 50,000 + 10,000 colour images of 32x32
-mnist = partial(_load, "MNIST", 10)  #: 60,000 + 10,000 grey images of 28x28
-fashion_mnist = partial(_load, "FashionMNIST", 10)  #: 60,000 + 10,000 grey images of 28x28
-svhn = partial(_load, "SVHN", 10)  #: cropped digits: 73,257 + 26,032 colour images of 32x32
