@@ -34,11 +34,11 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
         NaN where the mean curve, or that of all seeds but one, does not reach the accuracy;
         ``<setting>_mean`` is the strength at which it does. ``n_failed`` results are not on the
-        curve; on ``n_unconverged`` seeds an attack had not converged on one of the two defences
-        between which the curve was read. The paired ``difference`` in MSE is to the first family;
-        Holm's correction is over all rows. ``detectable`` is the difference that the test finds
-        with a probability of 80 %, given the spread and without Holm's correction, which needs a
-        larger one. ``unconverged`` names the sides with such a seed.
+        curve; on ``n_unconverged`` seeds an attack had not converged on one of the defences between
+        which the curve, or that of all seeds but one, was read. The paired ``difference`` in MSE is
+        to the first family; Holm's correction is over all rows. ``detectable`` is the difference
+        that the test finds with a probability of 80 %, given the spread and without Holm's
+        correction, which needs a larger one. ``unconverged`` names the sides with such a seed.
     """
     rows: list[Row] = []
     for knowledge, curves in points.groupby("knowledge", sort=False):
@@ -53,8 +53,8 @@ def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.
     """Return the pseudo-values of each seed, one row per seed, read off a family's curve.
 
     The pseudo-value of a single seed is the value itself. A seed whose results all failed has none.
-    A column is NaN if one of its pseudo-values is not finite. The points must be those of one
-    family and knowledge; the accuracy is in %.
+    A column is NaN if one of its curves does not reach the accuracy, and infinite if the quantity
+    is. The points must be those of one family and knowledge; the accuracy is in %.
     """
     points = points.dropna(subset=["accuracy", "mse"])
     seeds = sorted(points["seed"].unique())
@@ -63,7 +63,9 @@ def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.
     values = [n * whole - (n - 1) * without for without in left] or [whole] * n
     found = pd.DataFrame(values, index=seeds, columns=columns, dtype=float)
     found += whole - found.mean()
-    return found.where(found.abs().lt(np.inf).all(), axis=1)
+    found = found.where(found.abs().lt(np.inf).all(), axis=1)
+    found.loc[:, np.isinf(whole)] = np.inf
+    return found
 
 
 def detectable(half_width: float, pairs: int) -> float:
@@ -124,11 +126,20 @@ def _read(points: pd.DataFrame, columns: list[str], accuracy: float) -> "pd.Seri
 
 
 def _late_seeds(points: pd.DataFrame, accuracy: float) -> int:
-    """Count the seeds with an unconverged attack on a defence that the curve is read from."""
-    curve = mean_curve(points)
-    late = points[points["unconverged"] > 0].groupby("seed")["defence"]
-    flagged = (curve.index.isin(names).astype(float).tolist() for _, names in late)
-    return sum(along(curve, flags, accuracy) > 0 for flags in flagged)
+    """Count the seeds with an unconverged attack on a defence that a curve is read from.
+
+    The curves are that of all seeds, and those without one seed, which decide the interval.
+    """
+    parts = [points, *(points[points["seed"] != seed] for seed in points["seed"].unique())]
+    quoted = {name for part in parts for name in _neighbours(mean_curve(part), accuracy)}
+    late = points[points["defence"].isin(quoted) & (points["unconverged"] > 0)]
+    return int(late["seed"].nunique())
+
+
+def _neighbours(curve: pd.DataFrame, accuracy: float) -> list[str]:
+    """Return the defences between which a curve is read."""
+    names = curve.index.to_series()
+    return [name for name in names if along(curve, [*names.eq(name) * 1.0], accuracy) > 0]
 
 
 def _difference(ours: "pd.Series[float]", theirs: "pd.Series[float]") -> Row:

@@ -58,6 +58,11 @@ class Results:
         return with_image_intervals(table, self.attacks) if self.has_images else table
 
     @cached_property
+    def decisive(self) -> pd.DataFrame:
+        """Return the table that claims rest on: `tradeoff_table` if there are sweeps."""
+        return self.compared if self.sweeps is None else tradeoff_table(self.points, self.sweeps)
+
+    @cached_property
     def points(self) -> pd.DataFrame:
         """Return the points of the sweeps' curves (see `sweep_points`)."""
         assert self.sweeps is not None
@@ -92,12 +97,12 @@ def write_tables(
         latex(paper),
         html(document),
         html(differences),
-        "".join([*(f"{line}\n\n" for line in stale), claims(compared, warnings(summary))]),
+        "".join([*(f"{line}\n\n" for line in stale), claims(results.decisive, warnings(summary))]),
     ]
     names = [*TABLES]
     if results.sweeps is not None:
         names += SWEEP_TABLES
-        texts.append(csv(tradeoff_table(results.points, results.sweeps)))
+        texts.append(csv(results.decisive))
     written = [out / name for name in names]
     for path, text in zip(written, texts, strict=True):
         write_text(path, text)

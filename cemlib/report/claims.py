@@ -20,22 +20,31 @@ significant difference" is no evidence of equality, since more seeds may show on
 """
 
 
+_HEAD_OF_SWEEPS = """\
+The mean curve of each sweep is read at the same test accuracies, and compared with that of
+{reference}, the first. The difference in worst-case MSE is tested by a paired t test over the seeds
+(by a jackknife), with Holm's correction (number of tests: {tests}). Brackets hold the 95 %
+confidence interval of the difference, not corrected. "No significant difference" is no evidence of
+equality, since more seeds may show one.
+"""
+
+
 def is_shown(row: Row) -> bool:
     """Return whether the corrected test supports a difference."""
     return row["verdict"] in ("higher", "lower")
 
 
 def claims(table: pd.DataFrame, warned: Sequence[str] = ()) -> str:
-    """Return the claims that `comparisons_table` supports, and `warnings`, as Markdown."""
-    tested = table[table["metric"] == TESTED]
-    parts = ["# What the comparisons show\n"]
-    if tested.empty:
-        parts.append("There is one defence: nothing to compare it with.\n")
+    """Return the claims that a table of `sentences` supports, and `warnings`, as Markdown."""
+    told, parts = sentences(table), ["# What the comparisons show\n"]
+    if told:
+        reference, tests = readable(table["reference"].iloc[0]), table["p_holm"].notna().sum()
+        head = _HEAD_OF_SWEEPS if "family" in table else _HEAD
+        parts.append(head.format(reference=reference, tests=tests))
     else:
-        reference, tests = readable(tested["reference"].iloc[0]), tested["p_holm"].notna().sum()
-        parts.append(_HEAD.format(reference=reference, tests=tests))
-    for knowledge, claimed in sentences(table).items():
-        parts += _part(f"Attacker with {knowledge}", claimed)
+        parts.append("There is nothing to compare.\n")
+    for case, claimed in told.items():
+        parts += _part(f"Attacker with {case}", claimed)
     return "\n".join([*parts, *_part("Warnings", warned)])
 
 
@@ -45,12 +54,28 @@ def _part(title: str, told: Sequence[str]) -> list[str]:
 
 
 def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
-    """Return for each knowledge the claims about every defence of `comparisons_table`."""
+    """Return the claims about every defence of `comparisons_table`, for each knowledge.
+
+    Of `tradeoff_table` these are about every family, for each knowledge and accuracy.
+    """
+    if "family" in table:
+        return _sentences_of_sweeps(table)
     accuracy = {row["defence"]: row for row in records(table) if row["metric"] == "top1"}
     found: dict[str, list[str]] = {}
     for row in records(table[table["metric"] == TESTED]):
         told = claim(row, accuracy.get(row["defence"]))
         found.setdefault(readable(row["knowledge"]), []).append(told)
+    return found
+
+
+def _sentences_of_sweeps(table: pd.DataFrame) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in records(table[table["family"] != table["reference"]]):
+        told = f"{readable(row['family'])}: a curve does not reach this accuracy."
+        if math.isfinite(row["difference"]):
+            told = claim(row | {"defence": row["family"], "metric": TESTED})
+        case = f"{readable(row['knowledge'])}, at {row['accuracy']:g} % accuracy"
+        found.setdefault(case, []).append(told)
     return found
 
 

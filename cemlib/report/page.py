@@ -58,7 +58,7 @@ def write_page(
         facts=_facts(settings, described, results, records),
         stale=stale,
         failures=_failures(results),
-        claims=sentences(results.compared),
+        claims=sentences(results.decisive),
         warnings=warnings(results.summary),
         summary=summary_document(results.summary),
         comparisons=comparisons_document(results.compared),

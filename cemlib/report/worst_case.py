@@ -53,15 +53,15 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
         the closed form.
     """
     allowed = attacks[attacks["queries"] <= queries]
-    expected = allowed.groupby(["defence", "knowledge"])["attack"].agg(set).to_dict()
+    expected = allowed.groupby("knowledge")["attack"].agg(set).to_dict()
     found: list[Any] = allowed.to_dict("records")  # of all at once: each call takes milliseconds
     groups: defaultdict[tuple[str, int, str], list[Row]] = defaultdict(list)
     for row in found:
         groups[row["defence"], row["seed"], row["knowledge"]].append(row)
     rows = []
-    for (defence, _, knowledge), group in groups.items():
+    for (_, _, knowledge), group in groups.items():
         finished = [row for row in group if row["status"] == "ok"]
-        unknown = expected[defence, knowledge] - {row["attack"] for row in finished}
+        unknown = expected[knowledge] - {row["attack"] for row in finished}
         rows.append(_unknown(group[0], unknown) if unknown else strongest(finished))
     table = pd.DataFrame(rows, columns=[*attacks.columns, "strongest", RECOGNISER])
     return table.assign(attack=worst_case_name(queries), queries=queries)

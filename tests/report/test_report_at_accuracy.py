@@ -15,6 +15,7 @@ from synthetic_study import Study
 from cemlib.config import parse
 from cemlib.report.at_accuracy import detectable, jackknifed, tradeoff_table
 from cemlib.report.build import Results, figures
+from cemlib.report.claims import claims, sentences
 from cemlib.report.figures import DRAWINGS
 from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
 from cemlib.report.tradeoff import frontier
@@ -151,6 +152,28 @@ def test_a_seed_beyond_the_accuracy_counts_while_the_means_reach_it(study: Study
     other = table[(table["accuracy"] == 97.9) & (table["family"] == "gated")].iloc[0]
     assert math.isfinite(other["mse_mean"])
     assert math.isnan(other["difference"])
+
+
+def test_the_claims_of_sweeps_are_about_families_at_the_same_accuracy(study: Study) -> None:
+    table = tradeoff_table(points(fill(study)), Sweeps(FAMILIES, match_accuracy=[94.0, 50.0]))
+    assert "(number of tests: 1)" in claims(table)
+    row = table[table["family"] == "gated"].iloc[0]
+    assert sentences(table) == {
+        "train data, at 94 % accuracy": [
+            f"gated: no significant difference from noise (MSE {row['difference']:+.4f}"
+            f" [{row['ci_low']:+.4f}, {row['ci_high']:+.4f}], p = {row['p']:.3f}, 3 pairs of"
+            " seeds).".replace("-", "−")
+        ],
+        "train data, at 50 % accuracy": ["gated: a curve does not reach this accuracy."],
+    }
+
+
+def test_an_unbounded_leak_is_infinite_at_every_accuracy(study: Study) -> None:
+    found = points(fill(study))
+    found.loc[found["family"] == "noise", "leakage_nats"] = math.inf
+    table = tradeoff_table(found, AT_94)
+    assert table["leakage_nats_mean"].tolist() == [math.inf, pytest.approx(12.5)]
+    assert math.isnan(table.loc[0, "leakage_nats_ci_low"])
 
 
 def test_without_a_wish_the_accuracy_is_the_middle_of_what_all_cover(study: Study) -> None:

@@ -61,6 +61,16 @@ def test_worst_case_is_unknown_where_an_attack_failed_or_is_absent(study: Study)
     assert math.isnan(found.loc[1, "mse"])
 
 
+def test_worst_case_is_unknown_where_an_attack_is_absent_on_all_seeds(study: Study) -> None:
+    """As long as another defence has it."""
+    for seed in range(2):
+        study.add_attack("noise", seed, mse=0.01)
+        study.add_attack("noise", seed, "linear", mse=0.02)
+        study.add_attack("gated", seed, "linear", mse=0.03)
+    found = worst_case(study.frames()[1]).set_index("defence")["status"]
+    assert [*found["noise"], *found["gated"]] == ["ok"] * 2 + ["failed"] * 2
+
+
 def test_failed_jobs_are_counted_and_leave_the_means(study: Study) -> None:
     two_attacks(study)
     study.add_run("noise", 3, status="failed", reason="diverged")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from reading_figures import marks
@@ -12,7 +13,7 @@ from cemlib.records.scores import MARK, NOTE
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.build import Results, figures, write_tables
 from cemlib.report.comparisons import comparisons_table
-from cemlib.report.frontier import Sweeps, sweep_points
+from cemlib.report.frontier import SCORES_OF_POINTS, Sweeps, mean_curve, sweep_points
 from cemlib.report.style import save
 from cemlib.report.tables import summary_table
 from cemlib.report.tradeoff import frontier
@@ -151,6 +152,26 @@ def test_a_saved_figure_explains_the_mark(drawn: dict[str, Figure], tmp_path: Pa
     for name, explained in (("overview", True), ("reconstructions-public_data", False)):
         save(drawn[name], tmp_path, name)
         assert any(text.get_text().startswith(NOTE) for text in drawn[name].texts) == explained
+
+
+def test_sweeps_count_it_where_a_curve_without_one_seed_is_read_from_it() -> None:
+    """By the mean of all, `late` is less accurate and less private than `high`."""
+    values = {
+        "high": [(98.0, 0.02), (98.0, 0.03), (98.0, 0.02)],
+        "late": [(95.0, 0.06), (95.0, 0.00), (95.0, 0.00)],
+        "low": [(90.0, 0.08), (90.0, 0.08), (90.0, 0.09)],
+    }
+    rows = [
+        {"family": "f", "knowledge": "train_data", "defence": name, "seed": seed}
+        | dict.fromkeys(SCORES_OF_POINTS, error)
+        | {"accuracy": accuracy, "unconverged": int(name == "late" and seed == 2)}
+        for name, of_seeds in values.items()
+        for seed, (accuracy, error) in enumerate(of_seeds)
+    ]
+    families: Any = {"f": {name: {} for name in values}}
+    points, sweeps = pd.DataFrame(rows), Sweeps(families, match_accuracy=[94.0])
+    assert mean_curve(points).index.tolist() == ["low", "high"]
+    assert tradeoff_table(points, sweeps)["n_unconverged"].tolist() == [1]
 
 
 def test_sweeps_count_it_at_the_accuracies_beside_it(unfinished: Study) -> None:
