@@ -85,6 +85,22 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
             ["report.match_", "[90.0] are listed"],
         ),
         (changed(report={"match_accuracy": [101.0]}), ["report.match_accuracy.0", "found 101.0"]),
+        (changed(report={"match_accuracy": [0.95]}), ["report.match_accuracy.0", "found 0.95"]),
+        (changed(report={"match_accuracy": [95.0]}), ["report.match_accuracy: ", "`sweeps`"]),
+        (changed(experiment="my-study"), ["experiment: ", "'my-study'", "letters, digits and _"]),
+        (
+            changed(reference="s", sweeps={"s": {"over": {"noise_std": [0.1]}}}),
+            ["reference: 's' is a sweep"],
+        ),
+        (changed(train__milestones=[3, 9, 3]), ["train.milestones: ", "[3] are listed twice"]),
+        (changed(defences__noise__train={"epochs": None}), ["defences.noise.train.epochs"]),
+        (changed(defences__noise__model={"bottleneck": None}), ["defences.noise.model.bottle"]),
+        (
+            changed(
+                defences__gated__surrogate={"name": "clustering", "form": "batch", "gamma": 0.5}
+            ),
+            ["defences.gated.surrogate: ", "gamma is 0.5; form 'batch' allows only 0.01"],
+        ),
         (changed(experiment="published"), ["experiment: ", "'published' is the name of a folder"]),
         (changed(defences__attacks={}), ["defences.attacks", "'attacks' is the name of a folder"]),
         (changed(reference="nothing"), ["reference", "'nothing' is not among"]),

@@ -1,7 +1,6 @@
 """The commands of labelling between parties on machines of their own (`cemlib.labelling.roles`)."""
 
 import argparse
-import asyncio
 import importlib
 import socket
 import sys
@@ -44,6 +43,8 @@ def aggregate(options: argparse.Namespace) -> Iterator[Path | str]:
 
     It waits until all are connected.
     """
+    import asyncio
+
     from cemlib.labelling.roles import aggregate
 
     seat = _seat(options, server=True)
@@ -59,6 +60,8 @@ def party(options: argparse.Namespace) -> Iterator[Path | str]:
     A round with a public.json other than one's own is refused, and so are images in the ledger,
     which lists all those whose tallies the party has helped to decrypt.
     """
+    import asyncio
+
     from cemlib.labelling.dealing import read_dealt
     from cemlib.labelling.roles import take_part
     from cemlib.labelling.sharing import KeyShare
@@ -74,6 +77,8 @@ def request(options: argparse.Namespace) -> Iterator[Path | str]:
     The table has a row for each image, with its label and the noisy counts. The label is the class
     with the largest count, and empty if no count is positive.
     """
+    import asyncio
+
     import numpy as np
     import pandas as pd
 

@@ -1,23 +1,22 @@
 """The base classes of all sections of the configuration."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 
-def _not_a_folder(name: str) -> str:
+def _is_usable(name: str) -> str:
+    if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
+        raise ValueError(f"{name!r} is no name: use letters, digits and _, and begin with a letter")
     if name in ("attacks", "published"):
         raise ValueError(f"{name!r} is the name of a folder of results; choose another")
     return name
 
 
 # Names become folder names, rule names and wildcards, so they hold no special characters.
-Name = Annotated[
-    str,
-    StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60),
-    AfterValidator(_not_a_folder),
-]
+Name = Annotated[str, StringConstraints(max_length=60), AfterValidator(_is_usable)]
 Precision = Literal["float32", "bfloat16", "auto"]  # see cemlib.numerics.precision
 
 

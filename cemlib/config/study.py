@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from cemlib.config.attacks import AnyAttack, with_kinds
-from cemlib.config.base import Name, Precision, Section
+from cemlib.config.base import Name, Precision, Section, distinct
 from cemlib.config.common import AnyStudy, Seeds
 from cemlib.config.data import AugmentConfig
 from cemlib.config.defences import DefenceConfig
@@ -70,8 +70,8 @@ class TrainConfig(Section):
         description="learning rate over the epochs: constant between milestones, or, step by step,"
         " up to `lr` and down to 0 on a cosine",
     )
-    milestones: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (60, 120, 180, 210), description="epochs after which the learning rate is multiplied"
+    milestones: Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(distinct)] = (
+        Field((60, 120, 180, 210), description="epochs after which the learning rate is multiplied")
     )
     decay: float = Field(0.2, gt=0, le=1, description="factor at each milestone")
     warm_up: float = Field(
@@ -99,7 +99,9 @@ def _with(section: _SectionT, changes: Mapping[str, Any], key: str) -> _SectionT
     if not changes:
         return section
     try:
-        return validated(type(section), merged(section.plain(), changes))
+        # A null is a value here: if it removed the option, a default would take its place.
+        nulls = {option: value for option, value in changes.items() if value is None}
+        return validated(type(section), {**merged(section.plain(), changes), **nulls})
     except ConfigError as error:
         faults = str(error).splitlines()
         raise ValueError("\n".join(f"{key}.{fault}" for fault in faults)) from error
@@ -136,8 +138,19 @@ class Study(AnyStudy):
 
     @model_validator(mode="after")
     def _reference_exists(self) -> Self:
+        if self.reference in self.sweeps and self.reference not in self.defences:
+            raise ValueError(
+                f"reference: {self.reference!r} is a sweep; sweeps are compared with the first of"
+                " them, so leave this out or name a defence"
+            )
         if self.reference is not None and self.reference not in self.defences:
             raise ValueError(f"reference: {self.reference!r} is not among {list(self.defences)}")
+        return self
+
+    @model_validator(mode="after")
+    def _accuracies_are_of_sweeps(self) -> Self:
+        if self.report.match_accuracy and not self.sweeps:
+            raise ValueError("report.match_accuracy: has no effect without `sweeps`; remove it")
         return self
 
     @model_validator(mode="after")

@@ -127,7 +127,7 @@ class ReportConfig(Section):
     """Options of the comparison of sweeps with each other."""
 
     match_accuracy: Annotated[
-        tuple[Annotated[float, Field(gt=0, le=100)], ...], AfterValidator(distinct)
+        tuple[Annotated[float, Field(gt=1, le=100)], ...], AfterValidator(distinct)
     ] = Field(
         (),
         description="test accuracies in % at which privacy is compared; none = in the middle of"

@@ -169,7 +169,8 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise FileError(f"{path}: no such file; rerun the job that writes it") from error
+        how = "run the job that writes it (`cemlib run` runs all whose files are missing)"
+        raise FileError(f"{path}: no such file; {how}") from error
 
 
 def _parse(path: Path, content: bytes) -> Any:

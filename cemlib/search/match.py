@@ -8,7 +8,7 @@ accuracy.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -142,13 +142,13 @@ def strength_of(section: Plain, key: str) -> Strength:
     """
     if key not in PLACES:
         raise ConfigError(f"--key {key}: cannot be varied{nearest(key, PLACES)}")
-    start: Any = section
-    for part in PLACES[key]:
-        start = start.get(part) if isinstance(start, Mapping) else None
-    if isinstance(start, bool) or not isinstance(start, int | float) or start <= 0:
+    start = _at(section, PLACES[key])
+    if not _is_strength(start):
+        others = [other for other, place in PLACES.items() if _is_strength(_at(section, place))]
         raise ConfigError(
             f"--key {key}: the search starts from the defence's {'.'.join(PLACES[key])}, which"
-            f" must be a number above 0, found {start!r}"
+            f" must be a number above 0, found {start!r} (keys of this defence that are:"
+            f" {', '.join(others) or 'none'})"
         )
 
     def allowed(value: Value) -> bool:
@@ -159,6 +159,16 @@ def strength_of(section: Plain, key: str) -> Strength:
         return True
 
     return Strength(start, allowed, whole=isinstance(start, int), rising=key in RISING)
+
+
+def _at(section: Any, place: Sequence[str]) -> Any:
+    for part in place:
+        section = section.get(part) if isinstance(section, Mapping) else None
+    return section
+
+
+def _is_strength(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _plan(plan: Plan[Study], wanted: Wanted, section: Plain, values: list[Value]) -> Plan[Study]:

@@ -210,8 +210,11 @@ def tell_failed_results():
 def print_progress(record):
     """Print the progress when a job has ended, and hide Snakemake's messages about its schedule.
 
-    A job that ends within two seconds of the last line gets no line, unless it is the last job.
+    A job that ends within two seconds of the last line gets no line, unless it is the last job. A
+    dry run, of which Snakemake knows only once it has read this file, says what it always does.
     """
+    if workflow.dryrun:
+        return True
     event = getattr(record, "event", None)
     now = time.time()
     if event == LogEvent.JOB_INFO:
@@ -250,6 +253,6 @@ BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())
 STARTED = time.time()
 MESSAGES = {}  # of jobs, by their numbers
 LAST = {"job": "", "printed": 0.0}
-if BRIEF and not workflow.dryrun:
+if BRIEF:
     logger.addFilter(print_progress)
 set_for_jobs()
