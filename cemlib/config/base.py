@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 def _is_usable(name: str) -> str:
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
-        raise ValueError(f"{name!r} is no name: use letters, digits and _, and begin with a letter")
+        raise ValueError("a name has only letters, digits and _, and begins with a letter")
     if name in ("attacks", "published"):
         raise ValueError(f"{name!r} is the name of a folder of results; choose another")
     return name

@@ -71,7 +71,8 @@ def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
 def _sentences_of_sweeps(table: pd.DataFrame) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in records(table[table["family"] != table["reference"]]):
-        told = f"{readable(row['family'])}: a curve does not reach this accuracy."
+        ours, theirs = readable(row["family"]), readable(row["reference"])
+        told = f"{ours}: no number, because its curve or that of {theirs} does not reach this."
         if math.isfinite(row["difference"]):
             told = claim(row | {"defence": row["family"], "metric": TESTED})
         case = f"{readable(row['knowledge'])}, at {row['accuracy']:g} % accuracy"

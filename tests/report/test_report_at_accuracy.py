@@ -164,7 +164,9 @@ def test_the_claims_of_sweeps_are_about_families_at_the_same_accuracy(study: Stu
             f" [{row['ci_low']:+.4f}, {row['ci_high']:+.4f}], p = {row['p']:.3f}, 3 pairs of"
             " seeds).".replace("-", "−")
         ],
-        "train data, at 50 % accuracy": ["gated: a curve does not reach this accuracy."],
+        "train data, at 50 % accuracy": [
+            "gated: no number, because its curve or that of noise does not reach this."
+        ],
     }
 
 
