@@ -3,7 +3,7 @@
     make reference
 
 writes `config/README.md` from the schema of the configuration, `docs/commands.md` from the help
-texts, and the tables of published studies (see `docs/published.py`).
+texts, and the tables and claims of published studies (see `docs/published.py`).
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from cemlib.cli import parsers
 from cemlib.config.base import Section, nested, tagged
 from cemlib.config.load import SPLIT, SYSTEMS
 from cemlib.records.files import write_text
-from docs.published import PAGES, with_conclusions
+from docs.published import PAGES, published_claims, with_conclusions
 
 KEYS = """# Configuration
 
@@ -133,3 +133,5 @@ if __name__ == "__main__":
     write_text(root / "docs/commands.md", commands_page())
     for page in (root / name for name in PAGES):
         write_text(page, with_conclusions(page.read_text(encoding="utf-8"), root))
+    for place, text in published_claims(root):
+        write_text(place, text)

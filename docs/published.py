@@ -13,12 +13,13 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
     <!-- results/published/<study> compared -->
         the differences from the first sweep at all of the study's accuracies, in %
 
-All is computed from the published runs, whichever version published them.
+It also writes every published `claims.md`. All is computed from the published runs, whichever
+version published them.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,8 +29,9 @@ from cemlib.config import Study, load
 from cemlib.records.files import read_json
 from cemlib.records.scores import SCORES, marked
 from cemlib.report.at_accuracy import tradeoff_table
+from cemlib.report.build import Results
 from cemlib.report.cells import interval, mean, number
-from cemlib.report.claims import is_shown, sentences, warnings
+from cemlib.report.claims import claims, is_shown, sentences, warnings
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.frontier import Sweeps, equally_accurate, sweep_points
 from cemlib.report.publish import published_study
@@ -106,6 +108,16 @@ def conclusions(root: Path, folder: str) -> str:
     table = replace(paper_document(summary, _LEFT_OUT).tables[0], caption="")
     parts = [markdown_table(table), _origin(root / folder, readable(knowledge)), "\n".join(told)]
     return "\n" + "\n\n".join(filter(None, parts)) + "\n\n"
+
+
+def published_claims(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each published `claims.md`, and the text that this version makes of the runs."""
+    for place in sorted(root.glob("results/published/*/claims.md")):
+        study, runs, attacks = _published(root, str(place.parent.relative_to(root)))
+        families = study.families()
+        sweeps = Sweeps(families, study.report.match_accuracy) if families else None
+        found = Results(runs, attacks, [*study.defences], study.reference, sweeps, has_images=False)
+        yield place, claims(found.decisive, warnings(found.summary))
 
 
 def _origin(folder: Path, knowledge: str) -> str:

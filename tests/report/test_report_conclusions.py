@@ -12,7 +12,7 @@ from synthetic_study import DEFENCES, Study
 from cemlib.config import load
 from cemlib.records.files import write_json
 from cemlib.report.build import Results, write_tables
-from docs.published import PAGES, differences, with_conclusions
+from docs.published import PAGES, differences, published_claims, with_conclusions
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,6 +113,12 @@ def test_a_block_has_the_worst_case_and_the_claims(full_study: Study, tmp_path: 
     assert [line[2:] for line in page.splitlines() if line.startswith("* ")] == [
         line[2:] for line in claims.splitlines() if line.startswith("- ")
     ]
+
+
+def test_published_claims_are_those_of_the_published_runs() -> None:
+    """`make reference` writes them anew."""
+    for place, text in published_claims(ROOT):
+        assert place.read_text() == text, place
 
 
 def test_a_block_of_a_study_with_sweeps_has_a_row_of_each() -> None:
