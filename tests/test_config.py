@@ -94,6 +94,10 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
         ),
         (changed(train__milestones=[3, 9, 3]), ["train.milestones: ", "[3] are listed twice"]),
         (changed(defences__noise__train={"epochs": None}), ["defences.noise.train.epochs"]),
+        (
+            changed(defences__noise__train={"augment": {"flip": None}}),
+            ["defences.noise.train.augment.flip"],
+        ),
         (changed(defences__noise__model={"bottleneck": None}), ["defences.noise.model.bottle"]),
         (
             changed(

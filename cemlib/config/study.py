@@ -11,7 +11,6 @@ from cemlib.config.common import AnyStudy, Seeds
 from cemlib.config.data import AugmentConfig
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.errors import ConfigError, validated
-from cemlib.config.extending import merged
 from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_members
 
 # Names of rules, targets and folders of the workflow, and beginnings of such names.
@@ -99,12 +98,20 @@ def _with(section: _SectionT, changes: Mapping[str, Any], key: str) -> _SectionT
     if not changes:
         return section
     try:
-        # A null is a value here: if it removed the option, a default would take its place.
-        nulls = {option: value for option, value in changes.items() if value is None}
-        return validated(type(section), {**merged(section.plain(), changes), **nulls})
+        return validated(type(section), _overlaid(section.plain(), changes))
     except ConfigError as error:
         faults = str(error).splitlines()
         raise ValueError("\n".join(f"{key}.{fault}" for fault in faults)) from error
+
+
+def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with others in their place; a null is a value, and removes nothing."""
+    return {**below} | {
+        option: _overlaid(below[option], value)
+        if isinstance(value, Mapping) and isinstance(below.get(option), Mapping)
+        else value
+        for option, value in above.items()
+    }
 
 
 class Study(AnyStudy):
@@ -150,7 +157,9 @@ class Study(AnyStudy):
     @model_validator(mode="after")
     def _accuracies_are_of_sweeps(self) -> Self:
         if self.report.match_accuracy and not self.sweeps:
-            raise ValueError("report.match_accuracy: has no effect without `sweeps`; remove it")
+            raise ValueError(
+                "report.match_accuracy: has no effect without `sweeps`; set it to null"
+            )
         return self
 
     @model_validator(mode="after")

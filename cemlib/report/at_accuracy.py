@@ -131,9 +131,11 @@ def _late_seeds(points: pd.DataFrame, accuracy: float) -> int:
     The curves are that of all seeds, and those without one seed, which decide the interval.
     """
     parts = [points, *(points[points["seed"] != seed] for seed in points["seed"].unique())]
-    quoted = {name for part in parts for name in _neighbours(mean_curve(part), accuracy)}
-    late = points[points["defence"].isin(quoted) & (points["unconverged"] > 0)]
-    return int(late["seed"].nunique())
+    late: set[int] = set()
+    for part in parts:
+        quoted = part["defence"].isin(_neighbours(mean_curve(part), accuracy))
+        late |= {*part.loc[quoted & (part["unconverged"] > 0), "seed"]}
+    return len(late)
 
 
 def _neighbours(curve: pd.DataFrame, accuracy: float) -> list[str]:

@@ -58,9 +58,16 @@ class Results:
         return with_image_intervals(table, self.attacks) if self.has_images else table
 
     @cached_property
+    def tradeoff(self) -> pd.DataFrame:
+        """Return the privacy of the sweeps at equal accuracy (see `tradeoff_table`)."""
+        assert self.sweeps is not None
+        return tradeoff_table(self.points, self.sweeps)
+
+    @property
     def decisive(self) -> pd.DataFrame:
-        """Return the table that claims rest on: `tradeoff_table` if there are sweeps."""
-        return self.compared if self.sweeps is None else tradeoff_table(self.points, self.sweeps)
+        """Return the table that claims rest on: that of the sweeps if there are several."""
+        several = self.sweeps is not None and len(self.sweeps.families) > 1
+        return self.tradeoff if several else self.compared
 
     @cached_property
     def points(self) -> pd.DataFrame:
@@ -102,7 +109,7 @@ def write_tables(
     names = [*TABLES]
     if results.sweeps is not None:
         names += SWEEP_TABLES
-        texts.append(csv(results.decisive))
+        texts.append(csv(results.tradeoff))
     written = [out / name for name in names]
     for path, text in zip(written, texts, strict=True):
         write_text(path, text)

@@ -36,16 +36,19 @@ def is_shown(row: Row) -> bool:
 
 def claims(table: pd.DataFrame, warned: Sequence[str] = ()) -> str:
     """Return the claims that a table of `sentences` supports, and `warnings`, as Markdown."""
-    told, parts = sentences(table), ["# What the comparisons show\n"]
-    if told:
-        reference, tests = readable(table["reference"].iloc[0]), table["p_holm"].notna().sum()
-        head = _HEAD_OF_SWEEPS if "family" in table else _HEAD
-        parts.append(head.format(reference=reference, tests=tests))
-    else:
-        parts.append("There is nothing to compare.\n")
-    for case, claimed in told.items():
+    parts = ["# What the comparisons show\n", basis(table)]
+    for case, claimed in sentences(table).items():
         parts += _part(f"Attacker with {case}", claimed)
     return "\n".join([*parts, *_part("Warnings", warned)])
+
+
+def basis(table: pd.DataFrame) -> str:
+    """Return a paragraph that says what the `sentences` about a table rest on."""
+    if not sentences(table):
+        return "There is nothing to compare.\n"
+    head = _HEAD_OF_SWEEPS if "family" in table else _HEAD
+    reference, tests = readable(table["reference"].iloc[0]), table["p_holm"].notna().sum()
+    return head.format(reference=reference, tests=tests)
 
 
 def _part(title: str, told: Sequence[str]) -> list[str]:
@@ -72,7 +75,7 @@ def _sentences_of_sweeps(table: pd.DataFrame) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in records(table[table["family"] != table["reference"]]):
         ours, theirs = readable(row["family"]), readable(row["reference"])
-        told = f"{ours}: no number, because its curve or that of {theirs} does not reach this."
+        told = f"{ours}: no number, because its curve or that of {theirs} has no point here."
         if math.isfinite(row["difference"]):
             told = claim(row | {"defence": row["family"], "metric": TESTED})
         case = f"{readable(row['knowledge'])}, at {row['accuracy']:g} % accuracy"

@@ -18,7 +18,7 @@ from cemlib.records.seal import read_sealed
 from cemlib.report import STYLE, TEMPLATE
 from cemlib.report.build import Results
 from cemlib.report.cells import number
-from cemlib.report.claims import sentences, warnings
+from cemlib.report.claims import basis, sentences, warnings
 from cemlib.report.figures import CATEGORIES, DRAWINGS, Figure
 from cemlib.report.style import readable
 from cemlib.report.tables import records as rows_of
@@ -59,6 +59,7 @@ def write_page(
         stale=stale,
         failures=_failures(results),
         claims=sentences(results.decisive),
+        basis=basis(results.decisive),
         warnings=warnings(results.summary),
         summary=summary_document(results.summary),
         comparisons=comparisons_document(results.compared),

@@ -165,9 +165,17 @@ def test_the_claims_of_sweeps_are_about_families_at_the_same_accuracy(study: Stu
             " seeds).".replace("-", "−")
         ],
         "train data, at 50 % accuracy": [
-            "gated: no number, because its curve or that of noise does not reach this."
+            "gated: no number, because its curve or that of noise has no point here."
         ],
     }
+
+
+def test_the_claims_of_a_single_sweep_are_about_its_defences(study: Study) -> None:
+    only = Sweeps({"noise": FAMILIES["noise"]})
+    runs, attacks = (each[each["defence"].isin(["n1", "n2"])] for each in fill(study).frames())
+    found = Results(runs, attacks, ["n1", "n2"], None, only, has_images=False)
+    (claimed,) = sentences(found.decisive).values()
+    assert [sentence.split()[0] for sentence in claimed] == ["n2"]
 
 
 def test_an_unbounded_leak_is_infinite_at_every_accuracy(study: Study) -> None:

@@ -87,7 +87,8 @@ def main(grid: Grid, context: Context) -> None:
         found.study, found.variant, found.data, found.pseudo, found.seed, grid=grid, nodes=nodes
     )
     folder = Plan(found.study).layout.root / "flower" / str(context.run_config["variant"])
-    for _ in federation.remaining():
+    for number in range(1, found.study.train.rounds + 1):
+        federation.epoch(number)
         write_jsonl(folder / f"seed{found.seed}.jsonl", federation.history)
     save_tensors(folder / f"seed{found.seed}.safetensors", federation.weights)
 
