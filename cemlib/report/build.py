@@ -65,7 +65,7 @@ class Results:
 
     @property
     def decisive(self) -> pd.DataFrame:
-        """Return the table that claims rest on: that of the sweeps if there are several."""
+        """Return the table that claims rest on, that of the sweeps if there are several."""
         several = self.sweeps is not None and len(self.sweeps.families) > 1
         return self.tradeoff if several else self.compared
 
