@@ -56,7 +56,7 @@ def test_tensors_round_trip_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read", [read_json, load_tensors])
 def test_a_missing_or_damaged_file_is_named(read: object, tmp_path: Path) -> None:
     path = tmp_path / "result"
-    with pytest.raises(FileError, match="result: no such file; rerun"):
+    with pytest.raises(FileError, match="result: no such file; run the job"):
         read(path)  # type: ignore[operator]
     for damaged in (b"\x08\x00\x00\x00\x00\x00\x00\x00{broken", b"[" * 100_000):
         path.write_bytes(damaged)

@@ -157,5 +157,5 @@ def test_the_strip_shows_the_reconstructions_below(folder: RunFolder) -> None:
 
 def test_an_attack_needs_its_run(tmp_path: Path) -> None:
     job = attack_job(tiny_plan(tmp_path), "noise", 0, ["linear"])
-    with pytest.raises(FileError, match=r"metrics\.json: no such file; rerun the job"):
+    with pytest.raises(FileError, match=r"metrics\.json: no such file; run the job"):
         list(run(job))

@@ -101,7 +101,7 @@ def test_a_damaged_and_an_absent_file_are_named_after_everything_else(spoilt: Fi
     ("change", "told"),
     [
         ({"top1": 1.0}, "metrics.json: damaged or changed"),
-        (None, "metrics.json: no such file; rerun"),
+        (None, "metrics.json: no such file; run the job"),
     ],
 )
 def test_a_changed_score_and_an_unfinished_run_are_refused(
