@@ -14,6 +14,7 @@ Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathe
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -41,31 +42,65 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         correction, which needs a larger one. ``unconverged`` names the sides with such a seed.
     """
     rows: list[Row] = []
-    for knowledge, curves in points.groupby("knowledge", sort=False):
-        for accuracy in targets(curves, sweeps):
+    for knowledge, there in points.groupby("knowledge", sort=False):
+        families = {name: Curves.of(there[there["family"] == name]) for name in sweeps.families}
+        for accuracy in targets(there, sweeps):
             at = {"knowledge": knowledge, "accuracy": accuracy}
-            rows += [at | row for row in _families_at(accuracy, curves, sweeps)]
+            rows += [at | row for row in _families_at(accuracy, families, sweeps)]
     table = pd.DataFrame(rows, columns=_columns(sweeps)).astype({"n_pairs": "Int64"})
     return with_verdicts(table, table["p"].notna())
 
 
-def jackknifed(points: pd.DataFrame, columns: list[str], accuracy: float) -> pd.DataFrame:
-    """Return the pseudo-values of each seed, one row per seed, read off a family's curve.
+@dataclass(frozen=True)
+class Curves:
+    """The mean curves of a family, for one knowledge.
 
-    The pseudo-value of a single seed is the value itself. A seed whose results all failed has none.
-    A column is NaN if one of its curves does not reach the accuracy, and infinite if the quantity
-    is. The points must be those of one family and knowledge; the accuracy is in %.
+    Attributes:
+        points: its points, as `sweep_points` returns them.
+        whole: the curve of all seeds.
+        without: the curve of all other seeds, by the seed that is left out; a seed whose results
+            all failed has none.
     """
-    points = points.dropna(subset=["accuracy", "mse"])
-    seeds = sorted(points["seed"].unique())
-    n, whole = len(seeds), _read(points, columns, accuracy)
-    left = [_read(points[points["seed"] != seed], columns, accuracy) for seed in seeds if n > 1]
-    values = [n * whole - (n - 1) * without for without in left] or [whole] * n
-    found = pd.DataFrame(values, index=seeds, columns=columns, dtype=float)
-    found += whole - found.mean()
-    found = found.where(found.abs().lt(np.inf).all(), axis=1)
-    found.loc[:, np.isinf(whole)] = np.inf
-    return found
+
+    points: pd.DataFrame
+    whole: pd.DataFrame
+    without: dict[int, pd.DataFrame]
+
+    @classmethod
+    def of(cls, points: pd.DataFrame) -> "Curves":
+        """Return the curves of a family's points."""
+        seeds = sorted(points.dropna(subset=["accuracy", "mse"])["seed"].unique())
+        without = {seed: mean_curve(points[points["seed"] != seed]) for seed in seeds}
+        return cls(points, mean_curve(points), without)
+
+    def jackknifed(self, columns: list[str], accuracy: float) -> pd.DataFrame:
+        """Return the pseudo-values at an accuracy in %, one row per seed.
+
+        That of a single seed is the value itself. A column is NaN if one of its curves does not
+        reach the accuracy, and infinite if the quantity is.
+        """
+        n, whole = len(self.without), _read(self.whole, columns, accuracy)
+        left = [_read(curve, columns, accuracy) for curve in self.without.values() if n > 1]
+        values = [n * whole - (n - 1) * without for without in left] or [whole] * n
+        found = pd.DataFrame(values, index=[*self.without], columns=columns, dtype=float)
+        found += whole - found.mean()
+        found = found.where(found.abs().lt(np.inf).all(), axis=1)
+        found.loc[:, np.isinf(whole)] = np.inf
+        return found
+
+    def late_seeds(self, accuracy: float) -> int:
+        """Count the seeds with an unconverged attack on a defence that a curve is read from."""
+        late = self.points.loc[self.points["unconverged"] > 0, ["seed", "defence"]]
+        curves: list[tuple[int | None, pd.DataFrame]]
+        curves = [(None, self.whole), *self.without.items()]
+        return len(
+            {
+                seed
+                for seed, defence in late.itertuples(index=False)
+                for left_out, curve in curves
+                if seed != left_out and defence in _neighbours(curve, accuracy)
+            }
+        )
 
 
 def detectable(half_width: float, pairs: int) -> float:
@@ -95,18 +130,17 @@ def _columns(sweeps: Sweeps) -> list[str]:
     return [*first, *_COMPARED, "detectable", "unconverged"]
 
 
-def _families_at(accuracy: float, curves: pd.DataFrame, sweeps: Sweeps) -> list[Row]:
+def _families_at(accuracy: float, families: dict[str, Curves], sweeps: Sweeps) -> list[Row]:
     """Return the rows of one knowledge and accuracy; `tradeoff_table` selects their columns."""
-    families = {name: curves[curves["family"] == name] for name in sweeps.families}
     columns = [*SCORES_OF_POINTS, *sweeps.strengths()]
-    values = {name: jackknifed(points, columns, accuracy) for name, points in families.items()}
-    late = {name: _late_seeds(points, accuracy) for name, points in families.items()}
+    values = {name: each.jackknifed(columns, accuracy) for name, each in families.items()}
+    late = {name: each.late_seeds(accuracy) for name, each in families.items()}
     reference, rows = next(iter(families)), []
-    for name, points in families.items():
+    for name, curves in families.items():
         row: Row = {
             "family": name,
-            "n_seeds": points["seed"].nunique(),
-            "n_failed": int(points[["accuracy", "mse"]].isna().any(axis=1).sum()),
+            "n_seeds": curves.points["seed"].nunique(),
+            "n_failed": int(curves.points[["accuracy", "mse"]].isna().any(axis=1).sum()),
             "n_unconverged": late[name],
             "reference": reference,
             "unconverged": "",
@@ -120,22 +154,8 @@ def _families_at(accuracy: float, curves: pd.DataFrame, sweeps: Sweeps) -> list[
     return rows
 
 
-def _read(points: pd.DataFrame, columns: list[str], accuracy: float) -> "pd.Series[float]":
-    curve = mean_curve(points)
+def _read(curve: pd.DataFrame, columns: list[str], accuracy: float) -> "pd.Series[float]":
     return pd.Series({name: along(curve, curve[name].tolist(), accuracy) for name in columns})
-
-
-def _late_seeds(points: pd.DataFrame, accuracy: float) -> int:
-    """Count the seeds with an unconverged attack on a defence that a curve is read from.
-
-    The curves are that of all seeds, and those without one seed, which decide the interval.
-    """
-    parts = [points, *(points[points["seed"] != seed] for seed in points["seed"].unique())]
-    late: set[int] = set()
-    for part in parts:
-        quoted = part["defence"].isin(_neighbours(mean_curve(part), accuracy))
-        late |= {*part.loc[quoted & (part["unconverged"] > 0), "seed"]}
-    return len(late)
 
 
 def _neighbours(curve: pd.DataFrame, accuracy: float) -> list[str]:

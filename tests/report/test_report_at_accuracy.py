@@ -13,7 +13,7 @@ from scipy import stats
 from synthetic_study import Study
 
 from cemlib.config import parse
-from cemlib.report.at_accuracy import detectable, jackknifed, tradeoff_table
+from cemlib.report.at_accuracy import Curves, detectable, tradeoff_table
 from cemlib.report.build import Results, figures
 from cemlib.report.claims import claims, sentences
 from cemlib.report.figures import DRAWINGS
@@ -118,8 +118,8 @@ def test_the_jackknife_of_a_mean_is_the_mean() -> None:
     """Its pseudo-values are the values themselves."""
     values = [0.3, 0.7, 0.1, 0.5]
     frame = pd.DataFrame({"defence": "d", "seed": range(4), "accuracy": 90.0, "mse": values})
-    assert jackknifed(frame, ["mse"], 90.0)["mse"].tolist() == pytest.approx(values)
-    assert jackknifed(frame[:1], ["mse"], 90.0)["mse"].to_dict() == {0: 0.3}
+    assert Curves.of(frame).jackknifed(["mse"], 90.0)["mse"].tolist() == pytest.approx(values)
+    assert Curves.of(frame[:1]).jackknifed(["mse"], 90.0)["mse"].to_dict() == {0: 0.3}
 
 
 def test_the_detectable_difference_is_found_in_four_of_five_trials() -> None:
