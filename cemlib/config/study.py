@@ -25,6 +25,7 @@ JUDGE = "judge"
 JUDGE_SEED = 1_000_000_007  # a seed that no study uses
 DECODING = ("decoder", "residual", "perceptual")  # attacks whose decoder others can start from
 PRUNABLE = ("small", "vgg11")  # networks without shortcuts that tie widths to each other
+Epochs = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(distinct)]
 
 
 class ModelConfig(Section):
@@ -69,8 +70,8 @@ class TrainConfig(Section):
         description="learning rate over the epochs: constant between milestones, or, step by step,"
         " up to `lr` and down to 0 on a cosine",
     )
-    milestones: Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(distinct)] = (
-        Field((60, 120, 180, 210), description="epochs after which the learning rate is multiplied")
+    milestones: Epochs = Field(
+        (60, 120, 180, 210), description="epochs after which the learning rate is multiplied"
     )
     decay: float = Field(0.2, gt=0, le=1, description="factor at each milestone")
     warm_up: float = Field(

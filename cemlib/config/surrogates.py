@@ -29,10 +29,6 @@ class Hinge(SurrogateConfig):
     )
 
 
-# What clustering's form `batch` does not use, and the only value that it allows.
-_BATCH_FORM = {"variance": "scalar", "reference_indexing": False, "gamma": 0.01}
-
-
 class Clustering(Hinge):
     """K-means per class, hinge on the scalar variance of each cluster (the CEM baseline)."""
 
@@ -54,7 +50,8 @@ class Clustering(Hinge):
 
     @model_validator(mode="after")
     def _options_go_together(self) -> Self:
-        for option, needed in _BATCH_FORM.items():
+        for option in ("variance", "reference_indexing", "gamma"):  # which `batch` does not use
+            needed = type(self).model_fields[option].default
             if self.form == "batch" and getattr(self, option) != needed:
                 raise ValueError(
                     f"{option} is {getattr(self, option)!r}; form 'batch' allows only {needed!r}"
