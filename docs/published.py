@@ -32,11 +32,10 @@ from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.build import Results
 from cemlib.report.cells import interval, mean, number
 from cemlib.report.claims import claims, is_shown, sentences, warnings
-from cemlib.report.comparisons import comparisons_table
 from cemlib.report.frontier import Sweeps, equally_accurate, sweep_points
 from cemlib.report.publish import published_study
 from cemlib.report.style import readable
-from cemlib.report.tables import read_runs, records, summary_table
+from cemlib.report.tables import read_runs, records
 from cemlib.report.texts import STRONGEST, paper_document
 from cemlib.report.writer import Column, Row, laid_out, markdown_table
 
@@ -90,20 +89,17 @@ def conclusions(root: Path, folder: str) -> str:
 
     A study with sweeps has only the rows of its pictures, and no claims about single defences.
     """
-    study, runs, attacks = _published(root, folder)
-    summary = summary_table(runs, attacks, [*study.defences])
-    knowledge = attacks["knowledge"].iloc[0]
-    if families := study.families():
-        sweeps = Sweeps(families, study.report.match_accuracy or ())
-        points = sweep_points(runs, attacks[attacks["knowledge"] == knowledge], sweeps)
-        pictured = equally_accurate([*study.defences], points, sweeps)
+    found = _results(root, folder)
+    summary, knowledge = found.summary, found.attacks["knowledge"].iloc[0]
+    if sweeps := found.sweeps:
+        points = found.points[found.points["knowledge"] == knowledge]
+        pictured = equally_accurate(found.defences, points, sweeps)
         summary = summary[summary["defence"].isin(pictured)].replace({"defence": sweeps.titles()})
         told = []
     else:
-        compared = comparisons_table(runs, attacks, [*study.defences], study.reference)
-        reference = compared["reference"].iloc[0]
+        reference = found.compared["reference"].iloc[0]
         told = [f"Each defence minus `{reference}`, on the same seeds:", ""]
-        told += [f"* {sentence}" for sentence in sentences(compared)[readable(knowledge)]]
+        told += [f"* {sentence}" for sentence in sentences(found.compared)[readable(knowledge)]]
     told += [f"* {sentence}" for sentence in warnings(summary)]
     table = replace(paper_document(summary, _LEFT_OUT).tables[0], caption="")
     parts = [markdown_table(table), _origin(root / folder, readable(knowledge)), "\n".join(told)]
@@ -113,10 +109,7 @@ def conclusions(root: Path, folder: str) -> str:
 def published_claims(root: Path) -> Iterator[tuple[Path, str]]:
     """Yield each published `claims.md`, and the text that this version makes of the runs."""
     for place in sorted(root.glob("results/published/*/claims.md")):
-        study, runs, attacks = _published(root, str(place.parent.relative_to(root)))
-        families = study.families()
-        sweeps = Sweeps(families, study.report.match_accuracy) if families else None
-        found = Results(runs, attacks, [*study.defences], study.reference, sweeps, has_images=False)
+        found = _results(root, str(place.parent.relative_to(root)))
         yield place, claims(found.decisive, warnings(found.summary))
 
 
@@ -213,3 +206,11 @@ def _published(root: Path, folder: str) -> tuple[Study, pd.DataFrame, pd.DataFra
     """Return a published study, its runs, and its attacks."""
     file, changes = published_study(root / folder)
     return load(root / file, changes), *read_runs(root / folder / "runs.csv")
+
+
+def _results(root: Path, folder: str) -> Results:
+    """Return the results of a published study, without the scores of single images."""
+    study, runs, attacks = _published(root, folder)
+    families = study.families()
+    sweeps = Sweeps(families, study.report.match_accuracy) if families else None
+    return Results(runs, attacks, [*study.defences], study.reference, sweeps, has_images=False)
