@@ -91,14 +91,14 @@ class Curves:
     def late_seeds(self, accuracy: float) -> int:
         """Count the seeds with an unconverged attack on a defence that a curve is read from."""
         late = self.points.loc[self.points["unconverged"] > 0, ["seed", "defence"]]
-        curves: list[tuple[int | None, pd.DataFrame]]
-        curves = [(None, self.whole), *self.without.items()]
+        quoted: list[tuple[int | None, list[str]]] = [(None, _neighbours(self.whole, accuracy))]
+        quoted += [(seed, _neighbours(curve, accuracy)) for seed, curve in self.without.items()]
         return len(
             {
                 seed
                 for seed, defence in late.itertuples(index=False)
-                for left_out, curve in curves
-                if seed != left_out and defence in _neighbours(curve, accuracy)
+                for left_out, names in quoted
+                if seed != left_out and defence in names
             }
         )
 
