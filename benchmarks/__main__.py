@@ -39,10 +39,13 @@ COLUMNS = {
 }
 
 
+SIZES = ("device", "threads", "steps", "rounds", "workers")  # of a `Scale`, by the options
+
+
 def main() -> None:
     """Measure the chosen parts; print tables, or one JSON object."""
     options = _parser().parse_args()
-    scale = Scale(device=options.device, threads=options.threads, steps=options.steps)
+    scale = Scale(**{name: getattr(options, name) for name in SIZES})
     found = machine(scale)
     names = options.part or PARTS
     if options.json:
@@ -99,6 +102,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=positive, default=Scale.threads, help="CPU threads")
     steps = "steps of a timed pass; a GPU needs hundreds"
     parser.add_argument("--steps", type=positive, default=Scale.steps, help=steps)
+    parser.add_argument("--rounds", type=positive, default=Scale.rounds, help="turns of each side")
+    workers = "loader processes of the references"
+    parser.add_argument("--workers", type=positive, default=Scale.workers, help=workers)
     return parser
 
 
