@@ -112,7 +112,7 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
 def match(options: argparse.Namespace) -> Iterator[str]:
     """Find the strength at which a defence reaches an accuracy, with a few trainings.
 
-    Only validation images decide; the runs have test scores, which are not read. If it was
+    The search uses the validation accuracy alone; the runs also have test scores, which it does not read. If it was
     interrupted, run the same command again to continue. Exit code 3 means that a training diverged.
 
     Raises:
