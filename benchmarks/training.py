@@ -96,7 +96,7 @@ def trainer(scale: Scale, defence: str) -> Trainer:
 def plain_loop(scale: Scale, defence: str) -> PlainLoop:
     """Return the field's training after an epoch, so that it has clusters."""
     if scale.device == "cuda":  # torch's default, and so the field's; `set_up` turns it off
-        torch.backends.cudnn.conv.fp32_precision = "tf32"  # type: ignore[attr-defined]
+        torch.backends.cudnn.allow_tf32 = True
     loop = PlainLoop(_data(scale), scale, clustered=defence == "clustering")
     loop.epoch()
     return loop

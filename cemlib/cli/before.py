@@ -112,8 +112,9 @@ def estimate(options: argparse.Namespace) -> Iterator[str]:
 def match(options: argparse.Namespace) -> Iterator[str]:
     """Find the strength at which a defence reaches an accuracy, with a few trainings.
 
-    The search uses the validation accuracy alone; the runs also have test scores, which it does not read. If it was
-    interrupted, run the same command again to continue. Exit code 3 means that a training diverged.
+    The search uses the validation accuracy alone; the runs also have test scores, which it does not
+    read. If it was interrupted, run the same command again to continue. Exit code 3 means that a
+    training diverged.
 
     Raises:
         ConfigError: if the defence has no such strength.

@@ -183,13 +183,14 @@ COMMANDS = {
             Option(
                 "--most",
                 type=positive,
+                required=True,
                 metavar="N",
-                help="most images in the ledger; default: no limit",
+                help="most images in the ledger, for which the accounting was made",
             ),
         ],
         [
             "cemlib pctc party --connect aggregator.example:4711 --certificate participant-0.pem"
-            " --share share-0.json --classifier voter:classify"
+            " --share share-0.json --classifier voter:classify --most 200"
         ],
     ),
     "pctc request": Command(

@@ -30,7 +30,7 @@ class Shuffle:
         self.sizes = (batch_size,) * whole + ((rest,) if rest > 1 else ())
         self._order = torch.arange(count, device=device)
         self._done = torch.zeros((), dtype=torch.long, device=device)
-        self._ahead = torch.arange(min(count, batch_size), device=device)
+        self._ahead = torch.arange(count, device=device)
 
     def begin(self, order: Generator) -> None:
         """Start an epoch in an order drawn by a CPU generator."""
@@ -38,7 +38,10 @@ class Shuffle:
         self._done.zero_()
 
     def take(self, size: int) -> tuple[Tensor, Tensor]:
-        """Return the positions of the next rows in the epoch, and the rows: two long (size,)."""
+        """Return the positions of the next rows in the epoch, and the rows: two long (size,).
+
+        The size need not be that of a batch.
+        """
         places = self._done + self._ahead[:size]
         self._done += size
         return places, self._order[places]

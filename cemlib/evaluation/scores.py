@@ -102,15 +102,15 @@ class Attacked:
 def scored(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> Attacked:
     """Score the outcome of an attack on its scene, or record why it failed."""
     queries, images = scene.study.attacks[attack].releases, targets(scene.data, knowledge).images
-    originals = to_float(images).cpu()
-    which = (scene.defence, scene.seed, attack, knowledge, queries, originals)
+    originals = to_float(images)
+    which = (scene.defence, scene.seed, attack, knowledge, queries, originals.cpu())
     if isinstance(found, str):
         return Attacked(*which, found)
     answers = found.reconstructions.float()
     if not answers.isfinite().all():
         return Attacked(*which, "the reconstructions are not finite")
     known = scene.recognition(answers, knowledge)
-    scores = per_image(originals, answers.cpu())
+    scores = {name: column.cpu() for name, column in per_image(originals, answers).items()}
     shares = {name: right.float().mean().item() for name, right in known.items()}
     curve = convergence([row["val_mse"] for row in found.history])
     columns = scores | {"recognised": known["recon_top1"].cpu()}

@@ -22,8 +22,20 @@ class ShareError(LabellingError):
     """Shares of the key or partial decryptions are missing, or do not belong together."""
 
 
+VOID = (
+    "with an n-of-n key this round is void: start a new one with everyone, or deal new keys to"
+    " those who remain"
+)
+ADVICE = {  # after the votes, participants have entered the images in their ledgers
+    "decryption": "with an n-of-n key this round's tallies cannot be read, and participants who"
+    " sent their part refuse these images from now on: ask about others, or deal new keys",
+    "tallies": "the tallies were decrypted but not delivered: their privacy is spent, and the"
+    " ledgers refuse these images, so ask about others",
+}
+
+
 class DroppedOutError(LabellingError):
-    """Parties have dropped out of a phase, such as `votes`, which voids the round.
+    """Parties have dropped out of a phase of a round, such as `votes`.
 
     Attributes:
         gone: the indices of the parties that dropped out, `REQUESTER` for the requester.
@@ -32,7 +44,4 @@ class DroppedOutError(LabellingError):
     def __init__(self, gone: Iterable[int], phase: str) -> None:
         self.gone = tuple(sorted(gone))
         names = ", ".join(map(party_name, self.gone))
-        super().__init__(
-            f"{phase}: nothing from {names}; with an n-of-n key this round is void: start a new"
-            " one with everyone, or deal new keys to those who remain"
-        )
+        super().__init__(f"{phase}: nothing from {names}; {ADVICE.get(phase, VOID)}")

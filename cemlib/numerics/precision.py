@@ -16,7 +16,7 @@ def set_up(device: torch.device, threads: int) -> None:
     torch.set_num_threads(threads)
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True
-        torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
+        torch.backends.cudnn.allow_tf32 = False
 
 
 def resolve(setting: str, device: torch.device) -> str:

@@ -64,7 +64,7 @@ class Replay:
 
     def _beside(self, step: Step) -> None:
         """Call the step on a side stream, as for a capture."""
-        current, side = torch.cuda.current_stream(), _side_stream(self.device)
+        current, side = torch.cuda.current_stream(self.device), _side_stream(self.device)
         side.wait_stream(current)
         with torch.cuda.stream(side):
             step()

@@ -8,7 +8,7 @@ so that distances computed from products keep their digits when features contrac
 Memory: classes of similar size are processed together in blocks of at most `BLOCK` padded values,
 or of one class if that is larger. Beyond input and result, at most two blocks exist at a time (2 x
 16 MiB in float32, or twice the largest class), plus about 2K/D of one. Blocks that fit into the
-cache are three times as fast as one block of all classes.
+cache of a CPU are three times as fast as one block of all classes; those on a GPU are larger.
 
 How it fails: a class with fewer than K distinct samples has clusters without members. They keep
 their place with weight 0 and variance 0, enter no sum, and may win members in a later fit.

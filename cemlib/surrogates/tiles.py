@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+ON_GPU = 8  # times as large blocks, since there every launch costs more than a full cache
 TILE = 3  # rows of a tile, as a multiple of the mean class size: few classes need a second tile
 
 
@@ -84,13 +85,15 @@ def class_blocks(
 
     The samples of a class are its ascending indices in the labels y, (N,), padded with 0 to the
     size M of the largest class of the block, or to 1. A class has `width` values for each sample
-    and some `more` of its own; padded, the classes of a block have at most `block` values.
+    and some `more` of its own; padded, the classes of a block have at most `block` values, on a
+    GPU `ON_GPU` times as many.
     """
     sizes = torch.bincount(y, minlength=num_classes)
     of_classes = torch.split(y.argsort(stable=True), sizes.tolist())
     index = pad_sequence([*of_classes], batch_first=True)
     ordered, ids = (sizes * width + more).sort(descending=True, stable=True)
     values = ordered.tolist()
+    block *= ON_GPU if y.is_cuda else 1
     cuts = [0]
     while cuts[-1] < len(values):
         most = max(1, values[cuts[-1]])

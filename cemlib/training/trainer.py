@@ -36,6 +36,7 @@ from cemlib.training.selection import Selection
 from cemlib.training.step import Defended, Row, Step
 
 SHOWN = ("train_loss", "val_top1")  # columns of the history that the lines of progress show
+LARGE_PART = 1024  # images that a GPU encodes at once for a fit
 Network = Callable[[], SplitModel]
 
 
@@ -115,7 +116,7 @@ class Trainer:
         features, labels = [], []
         self.step.shuffle(number)
         with torch.no_grad(), autocast(self.step.precision, self.device):
-            for size in self.batches.sizes:
+            for size in self._fit_sizes():
                 images, of_batch = self.batches.take(size)
                 features.append(shape(encoder(images).flatten(1).float()))
                 labels.append(of_batch)
@@ -124,6 +125,13 @@ class Trainer:
         for name, values in found.items():
             new = values.cpu().unsqueeze(0)
             self.fits[name] = torch.cat([self.fits.get(name, new[:0]), new])
+
+    def _fit_sizes(self) -> list[int]:
+        """Return the sizes of the parts in which a fit encodes the images: large ones on a GPU."""
+        sizes = list(self.batches.sizes)
+        if self.device.type == "cpu":
+            return sizes
+        return [len(part) for part in torch.split(torch.arange(sum(sizes)), LARGE_PART)]
 
     def state(self) -> State:
         """Return a copy of everything that a checkpoint holds besides the history."""

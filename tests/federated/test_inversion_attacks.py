@@ -28,6 +28,7 @@ from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.lbfgs import Objective, minimise
 from cemlib.federated.inversion.mixtures import linked_scene, solved, unmixed
 from cemlib.federated.inversion.scene import Repeats, Scene, shared_gradients
+from cemlib.federated.inversion.scoring import matched
 from cemlib.federated.inversion.search import Reconstruction, better
 from cemlib.metrics import mse
 
@@ -57,6 +58,15 @@ def test_cosine_and_features_come_closer_than_the_mean_image() -> None:
     torch.testing.assert_close(ceiling, mse(class_means()[labels], images))
     assert errors(Cosine(iterations=100), shared, images).mean() < 0.1 * ceiling.mean()
     assert errors(Features(iterations=60), shared, images).mean() < ceiling.mean()
+
+
+def test_the_images_of_an_update_of_several_steps_come_back() -> None:
+    where = scene(8)
+    shared = shared_gradients(network(), where, Variant(), 4, seed=0, steps=4, lr=0.1)
+    found = matched(attacked(Combined(iterations=60), shared), where.images)
+    ceiling = mse(where.prior[where.labels], where.images)
+    assert mse(found.images.flatten(0, 1), where.images).mean() < 0.2 * ceiling.mean()
+    assert torch.equal(found.labels.flatten(), where.labels)
 
 
 def test_all_that_is_known_together_comes_back_from_a_trained_network() -> None:

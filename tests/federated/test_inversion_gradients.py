@@ -42,7 +42,7 @@ from cemlib.federated.inversion.gradients import (
     true_gradients,
 )
 from cemlib.federated.inversion.scene import shared_gradients
-from cemlib.federated.inversion.search import gradient_misfit
+from cemlib.federated.inversion.search import gradient_misfit, labels_of, targets_of
 from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, weights_of
 from cemlib.federated.private import draw_noise, epsilon, private_gradients
 from cemlib.numerics.seeds import generator
@@ -126,11 +126,12 @@ def test_slopes_of_the_losses_against_finite_differences(kind: str) -> None:
     shared = undefended(net, images, labels)
     targets = torch.eye(10, dtype=torch.float64)[labels][:, None]
     squared = gradient_misfit(net, shared, "ignored", squared_distance)
+    where = net, shared, labels[:, None]
     loss = {
         "squared": lambda: lambda images: squared(images, targets),
-        "cosine": lambda: cosine_objective(net, shared, Cosine(tv_weight=0.1, prior_weight=0.1)),
-        "features": lambda: feature_objective(net, shared, Features(prior_weight=0.1)),
-        "combined": lambda: combined_objective(net, shared, Combined(prior_weight=0.1)),
+        "cosine": lambda: cosine_objective(*where, Cosine(tv_weight=0.1, prior_weight=0.1)),
+        "features": lambda: feature_objective(*where, Features(prior_weight=0.1)),
+        "combined": lambda: combined_objective(*where, Combined(prior_weight=0.1)),
     }[kind]()
     start = torch.rand(2, 1, 1, 8, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss, (start,), eps=1e-6, atol=1e-5)
@@ -246,6 +247,22 @@ def test_labels_of_a_batch_by_hand() -> None:
     gradient = torch.full((4,), 0.25) - torch.tensor([2.0, 1.0, 0.0, 1.0]) / 4
     shared = Shared({BIAS: gradient[None]}, SHAPE, class_means(), batch=4)
     assert sorted(inferred_labels(shared)[0].tolist()) == [0, 0, 1, 3]
+
+
+@pytest.mark.parametrize("lr", [0.1, 0.01])
+def test_labels_of_local_steps_come_in_their_order(lr: float) -> None:
+    """In that order, and in no other, the update of the true images is the shared one."""
+    net, where = network(), scene(80)
+    shared = shared_gradients(net, where, Variant(), 4, seed=0, steps=4, lr=lr)
+    true, found = where.labels.view(-1, 4), labels_of(net, shared)
+    assert torch.equal(found, true)
+    misfit, images = gradient_misfit(net, shared, "ignored", cosine_distance), where.images
+    right, wrong = (
+        misfit(images.view(-1, 4, *SHAPE), targets_of(net, shared, labels))
+        for labels in (found, inferred_labels(shared))
+    )
+    assert right.max() < 1e-5
+    assert wrong.median() > 100 * right.max()
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.3, 5), (0.9, 9), (0.5, None), (0.1, 1)])

@@ -119,7 +119,9 @@ def test_answers_of_a_batch_are_put_in_the_order_of_its_images() -> None:
     turned = answer(images.flip(1), labels.flip(1), [0.0, 0.0])
     found = matched(turned, where.images)
     assert torch.equal(found.images, images)
-    assert torch.equal(found.labels, labels)
+    assert [row["label_right"] for row in scored(found, where)] == [True] * 4  # in any order
+    turned = answer(images, torch.stack([labels[0, :1].repeat(2), labels[1]]), [0.0, 0.0])
+    assert [row["label_right"] for row in scored(turned, where)] == [True, False, True, True]
 
 
 def test_a_loss_or_image_that_is_not_a_number_is_a_failed_row() -> None:

@@ -67,6 +67,7 @@ class Group:
             f"keys/share-{index}.json",
         )
         voter = "--classifier", f"voter:vote_{index}", "--ledger", f"ledger-{index}.txt"
+        options = "--most", "2000", *options
         return self.start("party", "--connect", f"{HOST}:{port}", *own, *voter, *TLS, *options)
 
     def requester(self, port: int, images: NDArray[np.uint8], name: str) -> Process:
@@ -238,7 +239,8 @@ def test_what_a_party_cannot_use_is_named(
     files = {"certificate": "participant-0.pem", "authority": "authority.pem"}
     files |= {"public": "public.json", "share": "share-0.json"}
     options = {f"--{name}": str(keys / file) for name, file in files.items()}
-    options |= {"--classifier": "numpy:sum", "--connect": f"{HOST}:1", option: value}
+    options |= {"--classifier": "numpy:sum", "--connect": f"{HOST}:1", "--most": "9"}
+    options[option] = value
     assert main(["pctc", "party", *chain(*options.items())]) == code
     told = capsys.readouterr().err
     assert said in told

@@ -31,6 +31,8 @@ from cemlib.federated.network import BIAS, WEIGHT
 def inferred_labels(shared: Shared) -> Tensor:
     """Return the labels (P, B) of each problem's images, in no particular order within a problem.
 
+    `cemlib.federated.inversion.search.labels_of` finds their order over several local steps.
+
     They are exact for a single image if only the gradient of the last layer's weight is perturbed.
     For a batch they are a guess: the mean reveals only the sum of the images' contributions.
 

@@ -21,9 +21,10 @@ from cemlib.federated.inversion.search import (
     Reconstruction,
     Search,
     gradient_misfit,
-    inferred_targets,
+    labels_of,
     minimised,
     normal_starts,
+    targets_of,
 )
 from cemlib.federated.network import FederatedNet
 
@@ -49,10 +50,11 @@ def dlg(net: FederatedNet, shared: Shared, settings: Dlg) -> Search:
 def idlg(net: FederatedNet, shared: Shared, settings: Idlg) -> Search:
     """Return a search for the images, with the labels read off the last layer's gradient."""
     misfit = gradient_misfit(net, shared, settings.mask, squared_distance)
-    targets, shape = inferred_targets(net, shared), (shared.batch, *shared.image_shape)
+    labels, shape = labels_of(net, shared), (shared.batch, *shared.image_shape)
+    targets = targets_of(net, shared, labels)
     return minimised(
         lambda images: misfit(images, targets),
         lambda seeds: normal_starts(seeds, shape, shared.prior),
-        shared,
+        labels,
         settings.iterations,
     )

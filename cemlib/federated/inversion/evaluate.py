@@ -46,7 +46,7 @@ def run_attacks(
 ) -> dict[str, Finding]:
     """Attack what the server sees of each image under a defence; return the findings by attack.
 
-    Attacks that differ only in how they adapt to a defence that is absent share one search. Each
+    Attacks that differ only in what they know of a defence that is absent share one search. Each
     gradient or update is of `batch` images. An update has `steps` local steps of rate `lr`, each on
     batch / steps images of its own.
     """

@@ -34,10 +34,11 @@ from cemlib.federated.inversion.search import (
     Reconstruction,
     Search,
     gradient_misfit,
-    inferred_targets,
+    labels_of,
     minimised,
     normal_starts,
     prior_distance,
+    targets_of,
 )
 from cemlib.federated.network import BIAS, FederatedNet
 
@@ -46,12 +47,16 @@ _SPREAD = 0.1  # standard deviation of the random starts around the class's mean
 
 def features(net: FederatedNet, shared: Shared, settings: Features) -> Search:
     """Return a search for images with the recovered features, given gradients of single images."""
-    return _near_class_means(feature_objective(net, shared, settings), shared, settings.iterations)
+    labels = labels_of(net, shared)
+    objective = feature_objective(net, shared, labels, settings)
+    return _near_class_means(objective, shared, labels, settings.iterations)
 
 
 def combined(net: FederatedNet, shared: Shared, settings: Combined) -> Search:
     """Return a search for the images; the features of a batch, a mixture, are not used."""
-    return _near_class_means(combined_objective(net, shared, settings), shared, settings.iterations)
+    labels = labels_of(net, shared)
+    objective = combined_objective(net, shared, labels, settings)
+    return _near_class_means(objective, shared, labels, settings.iterations)
 
 
 def mean_image(
@@ -66,15 +71,19 @@ def mean_image(
     return lambda seeds: found  # noqa: ARG005 - it draws nothing
 
 
-def feature_objective(net: FederatedNet, shared: Shared, settings: Features) -> Objective:
-    """Return the loss (P,) of `features` at images (P, 1, C, H, W)."""
-    prior, misfit = prior_distance(shared), feature_misfit(net, shared, settings.mask)
+def feature_objective(
+    net: FederatedNet, shared: Shared, labels: Tensor, settings: Features
+) -> Objective:
+    """Return the loss (P,) of `features` at images (P, 1, C, H, W) with labels (P, 1)."""
+    prior, misfit = prior_distance(shared, labels), feature_misfit(net, shared, settings.mask)
     return lambda images: settings.prior_weight * prior(images) + misfit(images)
 
 
-def combined_objective(net: FederatedNet, shared: Shared, settings: Combined) -> Objective:
-    """Return the loss (P,) of `combined` at images (P, B, C, H, W)."""
-    prior, targets = prior_distance(shared), inferred_targets(net, shared)
+def combined_objective(
+    net: FederatedNet, shared: Shared, labels: Tensor, settings: Combined
+) -> Objective:
+    """Return the loss (P,) of `combined` at images (P, B, C, H, W) with labels (P, B)."""
+    prior, targets = prior_distance(shared, labels), targets_of(net, shared, labels)
     misfit = gradient_misfit(net, shared, settings.mask, cosine_distance)
     of_features = feature_misfit(net, shared, settings.mask) if shared.batch == 1 else None
 
@@ -97,11 +106,13 @@ def feature_misfit(net: FederatedNet, shared: Shared, mask: str) -> Objective:
     return misfit
 
 
-def _near_class_means(objective: Objective, shared: Shared, iterations: int) -> Search:
+def _near_class_means(
+    objective: Objective, shared: Shared, labels: Tensor, iterations: int
+) -> Search:
     """Return a search by L-BFGS from random points around the mean images of the classes."""
-    means = shared.prior[inferred_labels(shared)]
+    means = shared.prior[labels]
 
     def start(seeds: Sequence[int]) -> Tensor:
         return means + _SPREAD * normal_starts(seeds, means.shape[1:], means)
 
-    return minimised(objective, start, shared, iterations)
+    return minimised(objective, start, labels, iterations)

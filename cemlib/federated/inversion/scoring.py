@@ -1,6 +1,7 @@
 """Score reconstructed images, one row each, and average the scores over images and seeds."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ Row = dict[str, Any]
 
 
 def matched(answer: Reconstruction, truth: Tensor) -> Reconstruction:
-    """Return answers (P, B, ...) in the order of the true images (P * B, C, H, W); NaN if failed.
+    """Return answers with images in the order of the true ones (P * B, C, H, W); NaN if failed.
 
     A gradient of a batch has no order: within each, the assignment of the lowest total squared
     error is used, since the scores of the whole batch are what counts.
@@ -33,11 +34,8 @@ def matched(answer: Reconstruction, truth: Tensor) -> Reconstruction:
     pairs = zip(images, truth.view_as(images), strict=True)
     order = torch.stack([_order(answers, originals) for answers, originals in pairs])
     problems = torch.arange(len(order))[:, None]
-    return answer._replace(
-        images=images[problems, order],
-        labels=answer.labels[problems, order],
-        loss=answer.loss.masked_fill(failed, math.nan),
-    )
+    loss = answer.loss.masked_fill(failed, math.nan)
+    return answer._replace(images=images[problems, order], loss=loss)
 
 
 def _order(answers: Tensor, truth: Tensor) -> Tensor:
@@ -57,6 +55,7 @@ def scored(found: Reconstruction, scene: Scene) -> list[Row]:
     own. A failed row has no scores.
     """
     answers, batch = found.images.flatten(0, 1), found.labels.shape[1]
+    labels = scene.labels.view_as(found.labels)
     columns = {
         name + end: measure(images, answers)
         for end, images in (("", scene.images), (TRAINED, scene.trained))
@@ -64,11 +63,27 @@ def scored(found: Reconstruction, scene: Scene) -> list[Row]:
     }
     columns["loss"] = found.loss.repeat_interleave(batch)
     numbers = zip(*(column.double().tolist() for column in columns.values()), strict=True)
-    labels = scene.labels.tolist(), (found.labels.flatten() == scene.labels).tolist()
+    rights = labels_found(labels.tolist(), found.labels.tolist())
+    rows = zip(scene.labels.tolist(), rights, numbers, strict=True)
     return [
         _row(image, label, right, dict(zip(columns, values, strict=True)))
-        for image, (label, right, values) in enumerate(zip(*labels, numbers, strict=True))
+        for image, (label, right, values) in enumerate(rows)
     ]
+
+
+def labels_found(labels: Sequence[Sequence[int]], inferred: Sequence[Sequence[int]]) -> list[bool]:
+    """Return for each label of each gradient whether it is among those inferred, one for each.
+
+    >>> labels_found([[2, 2, 5]], [[5, 2, 7]])
+    [True, False, True]
+    """
+    found = []
+    for true, guessed in zip(labels, inferred, strict=True):
+        left = Counter(guessed)
+        for label in true:
+            found.append(left[label] > 0)
+            left[label] -= 1
+    return found
 
 
 def _row(image: int, label: int, right: bool, numbers: dict[str, float]) -> Row:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
 from cemlib.federated.inversion.gradients import Gradients, Shared, gradient_function, kept
 from cemlib.federated.inversion.lbfgs import Objective, chosen, minimise
-from cemlib.federated.network import FederatedNet
+from cemlib.federated.network import BIAS, FederatedNet
 from cemlib.numerics.seeds import derive
 
 
@@ -61,11 +61,10 @@ def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
 def minimised(
     objective: Objective,
     start: Callable[[Sequence[int]], Tensor],
-    shared: Shared,
+    labels: Tensor,
     iterations: int,
 ) -> Search:
-    """Return a search for images (P, B, C, H, W) by L-BFGS, with the labels read off."""
-    labels = inferred_labels(shared)
+    """Return a search for images (P, B, C, H, W) of these labels by L-BFGS."""
 
     def search(seeds: Sequence[int]) -> Reconstruction:
         found = minimise(objective, start(seeds), iterations)
@@ -101,12 +100,48 @@ def gradient_misfit(
     return misfit
 
 
-def inferred_targets(net: FederatedNet, shared: Shared) -> Tensor:
-    """Return the inferred labels as distributions (P, B, classes)."""
-    return F.one_hot(inferred_labels(shared), net.classifier.out_features).to(shared.prior)
+def labels_of(net: FederatedNet, shared: Shared) -> Tensor:
+    """Return the inferred labels (P, B), those of several local steps in the order of the steps.
+
+    A step changes the network's answers to the images of later ones. So the order shows in the
+    gradient of the last layer's bias, nearly whatever the images: labels of different steps are
+    swapped, the best pair first, as long as this brings the gradient at the mean images of the
+    classes nearer to the shared one. A defence that perturbs the last layer's weight changes
+    nothing in this.
+    """
+    labels = inferred_labels(shared)
+    if shared.steps == 1:
+        return labels
+    swaps, problems = _swaps(shared.batch, shared.steps), torch.arange(len(labels))
+    gradients = gradient_function(net, shared.steps, shared.lr)
+    for _ in range(shared.batch):
+        orders = labels[:, swaps]  # (P, 1 + pairs, B), the present one first
+        flat = orders.flatten(0, 1)
+        ours = gradients(shared.prior[flat], targets_of(net, shared, flat))[BIAS]
+        apart = ours.view(*orders.shape[:2], -1) - shared.gradients[BIAS][:, None]
+        lowest, best = apart.square().sum(-1).detach().min(1)
+        better = lowest < apart[:, 0].square().sum(-1)
+        if not bool(better.any()):
+            break
+        labels = chosen(better, orders[problems, best], labels)
+    return labels
 
 
-def prior_distance(shared: Shared) -> Objective:
-    """Return the mean squared distance of images to the mean images of their inferred classes."""
-    expected = shared.prior[inferred_labels(shared)]
+def _swaps(batch: int, steps: int) -> Tensor:
+    """Return the positions (1 + pairs, B) as they are, and with two of different steps swapped."""
+    step = torch.arange(batch) // (batch // steps)
+    first, second = torch.triu(step[:, None] != step).nonzero().T
+    rows, pairs = torch.arange(batch).repeat(1 + len(first), 1), torch.arange(1, 1 + len(first))
+    rows[pairs, first], rows[pairs, second] = second, first
+    return rows
+
+
+def targets_of(net: FederatedNet, shared: Shared, labels: Tensor) -> Tensor:
+    """Return labels (P, B) as distributions (P, B, classes)."""
+    return F.one_hot(labels, net.classifier.out_features).to(shared.prior)
+
+
+def prior_distance(shared: Shared, labels: Tensor) -> Objective:
+    """Return the mean squared distance of images to the mean images of their classes."""
+    expected = shared.prior[labels]
     return lambda images: (images - expected).square().flatten(1).mean(1)
