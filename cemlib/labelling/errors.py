@@ -26,9 +26,10 @@ VOID = (
     "with an n-of-n key this round is void: start a new one with everyone, or deal new keys to"
     " those who remain"
 )
-ADVICE = {  # after the votes, participants have entered the images in their ledgers
+ADVICE = {  # participants enter the images in their ledgers before they send their part
     "decryption": "with an n-of-n key this round's tallies cannot be read, and participants who"
-    " sent their part refuse these images from now on: ask about others, or deal new keys",
+    " sent their part refuse these images from now on: ask about others, with new keys if a"
+    " participant is lost",
     "tallies": "the tallies were decrypted but not delivered: their privacy is spent, and the"
     " ledgers refuse these images, so ask about others",
 }

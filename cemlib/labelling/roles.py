@@ -149,7 +149,7 @@ async def aggregate(seat: Seat, listener: socket.socket) -> int:
         for index, vote in votes.items():
             aggregator.receive_vote(index, vote)
         if channels.has_left(requester[REQUESTER]):
-            raise DroppedOutError({REQUESTER}, "decryption")
+            raise DroppedOutError({REQUESTER}, "votes")
         size = round_.size(Kind.PARTIAL)
         for index, part in (await ask("decryption", voters, size, aggregator.request())).items():
             aggregator.receive_partial(index, part)

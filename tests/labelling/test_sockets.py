@@ -134,14 +134,14 @@ def test_garbage_from_the_requester_is_refused(running: Parties, sent: bytes, me
 
 @pytest.mark.parametrize(
     ("running", "phase"),
-    [(2.0, "votes|images"), (SECONDS, "decryption"), (SECONDS, "tallies")],
+    [(2.0, "votes|images"), (SECONDS, "votes"), (SECONDS, "tallies")],
     indirect=["running"],
 )
 def test_a_requester_that_leaves_is_named(running: Parties, phase: str) -> None:
     parts = running.honest(0, 1)
     with running.caller("participant-2") as last:
         with running.caller("requester") as caller:
-            if phase in ("decryption", "tallies"):
+            if phase in ("votes", "tallies"):
                 caller.send(framed(SHAPE.pack(*IMAGES.shape)) + framed(IMAGES.tobytes()))
                 party = last.joins(2)
             if phase == "tallies":
@@ -149,7 +149,7 @@ def test_a_requester_that_leaves_is_named(running: Parties, phase: str) -> None:
                 request = last.receive(party.view.round.size(Kind.REQUEST))
                 last.send(framed(party.partial(request)))
                 caller.receive(8 * IMAGES.shape[0] * SETTING.classes)
-        if phase == "decryption":
+        if phase == "votes":
             last.send(framed(party.vote()))
         with pytest.raises(DroppedOutError, match=f"({phase}): nothing from requester;") as caught:
             running.done.result(SECONDS)
