@@ -1,6 +1,7 @@
 """Flower's real processes end with the weights of the rounds in one process, or behind the mask."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -64,8 +65,8 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def federation(home: Path, clients: int) -> Iterator[Path]:
-    """A link and its nodes, with their files in a folder."""
+def federation(home: Path, *clients: int) -> Iterator[Path]:
+    """A link and the nodes of some clients, with their files in a folder."""
     home.mkdir()
     port = free_port()
     address = f"127.0.0.1:{port}"
@@ -74,7 +75,7 @@ def federation(home: Path, clients: int) -> Iterator[Path]:
     link = ("--disable-runtime-dependency-installation", "--port", str(port))
     with ExitStack() as stack:
         stack.enter_context(running(home, "flower-superlink", *link))
-        for i in range(clients):
+        for i in clients:
             node = ("--superlink", address, "--port", str(free_port()))
             number = ("--node-config", f"partition-id={i}")
             stack.enter_context(running(home, "flower-supernode", *node, *number))
@@ -88,7 +89,7 @@ def test_processes_agree_with_one_process(tmp_path: Path) -> None:
         assert main(["run", option, config, "--only", only]) == 0
     plan = Plan(load(Path(config)))
     out = plan.layout.root / "flower/both"
-    with federation(tmp_path / "home", clients=2) as home:
+    with federation(tmp_path / "home", 0, 1) as home:
         submit(home, APP, f'config="{config}" variant="both" seed=0')
         wait_for(out / "seed0.safetensors")
     found, expected = (
@@ -104,13 +105,25 @@ def test_processes_agree_with_one_process(tmp_path: Path) -> None:
         }
 
 
+def test_clients_with_wrong_numbers_are_refused(tmp_path: Path) -> None:
+    _, config = configure(tmp_path, tiny(clients={"number": 2, "participation": 1.0}))
+    assert main(["run", "--config", config, "--only", "prepare"]) == 0
+    with federation(tmp_path / "home", 1, 1) as home:
+        run = submit(home, APP, f'config="{config}" variant="none" seed=0')
+        deadline, told = time.monotonic() + TIMEOUT, ""
+        while "expected partition-id=0 to 1, each once, found [1, 1]" not in told:
+            assert time.monotonic() < deadline, told
+            time.sleep(2)
+            told = flower(home, "log", run, "here", "--show").stdout
+
+
 def test_a_users_client_is_masked_by_a_mod(tmp_path: Path) -> None:
     """Masked are the features that the scores, from whole Jacobians, put first."""
     sys.path.insert(0, str(MASKED))
     from masked_app import images, network
 
     out, start = tmp_path / "answer.safetensors", network()
-    with federation(tmp_path / "home", clients=1) as home:
+    with federation(tmp_path / "home", 0) as home:
         submit(home, MASKED, f'out="{out}"')
         wait_for(out)
     found = load_tensors(out)
@@ -125,21 +138,25 @@ def test_a_users_client_is_masked_by_a_mod(tmp_path: Path) -> None:
     assert all((found[name] != w).any() for name, w in start.state_dict().items())
 
 
-def submit(home: Path, app: Path, settings: str) -> None:
-    """Hand the app in, as soon as the link is there."""
+def submit(home: Path, app: Path, settings: str) -> str:
+    """Hand the app in, as soon as the link is there, and return the number of its run."""
     for _ in range(10):
-        done = subprocess.run(
-            [program("flwr"), "run", str(app), "here", "--run-config", settings],
-            env=environment(home),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT,
-        )
-        if "Successfully started run" in done.stdout:
-            return
+        done = flower(home, "run", str(app), "here", "--run-config", settings)
+        if started := re.search(r"Successfully started run (\d+)", done.stdout):
+            return started[1]
         time.sleep(3)
     pytest.fail(done.stdout + done.stderr)
+
+
+def flower(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program("flwr"), *arguments],
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT,
+    )
 
 
 def wait_for(file: Path) -> None:

@@ -47,15 +47,21 @@ class RemoteFederation(Federation):
     nodes: dict[int, int]
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
-        """Ask the members' processes; the answer of one that fails is NaN, without a loss."""
+        """Ask the members' processes; the answer of one that fails is NaN, without a loss.
+
+        So is an answer with other tensors than the weights.
+        """
         weights = ArrayRecord(torch_state_dict=dict(self.weights))
         content = RecordDict({"weights": weights, "round": ConfigRecord({"number": number})})
         replies = _replies(self.grid, content, [self.nodes[member] for member in members], "train")
         nothing = {name: torch.full_like(w, torch.nan) for name, w in self.weights.items()}
-        told = {member: reply.content for member, reply in replies.items()}
-        updates = {member: told[member]["update"].to_torch_state_dict() for member in told}
-        losses = [told[member]["metrics"]["loss"] for member in members if member in told]
-        answers = [dict(updates.get(member, nothing)) for member in members]
+        answers, losses = [], []
+        for member in members:
+            reply = replies.get(self.nodes[member])
+            update = {} if reply is None else dict(reply.content["update"].to_torch_state_dict())
+            fits = reply is not None and _shapes(update) == _shapes(self.weights)
+            answers.append(update if fits else nothing)
+            losses += [reply.content["metrics"]["loss"]] if reply is not None and fits else []
         return stack(answers), torch.tensor(losses)[:, None]
 
 
@@ -74,7 +80,7 @@ def train(message: Message, context: Context) -> Message:
     number = int(message.content["round"]["number"])
     changes, losses = federation.answers([_client(context)], number)
     update = ArrayRecord(torch_state_dict={name: tensor[0] for name, tensor in changes.items()})
-    metrics = MetricRecord({"client": _client(context), "loss": float(losses.mean())})
+    metrics = MetricRecord({"loss": float(losses.mean())})
     return Message(RecordDict({"update": update, "metrics": metrics}), reply_to=message)
 
 
@@ -106,22 +112,37 @@ def _federation(context: Context) -> Federation:
 
 
 def _nodes(grid: Grid, clients: int) -> dict[int, int]:
-    """Wait until all clients are connected, and return the address of each."""
+    """Wait until all clients are connected, and return the address of each.
+
+    Raises:
+        ValueError: if they are not numbered from 0 on, each number once.
+    """
     while True:
         nodes = list(grid.get_node_ids())
         replies = _replies(grid, RecordDict(), nodes, "query") if len(nodes) >= clients else {}
         if len(replies) >= clients:
-            return {number: reply.metadata.src_node_id for number, reply in replies.items()}
+            break
         time.sleep(WAIT)
+    numbers = {node: int(reply.content["metrics"]["client"]) for node, reply in replies.items()}
+    if sorted(numbers.values()) != list(range(clients)):
+        raise ValueError(
+            f"--node-config: expected partition-id=0 to {clients - 1}, each once, found"
+            f" {sorted(numbers.values())}; start the SuperNodes again"
+        )
+    return {number: node for node, number in numbers.items()}
 
 
 def _replies(
     grid: Grid, content: RecordDict, nodes: Sequence[int], kind: str
 ) -> dict[int, Message]:
-    """Send a message to some nodes; return the replies without an error, by client."""
+    """Send a message to some nodes; return the replies without an error, by node."""
     asked = [Message(content, dst_node_id=node, message_type=kind) for node in nodes]
     replies = grid.send_and_receive(asked, timeout=TIMEOUT)
-    return {int(r.content["metrics"]["client"]): r for r in replies if not r.has_error()}
+    return {reply.metadata.src_node_id: reply for reply in replies if not reply.has_error()}
+
+
+def _shapes(tensors: Weights) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
 def _client(context: Context) -> int:
