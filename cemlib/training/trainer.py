@@ -128,10 +128,10 @@ class Trainer:
 
     def _fit_sizes(self) -> list[int]:
         """Return the sizes of the parts in which a fit encodes the images: large ones on a GPU."""
-        sizes = list(self.batches.sizes)
         if self.device.type == "cpu":
-            return sizes
-        return [len(part) for part in torch.split(torch.arange(sum(sizes)), LARGE_PART)]
+            return list(self.batches.sizes)
+        count = sum(self.batches.sizes)
+        return [min(LARGE_PART, count - start) for start in range(0, count, LARGE_PART)]
 
     def state(self) -> State:
         """Return a copy of everything that a checkpoint holds besides the history."""

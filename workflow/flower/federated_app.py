@@ -59,9 +59,11 @@ class RemoteFederation(Federation):
         for member in members:
             reply = replies.get(self.nodes[member])
             update = {} if reply is None else dict(reply.content["update"].to_torch_state_dict())
-            fits = reply is not None and _shapes(update) == _shapes(self.weights)
-            answers.append(update if fits else nothing)
-            losses += [reply.content["metrics"]["loss"]] if reply is not None and fits else []
+            if reply is None or _shapes(update) != _shapes(self.weights):
+                answers.append(nothing)
+            else:
+                answers.append(update)
+                losses.append(reply.content["metrics"]["loss"])
         return stack(answers), torch.tensor(losses)[:, None]
 
 
