@@ -35,11 +35,12 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
         NaN where the mean curve, or that of all seeds but one, does not reach the accuracy;
         ``<setting>_mean`` is the strength at which it does. ``n_failed`` results are not on the
-        curve; on ``n_unconverged`` seeds an attack had not converged on one of the defences between
-        which the curve, or that of all seeds but one, was read. The paired ``difference`` in MSE is
-        to the first family; Holm's correction is over all rows. ``detectable`` is the difference
-        that the test finds with a probability of 80 %, given the spread and without Holm's
-        correction, which needs a larger one. ``unconverged`` names the sides with such a seed.
+        curve, and their seeds do not count where it is read from their defences; on
+        ``n_unconverged`` seeds an attack had not converged on one of the defences between which the
+        curve, or that of all seeds but one, was read. The paired ``difference`` in MSE is to the
+        first family; Holm's correction is over all rows. ``detectable`` is the difference that the
+        test finds with a probability of 80 %, given the spread and without Holm's correction, which
+        needs a larger one. ``unconverged`` names the sides with such a seed.
     """
     rows: list[Row] = []
     for knowledge, there in points.groupby("knowledge", sort=False):
@@ -72,6 +73,18 @@ class Curves:
         seeds = sorted(points.dropna(subset=["accuracy", "mse"])["seed"].unique())
         without = {seed: mean_curve(points[points["seed"] != seed]) for seed in seeds}
         return cls(points, mean_curve(points), without)
+
+    def at(self, accuracy: float) -> "Curves":
+        """Return the curves of the seeds that have all results from which they are read there.
+
+        A seed without one would count as an estimate that agrees exactly with the mean.
+        """
+        failed = self.points[_failed(self.points)]
+        read = failed["defence"].isin(_neighbours(self.whole, accuracy))
+        if not read.any():
+            return self
+        partial = self.points["seed"].isin(failed.loc[read, "seed"])
+        return Curves.of(self.points[~partial]).at(accuracy)
 
     def jackknifed(self, columns: list[str], accuracy: float) -> pd.DataFrame:
         """Return the pseudo-values at an accuracy in %, one row per seed.
@@ -133,14 +146,15 @@ def _columns(sweeps: Sweeps) -> list[str]:
 def _families_at(accuracy: float, families: dict[str, Curves], sweeps: Sweeps) -> list[Row]:
     """Return the rows of one knowledge and accuracy; `tradeoff_table` selects their columns."""
     columns = [*SCORES_OF_POINTS, *sweeps.strengths()]
-    values = {name: each.jackknifed(columns, accuracy) for name, each in families.items()}
-    late = {name: each.late_seeds(accuracy) for name, each in families.items()}
+    there = {name: each.at(accuracy) for name, each in families.items()}
+    values = {name: each.jackknifed(columns, accuracy) for name, each in there.items()}
+    late = {name: each.late_seeds(accuracy) for name, each in there.items()}
     reference, rows = next(iter(families)), []
     for name, curves in families.items():
         row: Row = {
             "family": name,
             "n_seeds": curves.points["seed"].nunique(),
-            "n_failed": int(curves.points[["accuracy", "mse"]].isna().any(axis=1).sum()),
+            "n_failed": int(_failed(curves.points).sum()),
             "n_unconverged": late[name],
             "reference": reference,
             "unconverged": "",
@@ -152,6 +166,10 @@ def _families_at(accuracy: float, families: dict[str, Curves], sweeps: Sweeps) -
             row["unconverged"] = ", ".join(side for side in (name, reference) if late[side])
         rows.append(row)
     return rows
+
+
+def _failed(points: pd.DataFrame) -> "pd.Series[bool]":
+    return points[["accuracy", "mse"]].isna().any(axis=1)
 
 
 def _read(curve: pd.DataFrame, columns: list[str], accuracy: float) -> "pd.Series[float]":

@@ -209,6 +209,26 @@ def test_a_seed_whose_results_all_failed_is_no_pair(study: Study) -> None:
         assert failed[name] == absent[name]
 
 
+def test_a_seed_that_failed_where_the_curve_is_read_is_no_pair(study: Study) -> None:
+    """Its other result would have made it a pair that agrees exactly with the mean."""
+    found = points(fill(study, failed=(("g8", 1),)))
+    without = found[(found["family"] == "noise") | (found["seed"] != 1)]
+    failed, absent = (tradeoff_table(each, AT_94).iloc[1] for each in (found, without))
+    assert (failed["n_failed"], failed["n_pairs"], failed["n_seeds"]) == (1, 2, 3)
+    for name in ("mse_mean", "mse_ci_low", "difference", "ci_low", "p"):
+        assert failed[name] == absent[name]
+
+
+def test_a_seed_that_failed_elsewhere_still_counts(study: Study) -> None:
+    study.add_run("g64", 1, status="failed", reason="diverged")
+    study.add_run("g64", 0, top1=0.5)
+    for attack in ("decoder", "linear"):
+        study.add_attack("g64", 0, attack, "train_data", mse=0.2)
+    families = FAMILIES | {"gated": FAMILIES["gated"] | {"g64": {"lambda": 64, "gate": "log"}}}
+    table = tradeoff_table(points(fill(study), Sweeps(families)), Sweeps(families, [94.0]))
+    assert table[["n_failed", "n_pairs"]].iloc[1].tolist() == [1, 3]
+
+
 def test_a_failed_attack_is_counted_though_the_run_is_there(study: Study) -> None:
     study.add_run("n3", 0, top1=0.8)
     study.add_attack("n3", 0, status="failed")
