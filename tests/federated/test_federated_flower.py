@@ -19,7 +19,10 @@ from tiny_federation import tiny
 
 from cemlib.cli import main
 from cemlib.config.load import load_any as load
+from cemlib.federated.job import read_data
+from cemlib.federated.rounds import Federation
 from cemlib.records.files import load_tensors, read_jsonl
+from cemlib.study.federated import train_job
 from cemlib.study.plan import Plan
 
 pytest.importorskip("flwr", reason="in a lock of its own: requirements-flower.lock")
@@ -103,6 +106,31 @@ def test_processes_agree_with_one_process(tmp_path: Path) -> None:
         assert {k: row[k] for k in ("asked", "dropped", "excluded", "bytes_up")} == {
             k: other[k] for k in ("asked", "dropped", "excluded", "bytes_up")
         }
+
+
+def test_a_client_that_sends_other_tensors_is_excluded(tmp_path: Path) -> None:
+    """Client 1's tensors lack their first row; the mean is the change of client 0 alone."""
+    app = shutil.copytree(APP, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    source = (app / "federated_app.py").read_text()
+    assert source.count("tensor[0] for") == 1
+    changed = source.replace("tensor[0] for", "tensor[0][_client(context) :] for")
+    (app / "federated_app.py").write_text(changed)
+    study = tiny(clients={"number": 2, "participation": 1.0}, train={"rounds": 1})
+    _, config = configure(tmp_path, study)
+    assert main(["run", "--config", config, "--only", "prepare"]) == 0
+    plan = Plan(load(Path(config)))
+    out = plan.layout.root / "flower/none"
+    with federation(tmp_path / "home", 0, 1) as home:
+        submit(home, app, f'config="{config}" variant="none" seed=0')
+        wait_for(out / "seed0.safetensors")
+    (row,) = read_jsonl(out / "seed0.jsonl")
+    assert (row["asked"], row["dropped"], row["excluded"]) == (2, 0, 1)
+    data = read_data(train_job(plan, "none", 0))
+    alone = Federation(plan.study, plan.study.variants["none"], data, None, 0)
+    answer, _ = alone.answers([0], 1)
+    found = load_tensors(out / "seed0.safetensors")
+    for name, start in alone.weights.items():
+        torch.testing.assert_close(found[name], start + answer[name][0], rtol=1e-4, atol=1e-6)
 
 
 def test_clients_with_wrong_numbers_are_refused(tmp_path: Path) -> None:
