@@ -43,6 +43,7 @@ PAGES = (
     "README.md",
     "docs/start.md",
     "docs/findings.md",
+    "docs/findings_tables.md",
     "docs/earlier_findings.md",
     "docs/board.md",
     "docs/surrogates/gated.md",
