@@ -84,9 +84,10 @@ async def accepted(
 ) -> AsyncIterator[dict[int, Channel]]:
     """Yield a channel to each party, identified by its certificate, and close them all on exit.
 
-    Handshakes run concurrently, so that a silent caller delays nobody. Unknown callers and second
-    connections of a party are closed; a party that disconnects before all have arrived may connect
-    again. The deadline is a time of the event loop's clock.
+    Handshakes run concurrently, so that a silent caller delays nobody. Unknown callers are
+    turned away. Until all have arrived, a party may connect again: its newest connection counts,
+    since an older one whose messages have not been read cannot be seen to be closed. The deadline
+    is a time of the event loop's clock.
 
     Raises:
         DroppedOutError: if some parties have not connected by the deadline.
@@ -98,12 +99,14 @@ async def accepted(
 
     def arrived(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         found = names.keys() & _peer(writer)
-        index = names[found.pop()] if len(found) == 1 else None
-        for gone in [i for i, channel in channels.items() if has_left(channel)]:
-            del channels[gone]
-        if index is None or index in channels:
+        if len(found) != 1 or complete.is_set():
             writer.close()
             return
+        for gone in [i for i, channel in channels.items() if has_left(channel)]:
+            del channels[gone]
+        index = names[found.pop()]
+        if index in channels:
+            channels[index][1].transport.abort()
         channels[index] = reader, writer
         if len(channels) == len(names):
             complete.set()
@@ -132,8 +135,8 @@ def _peer(writer: asyncio.StreamWriter) -> set[str]:
 
 def has_left(channel: Channel) -> bool:
     """Return whether the other side is known to have disconnected."""
-    reader, _ = channel
-    return reader.at_eof() or reader.exception() is not None
+    reader, writer = channel
+    return writer.transport.is_closing() or reader.exception() is not None
 
 
 async def send(channel: Channel, message: bytes) -> None:

@@ -31,8 +31,8 @@ def write_keys(folder: Path, setting: Setting) -> list[Path]:
     """Deal keys into a new folder and return its files; raise FileError if it exists."""
     if folder.exists():
         raise FileError(f"{folder}: exists already; name a new folder for these keys")
-    folder.mkdir(0o700, parents=True)
     keys = deal(setting)
+    folder.mkdir(0o700, parents=True)
     dealt = {"public": Public(keys.public, setting)} | {f"share-{s.index}": s for s in keys.shares}
     return [
         _write(folder / f"{name}.json", json.dumps(asdict(content)).encode())

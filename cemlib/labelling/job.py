@@ -36,23 +36,25 @@ class Stages:
     """The results of a job's stages, kept in its checkpoint so that no stage is computed twice."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self._checkpoint, self._start = checkpoint, time.perf_counter()
-        self._found, state = checkpoint.load() or ({}, {"spent": 0.0})
-        self._spent = float(state["spent"])
-
-    @property
-    def seconds(self) -> float:
-        """Return the seconds spent on the job so far, by all its processes."""
-        return self._spent + time.perf_counter() - self._start
+        self._checkpoint = checkpoint
+        self._found, self._seconds = checkpoint.load() or ({}, {})
 
     def __call__(self, name: str, work: Callable[[], Found]) -> Found:
         """Return the result of a stage; do its work only if no earlier process has finished it."""
         found = unpack(name, self._found)
         if not found:
-            found = work()
+            start = time.perf_counter()
+            try:
+                found = work()
+            finally:
+                self._seconds[name] = time.perf_counter() - start
             self._found |= pack(name, found)
-            self._checkpoint.save(self._found, {"spent": self.seconds})
+            self._checkpoint.save(self._found, self._seconds)
         return found
+
+    def seconds(self, images: int) -> float:
+        """Return the seconds of the stages with a number of images, of killed processes too."""
+        return sum(s for name, s in self._seconds.items() if name.startswith(f"{images}/"))
 
 
 def run(job: Job[LabellingStudy]) -> Iterator[Path]:
@@ -72,14 +74,14 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     stages = Stages(checkpoint)
     report = progress(f"pctc repeat {repeat}", len(study.images), unit="part")
     for done, images in enumerate(study.images, start=1):
-        start, path = stages.seconds, job.plan.layout.repeat(images, repeat).metrics
+        path = job.plan.layout.repeat(images, repeat).metrics
         path.unlink(missing_ok=True)  # of an older repeat of this number
         outcome, reason = None, None
         try:
             outcome = carry_out(participants, images, stages)
         except DivergedError as error:
             reason = str(error)
-        metrics = _write(job, images, outcome, reason, stages.seconds - start)
+        metrics = _write(job, images, outcome, reason, stages.seconds(images))
         report(done, {"images": images} | {name: metrics[name] for name in SHOWN})
         yield path
     checkpoint.remove()

@@ -11,6 +11,7 @@ L2 term. Source: the loss of PCTC, collaborative training by private labels.
 """
 
 import math
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -67,8 +68,8 @@ def _products(polynomials: Tensor) -> Tensor:
     product, *others = polynomials.unbind(dim=-2)
     size = polynomials.shape[-1]
     for other in others:
-        shifted = [pad(product, (n, 0))[..., :size] * other[..., n : n + 1] for n in range(size)]
-        product = torch.stack(shifted).sum(dim=0)
+        shifted = (pad(product, (n, 0))[..., :size] * other[..., n : n + 1] for n in range(size))
+        product = reduce(torch.add, shifted)
     return product
 
 

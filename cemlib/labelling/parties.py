@@ -91,10 +91,11 @@ class Participant:
         setting = round_.setting
         if share.fingerprint != round_.public.fingerprint or share.of != setting.participants:
             raise ShareError(f"share {share.index}: not of this round's key and participants")
-        if votes.shape != (round_.queries,) or votes.min() < 0 or votes.max() >= setting.classes:
+        fits = votes.shape == (round_.queries,) and np.issubdtype(votes.dtype, np.integer)
+        if not fits or votes.min() < 0 or votes.max() >= setting.classes:
             raise LabellingError(
-                f"participant {share.index}: needs {round_.queries} votes from 0 to "
-                f"{setting.classes - 1}"
+                f"participant {share.index}: needs {round_.queries} votes from 0 to"
+                f" {setting.classes - 1}, as integers"
             )
         generator = None if noise_seed is None else np.random.default_rng(noise_seed)
         self.view = ParticipantView(

@@ -52,10 +52,6 @@ def aggregate(
     number = setting.participants
     if votes.ndim != 2 or votes.shape[1] != number or not len(votes):
         raise LabellingError(f"votes: expected shape (queries, {number}), got {votes.shape}")
-    if not np.issubdtype(votes.dtype, np.integer):
-        raise LabellingError(f"votes: expected integer class indices, got {votes.dtype}")
-    if votes.min() < 0 or votes.max() >= setting.classes:
-        raise LabellingError(f"votes: must be from 0 to {setting.classes - 1}")
     keys = deal(setting) if keys is None else keys
     if len(keys.shares) != number:
         raise ShareError(f"keys: {len(keys.shares)} shares for {number} participants")

@@ -127,6 +127,7 @@ def test_a_killed_repeat_goes_on_to_the_same_numbers(
         ours, theirs = (json.loads(f.metrics.read_text()) for f in (one, two))
         differing = {key for key in ours if ours[key] != theirs[key]}
         assert differing <= {*CHANGES, "command", "data_sha256"}
+        assert theirs["wall_seconds"] > 0.1  # those of the killed process count
 
 
 def test_a_study_goes_on_where_it_was_left(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,18 +183,26 @@ def test_who_calls_and_says_nothing_keeps_nobody_waiting(
         assert running.tallied()
 
 
-def test_a_party_connects_once_unless_its_first_connection_is_gone(running: Parties) -> None:
+def test_the_newest_connection_of_a_party_counts(running: Parties) -> None:
     with running.caller("participant-2"):
         pass
-    with running.caller("participant-1") as first:
-        assert running.caller("participant-1").sent_away()
+    first = running.caller("participant-1")
+    with running.caller("participant-1") as second:
+        assert first.sent_away()
         running.honest(0, 2)
         asking = running.asking()
-        own = first.joins(1)
-        first.send(framed(own.vote()))
-        request = first.receive(own.view.round.size(Kind.REQUEST))
-        first.send(framed(own.partial(request)))
+        own = second.joins(1)
+        second.send(framed(own.vote()))
+        request = second.receive(own.view.round.size(Kind.REQUEST))
+        second.send(framed(own.partial(request)))
         assert asking.result(SECONDS).tolist() == TALLIES
+
+
+def test_a_requester_that_left_with_its_images_sent_may_return(running: Parties) -> None:
+    with running.caller("requester") as caller:
+        caller.send(framed(SHAPE.pack(*IMAGES.shape)) + framed(IMAGES.tobytes()))
+    running.honest(0, 1, 2)
+    assert running.tallied()
 
 
 @ALONE
