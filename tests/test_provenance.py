@@ -105,7 +105,7 @@ def test_a_channel_concerns_what_releases_through_it() -> None:
         ("config", "report/style.py", {"tables", "figures", "training_figures", "page"}),
         ("config", "report/page.css", {"page"}),
         ("federated", "federated/inversion/gradients.py", {"attack", "report"}),
-        ("federated", "federated/gan.py", {"pseudo", "train", "attack"}),
+        ("federated", "federated/gan.py", {"gans", "train", "attack"}),
         ("pctc", "labelling/accounting.py", {"repeat", "report"}),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_source_concerns_these_kinds_of_jobs(study: str, source: str, kinds: s
     [
         (  # the GANs decide nothing where no image is mixed
             *("federated", {"gan": {"epochs": 3}}),
-            {"pseudo/seed0", "train/both/seed0", "attack/both/seed0"},
+            {"gans/seed0", "train/both/seed0", "attack/both/seed0"},
         ),
         (
             *("federated", {"inversion": {"images": 2}}),

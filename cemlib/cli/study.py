@@ -152,7 +152,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     if options.compare:
         yield from differences(out, plan.layout.tables)
         return
-    results = [path for part in ("pseudo", "runs") for path in records_below(root / part, jobs)]
+    results = [path for part in ("gans", "runs") for path in records_below(root / part, jobs)]
     others = [path for path in owners(jobs) if path.name == RECORD and path not in results]
     files, changes = report_files(jobs), options.set
     if options.add:

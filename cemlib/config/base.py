@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 def _is_usable(name: str) -> str:
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError("a name has only letters, digits and _, and begins with a letter")
-    if name in ("attacks", "published"):
+    if name in ("attacks", "gans", "published"):
         raise ValueError(f"{name!r} is the name of a folder of results; choose another")
     return name
 

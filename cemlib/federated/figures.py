@@ -150,10 +150,9 @@ def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
 
 def pseudo(plan: Plan[Federated], results: Results) -> Figure:  # noqa: ARG001 - as every figure
     """Draw the first client's images of fixed noise, one of each class, at several epochs."""
-    course = load_tensors(checked(plan.layout.pseudo(plan.study.seeds[0]).course))
+    course = load_tensors(checked(plan.layout.gans(plan.study.seeds[0]).course))
     images = course["images"][0].numpy()  # (epochs, classes, C, H, W)
     pixels = (255 * images).round().astype(np.uint8).transpose(0, 1, 3, 4, 2)
-    pixels = pixels.repeat(4, 2).repeat(4, 3)
     pixels = pixels.repeat(3, 4) if pixels.shape[4] == 1 else pixels
     rows = zip(course["epochs"].tolist(), pixels, strict=True)
     return picture_rows({f"epoch {epoch}": row for epoch, row in rows}, spacing=1.12)

@@ -31,7 +31,7 @@ def read_data(job: FederatedJob) -> Prepared:
 
 def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
     """Read the clients' generators and check them; raise FileError if they are damaged."""
-    file = checked(job.plan.layout.pseudo(job.of["seed"]).generators)
+    file = checked(job.plan.layout.gans(job.of["seed"]).generators)
     device, gan = job.processor(), job.plan.study.gan
     weights = {name: tensor.to(device) for name, tensor in load_tensors(file).items()}
     net = Generator(data.image_shape, len(data.classes), gan.latent, gan.width)
@@ -46,7 +46,7 @@ def write_record(job: FederatedJob, kind: str, reason: str | None, found: dict[s
     """
     record = {
         "kind": kind,
-        "defence": job.of.get("variant", "pseudo"),
+        "defence": job.of.get("variant", "gans"),
         "seed": job.of["seed"],
         "command": job.command,
         **found,

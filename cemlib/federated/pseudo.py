@@ -30,7 +30,7 @@ def run(job: FederatedJob) -> list[Path]:
     gans = ClientGans(clients, kernels.to(device), classes, study.gan, seed)
     origin = (checksum(job.plan.layout.data), device.type, str(source))
     checkpoint = Checkpoint(job.checkpoint(*origin))
-    resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.pseudo(seed)
+    resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.gans(seed)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
         reason = resumed.finish(job.name, study.gan.epochs, SHOWN, folder.history)
@@ -50,7 +50,7 @@ def _extractor(job: FederatedJob, clients: Sequence[Split], classes: int) -> Ext
 
 def _write(job: FederatedJob, gans: ClientGans, reason: str | None, found: dict[str, Any]) -> None:
     """Write the folder of the GANs, its metrics last."""
-    folder = job.plan.layout.pseudo(job.of["seed"])
+    folder = job.plan.layout.gans(job.of["seed"])
     save_tensors(folder.generators, gans.g_weights)
     epochs = sorted(gans.course)
     pictures = torch.stack([gans.course[epoch].cpu() for epoch in epochs], 1)
@@ -58,4 +58,4 @@ def _write(job: FederatedJob, gans: ClientGans, reason: str | None, found: dict[
     write_jsonl(folder.history, gans.history)
     last = gans.history[-1] if gans.history and reason is None else {}
     ended = {name: last.get(name) for name in ("d_loss", "g_loss", "variance", "drift")}
-    write_record(job, "pseudo", reason, ended | found)
+    write_record(job, "gans", reason, ended | found)

@@ -32,7 +32,7 @@ class Results:
         attacks: One row for each variant and attack, `worst_case` among them, with the means over
             images and seeds and their intervals (`cemlib.federated.inversion.scoring.summary`).
         gans: One row for each epoch of the clients' GANs, with `seed`.
-        pseudo: One row for each seed's GANs: `seed`, `wall_seconds`, `source`.
+        pseudo: One row for each seed's GANs: `wall_seconds`, `source`.
     """
 
     runs: pd.DataFrame
@@ -52,17 +52,16 @@ def collect(plan: Plan[Federated]) -> Results:
         named = {"defence": variant, "seed": seed}
         rounds += [named | row for row in read_jsonl(checked(folder.history))]
     for seed in study.seeds if study.mixes() else ():
-        made = plan.layout.pseudo(seed)
+        made = plan.layout.gans(seed)
         record = read_sealed(made.metrics, ("wall_seconds", "extractor"))
-        source = record["extractor"]["source"]
-        pseudo.append((seed, record["wall_seconds"], source))
+        pseudo.append((record["wall_seconds"], record["extractor"]["source"]))
         epochs += [{"seed": seed} | row for row in read_jsonl(checked(made.history))]
     return Results(
         runs=pd.DataFrame(runs, columns=keys),
         rounds=pd.DataFrame(rounds, columns=ROUND_KEYS),
         attacks=pd.DataFrame(attack_summary(plan)),
         gans=pd.DataFrame(epochs, columns=GAN_KEYS),
-        pseudo=pd.DataFrame(pseudo, columns=("seed", "wall_seconds", "source")),
+        pseudo=pd.DataFrame(pseudo, columns=("wall_seconds", "source")),
     )
 
 

@@ -57,7 +57,7 @@ def _generators(job: FederatedJob) -> tuple[str | None, str | None]:
     """Return why the clients' GANs failed, or None, and the checksum of the generators."""
     if variant_of(job).mixing is None:
         return None, None
-    folder = job.plan.layout.pseudo(job.of["seed"])
+    folder = job.plan.layout.gans(job.of["seed"])
     record = read_sealed(folder.metrics, ("status", "reason", FILES))
     failed = record["status"] != "ok"
     fault = f"the clients' GANs failed: {record['reason']}" if failed else None

@@ -54,7 +54,8 @@ class Stages:
 
     def seconds(self, images: int) -> float:
         """Return the seconds of the stages with a number of images, of killed processes too."""
-        return sum(s for name, s in self._seconds.items() if name.startswith(f"{images}/"))
+        parts = (s for name, s in self._seconds.items() if name.startswith(f"{images}/"))
+        return float(sum(parts))
 
 
 def run(job: Job[LabellingStudy]) -> Iterator[Path]:

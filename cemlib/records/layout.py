@@ -84,7 +84,7 @@ class RunFolder(Folder):
 
 
 @dataclass(frozen=True)
-class PseudoFolder(Folder):
+class GansFolder(Folder):
     """Files of the GANs of a federation's clients, of one seed.
 
     Attributes:
@@ -153,9 +153,9 @@ class Layout:
         """Return the folder of one repeat of labelling with one number of images."""
         return Folder(self.run(f"images{images}", repeat).root)
 
-    def pseudo(self, seed: int | str) -> PseudoFolder:
+    def gans(self, seed: int | str) -> GansFolder:
         """Return the folder of the GANs of a federation's clients, of one seed."""
-        return PseudoFolder(self.root / "pseudo" / f"seed{seed}")
+        return GansFolder(self.root / "gans" / f"seed{seed}")
 
     def checkpoint(self, job: str) -> Path:
         """Return the folder of a job's resume checkpoint, which Snakemake does not clear."""

@@ -18,7 +18,7 @@ FederatedJob = Job[Federated]
 def jobs(plan: Plan[Federated]) -> list[FederatedJob]:
     """Return all jobs of a study, each after those it needs."""
     study, mixing = plan.study, plan.study.mixes()
-    gans = [pseudo_job(plan, seed) for seed in (study.seeds if mixing else ())]
+    gans = [gans_job(plan, seed) for seed in (study.seeds if mixing else ())]
     of_runs = [
         job
         for run in product(study.variants, study.seeds)
@@ -32,15 +32,15 @@ def jobs(plan: Plan[Federated]) -> list[FederatedJob]:
     return [prepare_job(plan), *read, report]
 
 
-def pseudo_job(plan: Plan[Federated], seed: int) -> FederatedJob:
+def gans_job(plan: Plan[Federated], seed: int) -> FederatedJob:
     """Return the job of the clients' GANs of one seed."""
     return Job(
         plan,
-        "pseudo/seed{seed}",
+        "gans/seed{seed}",
         of={"seed": seed},
         reads=(prepare_job(plan),),
         inputs={"data": [plan.layout.prepared]},
-        leaves=plan.layout.pseudo("{seed}").files(),
+        leaves=plan.layout.gans("{seed}").files(),
         settings=plan.study.pseudo_slice(),
         device=plan.device,
         **run_by("cemlib.federated.pseudo"),
@@ -50,8 +50,8 @@ def pseudo_job(plan: Plan[Federated], seed: int) -> FederatedJob:
 def train_job(plan: Plan[Federated], variant: str, seed: int) -> FederatedJob:
     """Return the job of one training."""
     mixes = plan.study.variants[variant].mixing is not None
-    generators = {"generators": plan.layout.pseudo(seed).files()} if mixes else {}
-    gans = (pseudo_job(plan, seed),) if mixes else ()
+    generators = {"generators": plan.layout.gans(seed).files()} if mixes else {}
+    gans = (gans_job(plan, seed),) if mixes else ()
     return Job(
         plan,
         "train/{variant}/seed{seed}",

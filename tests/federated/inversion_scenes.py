@@ -1,12 +1,15 @@
 """Small networks and images that the tests of gradient inversion share."""
 
+from functools import partial
+
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
+from torch.func import vmap
 
 from cemlib.config.federated import MaskConfig
 from cemlib.federated.client import gradients, masked_gradients
-from cemlib.federated.inversion.gradients import Shared, true_gradients
+from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.scene import Scene
 from cemlib.federated.mask import draw_columns
 from cemlib.federated.network import FederatedNet, build, weights_of
@@ -62,8 +65,8 @@ def flat_network() -> FederatedNet:
 def undefended(net: FederatedNet, images: Tensor, labels: Tensor, batch: int = 1) -> Shared:
     """Return what the server sees of images (N, C, H, W) without a defence."""
     groups = images.reshape(-1, batch, *images.shape[1:])
-    gradients = true_gradients(net, groups, labels.view(-1, batch))
-    return Shared(gradients, SHAPE, class_means(images.dtype), batch)
+    found, _ = vmap(partial(gradients, net, weights_of(net)))(groups, labels.view(-1, batch))
+    return Shared(found, SHAPE, class_means(images.dtype), batch)
 
 
 def scene(count: int, ratio: float = 1.0) -> Scene:

@@ -88,7 +88,7 @@ def federation(home: Path, *clients: int) -> Iterator[Path]:
 def test_processes_agree_with_one_process(tmp_path: Path) -> None:
     changes = {"clients": {"number": 2, "participation": 1.0}, "train": {"rounds": 2}}
     option, config = configure(tmp_path, tiny(**changes))
-    for only in ("prepare", "pseudo", "train/both"):
+    for only in ("prepare", "gans", "train/both"):
         assert main(["run", option, config, "--only", only]) == 0
     plan = Plan(load(Path(config)))
     out = plan.layout.root / "flower/both"

@@ -55,14 +55,14 @@ def test_a_killed_training_and_killed_gans_end_with_the_same_bits(tmp_path):
     (tmp_path / "whole").mkdir()
     (tmp_path / "cut").mkdir()
     whole, cut = (written(tmp_path / name, **LONG) for name in ("whole", "cut"))
-    for only in ("prepare", "pseudo", "train/both"):
+    for only in ("prepare", "gans", "train/both"):
         assert run(whole, "--only", only) == 0
     there, here = (Plan(load(path)) for path in (whole, cut))
     assert run(cut, "--only", "prepare") == 0
-    assert killed(cut, here.layout.pseudo(0).history, 2, "--only", "pseudo") < 6
-    assert run(cut, "--only", "pseudo") == 0
-    assert sha256(here.layout.pseudo(0).generators) == sha256(there.layout.pseudo(0).generators)
-    assert sha256(here.layout.pseudo(0).course) == sha256(there.layout.pseudo(0).course)
+    assert killed(cut, here.layout.gans(0).history, 2, "--only", "gans") < 6
+    assert run(cut, "--only", "gans") == 0
+    assert sha256(here.layout.gans(0).generators) == sha256(there.layout.gans(0).generators)
+    assert sha256(here.layout.gans(0).course) == sha256(there.layout.gans(0).course)
     arguments = ("--only", "train/both")
     assert killed(cut, here.layout.run("both", 0).history, 2, *arguments) < 6
     assert list((tmp_path / "cut/results/.checkpoints").iterdir())
@@ -79,7 +79,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     variants = tiny()["variants"] | {"wild": {"dp_sgd": {"noise_multiplier": 1e39}}}
     config = written(tmp_path_factory.mktemp("whole"), variants=variants)
     Plan(load(config)).write_config()
-    kinds = ("prepare", "pseudo", "train", "attack", "report")
+    kinds = ("prepare", "gans", "train", "attack", "report")
     assert [run(config, "--only", kind) for kind in kinds] == [0, 0, 3, 3, 0]
     return config
 
@@ -123,7 +123,7 @@ def test_a_diverged_training_is_a_failed_result_and_shown_as_one(whole):
 def test_its_runs_are_listed_with_the_attacks_on_them(whole, capsys):
     assert main(["list", "runs", "--config", str(whole)]) == 0
     found = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[1:]}
-    assert found["pseudo/seed0"][1:5] == ["finished", "2", "-", "-"]
+    assert found["gans/seed0"][1:5] == ["finished", "2", "-", "-"]
     assert found["both/seed0"][1:3] == ["finished", "3"]
     assert found["both/seed0"][4:] == ["3/3"]
     assert found["wild/seed0"][1] == "failed"
@@ -132,7 +132,7 @@ def test_its_runs_are_listed_with_the_attacks_on_them(whole, capsys):
 
 def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, capsys):
     config = written(tmp_path, gan={"lr": 1e30})
-    assert [run(config, "--only", only) for only in ("prepare", "pseudo", "train")] == [0, 3, 3]
+    assert [run(config, "--only", only) for only in ("prepare", "gans", "train")] == [0, 3, 3]
     assert "failed: both seed0: the clients' GANs failed: epoch 1" in capsys.readouterr().out
     layout = Plan(load(config)).layout
     ended = [read_json(layout.run(name, 0).metrics)["status"] for name in tiny()["variants"]]
@@ -140,7 +140,7 @@ def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, ca
 
 
 def test_a_damaged_generator_is_refused_by_name(copied, capsys):
-    generators = Plan(load(copied)).layout.pseudo(0).generators
+    generators = Plan(load(copied)).layout.gans(0).generators
     content = bytearray(generators.read_bytes())
     content[-1] ^= 1
     generators.write_bytes(content)
@@ -214,7 +214,7 @@ def test_a_faulty_configuration_names_the_key(changes, message):
                 "variants": {"none": {"mixing": {"lam": 0.5}}},
                 "inversion": {"attacks": {"mean_image": {"linked": {"images": 40}}}},
             },
-            ["pseudo", "train/none", "attack/none"],
+            ["gans", "train/none", "attack/none"],
             "linked.images: 40 wanted, the test split has",
         ),
     ],
@@ -263,8 +263,8 @@ def test_a_training_is_repeated_when_what_decides_it_changes(copied, monkeypatch
     plan = Plan(load(copied))
     assert is_finished(plan, "train/both/seed0")
     monkeypatch.setattr("cemlib.federated.pseudo.EXTRACTOR_STEPS", 1)
-    assert run(copied, "--only", "pseudo") == 0
-    assert is_finished(plan, "pseudo/seed0")
+    assert run(copied, "--only", "gans") == 0
+    assert is_finished(plan, "gans/seed0")
     assert not is_finished(plan, "train/both/seed0")
     assert is_finished(plan, "train/none/seed0")
     settings = yaml.safe_load(copied.read_text())

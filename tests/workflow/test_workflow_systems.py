@@ -37,7 +37,7 @@ def test_a_labelling_study_ends_in_tables(tmp_path: Path) -> None:
 @pytest.mark.slow  # by the same rules; `federated/test_federated_jobs.py` has a whole study
 def test_a_federated_study_ends_in_tables_and_figures(tmp_path: Path) -> None:
     variants = {"mixed": {"mixing": {"beta": [2, 1]}}}
-    jobs = ["prepare", "pseudo/seed0", "train/mixed/seed0", "attack/mixed/seed0", "report"]
+    jobs = ["prepare", "gans/seed0", "train/mixed/seed0", "attack/mixed/seed0", "report"]
     changes = {"variants": variants, "reference": "mixed"}
     done = carried_out(tmp_path / "checkout", "federated", changes, jobs)
     (row,) = pd.read_csv(done.results / "tables/tradeoff.csv").to_dict("records")

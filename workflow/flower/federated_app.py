@@ -3,7 +3,7 @@
 Each SuperNode trains the client `partition-id` of its configuration as `Federation` would train it;
 the server asks, averages and scores as `Federation` does, with answers from other processes. Every
 process reads the study's configuration, its prepared data and, if the variant mixes, the generators
-that `cemlib run --only pseudo` has written.
+that `cemlib run --only gans` has written.
 """
 
 import time

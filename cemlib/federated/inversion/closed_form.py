@@ -92,9 +92,7 @@ def estimated_mask(gradients: Gradients) -> Tensor:
     return (~pruned).to(weight.dtype)
 
 
-def recovered_features(
-    gradients: Gradients, entries: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def recovered_features(gradients: Gradients, entries: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the input of the last layer (P, l), from the gradients of single images alone.
 
     Where `entries` (P, outputs, l) is 0, the gradient is not used. The second result (P, l) says

@@ -17,7 +17,8 @@ distance of features has one everywhere, and the mean image is near.
 The parts are from Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -42,21 +43,18 @@ from cemlib.federated.inversion.search import (
 )
 from cemlib.federated.network import BIAS, FederatedNet
 
+_SettingsT = TypeVar("_SettingsT", Features, Combined)
 _SPREAD = 0.1  # standard deviation of the random starts around the class's mean image
 
 
 def features(net: FederatedNet, shared: Shared, settings: Features) -> Search:
     """Return a search for images with the recovered features, given gradients of single images."""
-    labels = labels_of(net, shared)
-    objective = feature_objective(net, shared, labels, settings)
-    return _near_class_means(objective, shared, labels, settings.iterations)
+    return _near_class_means(feature_objective, net, shared, settings)
 
 
 def combined(net: FederatedNet, shared: Shared, settings: Combined) -> Search:
     """Return a search for the images; the features of a batch, a mixture, are not used."""
-    labels = labels_of(net, shared)
-    objective = combined_objective(net, shared, labels, settings)
-    return _near_class_means(objective, shared, labels, settings.iterations)
+    return _near_class_means(combined_objective, net, shared, settings)
 
 
 def mean_image(
@@ -107,12 +105,17 @@ def feature_misfit(net: FederatedNet, shared: Shared, mask: str) -> Objective:
 
 
 def _near_class_means(
-    objective: Objective, shared: Shared, labels: Tensor, iterations: int
+    objective_of: Callable[[FederatedNet, Shared, Tensor, _SettingsT], Objective],
+    net: FederatedNet,
+    shared: Shared,
+    settings: _SettingsT,
 ) -> Search:
     """Return a search by L-BFGS from random points around the mean images of the classes."""
+    labels = labels_of(net, shared)
     means = shared.prior[labels]
 
     def start(seeds: Sequence[int]) -> Tensor:
         return means + _SPREAD * normal_starts(seeds, means.shape[1:], means)
 
-    return minimised(objective, start, labels, iterations)
+    objective = objective_of(net, shared, labels, settings)
+    return minimised(objective, start, labels, settings.iterations)

@@ -12,7 +12,6 @@ from functools import partial
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
-from torch.nn import functional as F
 
 from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, logits, weights_of
 
@@ -73,12 +72,6 @@ def gradient_function(
         return {name: torch.stack([each[name] for each in found]).mean(0) for name in weights}
 
     return partial(vmap(update, in_dims=(None, 0, 0)), weights)
-
-
-def true_gradients(net: FederatedNet, images: Tensor, labels: Tensor) -> Gradients:
-    """Return the gradients of images (P, B, C, H, W) with labels (P, B)."""
-    targets = F.one_hot(labels, net.classifier.out_features).to(images)
-    return gradient_function(net)(images, targets)
 
 
 def kept(gradients: Gradients, entries: Tensor | None) -> Gradients:

@@ -1,15 +1,24 @@
 """Compute what the server sees of the attacked images: their gradients behind a defence."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.data.prepared import image_shape
-from cemlib.federated.client import stack, step_inputs, step_mask, step_of, train_at_once
+from cemlib.federated.client import (
+    gradients,
+    stack,
+    step_inputs,
+    step_mask,
+    step_of,
+    train_at_once,
+)
 from cemlib.federated.drawing import ATTACKED, Draws
-from cemlib.federated.inversion.gradients import Gradients, Shared, kept, true_gradients
+from cemlib.federated.inversion.gradients import Gradients, Shared, kept
 from cemlib.federated.mask import draw_columns, hadamard
 from cemlib.federated.network import FederatedNet, weights_of
 from cemlib.federated.private import draw_noise, private_gradients
@@ -88,7 +97,7 @@ def _gradients(
 ) -> Gradients:
     """Return the gradients (P, ...) of images (P, B, C, H, W), clipped and noised by DP-SGD."""
     if variant.dp_sgd is None:
-        return true_gradients(net, images, labels)
+        return vmap(partial(gradients, net, weights_of(net)))(images, labels)[0]
     weights, private, found = weights_of(net), variant.dp_sgd, []
     for number, (x, y) in enumerate(zip(images, labels, strict=True)):
         draws = generator(seed, "inversion_noise", number)
