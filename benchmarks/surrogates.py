@@ -33,7 +33,7 @@ def surrogates(scale: Scale) -> Iterator[Row]:
     z, y = features(scale.batch, feature_dim(scale), scale.device)
     for label, (name, options) in VARIANTS.items():
         surrogate = built(name, z, **options)
-        if surrogate.fits:
+        if surrogate.refit:
             surrogate.fit(*features(FITTED_ON, z.shape[1], scale.device, seed=2))
         reference = _loop(surrogate, z, y) if label == "clustering" else None
         count: int = getattr(surrogate, "refresh", 1)  # steps until everything was done once

@@ -1,4 +1,4 @@
-"""MSE, PSNR and SSIM of image pairs, one number per pair, and the bound on a release's leakage.
+"""MSE, PSNR and SSIM of image pairs, one number per pair, and bounds on a release's leakage.
 
 Source: SSIM by Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error
 visibility to structural similarity", IEEE Trans. Image Processing 13(4), 2004.
@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cemlib.numerics.leakage import leakage_bound
+from cemlib.numerics.leakage import leakage_bound, leakage_estimate
 
-__all__ = ["leakage_bound", "mse", "psnr", "psnr_of_mean_mse", "ssim"]
+__all__ = ["leakage_bound", "leakage_estimate", "mse", "psnr", "psnr_of_mean_mse", "ssim"]
 
 Padding = Literal["zero", "valid"]
 
@@ -151,6 +151,7 @@ def _blur(images: Tensor, border: int) -> Tensor:
 
 
 @cache
+@torch.inference_mode(mode=False)  # a tensor of inference mode could not be used in training later
 def _windows(size: int, border: int, device: torch.device) -> Tensor:
     """Return the matrix (positions, size) of the 1-D window at each of its positions.
 

@@ -54,7 +54,7 @@ def test_every_part_is_measured(found: dict[str, list[dict[str, Any]]]) -> None:
     names = {part: {row["name"] for row in rows} for part, rows in found.items()}
     assert {f"step, {defence}" for defence in DEFENCES} < names["training"]
     assert set(SURROGATES) < names["surrogates"]
-    assert {name for name in SURROGATES if SURROGATES[name].fits} < names["fits"]
+    assert {name for name in SURROGATES if SURROGATES[name].refit} < names["fits"]
     assert names["decoders"] == {"step, decoder", "step, residual"}
     for part, rows in found.items():
         assert table(rows).count("\n") == len(rows) + 1, part

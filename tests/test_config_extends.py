@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from snakemake.cli import parse_config
 
 from cemlib.config import ConfigError, load, parse
 from cemlib.config.base import Section
@@ -83,19 +84,22 @@ def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
 
 
 def test_snakemakes_configuration_is_resolved_the_same(tmp_path: Path) -> None:
-    """It holds the file as it stands, changed by `--config`."""
+    """Of `--config`, it leaves what is inside lists and mappings as text."""
     written(tmp_path, "base.yaml", BASE)
     patch = {"extends": "base.yaml", "experiment": "b", "defences": {"noise": None}}
     file = written(tmp_path, "b.yaml", patch)
-    assert parse(resolved([file], patch)) == load(file)
-    assert parse(resolved([file], patch | {"threads": 2})).threads == 2
+    assert parse(resolved([file], {})) == load(file)
+    assert parse(resolved([file], {"threads": 2})).threads == 2
+    typed = parse_config(["seeds=[0, 4]", 'train={"epochs": 3}', "reference=null"])
+    found = parse(resolved([file], typed))
+    assert (found.seeds, found.train.epochs, found.reference) == ((0, 4), 3, None)
     alone = {key: value for key, value in BASE.items() if key != "attacks"}
     short = alone | {"attacks": {"decoder": None, "mean_image": {}}}
     file_of_short = written(tmp_path, "short.yaml", short)
-    assert parse(resolved([file_of_short], short)) == load(file_of_short)
+    assert parse(resolved([file_of_short], {})) == load(file_of_short)
     assert list(load(file_of_short).attacks) == ["decoder", "mean_image"]
     with pytest.raises(ConfigError, match="extends: belongs in a file"):
-        resolved([file], patch | {"extends": "other.yaml"})
+        resolved([file], {"extends": "other.yaml"})
 
 
 def test_taking_a_key_away_is_setting_it_to_null() -> None:

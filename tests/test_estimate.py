@@ -103,6 +103,20 @@ def test_an_attack_that_begins_with_another_has_its_untrained_decoder(
     assert attack_seconds(attack_job(prepared, "noise", 0, ["refinement"])) > 0
 
 
+def test_attacks_are_measured_for_every_network(
+    prepared: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"early": {"model": {"cut": 2}}, "late": {"model": {"cut": 3}}, "noise": {}}
+    attacks = {"decoder": {"epochs": 1}}
+    study = prepared.study.plain() | {"defences": changes, "attacks": attacks, "reference": None}
+    plan = replace(prepared, study=parse(study))
+    monkeypatch.setattr(estimate, "_in_new_process", lambda *_: (1.0, 1.0, 1.0))
+    found = {cost.kind: cost.jobs for cost in estimate.estimate(plan, lambda _: None)}
+    seeds = len(plan.study.seeds)
+    attacked = {kind: jobs for kind, jobs in found.items() if kind.startswith("attack")}
+    assert attacked == {"attack decoder on early": seeds, "attack decoder on late": 2 * seeds}
+
+
 def test_images_that_are_not_there_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

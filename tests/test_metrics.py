@@ -93,6 +93,13 @@ def test_ssim_of_many_images_equals_ssim_of_each() -> None:
     assert ssim(x[:0], y[:0]).shape == (0,)
 
 
+def test_ssim_in_inference_mode_does_not_spoil_its_gradients_afterwards() -> None:
+    x, y = torch.rand(2, 3, 17, 19)  # a size of its own, since windows are cached
+    with torch.inference_mode():
+        ssim(x[None], y[None])
+    ssim(x[None].requires_grad_(), y[None]).sum().backward()
+
+
 def test_ssim_is_differentiable() -> None:
     x, y = (images[2:4, :1, :8, :8].double() for images in image_pairs())
     assert torch.autograd.gradcheck(lambda a: ssim(a, y), x.requires_grad_())

@@ -103,6 +103,7 @@ def test_a_channel_concerns_what_releases_through_it() -> None:
     [
         ("config", "training/trainer.py", {"judge", "train"}),
         ("config", "report/style.py", {"tables", "figures", "training_figures", "page"}),
+        ("config", "evaluation/report.py", {"tables", "figures", "training_figures", "page"}),
         ("config", "report/page.css", {"page"}),
         ("federated", "federated/inversion/gradients.py", {"attack", "report"}),
         ("federated", "federated/gan.py", {"gans", "train", "attack"}),

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from cemlib.cli.columns import aligned
+from cemlib.cli.columns import aligned, number_text
 from cemlib.cli.exits import FailedResultsError, ProblemsError
 from cemlib.cli.options import check_first, plan_of
 from cemlib.records.files import write_text
@@ -142,8 +142,8 @@ def _text(found: "Matched", wanted: "Wanted") -> Iterator[str]:
     rows = [
         (
             f"{value:g}",
-            _points(score.accuracy),
-            _points(score.standard_error),
+            number_text(score.accuracy),
+            number_text(score.standard_error),
             f"failed: {score.failed[0]}" if score.failed else "",
         )
         for value, score in sorted(found.tried.items())
@@ -153,10 +153,6 @@ def _text(found: "Matched", wanted: "Wanted") -> Iterator[str]:
     if found.found.end == MATCHED:
         yield yaml.safe_dump(found.section, sort_keys=False, default_flow_style=None)
     yield str(found.record)
-
-
-def _points(value: float) -> str:
-    return "-" if value != value else f"{value:.2f}"
 
 
 def _print_progress(line: str) -> None:

@@ -18,7 +18,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def figure(value: Any, digits: int = 4) -> str:
+def number_text(value: Any, digits: int = 4) -> str:
     """Return a number with some significant digits, or a dash for a missing one."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"

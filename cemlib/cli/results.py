@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cemlib.cli.columns import aligned, figure
+from cemlib.cli.columns import aligned, number_text
 from cemlib.records.files import FileError, read_jsonl
 from cemlib.records.layout import RunFolder, run_of
 from cemlib.records.provenance import PLUG_INS
@@ -82,7 +82,7 @@ def _progress(
             age = time.time() - history.stat().st_mtime
             status, note = RUNNING, f"last epoch {age:.0f} s ago"
     is_shown = status == FINISHED or (status == STALE and shows_stale)
-    return status, str(epochs), figure(found.get("top1") if is_shown else None), note
+    return status, str(epochs), number_text(found.get("top1") if is_shown else None), note
 
 
 def _counts(found: "Counter[str]") -> str:
@@ -137,7 +137,9 @@ def _sections(record: Mapping[str, Any], everything: bool) -> dict[str, str]:
     title = "all settings" if told == config else "settings that differ from the defaults"
     return {
         title: _yaml(told),
-        "numbers": aligned([(f"  {name}", figure(value, 6)) for name, value in numbers(record)]),
+        "numbers": aligned(
+            [(f"  {name}", number_text(value, 6)) for name, value in numbers(record)]
+        ),
         "provenance": _yaml(record["provenance"]),
     }
 
@@ -162,6 +164,6 @@ def _attack_table(
     for path in records:
         status, _, found = status_of(owned.get(path), path)
         is_shown = status != STALE or shows_stale
-        numbers = (figure(found.get(score) if is_shown else None) for score in scores)
+        numbers = (number_text(found.get(score) if is_shown else None) for score in scores)
         rows.append((f"  {path.parent.name}", status, *numbers))
     return aligned(rows, right=range(2, len(rows[0])))

@@ -75,7 +75,7 @@ class Decoder(Learned):
     )
 
 
-class Decoding(Learned):
+class PublishedDecoder(Learned):
     """Options of an attack that trains the published decoder."""
 
     epochs: int = Field(50, ge=1, description="passes over the attacker's images")
@@ -87,13 +87,13 @@ class Decoding(Learned):
     width: int = Field(64, ge=1, description="channels of the residual blocks")
 
 
-class Residual(Decoding):
+class Residual(PublishedDecoder):
     """The published residual decoder, trained to invert the released features."""
 
     kind: Literal["residual"] = "residual"
 
 
-class Perceptual(Decoding):
+class Perceptual(PublishedDecoder):
     """The published decoder, with a distance between features of a classifier in its loss."""
 
     kind: Literal["perceptual"] = "perceptual"

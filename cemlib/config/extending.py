@@ -117,26 +117,24 @@ def changed(raw: Any, changes: Sequence[str]) -> Any:
 
 
 def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Snakemake's configuration with the files that its own files extend.
-
-    Its `config` is merged from these files as they are, and from `--config`.
+    """Return Snakemake's configuration: its files with those that they extend, and `--config`.
 
     Raises:
-        ConfigError: as `read_extended`.
+        ConfigError: as `read_extended`; if a value of `--config` is not YAML, or is `extends`.
     """
-    whole: Any = reduce(merged, map(read_extended, files))
-    found: dict[str, Any] = merged(whole, _without_nulls_of(whole, above))
-    if EXTENDS in found and found.pop(EXTENDS) not in [read(file).get(EXTENDS) for file in files]:
+    if EXTENDS in above:
         raise ConfigError(f"{EXTENDS}: belongs in a file; give `--config` the values themselves")
+    found: dict[str, Any] = merged(reduce(merged, map(read_extended, files)), _typed(above))
     return found
 
 
-def _without_nulls_of(below: Any, above: Any) -> Any:
-    """Return `above` without the nulls of `below`, which would remove attacks such as `linear:`."""
-    if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
-        return above
-    kept = {k: v for k, v in above.items() if not (v is None and below.get(k, 0) is None)}
-    return {key: _without_nulls_of(below.get(key), value) for key, value in kept.items()}
+def _typed(value: Any) -> Any:
+    """Return values of `--config`; Snakemake leaves those inside lists and mappings as text."""
+    if isinstance(value, Mapping):
+        return {key: _typed(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_typed(inner) for inner in value]
+    return from_text(value, "--config") if isinstance(value, str) else value
 
 
 def _names(path: Path, value: Any) -> list[str]:

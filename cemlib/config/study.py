@@ -16,7 +16,7 @@ from cemlib.config.sweeps import AnySweeps, ReportConfig, Settings, check_member
 # Names of rules, targets and folders of the workflow, and beginnings of such names.
 RESERVED = frozenset(
     {"all", "attack", "attack_closed_form", "closed_form", "federated", "figures", "judge", "page"}
-    | {"pctc", "prepare", "published", "report_one", "scope", "study", "tables", "track"}
+    | {"pctc", "prepare", "published", "report_one", "tables", "track"}
     | {"track_one", "train", "training_figures"}
 )
 BEGINNINGS = ("worst_case", "pctc_", "federated_")

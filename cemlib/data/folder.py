@@ -54,8 +54,8 @@ def has_train_and_test(root: Path) -> bool:
 
 
 def _official(config: DataConfig, root: Path) -> Raw:
-    train = _list_classes(root / "train", config.min_per_class)
-    test = _list_classes(root / "test", 1)
+    train = _list_classes(root / "train", config.min_per_class, config.classes)
+    test = _list_classes(root / "test", 1, config.classes)
     if train.keys() != test.keys():
         only_train, only_test = sorted(train.keys() - test), sorted(test.keys() - train)
         raise DataError(
@@ -79,13 +79,14 @@ def _pool(config: DataConfig, root: Path) -> Raw:
             f"{shown(root)}: found train/ but no test/; add test/<class>/, or set data.root to "
             f"{shown(root / 'train')} to have a test split taken from it (data.test_fraction)"
         )
-    files = _list_classes(root, config.min_per_class)
+    files = _list_classes(root, config.min_per_class, config.classes)
     labels = _labels(files)
     provenance = _provenance("one folder", images=len(labels))
     return Raw(Split(_read(_files(files), config), labels), None, tuple(files), provenance)
 
 
-def _list_classes(place: Path, at_least: int) -> ClassFiles:
+def _list_classes(place: Path, at_least: int, classes: int | None) -> ClassFiles:
+    """Return the files of the first classes, or of all; the others are not looked at."""
     entries = visible(place)
     folders = [entry for entry in entries if entry.is_dir()]
     for entry in entries:
@@ -99,7 +100,7 @@ def _list_classes(place: Path, at_least: int) -> ClassFiles:
         raise DataError(
             f"{shown(place)}: expected a folder for each of two or more classes, found {found}"
         )
-    return {entry.name: _list_images(entry, at_least) for entry in folders}
+    return {entry.name: _list_images(entry, at_least) for entry in folders[:classes]}
 
 
 def _list_images(place: Path, at_least: int) -> list[Path]:

@@ -52,10 +52,6 @@ class Deployed:
         top1 = (logits.argmax(1) == labels).float().mean()
         return {"loss": F.cross_entropy(logits, labels).item(), "top1": top1.item()}
 
-    def leakage(self, features: Tensor, labels: Tensor) -> float:
-        """Estimate a bound in nats on the information in a release of features (N, c, h, w)."""
-        return self.channel.leakage(features.flatten(1), labels)
-
 
 def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
     """Load the classifier of a finished run from its folder.

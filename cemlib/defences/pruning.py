@@ -43,7 +43,7 @@ def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
     """
     if not 0 <= ratio < 1:
         raise ValueError(f"ratio is {ratio}; it must be at least 0 and below 1")
-    stack, bottleneck = _client(model.encoder)
+    stack, bottleneck = client_stack(model.encoder)
     blocks = stack.blocks()
     inputs = torch.arange(blocks[0][0].in_channels)
     for convolution, norm in blocks:
@@ -87,7 +87,7 @@ def client_cost(model: SplitModel, image_shape: tuple[int, int, int]) -> dict[st
     }
 
 
-def _client(encoder: nn.Module) -> tuple[ConvStack, nn.Conv2d]:
+def client_stack(encoder: nn.Module) -> tuple[ConvStack, nn.Conv2d]:
     """Return the convolutions and the bottleneck of a client of `models.stacks.split_stack`."""
     match list(encoder.children()):
         case [Normalise(), ConvStack() as stack, nn.Conv2d() as bottleneck, *_]:

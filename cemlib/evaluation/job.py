@@ -13,7 +13,7 @@ from cemlib.config.study import Study
 from cemlib.data.prepared import Prepared, checksum, load, to_float
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
-from cemlib.evaluation.scene import RECOGNITION, Scene, first_target, start_failed, targets
+from cemlib.evaluation.scene import Scene, first_target, start_failed, targets
 from cemlib.evaluation.scores import (
     NAMES,
     Attacked,
@@ -27,6 +27,7 @@ from cemlib.numerics.precision import resolve, set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_tensors, save_tensors, sha256, write_jsonl
 from cemlib.records.layout import KNOWLEDGES, RunFolder
+from cemlib.records.scores import RECOGNITION
 from cemlib.records.seal import check_files, read_sealed, write_sealed
 from cemlib.study.job import DATA, FOREIGN, Job
 from cemlib.study.plan import Plan

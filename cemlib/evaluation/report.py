@@ -37,10 +37,12 @@ def results_of(job: Job[Study]) -> Results:
     """Read the results of one defence, or of all with the settings that compare them."""
     study, one = job.plan.study, job.of.get("defence")
     curves = Sweeps(study.families(), study.report.match_accuracy) if study.sweeps else None
+    names = [one] if one else list(study.defences)
+    reference = study.reference or ("noise" if "noise" in names else names[0])
     return Results(
         *collect(job.inputs["runs"], job.inputs.get("attacks", ())),
-        [one] if one else list(study.defences),
-        reference=None if one else study.reference,
+        names,
+        reference=None if one else reference,
         sweeps=None if one else curves,
         surrogates=[name for name, defence in study.defences.items() if defence.surrogate],
     )

@@ -17,11 +17,11 @@ from cemlib.defences.deployed import Deployed
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 from cemlib.records.checkpoint import Checkpoint
+from cemlib.records.scores import RECOGNITION
 
 PUBLIC = 0.9  # share of the test images that the public_data attacker owns
 HELD_OUT = 0.1  # share of its images that it holds out of its training
 FEWEST = 2  # least number of images to train a decoder on
-RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
 
 
 def first_target(knowledge: str, test_images: int) -> int:
@@ -91,7 +91,8 @@ class Scene:
         if cut < FEWEST:
             raise DataError(
                 f"{len(test.images)} test images leave the public_data attacker {cut} to train on,"
-                f" {FEWEST} are needed; raise data.test_limit or data.test_fraction, or add images"
+                f" {FEWEST} are needed; add images (a study can raise data.test_limit or"
+                " data.test_fraction)"
             )
         return test.part(slice(cut)), test.part(slice(cut, end))
 

@@ -14,6 +14,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -145,8 +146,18 @@ def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, An
         "versions": library_versions(),
         "device": device,
         "machine": platform.machine(),
+        "processor": processor(),
         "threads": threads,
     }
+
+
+@cache
+def processor() -> str:
+    """Return number and model of the processors, by /proc/cpuinfo on Linux, else by `platform`."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.processor()
 
 
 @cache
@@ -165,7 +176,7 @@ def git_state() -> dict[str, Any]:
 
 
 def peak_memory_mb() -> float:
-    """Return the largest resident memory of this process so far, in MiB.
+    """Return the largest resident memory of this process, in MiB, since `forget_peak_memory`.
 
     On Linux `ru_maxrss` counts the parent's memory at the fork, and `VmHWM`, which some kernels of
     containers lack, does not. On macOS `ru_maxrss` is in bytes.
@@ -174,6 +185,12 @@ def peak_memory_mb() -> float:
     lines = status.read_text().splitlines() if status.is_file() else []
     peaks = (int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     return next(peaks, largest / 1024 if sys.platform == "darwin" else largest) / 1024
+
+
+def forget_peak_memory() -> None:
+    """Start `peak_memory_mb` anew where Linux can, since a process may run several jobs."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def device_name(kind: str) -> str:

@@ -90,9 +90,9 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
 def with_verdicts(table: pd.DataFrame, tested: "pd.Series[bool]") -> pd.DataFrame:
     """Return a table of differences with ``p_holm``, corrected over all rows, and ``verdict``.
 
-    The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, ``higher`` or
-    ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other rows, and those with a
-    single pair, have none. A row that is `UNCONVERGED` still counts in Holm's correction: otherwise
+    The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, none without a
+    p value, ``higher`` or ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other
+    rows have none. A row that is `UNCONVERGED` still counts in Holm's correction: otherwise
     an attack that was stopped early would make the p values of the others smaller.
     """
     corrected = pd.Series(holm(table["p"].tolist()), table.index)

@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-import platform
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -89,9 +88,9 @@ def _provenance(
         "commits": sorted({*commits, *(fact["commit"] for fact in facts)}),
         "seeds": sorted({result["seed"] for result in results}),
         "devices": sorted({fact["device"] for fact in facts}),
-        "processors": _processor(),
+        "processors": _distinct(fact.get("processor", "unknown") for fact in facts),
         "threads": sorted({fact["threads"] for fact in facts}),
-        "versions": facts[0]["versions"],
+        "versions": _versions(fact["versions"] for fact in facts),
         "jobs": len(results),
         "failed": sum(result["status"] == "failed" for result in results),
         "job_seconds": round(sum(result["wall_seconds"] for result in results)),
@@ -100,24 +99,30 @@ def _provenance(
 
 def _joined(place: Path, now: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance of results of which some were published before."""
-    before = read_record(place, ("processors", *_SETS, *_SUMS))
+    before = read_record(place, ("processors", "versions", *_SETS, *_SUMS))
     if before.get("settings", now["settings"]) != now["settings"]:  # older files have none
         raise FileError(f"{place}: made with other settings; publish all seeds again")
-    processors = dict.fromkeys([*before["processors"].split("; "), now["processors"]])
     return {
         **now,
         **{key: sorted({*before[key], *now[key]}) for key in _SETS},
         **{key: before[key] + now[key] for key in _SUMS},
-        "processors": "; ".join(processors),
+        "versions": _versions([before["versions"], now["versions"]]),
+        "processors": _distinct([before["processors"], now["processors"]]),
     }
 
 
-def _processor() -> str:
-    """Return the model of the processor, from /proc/cpuinfo on Linux, else from `platform`."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} x {names[0]}" if names else platform.processor()
+def _versions(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the versions of each library."""
+    names: dict[str, list[str]] = {}
+    for versions in found:
+        for name, version in versions.items():
+            names.setdefault(name, []).append(version)
+    return {name: _distinct(versions) for name, versions in names.items()}
+
+
+def _distinct(texts: Iterable[str]) -> str:
+    """Return ``first; second`` without repetition; the texts may have this form already."""
+    return "; ".join(dict.fromkeys(part for text in texts for part in text.split("; ")))
 
 
 ALIKE = 5e-4  # relative: tables print three digits
@@ -184,4 +189,6 @@ def _differ(before: pd.Series, now: pd.Series) -> NDArray[np.bool]:
     """Return for each row whether the values differ."""
     if is_numeric_dtype(before) and is_numeric_dtype(now):
         return ~np.isclose(before, now, rtol=ALIKE, atol=0, equal_nan=True)
-    return (before.fillna("").astype(str) != now.fillna("").astype(str)).to_numpy()
+    # An empty column is one of floats, into which no text fits.
+    old, new = (each.astype(object).fillna("").astype(str) for each in (before, now))
+    return (old != new).to_numpy()

@@ -11,7 +11,14 @@ import pandas as pd
 
 from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
-from cemlib.records.scores import IDENTIFICATION, RUN_SCORES, SCORES, UNBOUNDED, impossible
+from cemlib.records.scores import (
+    IDENTIFICATION,
+    RECOGNITION,
+    RUN_SCORES,
+    SCORES,
+    UNBOUNDED,
+    impossible,
+)
 from cemlib.records.seal import check_files, read_sealed
 from cemlib.report.statistics import mean_columns
 from cemlib.report.worst_case import unconverged, worst_cases
@@ -22,7 +29,6 @@ LEAKAGE = ("leakage_nats", "leakage_images")
 EPOCHS = ("selected_epoch", "epochs")
 CODE = ("fingerprint", "commit")
 ERRORS = ("mse", "psnr", "psnr_of_mean_mse", "ssim", "ssim_valid")
-RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
 ATTACK = ("queries", "late_improvement", "converged", "n_images")
 _OF_RUNS = (*JOB, "top1", "val_top1", "chance_top1", *LEAKAGE, *EPOCHS)
 _OF_ATTACKS = (*JOB, "attack", "knowledge", *ERRORS, *RECOGNITION, *ATTACK)

@@ -5,11 +5,12 @@ takes a few steps of its first epoch and of its last, in which the surrogate act
 follows the steps of an epoch; the slower of the two epochs stands for all. A learned attack runs
 for a few epochs on a share of its images, and its time is assumed to be proportional to both.
 Encoding, scoring and attacks in closed form run in full. Attacks are measured on the first defence
-before its training, since a trained network takes as long.
+of each network before its training, since a trained network takes as long.
 """
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -88,12 +89,15 @@ def estimate(plan: Plan[Study], say: Callable[[str], None]) -> list[Cost]:
 
 
 def _costs(plan: Plan[Study], say: Callable[[str], None]) -> list[Cost]:
-    kinds: dict[str, list[SplitJob]] = {}
+    kinds: dict[tuple[str, str], list[SplitJob]] = {}
     for job in jobs(plan):
         if job.kind not in PARTS and not (job.kind == "prepare" and finished(job)):
-            kinds.setdefault(_label(job), []).append(job)
-    costs = []
-    for kind, alike in kinds.items():
+            network = str((job.parts or (job,))[0].settings.get("model"))
+            kinds.setdefault((_label(job), network), []).append(job)
+    times, costs = Counter(label for label, _ in kinds), []
+    for (label, _), alike in kinds.items():
+        # The cost of an attack depends on the network, which a defence may change.
+        kind = label if times[label] == 1 else f"{label} on {alike[0].of['defence']}"
         say(f"measuring: {kind}")
         costs.append(Cost(kind, len(alike), *_in_new_process(kind, alike[0])))
     return costs

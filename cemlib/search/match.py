@@ -31,6 +31,8 @@ from cemlib.study.schedule import RUNNING, Schedule, StudyError, run_schedule
 from cemlib.study.split import train_job
 from cemlib.study.workers import Workers
 
+# The layer of the cut is no strength.
+KEYS = {key: place for key, place in PLACES.items() if key != "cut"}
 # A larger value of these protects less; of all others it protects more.
 RISING = ("bottleneck", "epsilon", "gamma", "margin", "snr_threshold", "topk_keep", "var_threshold")
 
@@ -42,7 +44,7 @@ class Wanted:
     """The accuracy that a defence is to reach, and the setting that is varied for it."""
 
     defence: str  # of the study, or a sweep of it
-    key: str  # of the setting, one of `cemlib.config.sweeps.PLACES`
+    key: str  # of the setting, one of `KEYS`
     accuracy: float  # in %, the mean over the seeds of the study
     within: float  # tolerance in percentage points
 
@@ -140,13 +142,13 @@ def strength_of(section: Plain, key: str) -> Strength:
     Raises:
         ConfigError: if the section has no such key, or its value is not a number above 0.
     """
-    if key not in PLACES:
-        raise ConfigError(f"--key {key}: cannot be varied{nearest(key, PLACES)}")
-    start = _at(section, PLACES[key])
+    if key not in KEYS:
+        raise ConfigError(f"--key {key}: cannot be varied{nearest(key, KEYS)}")
+    start = _at(section, KEYS[key])
     if not _is_strength(start):
-        others = [other for other, place in PLACES.items() if _is_strength(_at(section, place))]
+        others = [other for other, place in KEYS.items() if _is_strength(_at(section, place))]
         raise ConfigError(
-            f"--key {key}: the search starts from the defence's {'.'.join(PLACES[key])}, which"
+            f"--key {key}: the search starts from the defence's {'.'.join(KEYS[key])}, which"
             f" must be a number above 0, found {start!r} (keys of this defence that are:"
             f" {', '.join(others) or 'none'})"
         )

@@ -33,7 +33,7 @@ ADVICE = (
 def finished(job: AnyJob) -> bool:
     """Return whether a job need not run; the jobs that it reads must be finished."""
     if job.records:
-        return _are_there(job.outputs) and not stale(job)
+        return not stale(job)
     read = [*chain.from_iterable(job.inputs.values()), *job.sources]
     return bool(job.outputs) and _came_after(job.outputs, read)
 

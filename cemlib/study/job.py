@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
@@ -35,18 +35,6 @@ CONFIG = "config"  # name of the written configuration among them
 CPU = "cpu"
 WILDCARD = re.compile(r"{(\w+)}")
 TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """The function `run` of a module, imported when a job runs: planning needs no torch."""
-
-    module: str
-
-    def __call__(self, job: "Job[Any]") -> Iterable[Path | str]:
-        """Run a job; return the files that it wrote, and lines to print."""
-        found: Call = import_module(self.module).run
-        return found(job)
 
 
 @dataclass(frozen=True)
@@ -203,10 +191,12 @@ def report_job(
     read: Iterable[Job[StudyT]],
     inputs: Mapping[str, Sequence[Path]],
     leaves: Sequence[Path],
-    sources: Sequence[Path],
-    call: Call,
+    **run: Any,
 ) -> Job[StudyT]:
-    """Return a job that writes tables or figures from the files of other jobs."""
+    """Return a job that writes tables or figures from the files of other jobs.
+
+    `run` holds its `sources` and `call`, as `run_by` returns them.
+    """
     return Job(
         plan,
         pattern,
@@ -214,8 +204,7 @@ def report_job(
         settings=plan.study.report_slice(),
         reads=tuple(read),
         inputs={**inputs, CONFIG: [plan.layout.config]},
-        sources=sources,
-        call=call,
+        **run,
     )
 
 
@@ -251,7 +240,13 @@ def run_by(module: str, **members: str | None) -> dict[str, Any]:
 
     `members` of plug-in packages are given as to `cemlib.records.provenance.source_files`.
     """
-    return {"sources": source_files(module, **members), "call": Entry(module)}
+    return {"sources": source_files(module, **members), "call": partial(run_module, module)}
+
+
+def run_module(module: str, job: AnyJob) -> Iterable[Path | str]:
+    """Run a job by the function `run` of a module, imported only now: planning needs no torch."""
+    found: Call = import_module(module).run
+    return found(job)
 
 
 def find_device(name: str) -> "torch.device":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cemlib.records.files import FileError
-from cemlib.records.provenance import remember
+from cemlib.records.provenance import forget_peak_memory, remember
 from cemlib.study.finished import mismatches, refuse, stale, time_of
 from cemlib.study.job import AnyJob, owners
 from cemlib.study.status import failure
@@ -48,6 +48,7 @@ def rerun_job(job: AnyJob) -> Iterator[Path | str]:
     makes_report = not job.records and not job.plan.stale
     if makes_report and not job.plan.layout.config.is_file():
         job.plan.write_config()
+    forget_peak_memory()
     for written in job.call(job):
         yield from failure(job.plan.layout.root, written)
         yield written

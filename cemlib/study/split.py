@@ -13,7 +13,6 @@ from cemlib.report import OF_RUNS, PAGE, STYLE, SWEEP_TABLES, TABLES, TEMPLATE, 
 from cemlib.report.figures import drawings, modules
 from cemlib.study.job import (
     FOREIGN,
-    Entry,
     Job,
     in_every_format,
     prepare_job,
@@ -25,6 +24,7 @@ from cemlib.study.plan import Plan, chosen
 
 PARTS = ("tables", WHOLE, OF_RUNS, "page")  # of the report
 _RUN = ("{defence}", "{seed}")
+_REPORT = "cemlib.evaluation.report"
 _SEVERAL = "attack/{defence}/seed{seed}/closed_form"
 
 SplitJob = Job[Study]
@@ -149,19 +149,18 @@ def report_jobs(
     """Return the jobs of the tables, the figures, and the page that shows them."""
     runs = {"runs": [record for job in trained for record in job.records]}
     both = runs | {"attacks": [record for job in attacked for record in job.records]}
-    everything, call = [*trained, *attacked], Entry("cemlib.evaluation.report")
-    *drawn, page = PARTS
+    everything, (*drawn, page) = [*trained, *attacked], PARTS
+    run = run_by(_REPORT) | {"sources": source_files(_REPORT, *modules())}
     parts = []
     for part in drawn:
-        sources, files = source_files("cemlib.report.build", *modules()), _written(plan, part)
         read, inputs = (trained, runs) if part == OF_RUNS else (everything, both)
-        parts.append(report_job(plan, part, read, inputs, files, sources, call))
+        parts.append(report_job(plan, part, read, inputs, _written(plan, part), **run))
     pictures = [file for job in parts for file in job.outputs if file.suffix == ".png"]
     shown = both | {"shown": [plan.layout.prepared_facts, *pictures]}
-    sources = (*source_files("cemlib.report.page"), TEMPLATE, STYLE)
+    run["sources"] = (*run["sources"], TEMPLATE, STYLE)
     made = [plan.layout.written / PAGE]
     read = [prepare_job(plan), *everything, *parts]
-    last = report_job(plan, page, read, shown, made, sources, call)
+    last = report_job(plan, page, read, shown, made, **run)
     return [*parts, replace(last, settings=plan.study.plain())]
 
 

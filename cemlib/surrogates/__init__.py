@@ -3,12 +3,8 @@
 To add one, write a file with its formula and source, and a class derived from `Surrogate`; add a
 line to `SURROGATES` and its options to `cemlib.config.surrogates`; say how it fails in
 docs/surrogates.
-
-Each name is also a function: `cemlib.surrogates.gated(dim=..., num_classes=..., noise_std=...)` is
-`build("gated", ...)`.
 """
 
-from functools import partial
 from typing import Any
 
 from cemlib.config.defences import DefenceConfig
@@ -79,7 +75,3 @@ def build(
     if num_train is not None and isinstance(surrogate, Fitted):
         surrogate.num_train.fill_(num_train)
     return surrogate
-
-
-# These hide the modules of the same names, which `from cemlib.surrogates.gated import ...` finds.
-globals().update({name: partial(build, name) for name in SURROGATES})

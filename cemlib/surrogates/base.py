@@ -36,7 +36,7 @@ class Surrogate(nn.Module):
     start_epoch: ClassVar[int] = 1
     """First epoch, counted from 1, at which the penalty is active."""
 
-    fits: int = 0
+    refit: int = 0
     """Number of epochs from one `fit` to the next, or 0 for a surrogate that is not fitted."""
 
     metric: ClassVar[str | None] = None
@@ -82,7 +82,7 @@ class Surrogate(nn.Module):
 
     def fit_is_due(self, epoch: int) -> bool:
         """Return whether `fit` is called at the end of an epoch, counted from 1."""
-        return self.fits > 0 and (epoch - 1) % self.fits == 0
+        return self.refit > 0 and (epoch - 1) % self.refit == 0
 
     def fit(self, z: Tensor, y: Tensor) -> None:
         """Fit to the features (N, D) and labels (N,) of the training set, at an epoch's end."""
@@ -161,7 +161,7 @@ class Fitted(Surrogate):
     """
 
     start_epoch: ClassVar[int] = 2
-    fits = 1
+    refit = 1
 
     settings: Clustering | Gmm
     means: Tensor
@@ -178,7 +178,7 @@ class Fitted(Surrogate):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(settings, **sizes)
-        self.clusters, self.fits, self._seed = settings.clusters, settings.refit, 0
+        self.clusters, self.refit, self._seed = settings.clusters, settings.refit, 0
         rows = torch.zeros(self.num_classes, self.clusters, dtype=dtype)
         self.register_buffer("means", rows.new_zeros(*rows.shape, self.dim))
         self.register_buffer("weights", rows)

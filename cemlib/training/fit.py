@@ -94,6 +94,8 @@ def defend(
     data = from_tensors(images, labels, test_images, test_labels)
     sections = {"train": {**FINE_TUNING, **train}, "defences": {DEFENDED: defence}}
     study = small_study(seed, **sections, attacks={"mean_image": {}})  # a study needs an attack
+    if study.defences[DEFENDED].model:
+        raise ConfigError("defence: model: has no effect on a network of your own; change that")
     network = partial(split_copy, model, cut, data.image_shape)
     return fit(study, DEFENDED, data.to(device or device_of(model)), network, surrogate=surrogate)
 

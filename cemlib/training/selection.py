@@ -77,7 +77,7 @@ class Selection:
             more = deployed.features(self.data.train.images[:missing])
             features = torch.cat([features, more])
             labels = torch.cat([labels, self.data.train.labels[:missing]])
-        leakage = deployed.leakage(features, labels)
+        leakage = deployed.channel.leakage(features.flatten(1), labels)
         chance = test.labels.bincount().max().item() / len(test.labels)
         values = (on_test["top1"], on_test["loss"], on_val["top1"], leakage, len(labels), chance)
         return dict(zip(SCORES, values, strict=True))

@@ -21,7 +21,7 @@ from cemlib.data.prepared import Prepared
 from cemlib.defences.channels import CHANNELS
 from cemlib.defences.deployed import Deployed
 from cemlib.defences.penalties import PENALTIES, Penalty
-from cemlib.defences.pruning import prune
+from cemlib.defences.pruning import client_stack, prune
 from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import check_finite
@@ -51,7 +51,7 @@ class Trainer:
 
     Attributes:
         history: One row for every finished epoch.
-        fits: The statistics of a surrogate that `fits`, stacked over its fits, and their `epochs`.
+        fits: The statistics of a fitted surrogate, stacked over its fits, and their `epochs`.
         selection: The epoch to deploy.
         client_widths: Channels of the client's convolutions, once they are pruned.
     """
@@ -108,7 +108,7 @@ class Trainer:
         # The last update of the epoch may have spoilt the weights after its loss was computed.
         check_finite(number, val_loss=scores["loss"])
         row: Row = {f"val_{name}": value for name, value in scores.items()}
-        return row | {"val_leakage_nats": deployed.leakage(features, val.labels)}
+        return row | {"val_leakage_nats": deployed.channel.leakage(features.flatten(1), val.labels)}
 
     def _fit(self, surrogate: Surrogate, number: int) -> None:
         """Fit the surrogate to the shaped features of the epoch's batches, encoded in eval mode."""
@@ -179,6 +179,8 @@ def begin(
     penalty: Penalty | None = None
     with _part(seed, "model", "model"):
         model = network().measured(data.image_shape)
+        if wanted.pruning is not None:
+            client_stack(model.encoder)
         if wanted.sparse_coding and SparseCoding not in map(type, model.encoder.modules()):
             raise ValueError("the defence asks for sparse_coding; build the network with it")
     channel = CHANNELS[wanted.channel.name](wanted.noise_std, wanted.channel)

@@ -200,6 +200,8 @@ def test_classes_may_be_absent_from_an_audit_but_not_from_a_training() -> None:
     assert not found.frame["mse"].isna().any()
     with pytest.raises(ValueError, match="too few training images"):
         cemlib.defend(many, "client", images=IMAGES, labels=labels, defence={})
+    with pytest.raises(ValueError, match="defence: model: has no effect on a network of your own"):
+        cemlib.defend(many, "client", **GIVEN, defence={"model": {"bottleneck": 4}})
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,9 @@ def test_only_the_first_classes_are_kept(make_folder: Maker, layout: str) -> Non
     assert set(few.indices["test"].tolist()) <= set(range(56))
     with pytest.raises(DataError, match=r"data\.classes is 5, and there are 4 classes"):
         prepare(config.model_copy(update={"classes": 5}))
+    for damaged in root.rglob("d/*.png"):  # a class that is left out is not read
+        damaged.write_bytes(b"")
+    assert prepare(config.model_copy(update={"classes": 3})).classes == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("layout", ["train and test", "one folder"])

@@ -15,7 +15,8 @@ from cemlib.report.publish import differences, publish, published_study
 
 def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:
     """Metrics and sources of a study of two jobs; `provenance` overrides the second one's."""
-    facts = {"commit": "abc", "dirty": False, "device": "cpu", "threads": 1, "versions": {"a": "1"}}
+    facts = {"commit": "abc", "dirty": False, "device": "cpu", "threads": 1}
+    facts |= {"versions": {"a": "1"}, "processor": "2 x this"}
     jobs = []
     for seed, changes in enumerate(({}, provenance)):
         path = root / f"runs/none/seed{seed}/metrics.json"
@@ -46,15 +47,15 @@ def test_results_that_join_published_ones_have_the_origin_of_both(tmp_path: Path
     first, sources = finished(tmp_path / "first", commit="def")
     publish(first, sources, tmp_path / "out", "do it")
     place = tmp_path / "out/provenance.json"
-    here = read_json(place)["processors"]
-    write_json(place, read_json(place) | {"processors": f"another; {here}", "seeds": [5]})
-    second, sources = finished(tmp_path / "second", commit="fed")
+    write_json(place, read_json(place) | {"seeds": [5]})
+    other = {"commit": "fed", "processor": "another", "versions": {"a": "2"}}
+    second, sources = finished(tmp_path / "second", **other)
     publish(second, sources, tmp_path / "out", "do both", joins_published=True)
     found = read_json(place)
     assert found["command"] == "do both"
     assert found["commits"] == ["abc", "def", "fed"]
     assert (found["seeds"], found["jobs"], found["job_seconds"]) == ([0, 1, 5], 4, 6)
-    assert found["processors"] == f"another; {here}"
+    assert (found["processors"], found["versions"]) == ("2 x this; another", {"a": "1; 2"})
 
 
 def test_results_with_other_settings_do_not_join_published_ones(tmp_path: Path) -> None:

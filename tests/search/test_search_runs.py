@@ -118,6 +118,7 @@ def test_a_diverged_run_makes_its_strength_fail(
         (["--defence", "noise"], "surrogate.lambda, which must be a number above 0, found None"),
         (["--defence", "clustering", "--key", "gate"], "found 'log'"),
         (["--defence", "clustering", "--key", "no"], "cannot be varied"),
+        (["--defence", "clustering", "--key", "cut"], "cannot be varied"),
         (["--defence", "clustering", "--set", "train.select=best_test"], "best_test"),
         (
             ["--defence", "clustering", "--set", "defences.clustering.train={select: best_test}"],

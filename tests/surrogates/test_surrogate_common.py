@@ -22,7 +22,7 @@ VARIANTS = {name: (name, {}) for name in SURROGATES} | {
     "gmm, full": ("gmm", {"covariance": "full"}),
     "logdet, momentum": ("logdet", {"momentum": 0.9}),
 }
-FITTED = [variant for variant, (name, _) in VARIANTS.items() if SURROGATES[name].fits]
+FITTED = [variant for variant, (name, _) in VARIANTS.items() if SURROGATES[name].refit]
 NORMALISING = ["gated", "slot", "parallel", "shortcut"]
 every = pytest.mark.parametrize("variant", VARIANTS)
 

@@ -98,7 +98,7 @@ def test_every_surrogate_trains_on_ones_own_network(name: str) -> None:
     def maps() -> SplitModel:
         return own("first", image_shape=(1, 16, 16))().narrowed(8)
 
-    network = maps if SURROGATES[name].fits else halves
+    network = maps if SURROGATES[name].refit else halves
     epochs = SURROGATES[name].start_epoch + 1
     found = fit(tiny(epochs), name, blob_data(), network)
     assert found.history[-1]["surrogate/steps"] == 3
@@ -147,6 +147,12 @@ def test_a_pretrained_network_would_be_trained_on() -> None:
 def test_what_does_not_fit_is_refused(defence: str, network: Network, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         fit(tiny(), defence, blob_data(), network)
+
+
+def test_pruning_asks_for_a_stack_of_convolutions_before_it_trains() -> None:
+    study = tiny(defences={"pruned": {"pruning": {"epoch": 1}}})
+    with pytest.raises(ConfigError, match="model: pruning: the client must be a stack"):
+        fit(study, "pruned", blob_data(), own("first"))
 
 
 def test_a_training_that_diverges_says_so() -> None:

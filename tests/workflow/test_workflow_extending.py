@@ -50,7 +50,7 @@ def test_an_added_surrogate_runs_to_the_tables(finished: Checkout) -> None:
 
 
 FIT = """
-    fits = 1
+    refit = 1
 
     def fit(self, z: Tensor, y: Tensor) -> None:
         self.register_buffer("mean", z[y == y[0]].mean(0))

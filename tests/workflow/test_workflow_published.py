@@ -14,10 +14,11 @@ def publish(checkout: Checkout, name: str, config: str) -> None:
 
 
 def test_tables_are_made_again_and_their_differences_told(finished: Checkout) -> None:
-    """One is whole, one needs every job, and of one the images are not there."""
+    """One is whole, one needs every job; of one the images are not there, of one the file."""
     publish(finished, "tiny", "study.yaml")
     publish(finished, "more", "more.yaml")
     publish(finished, "away", "away.yaml")
+    publish(finished, "gone", "gone.yaml")
     finished.configure({"extends": "study.yaml", "experiment": "more"}, "more.yaml")
     away = {"source": "folder", "root": "nowhere", "image_size": 16}
     finished.configure({**tiny(), "experiment": "away", "data": away}, "away.yaml")
@@ -32,6 +33,7 @@ def test_tables_are_made_again_and_their_differences_told(finished: Checkout) ->
         "published_tiny_compare"
     }
     assert "not published again: away: nowhere: no such folder" in plan.output
+    assert "not published again: gone: gone.yaml: no such configuration file" in plan.output
     outcome = finished.snakemake("results/tiny/published.txt")
     assert outcome.code == 0, outcome.output
     assert outcome.rules == {"published_tiny_compare"}

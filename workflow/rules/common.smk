@@ -49,7 +49,8 @@ CAPTIONS = tempfile.TemporaryDirectory(prefix="cemlib-captions-")
 def given():
     """Return the system and the study that were given, or the embedded one."""
     # Snakemake's own reader accepts duplicate keys, runs templates, and does not know `extends`.
-    settings = resolved([Path(file) for file in workflow.configfiles], config)
+    files = [Path(file) for file in workflow.configfiles]
+    settings = resolved(files, workflow.config_settings.config)
     system = system_of(settings)
     plan = Plan(parse_any(settings))
     config.update(plan.study.plain())  # for workflow/report/study.rst
@@ -73,8 +74,13 @@ def published():
     from cemlib.report.publish import published_study
 
     for place in sorted(Path("results/published").glob("*/provenance.json")):
-        plan, jobs = read_study(*published_study(place.parent))
-        name, found = place.parent.name, images(plan)
+        name = place.parent.name
+        try:
+            plan, jobs = read_study(*published_study(place.parent))
+        except (ConfigError, FileError) as error:
+            print(f"not published again: {name}: {error}", file=sys.stderr)
+            continue
+        found = images(plan)
         same = [each for each in STUDIES if each.plan.layout == plan.layout]
         if found.level != OK:
             print(f"not published again: {name}: {found.found}", file=sys.stderr)
@@ -241,7 +247,10 @@ except ConfigError as error:
     raise WorkflowError(f"{files}: the configuration cannot be used", error)
 
 # Only on request, since their jobs make the start of Snakemake slower.
-PUBLISHED = list(published()) if any("published" in word for word in sys.argv) else []
+ASKED = any(
+    w.startswith("published") or w.endswith("/published.txt") for w in sys.argv[1:]
+)
+PUBLISHED = list(published()) if ASKED else []
 EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 
 if workflow.is_main_process:

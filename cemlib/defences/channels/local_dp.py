@@ -123,9 +123,7 @@ def analytic_gaussian_std(epsilon: float, delta: float, sensitivity: float) -> f
     high = 1.0
     while gaussian_delta(epsilon, high) > delta:
         high *= 2
-    while gaussian_delta(epsilon, high / 2) <= delta:
-        high /= 2
-    low = high / 2
+    low = 0.0
     for _ in range(60):  # more than the bits of a float
         middle = (low + high) / 2
         if gaussian_delta(epsilon, middle) > delta:
