@@ -60,7 +60,7 @@ class Draws:
         """Return standard normal noise for the client's generator: (count, length)."""
         return torch.randn(count, length, generator=self.stream("latents"))
 
-    def mixtures(
+    def noise_and_shares(
         self, mixing: Mixing, latent: int, rows: Tensor, images: int
     ) -> tuple[Tensor, Tensor]:
         """Return noise (count, latent) and ratios (count,) for the client's images `rows` (count,).

@@ -120,7 +120,7 @@ class Federation:
         images, labels = x.flatten(1, 2), y.flatten(1)
         owners = [drawn.client for drawn in draws]
         mixtures = (
-            drawn.mixtures(mixing, latent, own.flatten(), len(self.clients[drawn.client]))
+            drawn.noise_and_shares(mixing, latent, own.flatten(), len(self.clients[drawn.client]))
             for drawn, own in zip(draws, rows, strict=True)
         )
         noise, shares = (torch.stack(part) for part in zip(*mixtures, strict=True))

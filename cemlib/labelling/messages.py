@@ -46,9 +46,9 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Round:
-    """One round of labelling, which every message names.
+    """One round of labelling, whose `digest` every message holds.
 
-    `images` is a digest of the images (`cemlib.labelling.queries`), by which parties on separate
+    `images_digest` is that of the images (`cemlib.labelling.queries`), by which parties on separate
     machines agree on what they vote on; it is empty where all are in one process.
     """
 
@@ -56,7 +56,7 @@ class Round:
     setting: Setting
     queries: int
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
-    images: str = ""
+    images_digest: str = ""
 
     def __post_init__(self) -> None:
         if self.public.bits != self.setting.key_bits:
@@ -69,10 +69,10 @@ class Round:
             )
 
     @cached_property
-    def name(self) -> bytes:
+    def digest(self) -> bytes:
         """Return the SHA-256 of everything that the parties must agree on."""
         setting = sorted(asdict(self.setting).items())
-        agreed = (self.public.fingerprint, self.nonce, setting, self.queries, self.images)
+        agreed = (self.public.fingerprint, self.nonce, setting, self.queries, self.images_digest)
         return hashlib.sha256(repr(agreed).encode()).digest()
 
     @property
@@ -100,7 +100,7 @@ class Round:
 def encode(round_: Round, kind: Kind, sender: int, numbers: Numbers = ()) -> bytes:
     """Return a message of numbers: partial decryptions, or the beginning of a vote or request."""
     width = round_.public.ciphertext_bytes
-    header = bytes([kind]) + round_.name + sender.to_bytes(2, "big")
+    header = bytes([kind]) + round_.digest + sender.to_bytes(2, "big")
     return header + b"".join(number.to_bytes(width, "big") for number in numbers)
 
 
@@ -157,7 +157,7 @@ def _body(round_: Round, kind: Kind, sender: int, data: bytes, what: str) -> byt
         raise MessageError(f"{what}: expected {round_.size(kind)} bytes, got {len(data)}")
     if data[0] != kind or data[33:HEADER] != sender.to_bytes(2, "big"):
         raise MessageError(f"{what}: this is another kind of message, or another's")
-    if data[1:33] != round_.name:
+    if data[1:33] != round_.digest:
         raise MessageError(f"{what}: belongs to another round")
     return data[HEADER:]
 

@@ -1,13 +1,13 @@
 """Act as one party of a round on a machine of its own; all parties connect to the aggregator.
 
     requester    -> aggregator    shape of the images; images
-    aggregator   -> participants  shape, nonce and name of the round; images
+    aggregator   -> participants  shape, nonce and digest of the round; images
     participants -> aggregator    votes, and parts of the decryption, as in `messages`
     aggregator   -> requester     tallies in steps of the noise, 64-bit integers
     requester    -> aggregator    0 bytes: the tallies are there
 
 A participant builds the round from its own copy of the public parameters, so that the aggregator
-cannot change noise, key or number of participants. The round's name includes a digest of the
+cannot change noise, key or number of participants. The round's digest includes one of the
 images, so that all parties see the same ones.
 """
 
@@ -37,7 +37,7 @@ from cemlib.labelling.setting import SCALE
 from cemlib.labelling.sharing import KeyShare
 
 Classifier: TypeAlias = Callable[[Images], Any]  # class indices (Q,) of images uint8 (Q, C, H, W)
-NONCE_BYTES, NAME_BYTES = 16, 32
+NONCE_BYTES, DIGEST_BYTES = 16, 32
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ async def take_part(
     """
     queries.enter(ledger, [], dry=True)  # finds an unusable file before the others vote
     async with channels.connected(seat.tls, seat.address, seat.seconds) as channel:
-        head = await receive(channel, SHAPE.size + NONCE_BYTES + NAME_BYTES)
+        head = await receive(channel, SHAPE.size + NONCE_BYTES + DIGEST_BYTES)
         shape = queries.decode_shape(head[: SHAPE.size])
         images = _array(shape, await receive(channel, math.prod(shape)))
-        round_ = seat.round(images, head[SHAPE.size : -NAME_BYTES])
-        if round_.name != head[-NAME_BYTES:]:
+        round_ = seat.round(images, head[SHAPE.size : -DIGEST_BYTES])
+        if round_.digest != head[-DIGEST_BYTES:]:
             raise MessageError("the aggregator's public.json is not mine: compare them")
         party = Participant(round_, share, _votes(classify, images))
         asked = queries.digests(images)
@@ -141,7 +141,7 @@ async def aggregate(seat: Seat, listener: socket.socket) -> int:
         pixels = (await ask("images", requester, math.prod(sizes)))[REQUESTER]
         round_ = seat.round(_array(sizes, pixels), nonce)
         aggregator = Aggregator(round_)
-        query = shape + nonce + round_.name, pixels
+        query = shape + nonce + round_.digest, pixels
         votes = await ask("votes", voters, round_.size(Kind.VOTE), *query)
         for index, vote in votes.items():
             aggregator.receive_vote(index, vote)

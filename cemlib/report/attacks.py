@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cemlib.records.scores import MARK, SCORES
-from cemlib.report.courses import histories, mean_and_range, over_seeds
+from cemlib.report.learning_curves import histories, mean_and_range, over_seeds
 from cemlib.report.style import (
     Look,
     empty_figure,
@@ -24,13 +24,13 @@ from cemlib.report.tables import present
 from cemlib.report.worst_case import release_counts, unconverged, worst_cases
 
 _DECODER = "decoder"
-_COURSES = {
+_CURVES = {
     "val_mse": "MSE of held-out\nreconstructions",
     "percent": "identified [%]",
 }
 
 
-def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
+def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw error and identified share of held-out reconstructions while a decoder trains.
 
     The attack is `decoder` or, without it, the first that recorded the error. There is a column for
@@ -48,19 +48,19 @@ def attack_course(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     for place, panel in enumerate(panels):
         row, column = divmod(place, len(knowledges))
         chosen = (history["attack"] == attack) & (history["knowledge"] == knowledges[column])
-        course = list(_COURSES)[row]
+        score = list(_CURVES)[row]
         for name, look in style.items():
             found = history[chosen & (history["defence"] == name)]
             every = max(1, found["epoch"].nunique() // 5)
             line: Any = {"marker": look.marker, "markevery": every}
-            mean_and_range(panel, found, course, look.colour, band=row == 0, **line)
-            _mark_end(panel, found, course, look.colour)
+            mean_and_range(panel, found, score, look.colour, band=row == 0, **line)
+            _mark_end(panel, found, score, look.colour)
         if row == 0:
             panel.set_title(f"{readable(attack)}, attacker has {readable(knowledges[column])}")
             log_scale(panel)
-        elif history.loc[chosen, course].isna().all():
+        elif history.loc[chosen, score].isna().all():
             explain_empty(panel, "not recorded")
-        panel.set(xlabel="epoch" if row else "", ylabel="" if column else _COURSES[course])
+        panel.set(xlabel="epoch" if row else "", ylabel="" if column else _CURVES[score])
     legend(figure, style)
     return figure
 

@@ -108,8 +108,8 @@ FIGURES = (
         needs="releases",
     ),
     Figure(
-        "attack_course",
-        "attacks.attack_course",
+        "attack_curves",
+        "attacks.attack_curves",
         "error and identified share of a decoder",
         TRAINING,
         "Above, MSE of held-out reconstructions over the epochs of a decoder's training; below, the"
@@ -119,7 +119,7 @@ FIGURES = (
     ),
     Figure(
         "training_curves",
-        "courses.training_curves",
+        "learning_curves.training_curves",
         "learning curves of the training",
         TRAINING,
         "Cross-entropy of training and validation over the epochs, on one logarithmic scale, and"
@@ -127,8 +127,8 @@ FIGURES = (
         part=OF_RUNS,
     ),
     Figure(
-        "surrogate_course",
-        "courses.surrogate_course",
+        "surrogate_curves",
+        "learning_curves.surrogate_curves",
         "how the surrogates worked",
         TRAINING,
         "A row for each surrogate: its penalty, its gradient beside the task's, the leakage bound"

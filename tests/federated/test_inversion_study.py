@@ -9,7 +9,7 @@ from inversion_scenes import network, scene
 
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.config.federated_attacks import Cosine, DpSgd, Idlg, InversionStudy, PriorImage
-from cemlib.federated.inversion.evaluate import Finding, run_attacks, search_of
+from cemlib.federated.inversion.evaluate import Finding, run_attacks, search_settings
 from cemlib.federated.inversion.scoring import Row, matched, scored, summary, worst_cases
 from cemlib.federated.inversion.search import Reconstruction
 from cemlib.report.statistics import mean_interval
@@ -65,8 +65,8 @@ def test_what_each_defence_is_worth(findings: dict[str, dict[str, Finding]]) -> 
 
 def test_attacks_that_differ_in_nothing_there_is_share_one_search() -> None:
     known, plain = Idlg(mask="known", unmix=True), Idlg()
-    assert search_of(known, Variant()) == search_of(plain, Variant())
-    assert search_of(known, MASKED) == Idlg(mask="known")
+    assert search_settings(known, Variant()) == search_settings(plain, Variant())
+    assert search_settings(known, MASKED) == Idlg(mask="known")
     attacks = {"known": Idlg(iterations=3, mask="known"), "plain": Idlg(iterations=3)}
     for variant, same in ((Variant(), True), (MASKED, False)):
         found = run_attacks(network(), scene(2), variant, attacks, seed=0)

@@ -54,7 +54,7 @@ def test_a_participant_refuses_a_request_of_another_round(running: Parties) -> N
     with socket.create_server((HOST, 0)) as listener:
         (part,) = running.honest(0, port=listener.getsockname()[1])
         with server.wrap_socket(listener.accept()[0], server_side=True) as channel:
-            head = SHAPE.pack(*IMAGES.shape) + bytes(16) + round_.name
+            head = SHAPE.pack(*IMAGES.shape) + bytes(16) + round_.digest
             channel.sendall(framed(head) + framed(IMAGES.tobytes()))
             due = 4 + round_.size(Kind.VOTE)
             assert len(channel.makefile("rb").read(due)) == due

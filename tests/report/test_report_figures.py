@@ -25,9 +25,9 @@ from cemlib.study.job import FIGURE_FORMATS
 
 PER_KNOWLEDGE = ("reconstructions", "comparisons")
 DRAWN = {
-    WHOLE: {"accuracy_mse", "accuracy_ssim", "overview", "attack_course"}
+    WHOLE: {"accuracy_mse", "accuracy_ssim", "overview", "attack_curves"}
     | {f"{name}-{knowledge}" for name in PER_KNOWLEDGE for knowledge in KNOWLEDGES},
-    OF_RUNS: {"training_curves", "surrogate_course"},
+    OF_RUNS: {"training_curves", "surrogate_curves"},
 }
 
 

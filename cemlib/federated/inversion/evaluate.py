@@ -51,23 +51,23 @@ def run_attacks(
     batch / steps images of its own.
     """
 
-    def answer_of(seen: Shared, search: AnyInversion) -> Reconstruction:
-        return attack(net, seen, search, generator(seed, f"inversion_{search.kind}"))
+    def answer_of(seen: Shared, plain: AnyInversion) -> Reconstruction:
+        return attack(net, seen, plain, generator(seed, f"inversion_{plain.kind}"))
 
     shared = shared_gradients(net, scene, variant, batch, seed, steps, lr)
     searched: dict[AnyInversion, Reconstruction] = {}
     found: dict[str, Finding] = {}
     report = progress("inversion", len(attacks), unit="attack")
     for done, (name, settings) in enumerate(attacks.items(), 1):
-        search, linked, repeats = search_of(settings, variant), settings.linked, scene.repeats
+        plain, linked, repeats = search_settings(settings, variant), settings.linked, scene.repeats
         if linked is not None and repeats is not None:
             many = linked_scene(scene, repeats, linked)
             all_seen = shared_gradients(net, many, variant, 1, seed)
-            answer = solved(answer_of(all_seen, search), scene, repeats, linked)
+            answer = solved(answer_of(all_seen, plain), scene, repeats, linked)
         else:
-            if search not in searched:
-                searched[search] = answer_of(shared, search)
-            answer = searched[search]
+            if plain not in searched:
+                searched[plain] = answer_of(shared, plain)
+            answer = searched[plain]
             if settings.unmix:
                 answer = unmixed(answer, scene.ratio.view(-1, batch).mean(1), scene.prior)
         report(done, {"loss": float(answer.loss.nanmean())})
@@ -85,7 +85,7 @@ def attack(
     return best_of_restarts(search, len(shared), getattr(settings, "restarts", 1), draws)
 
 
-def search_of(settings: AnyInversion, variant: Variant) -> AnyInversion:
+def search_settings(settings: AnyInversion, variant: Variant) -> AnyInversion:
     """Return an attack's settings without the adaptations that its search does not need.
 
     If there is no mask, there is nothing to know about it; mixtures are solved after the search.

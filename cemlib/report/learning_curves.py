@@ -1,4 +1,4 @@
-"""Draw the course of trainings and their surrogates over the epochs.
+"""Draw the learning curves of trainings and of their surrogates.
 
 Lines are means over the seeds, and bands span from the lowest to the highest seed: with few seeds a
 t interval would reach below zero, which a logarithmic scale cannot show.
@@ -86,7 +86,7 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
     return figure
 
 
-def surrogate_course(
+def surrogate_curves(
     runs: pd.DataFrame, surrogates: Sequence[str], reference: str | None
 ) -> Figure:
     """Draw a row for each surrogate: penalty, gradient, leakage bound, hinges, own statistic.

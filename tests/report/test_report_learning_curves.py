@@ -11,8 +11,8 @@ from reading_figures import band, explained, lines, texts
 from synthetic_study import DEFENCES, Study
 
 from cemlib.records.files import read_jsonl, write_jsonl
-from cemlib.report.attacks import attack_course
-from cemlib.report.courses import surrogate_course, training_curves
+from cemlib.report.attacks import attack_curves
+from cemlib.report.learning_curves import surrogate_curves, training_curves
 from cemlib.report.style import looks
 
 LINE, VALIDATION, REFERENCE, START = "#000000", "#0072B2", "#777777", "#BBBBBB"
@@ -27,7 +27,7 @@ def test_the_attacks_course_is_the_mean_over_the_seeds(
     full_study: Study, row: int, key: str, scale: float
 ) -> None:
     _, attacks = full_study.frames()
-    panels = attack_course(attacks, DEFENCES).axes
+    panels = attack_curves(attacks, DEFENCES).axes
     assert [panel.get_title() for panel in panels[:2]] == [
         "decoder, attacker has train data",
         "decoder, attacker has public data",
@@ -43,11 +43,11 @@ def test_the_attacks_course_is_the_mean_over_the_seeds(
 
 def test_the_course_is_of_the_first_attack_that_learned_if_any(study: Study) -> None:
     write_jsonl(study.add_attack("none", 0, "linear", "train_data").history, [])
-    (panel,) = attack_course(study.frames()[1], DEFENCES).axes
+    (panel,) = attack_curves(study.frames()[1], DEFENCES).axes
     assert texts(panel) == ["no attack of this study learns in epochs"]
     rows = [{"epoch": e, "train_mse": None, "val_mse": 0.1 / e} for e in (1, 2, 3)]
     write_jsonl(study.add_attack("none", 0, "optimisation", "train_data").history, rows)
-    error, recognised = attack_course(study.frames()[1], DEFENCES).axes
+    error, recognised = attack_curves(study.frames()[1], DEFENCES).axes
     assert error.get_title() == "optimisation, attacker has train data"
     np.testing.assert_allclose(lines(error, LINE), [[0.1, 0.05, 0.1 / 3]])
     assert texts(recognised) == ["not recorded"]
@@ -103,7 +103,7 @@ def small(study: Study) -> Study:
 
 
 def course(study: Study, reference: str | None = None) -> Figure:
-    return surrogate_course(study.frames()[0], ["mine"], reference)
+    return surrogate_curves(study.frames()[0], ["mine"], reference)
 
 
 def test_lines_are_means_and_bands_the_range_of_the_finished_runs(study: Study) -> None:
@@ -143,7 +143,7 @@ def test_the_ratio_has_a_logarithmic_axis_unless_it_is_always_zero(study: Study)
     add(study, "mine", 1, acting(1, 2.0), acting(2, 4.0), acting(3, 0.0))
     np.testing.assert_allclose(lines(course(study).axes[1], LINE), [[0.3, 0.4, 0.0]])
     add(study, "none", 0, acting(1, 0.0), acting(2, 0.0))
-    ratio = surrogate_course(study.frames()[0], ["none"], None).axes[1]
+    ratio = surrogate_curves(study.frames()[0], ["none"], None).axes[1]
     assert ratio.get_yscale() == "linear"
 
 
@@ -179,7 +179,7 @@ def test_panels_without_anything_say_so(study: Study) -> None:
     assert [texts(panel) for panel in others] == [[text] for text in said]
     assert [mark for mark in penalty.lines if mark.get_marker() == "o"]  # one epoch is a point
     add(study, "late", 0, line(1), line(2))
-    penalty, _, bound, *_ = surrogate_course(study.frames()[0], ["late"], None).axes
+    penalty, _, bound, *_ = surrogate_curves(study.frames()[0], ["late"], None).axes
     assert texts(penalty) == ["never active"]
     np.testing.assert_allclose(lines(bound, LINE), [[10.0, 20.0]])
 
@@ -189,5 +189,5 @@ def test_failed_runs_and_studies_without_surrogate_say_so(study: Study) -> None:
     runs = study.frames()[0]
     assert [texts(panel) for panel in course(study).axes] == [["all runs failed"]] * 5
     assert "all runs failed" in texts(training_curves(runs, ["mine"]).axes[0])
-    (panel,) = surrogate_course(runs, [], None).axes
+    (panel,) = surrogate_curves(runs, [], None).axes
     assert texts(panel) == ["no defence of this study has a surrogate"]
