@@ -21,6 +21,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -130,7 +131,9 @@ def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] 
     With chosen families it has only these, in their order. Holm's correction is over all accuracies
     that the first study names, if this is one of them.
     """
-    table = _tradeoff(root, folder, accuracy, chosen)
+    table = _tradeoff(root, folder, None, tuple(chosen))
+    if accuracy not in table["accuracy"].tolist():
+        table = _tradeoff(root, folder, accuracy, tuple(chosen))
     # A dash says that the curve does not reach the accuracy, whether or not some results failed.
     table = table[table["accuracy"] == accuracy].drop(columns="n_failed")
     return f"\n{markdown_table(laid_out('', table, _COLUMNS))}\n\n"
@@ -143,7 +146,7 @@ def differences(root: Path, folder: str) -> str:
     Significant differences are bold, and those that rest on an attack which had not converged are
     marked.
     """
-    table = _tradeoff(root, folder)
+    table = _tradeoff(root, folder, None, ())
     reached = table.groupby(["accuracy", "knowledge"])["difference"].transform("count") > 0
     rows = table[reached & (table["family"] != table["reference"])].copy()
     rows["shown"] = [_relative(row) for row in records(rows)]
@@ -166,12 +169,13 @@ def _relative(row: Row) -> str:
     return f"**{text}**" if is_shown(row) else text
 
 
+@cache
 def _tradeoff(
-    root: Path, folder: str, accuracy: float | None = None, chosen: Sequence[str] = ()
+    root: Path, folder: str, accuracy: float | None, chosen: tuple[str, ...]
 ) -> pd.DataFrame:
     """Return the table of `cemlib.report.at_accuracy` for published studies.
 
-    It has all accuracies that the first study names, or `accuracy` alone if it is another one.
+    It has the given accuracy, or all that the first study names. Several pages show the same one.
     """
     first, *others = folder.split("+")
     study, runs, attacks = _published(root, first)
@@ -186,9 +190,7 @@ def _tradeoff(
         parts = (frame[frame["defence"].isin(own)] for frame in frames)
         runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
     families = {name: families[name] for name in chosen or families}
-    named = study.report.match_accuracy or ()
-    at = named if accuracy is None or accuracy in named else [accuracy]
-    sweeps = Sweeps(families, at)
+    sweeps = Sweeps(families, study.report.match_accuracy if accuracy is None else [accuracy])
     return tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from snakemake.cli import parse_config
 
 from cemlib.config import ConfigError, load, parse
 from cemlib.config.base import Section
@@ -84,22 +83,24 @@ def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
 
 
 def test_snakemakes_configuration_is_resolved_the_same(tmp_path: Path) -> None:
-    """Of `--config`, it leaves what is inside lists and mappings as text."""
+    """Changed by the words of `--config`."""
     written(tmp_path, "base.yaml", BASE)
     patch = {"extends": "base.yaml", "experiment": "b", "defences": {"noise": None}}
     file = written(tmp_path, "b.yaml", patch)
-    assert parse(resolved([file], {})) == load(file)
-    assert parse(resolved([file], {"threads": 2})).threads == 2
-    typed = parse_config(["seeds=[0, 4]", 'train={"epochs": 3}', "reference=null"])
-    found = parse(resolved([file], typed))
+    assert parse(resolved([file], ())) == load(file)
+    words = ["seeds=[0, 4]", 'train={"epochs": 3}', "reference=null", "data.root='2024 #1'"]
+    found = parse(resolved([file], words))
     assert (found.seeds, found.train.epochs, found.reference) == ((0, 4), 3, None)
+    assert found.data.root == "2024 #1"
     alone = {key: value for key, value in BASE.items() if key != "attacks"}
     short = alone | {"attacks": {"decoder": None, "mean_image": {}}}
     file_of_short = written(tmp_path, "short.yaml", short)
-    assert parse(resolved([file_of_short], {})) == load(file_of_short)
+    assert parse(resolved([file_of_short], ())) == load(file_of_short)
     assert list(load(file_of_short).attacks) == ["decoder", "mean_image"]
     with pytest.raises(ConfigError, match="extends: belongs in a file"):
-        resolved([file], {"extends": "other.yaml"})
+        resolved([file], ["extends=other.yaml"])
+    with pytest.raises(ConfigError, match=r"--config seeds=\[1: not a YAML file"):
+        resolved([file], ["seeds=[1"])
 
 
 def test_taking_a_key_away_is_setting_it_to_null() -> None:

@@ -16,6 +16,7 @@ from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.search import estimate
 from cemlib.search.estimate import (
+    Cost,
     attack_seconds,
     epoch_seconds,
     read_data,
@@ -115,6 +116,17 @@ def test_attacks_are_measured_for_every_network(
     seeds = len(plan.study.seeds)
     attacked = {kind: jobs for kind, jobs in found.items() if kind.startswith("attack")}
     assert attacked == {"attack decoder on early": seeds, "attack decoder on late": 2 * seeds}
+
+
+def test_the_total_is_that_of_all_jobs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """3 jobs of 2 hours and one of one, on one thread each; two of the largest side by side."""
+    costs = [Cost("a", 3, 7200, 500, 0), Cost("b", 1, 3600, 800, 0)]
+    monkeypatch.setattr(estimate, "estimate", lambda *_: costs)
+    assert main(["estimate", "--config", str(TINY), "--device", "cpu", "--slots", "2"]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert "7.00 core hours; with --slots 2 3.50 hours and 1,600 MiB" in said
 
 
 def test_images_that_are_not_there_are_told(

@@ -20,7 +20,9 @@ from cemlib.records.provenance import (
     Member,
     _imports,
     fingerprint,
+    forget_peak_memory,
     members,
+    peak_memory_mb,
     provenance,
     remember,
     source_files,
@@ -258,3 +260,13 @@ def test_no_job_lists_a_file_twice() -> None:
     for job in jobs_of(PLAN):
         for files in job.inputs.values():
             assert len({*files}) == len(files)
+
+
+def test_peak_memory_is_that_since_it_was_forgotten() -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("only Linux forgets it")
+    held = b"x" * (300 * 2**20)
+    largest = peak_memory_mb()
+    del held
+    forget_peak_memory()
+    assert peak_memory_mb() < largest - 200

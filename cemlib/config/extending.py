@@ -94,11 +94,11 @@ def merged(below: Any, above: Any) -> Any:
     return result
 
 
-def changed(raw: Any, changes: Sequence[str]) -> Any:
+def changed(raw: Any, changes: Sequence[str], option: str = "--set") -> Any:
     """Return a configuration with changes merged into it, each a dotted key and YAML: `KEY=VALUE`.
 
     Raises:
-        ConfigError: if a change has another form.
+        ConfigError: if a change has another form; the message names the `option` of the changes.
 
     >>> changed({"train": {"epochs": 2}}, ["train.lr=0.01", "seeds=[0, 1]"])
     {'train': {'epochs': 2, 'lr': 0.01}, 'seeds': [0, 1]}
@@ -106,35 +106,27 @@ def changed(raw: Any, changes: Sequence[str]) -> Any:
     for change in changes:
         key, sign, text = change.partition("=")
         if not sign or not all(key.split(".")):
-            raise ConfigError(f"--set {change}: expected KEY=VALUE, such as train.lr=0.01")
+            raise ConfigError(f"{option} {change}: expected KEY=VALUE, such as train.lr=0.01")
         if not text.strip():
-            raise ConfigError(f"--set {change}: there is no value; write null for the default")
-        value = from_text(text, f"--set {change}")
+            raise ConfigError(f"{option} {change}: there is no value; write null for the default")
+        value = from_text(text, f"{option} {change}")
         for part in reversed(key.split(".")):
             value = {part: value}
         raw = merged(raw, value)
     return raw
 
 
-def resolved(files: list[Path], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Snakemake's configuration: its files with those that they extend, and `--config`.
+def resolved(files: list[Path], changes: Sequence[str]) -> dict[str, Any]:
+    """Return the configuration of Snakemake's files, changed by the words of its `--config`.
 
     Raises:
-        ConfigError: as `read_extended`; if a value of `--config` is not YAML, or is `extends`.
+        ConfigError: as `read_extended` and `changed`; if a change is of `extends`.
     """
-    if EXTENDS in above:
+    whole: Any = reduce(merged, map(read_extended, files))
+    found: dict[str, Any] = changed(whole, changes, "--config")
+    if EXTENDS in found:
         raise ConfigError(f"{EXTENDS}: belongs in a file; give `--config` the values themselves")
-    found: dict[str, Any] = merged(reduce(merged, map(read_extended, files)), _typed(above))
     return found
-
-
-def _typed(value: Any) -> Any:
-    """Return values of `--config`; Snakemake leaves those inside lists and mappings as text."""
-    if isinstance(value, Mapping):
-        return {key: _typed(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_typed(inner) for inner in value]
-    return from_text(value, "--config") if isinstance(value, str) else value
 
 
 def _names(path: Path, value: Any) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cemlib.config.study import Study
 from cemlib.report.build import Results, write_figures, write_tables
+from cemlib.report.comparisons import default_reference
 from cemlib.report.frontier import Sweeps
 from cemlib.report.page import write_page
 from cemlib.report.tables import collect
@@ -38,11 +39,10 @@ def results_of(job: Job[Study]) -> Results:
     study, one = job.plan.study, job.of.get("defence")
     curves = Sweeps(study.families(), study.report.match_accuracy) if study.sweeps else None
     names = [one] if one else list(study.defences)
-    reference = study.reference or ("noise" if "noise" in names else names[0])
     return Results(
         *collect(job.inputs["runs"], job.inputs.get("attacks", ())),
         names,
-        reference=None if one else reference,
+        reference=None if one else study.reference or default_reference(names),
         sweeps=None if one else curves,
         surrogates=[name for name, defence in study.defences.items() if defence.surrogate],
     )

@@ -74,7 +74,8 @@ async def connected(
         reason = str(error) or f"not done after {seconds:g} seconds"
         place = "{}:{}".format(*address)
         raise LabellingError(
-            f"the aggregator at {place} is gone or ended the round: {reason}"
+            f"the aggregator at {place} is gone or ended the round, or this party connected again:"
+            f" {reason}"
         ) from error
 
 
@@ -86,8 +87,8 @@ async def accepted(
 
     Handshakes run concurrently, so that a silent caller delays nobody. Unknown callers are
     turned away. Until all have arrived, a party may connect again: its newest connection counts,
-    since an older one whose messages have not been read cannot be seen to be closed. The deadline
-    is a time of the event loop's clock.
+    since an older one is not seen to be closed while it holds more than a buffer of unread data.
+    The deadline is a time of the event loop's clock.
 
     Raises:
         DroppedOutError: if some parties have not connected by the deadline.

@@ -7,8 +7,8 @@
     requester    -> aggregator    0 bytes: the tallies are there
 
 A participant builds the round from its own copy of the public parameters, so that the aggregator
-cannot change noise, key or number of participants. The round's digest includes one of the
-images, so that all parties see the same ones.
+cannot change noise, key or number of participants. A digest of the images is part of the round's,
+so that all parties see the same ones.
 """
 
 import asyncio

@@ -35,12 +35,13 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
         NaN where the mean curve, or that of all seeds but one, does not reach the accuracy;
         ``<setting>_mean`` is the strength at which it does. ``n_failed`` results are not on the
-        curve, and their seeds do not count where it is read from their defences; on
-        ``n_unconverged`` seeds an attack had not converged on one of the defences between which the
-        curve, or that of all seeds but one, was read. The paired ``difference`` in MSE is to the
-        first family; Holm's correction is over all rows. ``detectable`` is the difference that the
-        test finds with a probability of 80 %, given the spread and without Holm's correction, which
-        needs a larger one. ``unconverged`` names the sides with such a seed.
+        curve, and their seeds do not count, also in ``n_seeds``, where it is read from their
+        defences; on ``n_unconverged`` seeds an attack had not converged on one of the defences
+        between which the curve, or that of all seeds but one, was read. The paired ``difference``
+        in MSE is to the first family; Holm's correction is over all rows. ``detectable`` is the
+        difference that the test finds with a probability of 80 %, given the spread and without
+        Holm's correction, which needs a larger one. ``unconverged`` names the sides with such a
+        seed.
     """
     rows: list[Row] = []
     for knowledge, there in points.groupby("knowledge", sort=False):
@@ -153,7 +154,7 @@ def _families_at(accuracy: float, families: dict[str, Curves], sweeps: Sweeps) -
     for name, curves in families.items():
         row: Row = {
             "family": name,
-            "n_seeds": curves.points["seed"].nunique(),
+            "n_seeds": there[name].points["seed"].nunique(),
             "n_failed": int(_failed(curves.points).sum()),
             "n_unconverged": late[name],
             "reference": reference,

@@ -36,7 +36,7 @@ def comparisons_table(
 
     The scores are top-1, and for each knowledge the worst case's MSE and SSIM on one release, and
     its identification where it was measured. The rows are in the order of ``defences``. If no
-    reference is given, it is ``noise`` if that is present, else the first defence.
+    reference is given, it is the `default_reference`.
 
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds, over
@@ -49,7 +49,7 @@ def comparisons_table(
         ValueError: if the reference has no result.
     """
     names = present(runs, defences)
-    reference = reference or ("noise" if "noise" in names else names[0])
+    reference = reference or default_reference(names)
     if reference not in names:
         raise ValueError(f"reference {reference!r} has no results; there are {', '.join(names)}")
     others = [name for name in names if name != reference]
@@ -63,6 +63,11 @@ def comparisons_table(
     tested = table["metric"] == TESTED
     table.loc[~tested, "p"] = math.nan
     return with_verdicts(table, tested)
+
+
+def default_reference(defences: Sequence[str]) -> str:
+    """Return ``noise`` if it is one of the defences, else the first."""
+    return "noise" if "noise" in defences else defences[0]
 
 
 def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """What the parser tells: `--help`, the page of commands, and completion by a shell."""
 
-import argparse
 import os
 import subprocess
 import sys
@@ -8,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cemlib.cli import exits, parsers
+from cemlib.cli import parsers
 from cemlib.cli.commands import COMMANDS
 from cemlib.cli.options import DEFAULT_STORE
 from cemlib.records.layout import KNOWLEDGES
-from cemlib.study.environment import Terminated, exit_code
 from docs.generated import commands_page
 
 ROOT = Path(__file__).parents[2]
@@ -80,13 +78,6 @@ def test_options_have_a_help_and_examples_are_calls_that_the_parser_takes(name: 
         assert options.command is COMMANDS[name].run
         files = [value for value in vars(options).values() if isinstance(value, Path)]
         assert all((ROOT / file).is_file() for file in files if file.suffix == ".yaml")
-
-
-def test_exit_codes_are_those_that_the_code_has() -> None:
-    assert {exit_code(KeyboardInterrupt()), exit_code(Terminated())} < set(exits.EXIT_CODES)
-    with pytest.raises(SystemExit) as caught:
-        argparse.ArgumentParser(prog="any").error("wrong")
-    assert caught.value.code == exits.USAGE
 
 
 def test_an_empty_store_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,9 +198,10 @@ def test_the_newest_connection_of_a_party_counts(running: Parties) -> None:
         assert asking.result(SECONDS).tolist() == TALLIES
 
 
-def test_a_requester_that_left_with_its_images_sent_may_return(running: Parties) -> None:
+@pytest.mark.parametrize("side", [2, 400])  # the larger one is not read to its end
+def test_a_requester_that_left_with_its_images_sent_may_return(running: Parties, side: int) -> None:
     with running.caller("requester") as caller:
-        caller.send(framed(SHAPE.pack(*IMAGES.shape)) + framed(IMAGES.tobytes()))
+        caller.send(framed(SHAPE.pack(2, 3, side, side)) + framed(bytes(6 * side**2)))
     running.honest(0, 1, 2)
     assert running.tallied()
 

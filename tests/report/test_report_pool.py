@@ -52,7 +52,7 @@ def test_tables_of_pooled_seeds_are_those_of_one_machine(
     pd.testing.assert_frame_equal(found.drop(columns=OF_IMAGES), whole.drop(columns=OF_IMAGES))
     pictures = {path.stem for path in written if path.suffix == ".png"}
     assert {"accuracy_mse", "overview", "comparisons-train_data"} <= pictures
-    assert not {name for name in pictures if "course" in name or "reconstructions" in name}
+    assert not {name for name in pictures if "curves" in name or "reconstructions" in name}
 
 
 @pytest.mark.parametrize(

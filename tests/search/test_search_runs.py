@@ -144,7 +144,6 @@ def test_data_of_other_settings_are_not_replaced(
     other = [*config, "--set", "data.train_limit=150"]
     assert main(["match", "--defence", "clustering", "--accuracy", "60", *other]) == 2
     assert "prepared with other settings or code" in capsys.readouterr().err
-    assert main(["estimate", "--device", "cpu", *other]) == 0
     assert facts.read_bytes() == before
 
 

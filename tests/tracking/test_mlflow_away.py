@@ -1,6 +1,7 @@
 """Uploads that cannot be: stores that are locked, away, damaged or of another version."""
 
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -156,6 +157,16 @@ def test_a_server_that_is_away(study: Study, monkeypatch: pytest.MonkeyPatch) ->
         study.track()
     assert "127.0.0.1" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    study.add_run("none", 0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        study.uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TrackingError, match="can be repeated"):
+            study.track()
 
 
 def test_an_experiment_deleted_in_mlflow(study: Study, store: Store) -> None:

@@ -105,16 +105,13 @@ def test_summary_repeats_the_metrics_of_the_jobs(base: Base) -> None:
     assert table["clustering", "worst_case_4", "train_data"] == pytest.approx(min(measured))
 
 
-def test_a_dry_run_names_the_jobs(finished: Checkout) -> None:
-    (finished.results / "index.html").unlink()
-    said = finished.snakemake("results/tiny/index.html", "--dry-run", brief=True).output
-    assert re.search(r"^Job \d+: page$", said, re.MULTILINE)
-    assert re.search(r"^page +1$", said, re.MULTILINE)
-
-
 def test_a_job_is_a_line_and_the_last_ones_say_where_to_look(finished: Checkout) -> None:
+    """And a dry run names it."""
     page = finished.results / "index.html"
     page.unlink()
+    dry = finished.snakemake("results/tiny/index.html", "--dry-run", brief=True).output
+    assert re.search(r"^Job \d+: page$", dry, re.MULTILINE)
+    assert re.search(r"^page +1$", dry, re.MULTILINE)
     said = finished.snakemake("results/tiny/index.html", brief=True).output
     assert re.search(r"^\[1/1\] page \| about \d+ min left$", said, re.MULTILINE)
     assert "Select jobs" not in said

@@ -120,10 +120,6 @@ def test_its_logs_end_as_the_workflows(base: Base, other: Checkout) -> None:
         assert lines(other, name) == lines(base[0], name) != []
 
 
-def test_snakemake_has_nothing_left_but_the_upload(other: Checkout) -> None:
-    assert other.plan().rules == {"track"}
-
-
 def test_snakemake_runs_again_what_the_runner_made_with_other_settings(copied: Checkout) -> None:
     """Of jobs of the runner it does not know the settings; what belongs again is not run again."""
     record = copied.results / "runs/clustering/seed0/metrics.json"

@@ -50,7 +50,7 @@ def given():
     """Return the system and the study that were given, or the embedded one."""
     # Snakemake's own reader accepts duplicate keys, runs templates, and does not know `extends`.
     files = [Path(file) for file in workflow.configfiles]
-    settings = resolved(files, workflow.config_settings.config)
+    settings = resolved(files, workflow.config_settings.config_args or ())
     system = system_of(settings)
     plan = Plan(parse_any(settings))
     config.update(plan.study.plain())  # for workflow/report/study.rst
@@ -247,9 +247,8 @@ except ConfigError as error:
     raise WorkflowError(f"{files}: the configuration cannot be used", error)
 
 # Only on request, since their jobs make the start of Snakemake slower.
-ASKED = any(
-    w.startswith("published") or w.endswith("/published.txt") for w in sys.argv[1:]
-)
+WORDS = [word.rpartition("=")[2].removeprefix("-R") for word in sys.argv[1:]]
+ASKED = any(w.startswith("published") or w.endswith("/published.txt") for w in WORDS)
 PUBLISHED = list(published()) if ASKED else []
 EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 
