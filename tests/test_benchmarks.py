@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from benchmarks import measure, others, plain, surrogates
 from benchmarks.__main__ import PARTS, table
-from benchmarks.measure import compare, flops, measured, rate
+from benchmarks.measure import compare, flops, rate
 from benchmarks.others import decoder_flops
 from benchmarks.setting import CLASSES, NOISE_STD, Scale, features, images, split_model
 from benchmarks.training import DEFENCES, step_flops
@@ -102,16 +102,6 @@ def test_the_floor_is_operations_over_the_rate() -> None:
     row = compare("product", lambda: left @ right, TINY, operations=operations)
     assert row["floor_ms"] == pytest.approx(1e3 * operations / rate(TINY, "float32"))
     assert row["times_faster"] is None
-
-
-def test_calls_are_timed_in_turns() -> None:
-    called: list[str] = []
-    calls = [lambda: called.append("a"), lambda: called.append("b")]
-    first, second = measured(calls, Scale(rounds=2, seconds=1e-6))
-    turns = [name for place, name in enumerate(called) if called[place - 1 : place] != [name]]
-    assert turns == ["a", "b", "a", "b"]
-    assert len(first.times) >= 2
-    assert len(second.times) >= 2
 
 
 def clusters(dim: int, samples: int) -> plain.Statistics:

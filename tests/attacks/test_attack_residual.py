@@ -71,14 +71,21 @@ def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
     assert found.history[-1]["val_mse"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path) -> None:
-    """One epoch of one batch, with the noise of its stream and Adam's first step written out."""
-    task, _ = residual_task(tmp_path, std=0.05, epochs=1, batch_size=96)
-    found, model = residual(task).state, first_decoder()
+@pytest.mark.parametrize("queries", [1, 4])
+def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path, queries: int) -> None:
+    """One epoch of one batch, with the noise of its stream and Adam's first step written out.
+
+    It trains on means of as many releases as it will see.
+    """
+    task, _ = residual_task(tmp_path, std=0.5, epochs=1, batch_size=96, queries=queries)
+    outcome, model = residual(task), first_decoder()
+    found = outcome.state
     rows = torch.randperm(96, generator=generator(0, "attack_order", 1))
     noise = torch.randn((96, 1, 4, 4), generator=generator(0, "attack_noise", 1))
-    answers = model(task.own.features[rows] + 0.05 * noise)
-    F.mse_loss(answers, task.own.images[rows].float() / 255).backward()
+    answers = model(task.own.features[rows] + 0.5 / queries**0.5 * noise)
+    error = F.mse_loss(answers, task.own.images[rows].float() / 255)
+    error.backward()
+    assert outcome.history[0]["train_mse"] == pytest.approx(error.item(), rel=1e-4)
     expected = []
     for name, weights in model.named_parameters():
         gradient = weights.grad + 1e-4 * weights

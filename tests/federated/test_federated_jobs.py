@@ -198,7 +198,6 @@ def test_a_faulty_configuration_names_the_key(changes, message):
 @pytest.mark.parametrize(
     ("changes", "jobs", "message"),
     [
-        ({"clients": {"number": 90}}, ["train/none"], "training images for 90 clients"),
         (
             {"variants": {"none": {"mask": {"beta": 11}}}},
             ["train/none"],

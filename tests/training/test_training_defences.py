@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_study import CPU, RAW, blob_data, tiny_plan, trained
+from tiny_study import CPU, RAW, blob_data, tiny_plan, tiny_trainer, trained
 from torch import nn
+from torch.nn import functional as F
 
+from cemlib.config import parse
 from cemlib.defences.channels import CHANNELS
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import load_deployed
@@ -46,12 +48,49 @@ def test_only_an_epoch_after_the_pruning_is_deployed(tmp_path: Path) -> None:
     assert read_json(folder.metrics)["selected_epoch"] == 8
 
 
-def test_a_penalty_is_part_of_the_loss_and_of_the_row(tmp_path: Path) -> None:
-    for defence in ("nopeek", "bido", "fisher", "arl"):
-        for row in read_jsonl(trained(tmp_path, defence, epochs=2).history):
-            assert row["penalty"] != 0
-            assert row["train_loss"] == pytest.approx(row["train_ce"] + row["penalty"], rel=1e-5)
-    assert "penalty" not in read_jsonl(trained(tmp_path, "noise", epochs=1).history)[0]
+@pytest.mark.parametrize("name", ["nopeek", "bido", "fisher", "arl"])
+def test_a_penalty_pulls_on_the_client(tmp_path: Path, name: str) -> None:
+    """One step on all images, by torch's SGD on cross-entropy and penalty."""
+    settings = {"batch_size": 97, "epochs": 1}
+    subject, other = (tiny_trainer(tmp_path, name, **settings) for _ in range(2))
+    model, train = other.deployed.model.train(), other.data.train
+    order = torch.randperm(97, generator=generator(0, "order", 1))
+    images, labels = (train.images[order].float() / 255).requires_grad_(), train.labels[order]
+    torch.manual_seed(derive(0, "dropout", 1))
+    z = model.encoder(images)
+    released = z + 0.025 * torch.randn(z.shape, generator=generator(0, "noise", 1))
+    ce = F.cross_entropy(model.head(released), labels)
+    assert other.defended.penalty is not None
+    pull = other.defended.penalty(images, labels, z, released)
+    first = next(model.encoder.parameters())
+    (alone,) = torch.autograd.grad(ce, [first], retain_graph=True)
+    (ce + pull).backward()
+    assert first.grad is not None
+    assert (first.grad - alone).norm() > 1e-4 * alone.norm()
+    torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4).step()
+    row = subject.epoch(1)
+    assert row["penalty"] == pytest.approx(pull.item(), rel=1e-4)
+    assert row["train_loss"] == pytest.approx((ce + pull).item(), rel=1e-4)
+    for one, expected in zip(subject.deployed.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_surrogate_sees_the_features_as_the_channel_shapes_them() -> None:
+    shaped = {"surrogate": "logdet", "channel": {"name": "topk", "keep": 0.1}}
+    settings = {"epochs": 3, "batch_size": 97, "milestones": [3], "lr": 1e-30}
+    study = parse(RAW | {"train": settings, "defences": {"shaped": shaped}})
+    subject, other = (new_trainer(study, "shaped", 0, blob_data()) for _ in range(2))
+    rows = [subject.epoch(number) for number in (1, 2)]
+    train, deployed = other.data.train, other.deployed
+    assert other.surrogate is not None
+    with torch.no_grad():
+        z = deployed.model.train().encoder(train.images.float() / 255)
+        expected, bare = (
+            other.surrogate(each.flatten(1), train.labels)
+            for each in (deployed.channel.shape(z), z)
+        )
+    assert rows[1]["surrogate"] == pytest.approx(expected.item(), rel=1e-4)
+    assert abs(expected - bare) > 0.1 * bare
 
 
 @pytest.mark.parametrize("name", CHANNELS)

@@ -28,7 +28,6 @@ from cemlib.training.job import checkpoint_place, run
         ("task_aware", "last", 3),
         # After the pruning: the smaller client, its optimiser and ARL's own come back.
         ("everything", "best_val", 4),
-        ("undressed", "best_val", 4),
     ],
 )
 def test_an_interrupted_training_ends_with_the_same_bits(
