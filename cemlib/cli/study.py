@@ -15,7 +15,7 @@ from cemlib.records.seal import RECORD
 
 if TYPE_CHECKING:
     from cemlib.study.job import AnyJob, AnyPlan
-    from cemlib.tracking import Study
+    from cemlib.tracking import Upload
 
 ENDINGS = (".csv", ".md", ".tex", ".png")  # of the published files
 
@@ -138,7 +138,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
             that was not committed; if tables or figures are older than results; or if a seed that
             is added is published already.
     """
-    from cemlib.report.publish import differences, publish
+    from cemlib.report.publish import compare_published, publish
     from cemlib.study.finished import is_written, mismatches, refuse
     from cemlib.study.job import owners, records_below, report_files
     from cemlib.study.systems import read_study
@@ -150,7 +150,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
         raise FileError(f"{', '.join(other)}: {fault}")
     out, root = Path("results/published") / plan.study.experiment, plan.layout.root
     if options.compare:
-        yield from differences(out, plan.layout.tables)
+        yield from compare_published(out, plan.layout.tables)
         return
     results = [path for part in ("gans", "runs") for path in records_below(root / part, jobs)]
     others = [path for path in owners(jobs) if path.name == RECORD and path not in results]
@@ -193,12 +193,12 @@ def _with_published(
     return write_pooled(both, root, root / "pooled"), changes
 
 
-def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Study":
+def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Upload":
     """Return what is uploaded: the results of all runs, or of one defence, and the report."""
     from cemlib.study.finished import belonging
     from cemlib.study.job import records_below, report_files
-    from cemlib.tracking import Study
+    from cemlib.tracking import Upload
 
     root, of_part = plan.layout.root, [j for j in jobs if part in (None, j.of.get("defence"))]
     files = records_below(root / "runs", of_part), report_files(jobs)
-    return Study(root, plan.study.experiment, *files, partial(belonging, jobs))
+    return Upload(root, plan.study.experiment, *files, partial(belonging, jobs))

@@ -15,8 +15,7 @@ from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.claims import claims, warnings
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
-from cemlib.report.figures import Figure as Drawing
-from cemlib.report.figures import drawings
+from cemlib.report.figures import Drawing, drawings
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.style import save, settings
 from cemlib.report.tables import runs_table, summary_table

@@ -18,7 +18,7 @@ PICTURES, UTILITY, TRAINING = CATEGORIES
 
 
 @dataclass(frozen=True)
-class Figure:
+class Drawing:
     """One figure, or in `FIGURES` one for each score or knowledge.
 
     Attributes:
@@ -43,7 +43,7 @@ class Figure:
 
 
 FIGURES = (
-    Figure(
+    Drawing(
         "reconstructions-{knowledge}",
         "grid.reconstructions",
         "reconstructions by the strongest attack, {knowledge}",
@@ -56,7 +56,7 @@ FIGURES = (
         " are the first, the reference, that of the first sweep, and those with the highest"
         " worst-case MSE.",
     ),
-    Figure(
+    Drawing(
         "accuracy_{score}",
         "tradeoff.tradeoff",
         "accuracy against {score}",
@@ -65,7 +65,7 @@ FIGURES = (
         " MSE, with 95 % intervals in both directions. Right, and up for MSE or down for SSIM, is"
         " better. Equal lambda is not equal strength: compare defences at equal accuracy.",
     ),
-    Figure(
+    Drawing(
         "frontier-{knowledge}",
         "tradeoff.frontier",
         "curves of the sweeps, {knowledge}",
@@ -76,7 +76,7 @@ FIGURES = (
         " lines are the accuracies of tradeoff.csv.",
         needs="sweeps",
     ),
-    Figure(
+    Drawing(
         "overview",
         "bars.overview",
         "accuracy and worst-case error",
@@ -86,7 +86,7 @@ FIGURES = (
         " better; whiskers are 95 % intervals over the seeds. The mean image is an attacker who"
         " does not use the release.",
     ),
-    Figure(
+    Drawing(
         "comparisons-{knowledge}",
         "bars.forest",
         "differences from the reference, {knowledge}",
@@ -97,7 +97,7 @@ FIGURES = (
         " one is not, whatever its interval. Right, the accuracy, which is not tested. † marks a"
         " defence without a verdict: an attack on it or on the reference had not converged.",
     ),
-    Figure(
+    Drawing(
         "releases",
         "attacks.releases",
         "error against the number of releases",
@@ -107,7 +107,7 @@ FIGURES = (
         " averaging removes protection.",
         needs="releases",
     ),
-    Figure(
+    Drawing(
         "attack_curves",
         "attacks.attack_curves",
         "error and identified share of a decoder",
@@ -117,7 +117,7 @@ FIGURES = (
         " right class. Lines are means over the seeds; above, a band spans the seeds. An error"
         " that still falls at the end means that a longer attack may be stronger.",
     ),
-    Figure(
+    Drawing(
         "training_curves",
         "learning_curves.training_curves",
         "learning curves of the training",
@@ -126,7 +126,7 @@ FIGURES = (
         " in each panel the validation accuracy of what was deployed; the bands span the seeds.",
         part=OF_RUNS,
     ),
-    Figure(
+    Drawing(
         "surrogate_curves",
         "learning_curves.surrogate_curves",
         "how the surrogates worked",
@@ -139,10 +139,10 @@ FIGURES = (
 )
 
 
-def drawings(part: str, knowledges: Sequence[str], has: Sequence[str] = ()) -> Iterator[Figure]:
+def drawings(part: str, knowledges: Sequence[str], has: Sequence[str] = ()) -> Iterator[Drawing]:
     """Yield the figures that a job of the report draws, with their braces replaced.
 
-    Only studies that have its `Figure.needs` have a figure.
+    Only studies that have its `Drawing.needs` have a figure.
     """
     choices = {"score": ("mse", "ssim"), "knowledge": knowledges}
     for figure in FIGURES:
@@ -151,7 +151,7 @@ def drawings(part: str, knowledges: Sequence[str], has: Sequence[str] = ()) -> I
             yield from [_filled(figure, key, value) for value in choices[key]] if key else [figure]
 
 
-def _filled(figure: Figure, key: str, value: str) -> Figure:
+def _filled(figure: Drawing, key: str, value: str) -> Drawing:
     words = SCORES[value].title if key == "score" else value.replace("_", " ")
     name, title = figure.name.format(**{key: value}), figure.title.format(**{key: words})
     return replace(figure, name=name, title=title, chosen={key: value})

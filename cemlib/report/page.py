@@ -19,7 +19,7 @@ from cemlib.report import STYLE, TEMPLATE
 from cemlib.report.build import Results
 from cemlib.report.cells import number
 from cemlib.report.claims import basis, sentences, warnings
-from cemlib.report.figures import CATEGORIES, DRAWINGS, Figure
+from cemlib.report.figures import CATEGORIES, DRAWINGS, Drawing
 from cemlib.report.style import readable
 from cemlib.report.tables import records as rows_of
 from cemlib.report.texts import comparisons_document, summary_document
@@ -86,9 +86,9 @@ def _page(**content: Any) -> str:
     return rendered(template, **content, style=style, policy=policy, html_table=html_table)
 
 
-def _sections(files: Mapping[str, Path]) -> dict[str, list[tuple[Figure, str]]]:
+def _sections(files: Mapping[str, Path]) -> dict[str, list[tuple[Drawing, str]]]:
     """Return figures and sources of their pictures by category, in the order of their table."""
-    sections: dict[str, list[tuple[Figure, str]]] = {category: [] for category in CATEGORIES}
+    sections: dict[str, list[tuple[Drawing, str]]] = {category: [] for category in CATEGORIES}
     for name, figure in DRAWINGS.items():
         if name in files:
             try:

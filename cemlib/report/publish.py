@@ -130,7 +130,7 @@ ALIKE = 5e-4  # relative: tables print three digits
 PASSING = "seconds|memory|exponent|peer_ratio|commit|fingerprint"
 
 
-def differences(published: Path, made: Path) -> Iterator[str]:
+def compare_published(published: Path, made: Path) -> Iterator[str]:
     """Compare a folder of published tables (CSV) with a folder of reproduced ones.
 
     If only some of the published seeds were reproduced, a table with a row per seed is compared on

@@ -6,6 +6,6 @@ only when a store is opened.
 """
 
 from cemlib.tracking.store import TrackingError
-from cemlib.tracking.sync import Study, Summary
+from cemlib.tracking.sync import Summary, Upload
 
-__all__ = ["Study", "Summary", "TrackingError"]
+__all__ = ["Summary", "TrackingError", "Upload"]

@@ -35,7 +35,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Study:
+class Upload:
     """The files that an experiment has, or will have, and their upload to an MLflow store.
 
     The store gets one experiment with a run per (defence, seed), the attacks nested below, and a

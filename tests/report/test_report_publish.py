@@ -10,7 +10,7 @@ from synthetic_study import change
 from cemlib.records.files import FileError, read_json, write_json
 from cemlib.records.seal import write_sealed
 from cemlib.report import TABLES
-from cemlib.report.publish import differences, publish, published_study
+from cemlib.report.publish import compare_published, publish, published_study
 
 
 def finished(root: Path, **provenance: Any) -> tuple[list[Path], list[Path]]:
@@ -158,7 +158,7 @@ def test_what_differs_by_more_than_is_printed(
         (tmp_path / name).mkdir()
         kept = {column: values for column, values in content.items() if values is not None}
         pd.DataFrame(kept).to_csv(tmp_path / name / "runs.csv", index=False)
-    assert list(differences(tmp_path / "before", tmp_path / "now")) == [f"runs.csv: {told}"]
+    assert list(compare_published(tmp_path / "before", tmp_path / "now")) == [f"runs.csv: {told}"]
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_one_seed_is_compared_with_itself(tmp_path: Path, mse: float, told: str)
     for name, frame in (("before", before), ("now", now)):
         (tmp_path / name).mkdir()
         frame.to_csv(tmp_path / name / "runs.csv", index=False)
-    assert list(differences(tmp_path / "before", tmp_path / "now")) == [f"runs.csv: {told}"]
+    assert list(compare_published(tmp_path / "before", tmp_path / "now")) == [f"runs.csv: {told}"]
 
 
 def test_a_table_that_is_not_made_any_more_is_named(tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("a\n1\n")
-    assert list(differences(tmp_path, tmp_path / "now")) == ["old.csv: no longer made"]
+    assert list(compare_published(tmp_path, tmp_path / "now")) == ["old.csv: no longer made"]

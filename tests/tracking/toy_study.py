@@ -98,10 +98,10 @@ class Study(synthetic_study.Study):
         Image.new("L", (4, 4)).save(figure)
         self.report = [*tables, figure]
 
-    def files(self, experiment: str = "toy") -> tracking.Study:
+    def files(self, experiment: str = "toy") -> tracking.Upload:
         """Return the files of the study, all of which are its present ones."""
         files = [*self.runs, *self.attacks], self.report
-        return tracking.Study(self.root, experiment, *files, lambda: {*chain(*files)})
+        return tracking.Upload(self.root, experiment, *files, lambda: {*chain(*files)})
 
     def track(self, experiment: str = "toy") -> tracking.Summary:
         return self.files(experiment).track(self.uri)
