@@ -122,7 +122,7 @@ def resolved(files: list[Path], changes: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: as `read_extended` and `changed`; if a change is of `extends`.
     """
-    whole: Any = reduce(merged, map(read_extended, files))
+    whole = merged(reduce(merged, map(read_extended, files)), {})  # a mapping, also of nothing
     found: dict[str, Any] = changed(whole, changes, "--config")
     if EXTENDS in found:
         raise ConfigError(f"{EXTENDS}: belongs in a file; give `--config` the values themselves")

@@ -27,7 +27,7 @@ from cemlib.report.style import (
 from cemlib.study.federated import attack_folder
 from cemlib.study.plan import Plan
 
-COURSES = {  # columns of the history of the clients' GANs, and their titles
+CURVES = {  # columns of the history of the clients' GANs, and their titles
     "d_loss": "loss of the discriminator",
     "g_loss": "loss of the generator",
     "variance": "variance of generated images",
@@ -102,7 +102,7 @@ def convergence(plan: Plan[Federated], results: Results) -> Figure:
     """Draw losses, variance and change over the epochs of the GANs, mean over the clients."""
     seeds = looks([str(seed) for seed in plan.study.seeds])
     figure, panels = new_figure(4.2, columns=2, rows=2, share_x=True)
-    for panel, (name, title) in zip(panels, COURSES.items(), strict=True):
+    for panel, (name, title) in zip(panels, CURVES.items(), strict=True):
         for seed, look in seeds.items():
             rows = results.gans[results.gans["seed"] == int(seed)]
             panel.plot(rows["epoch"], rows[name], color=look.colour, label=f"seed {seed}")

@@ -55,8 +55,8 @@ async def connected(
     """Yield a channel to the aggregator, after verifying its certificate, and close it on exit.
 
     Raises:
-        LabellingError: if the aggregator disconnects, or the whole exchange takes longer than the
-            given number of seconds.
+        LabellingError: if the aggregator disconnects, as it does when this party connects again, or
+            the whole exchange takes longer than the given number of seconds.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -74,8 +74,8 @@ async def connected(
         reason = str(error) or f"not done after {seconds:g} seconds"
         place = "{}:{}".format(*address)
         raise LabellingError(
-            f"the aggregator at {place} is gone or ended the round, or this party connected again:"
-            f" {reason}"
+            f"the aggregator at {place} is gone, or ended the round, or has a newer connection of"
+            f" this party: {reason}"
         ) from error
 
 

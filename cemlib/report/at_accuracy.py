@@ -35,8 +35,8 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
         NaN where the mean curve, or that of all seeds but one, does not reach the accuracy;
         ``<setting>_mean`` is the strength at which it does. ``n_failed`` results are not on the
-        curve, and their seeds do not count, also in ``n_seeds``, where it is read from their
-        defences; on ``n_unconverged`` seeds an attack had not converged on one of the defences
+        curve, and where it is read from their defences, their seeds count neither there nor in
+        ``n_seeds``; on ``n_unconverged`` seeds an attack had not converged on one of the defences
         between which the curve, or that of all seeds but one, was read. The paired ``difference``
         in MSE is to the first family; Holm's correction is over all rows. ``detectable`` is the
         difference that the test finds with a probability of 80 %, given the spread and without

@@ -75,8 +75,7 @@ def _sentences_of_sweeps(table: pd.DataFrame) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in records(table[table["family"] != table["reference"]]):
         ours, theirs = readable(row["family"]), readable(row["reference"])
-        left = " without the seeds that failed" if row["n_failed"] else ""
-        told = f"{ours}: no number, because its curve or that of {theirs} has no point here{left}."
+        told = f"{ours}: no number, because its curve or that of {theirs} has no point here."
         if math.isfinite(row["difference"]):
             told = claim(row | {"defence": row["family"], "metric": TESTED})
         case = f"{readable(row['knowledge'])}, at {row['accuracy']:g} % accuracy"

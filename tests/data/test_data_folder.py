@@ -90,6 +90,17 @@ def test_another_layout_is_named(
     assert message.format(root) in refused(root)
 
 
+def test_a_missing_class_is_named_beside_a_stray_file(make_folder: Maker) -> None:
+    """Of all classes, also where only the first are kept."""
+    root = make_folder(
+        {f"train/{name}": 6 for name in "abcd"} | {f"test/{name}": 6 for name in "bcd"}
+    )
+    (root / "train/README.txt").write_text("about the images")
+    config = DataConfig(source="folder", root=str(root), image_size=8, classes=2)
+    with pytest.raises(DataError, match=r"only in train: \['a'\], only in test: \[\]"):
+        folder(config, root)
+
+
 def test_files_of_an_unknown_kind_are_counted_and_named(make_folder: Maker) -> None:
     root = make_folder(BOTH)
     for number in range(7):

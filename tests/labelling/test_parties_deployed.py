@@ -138,7 +138,7 @@ def test_a_second_vote_and_too_many_votes_are_refused(group: Group) -> None:
     parties = [group.party(0, port, *fresh), group.party(1, port), group.party(2, port)]
     code, said = ended(group.requester(port, images, "again.csv"))
     assert code == 1
-    assert "is gone or ended the round" in said
+    assert "is gone, or ended the round" in said
     assert [ended(party) for party in parties] == [
         (1, "error: fresh.txt: 3 images after 0, of 2 at most"),
         (1, "error: ledger-1.txt: no second vote on 1 of 3 images"),
@@ -221,7 +221,7 @@ def test_a_ledger_refuses_what_it_has_and_stays_as_it_was(tmp_path: Path) -> Non
         ("--certificate", "share.json", 2, "share.json: no certificate (PEM), or no key before"),
         ("--classifier", "missing:f", 2, "'missing:f' is not MODULE:FUNCTION: No module named"),
         ("--ledger", "share.json", 2, "share.json: not a ledger"),
-        ("--connect", f"{HOST}:1", 1, f"the aggregator at {HOST}:1 is gone or ended the round"),
+        ("--connect", f"{HOST}:1", 1, f"the aggregator at {HOST}:1 is gone, or ended the round"),
     ],
 )
 def test_what_a_party_cannot_use_is_named(

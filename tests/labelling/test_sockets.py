@@ -41,7 +41,7 @@ def test_a_participant_says_that_the_aggregator_is_gone(running: Parties, second
             if seconds == SECONDS:
                 raw.close()
             with pytest.raises(
-                LabellingError, match=r"aggregator at .* is gone or ended the round"
+                LabellingError, match=r"aggregator at .* is gone, or ended the round"
             ):
                 part.result(SECONDS)
 
@@ -74,7 +74,7 @@ def test_who_leaves_before_the_vote_is_named_at_once(running: Parties, size: int
             running.done.result(SECONDS / 2)
     assert caught.value.gone == (1,)
     for each in (other, asking):  # they are not left waiting
-        with pytest.raises(LabellingError, match="is gone or ended the round"):
+        with pytest.raises(LabellingError, match="is gone, or ended the round"):
             each.result(SECONDS)
     assert (running.ledgers / "0.txt").read_text() == ""  # and it costs them no images
 

@@ -116,3 +116,15 @@ def test_the_wheel_works_in_an_environment_without_extras(built: Path, tmp_path:
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     said("cemlib", "run", "--config", "study.yaml", "--device", "cpu")
     assert (tmp_path / "results/short/tables/summary.csv").read_text().count("\n") > 3
+
+
+def test_the_image_has_what_the_lock_has() -> None:
+    """The Dockerfile's instructions, of which every source is there."""
+    text = (REPOSITORY / "Dockerfile").read_text()
+    lines = [line.partition(" ") for line in text.splitlines() if line and line[0] != "#"]
+    copied = [rest.split()[:-1] for word, _, rest in lines if word == "COPY"]
+    assert all((REPOSITORY / source).exists() for sources in copied for source in sources)
+    installed = [rest for word, _, rest in lines if word == "RUN"]
+    assert "--require-hashes -r requirements.lock" in installed[0]
+    (image,) = re.findall(r'^container: "(.*)"$', (REPOSITORY / "Snakefile").read_text(), re.M)
+    assert f"apptainer build {image} " in text

@@ -207,7 +207,7 @@ def test_a_seed_that_failed_where_the_curve_is_read_is_no_pair(
     found = points(fill(study, failed=lost))
     without = found[(found["family"] == "noise") | (found["seed"] != 1)]
     failed, absent = (tradeoff_table(each, AT_94).iloc[1] for each in (found, without))
-    assert (failed["n_failed"], failed["n_pairs"]) == (len(lost), 2)
+    assert (failed["n_failed"], failed["n_pairs"], failed["n_seeds"]) == (len(lost), 2, 2)
     for name in ("mse_mean", "mse_ci_low", "difference", "ci_low", "p"):
         assert failed[name] == absent[name]
 

@@ -247,7 +247,10 @@ except ConfigError as error:
     raise WorkflowError(f"{files}: the configuration cannot be used", error)
 
 # Only on request, since their jobs make the start of Snakemake slower.
-WORDS = [word.rpartition("=")[2].removeprefix("-R") for word in sys.argv[1:]]
+WORDS = [
+    (word.partition("=")[2] if word.startswith("--") else word).removeprefix("-R")
+    for word in sys.argv[1:]
+]
 ASKED = any(w.startswith("published") or w.endswith("published.txt") for w in WORDS)
 PUBLISHED = list(published()) if ASKED else []
 EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
