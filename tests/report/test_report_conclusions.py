@@ -12,6 +12,7 @@ from synthetic_study import DEFENCES, Study
 from cemlib.config import load
 from cemlib.records.files import write_json
 from cemlib.report.build import Results, write_tables
+from cemlib.report.tables import read_runs
 from docs.published import PAGES, differences, published_claims, with_conclusions
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,26 @@ def test_ranges_are_those_of_the_published_curves(
     ratios = mse.div(mse.pop(reference), axis=0).stack()
     bounds = (ratios.min(), ratios.max())
     assert found == tuple(f"{100 * r - 100:.0f}" if "%" in said else f"{r:.1f}" for r in bounds)
+
+
+def test_what_releases_take_is_that_of_the_published_runs() -> None:
+    """Of the worst case on 16 releases, beside that on one and that of an undefended network."""
+    page = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
+    (table,) = re.findall(
+        r"^\| defence \| lower, train_data .*\n\|[-:|]+\n((?:\|.*\n)+)", page, re.M
+    )
+    said = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in table.splitlines()]
+    _, attacks = read_runs(ROOT / "results/published/attackers/runs.csv")
+    mse = attacks.groupby(["queries", "knowledge", "defence", "seed"])["mse"].min()
+    keys = {"adversarial learning": "arl", "sparse coding": "sparse"}
+    assert len(said) == 7
+    for name, *shown in said:
+        found = []
+        for knowledge in ("train_data", "public_data"):
+            one, many = (mse[n, knowledge, keys.get(name, name)] for n in (1, 16))
+            bare = mse[1, knowledge, "none"]
+            found += [1 - many / one, (many - bare) / (one - bare)]
+        assert shown == [f"{100 * ratio.mean():.0f} %" for ratio in found], name
 
 
 def test_gradients_of_photographs_are_those_of_the_published_tables() -> None:
