@@ -57,8 +57,7 @@ def _official(config: DataConfig, root: Path) -> Raw:
     train = _list_classes(root / "train", config.min_per_class, config.classes)
     test = _list_classes(root / "test", 1, config.classes)
     if train.keys() != test.keys():
-        there = (visible(root / part) for part in ("train", "test"))
-        found = [{entry.name for entry in entries if entry.is_dir()} for entries in there]
+        found = [{e.name for e in visible(root / p) if e.is_dir()} for p in ("train", "test")]
         only_train, only_test = sorted(found[0] - found[1]), sorted(found[1] - found[0])
         raise DataError(
             f"{shown(root)}: train and test must have the same classes; "

@@ -63,7 +63,7 @@ class Draws:
     def noise_and_shares(
         self, mixing: Mixing, latent: int, rows: Tensor, images: int
     ) -> tuple[Tensor, Tensor]:
-        """Return noise (count, latent) and ratios (count,) for the client's images `rows` (count,).
+        """Return noise (count, latent) and shares (count,) for the client's images `rows` (count,).
 
         If pseudo images are fixed, both are drawn once for all `images` images of the client.
         """

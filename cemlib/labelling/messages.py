@@ -48,8 +48,8 @@ class Kind(IntEnum):
 class Round:
     """One round of labelling, whose `digest` every message holds.
 
-    `images_digest` is that of the images (`cemlib.labelling.queries`), by which parties on separate
-    machines agree on what they vote on; it is empty where all are in one process.
+    `images_digest` (see `cemlib.labelling.queries`) lets parties on separate machines agree on the
+    images that they vote on; it is empty where all are in one process.
     """
 
     public: PublicKey

@@ -95,7 +95,7 @@ def defend(
     sections = {"train": {**FINE_TUNING, **train}, "defences": {DEFENDED: defence}}
     study = small_study(seed, **sections, attacks={"mean_image": {}})  # a study needs an attack
     if study.defences[DEFENDED].model:
-        raise ConfigError("defence: model: has no effect on a network of your own; change that")
+        raise ConfigError("defence: model: has no effect on a network of your own; remove it")
     network = partial(split_copy, model, cut, data.image_shape)
     return fit(study, DEFENDED, data.to(device or device_of(model)), network, surrogate=surrogate)
 
