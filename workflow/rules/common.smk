@@ -1,6 +1,7 @@
 # The studies of the workflow with their jobs; the configuration is checked before any job.
 import hashlib
 import os
+import re
 import sys
 import tempfile
 import time
@@ -247,12 +248,8 @@ except ConfigError as error:
     raise WorkflowError(f"{files}: the configuration cannot be used", error)
 
 # Only on request, since their jobs make the start of Snakemake slower.
-WORDS = [
-    (word.partition("=")[2] if word.startswith("--") else word).removeprefix("-R")
-    for word in sys.argv[1:]
-]
-ASKED = any(w.startswith("published") or w.endswith("published.txt") for w in WORDS)
-PUBLISHED = list(published()) if ASKED else []
+ASKED = re.compile(r"(^|[=/R])published($|_|\.txt$)")  # a target, or a file of one
+PUBLISHED = list(published()) if any(map(ASKED.search, sys.argv)) else []
 EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 
 if workflow.is_main_process:
