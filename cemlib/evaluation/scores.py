@@ -17,16 +17,18 @@ from cemlib.evaluation.scene import Scene, targets
 from cemlib.metrics import WINDOW, mse, psnr, psnr_of_mean_mse, ssim
 from cemlib.records.files import write_bytes
 
-CHUNK = 512
 MEASURES = ("mse", "psnr", "ssim", "ssim_valid")
 NAMES = ("defence", "seed", "attack", "knowledge", "queries")  # which attack a result is of
 
 
 def per_image(originals: Tensor, reconstructions: Tensor) -> dict[str, Tensor]:
     """Score images (N, C, H, W) in [0, 1], by the names of `MEASURES`: (N,) each; N may be 0."""
-    pairs = zip(torch.split(originals, CHUNK), torch.split(reconstructions, CHUNK), strict=True)
-    parts = [torch.stack(_score(x, y)) for x, y in pairs]
-    return dict(zip(MEASURES, torch.cat(parts, dim=1), strict=True))
+    pair = originals, reconstructions
+    fits = min(originals.shape[-2:]) >= WINDOW
+    valid = (
+        ssim(*pair, padding="valid") if fits else originals.new_full((len(originals),), math.nan)
+    )
+    return dict(zip(MEASURES, (mse(*pair), psnr(*pair), ssim(*pair), valid), strict=True))
 
 
 def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
@@ -128,9 +130,3 @@ def convergence(curve: list[float]) -> dict[str, Any]:
         return {"late_improvement": None, "converged": None}
     late = late_improvement(curve)
     return {"late_improvement": late, "converged": late <= TOLERANCE}
-
-
-def _score(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    fits = min(x.shape[-2:]) >= WINDOW
-    valid = ssim(x, y, padding="valid") if fits else x.new_full((len(x),), math.nan)
-    return mse(x, y), psnr(x, y), ssim(x, y), valid
