@@ -146,13 +146,13 @@ def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, An
         "versions": library_versions(),
         "device": device,
         "machine": platform.machine(),
-        "processor": processor(),
+        "processor": cpu_model(),
         "threads": threads,
     }
 
 
 @cache
-def processor() -> str:
+def cpu_model() -> str:
     """Return number and model of the processors, by /proc/cpuinfo on Linux, else by `platform`."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []

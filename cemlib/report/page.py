@@ -6,7 +6,6 @@ It is one HTML file that needs nothing else; its tables and figures are those of
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +117,6 @@ def _facts(
         "Attacks carried out": _counted(attacks),
         "Commit": _listed(map(_commit, made)),
         "Hardware": _listed(map(_machine, made)),
-        "Date": _date(records),
         "Time of all jobs": _duration(seconds),
     }
 
@@ -184,12 +182,6 @@ def _listed(names: Iterable[str]) -> str:
 
 def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds < 3600 else f"{seconds / 3600:.1f} hours"
-
-
-def _date(results: Iterable[Path]) -> str:
-    """Return the day on which the newest file was written."""
-    newest = max(path.stat().st_mtime for path in results)
-    return f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d} (UTC)"
 
 
 def _job(row: Row) -> str:
