@@ -47,10 +47,10 @@ def decoder(task: Task) -> Outcome:
     Raises:
         DivergedError: if its loss is not finite.
     """
-    return learn(task, _Correction)
+    return learn(task, Correction)
 
 
-class _Correction(Regression):
+class Correction(Regression):
     """The decoder in training, with the weights of its best epoch so far."""
 
     def __init__(self, task: Task) -> None:
@@ -71,9 +71,14 @@ class _Correction(Regression):
         super().train()
         return self._best
 
+    def best(self) -> CorrectedDecoder:
+        """Return the decoder with the weights of the best epoch, in eval mode."""
+        self.decoder.load_state_dict(self._best_state, strict=False)
+        return self.decoder.eval()
+
     def outcome(self) -> Outcome:
         """Return the reconstructions by the decoder of the best epoch."""
-        self.decoder.load_state_dict(self._best_state, strict=False)
+        self.best()
         return super().outcome()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Numbers]:

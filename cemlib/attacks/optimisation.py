@@ -4,22 +4,23 @@ He, Zhang and Lee, "Model inversion attacks against collaborative inference", AC
 regularised maximum likelihood. For each release z~, Adam (Kingma and Ba, ICLR 2015) minimises over
 images x in [0, 1], projected after every step,
 
-    loss = misfit(f(x), z~) / D + tv_weight * TV(x),   D features of f
+    loss = misfit(f(x), z~) / D + tv_weight * TV(x) + denoiser_weight * prior(x),   D features of f
 
 from grey or from the answer of a trained decoder. The misfit is that of the channel (the sum of
 squared errors for Gaussian noise), and TV the mean squared difference of vertical neighbours plus
-that of horizontal ones, with the exponent 2 of the authors' code. Both are means, so that a weight
-has the same meaning for all sizes of images and features.
+that of horizontal ones, with the exponent 2 of the authors' code. The second prior, which is off by
+default, is a trained denoiser (`cemlib.attacks.denoiser`). All are means, so that a weight has the
+same meaning for all sizes of images and features.
 
 The maximum likelihood also fits the noise, so more steps are not always better: the attacker first
 inverts releases of its held-out images, and uses the number of steps that was best there. With
-`budget: strong` it takes up to three times as many steps, with the learning rate and the weight of
-the total variation that were best in trials of the configured number of steps.
+`budget: strong` it takes up to three times as many steps, with the learning rate and the multiple
+of the configured weights that were best in trials of the configured number of steps.
 
-How it fails: what the client does not tell comes from the start and the total variation, which know
-less about images than a trained decoder. The best weight rises with the variance of the noise, and
-is lower from a decoder's answer than from grey. From grey, ReLUs and max pools of the client leave
-the attack in local minima, so that an undefended client can look safer than it is.
+How it fails: what the client does not tell comes from the start and the priors, of which the total
+variation knows less about images than a trained decoder. Its best weight rises with the variance of
+the noise, and is lower from a decoder's answer than from grey. From grey, ReLUs and max pools of
+the client leave the attack in local minima, so that an undefended client can look safer than it is.
 """
 
 import time
@@ -33,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.budget import EPOCHS, RATES
+from cemlib.attacks.denoiser import denoiser, prior
 from cemlib.attacks.task import Outcome, Task
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
@@ -43,7 +45,7 @@ from cemlib.records.progress import progress
 HELD_OUT = 256  # images that decide the number of steps
 TRIED = 64  # of these, the images that decide the settings of the strong attack
 CHECKPOINTS = 25
-WEIGHTS = (0.0, 0.1, 1.0, 10.0)  # tried for the total variation, in units of the configured one
+WEIGHTS = (0.0, 0.1, 1.0, 10.0)  # tried for the priors, as multiples of the configured weights
 
 Row = dict[str, Any]
 
@@ -61,6 +63,7 @@ class Settings:
     steps: int
     lr: float
     tv_weight: float
+    denoiser_weight: float = 0.0
 
 
 class Descent:
@@ -71,8 +74,15 @@ class Descent:
         done: Number of steps taken.
     """
 
-    def __init__(self, task: Task, released: Tensor, settings: Settings) -> None:
+    def __init__(
+        self,
+        task: Task,
+        released: Tensor,
+        settings: Settings,
+        denoise: nn.Module | None = None,
+    ) -> None:
         self._task, self._released, self._settings = task, released, settings
+        self._denoise = denoise
         start = _start(task, released).contiguous(memory_format=torch.channels_last)
         self.images = nn.Parameter(start)
         self.done = 0
@@ -94,6 +104,8 @@ class Descent:
 
     def _step(self) -> None:
         loss = self.misfit() + self._settings.tv_weight * total_variation(self.images)
+        if self._denoise is not None:
+            loss = loss + self._settings.denoiser_weight * prior(self.images, self._denoise)
         self._optimiser.zero_grad()
         # With a sum, the path of an image does not depend on the size of the batch.
         loss.sum().backward(inputs=[self.images])  # type: ignore[no-untyped-call]
@@ -140,6 +152,9 @@ class _Search:
 
     def __init__(self, task: Task) -> None:
         self.task, self.options = task, task.options
+        self._denoise: nn.Module | None = None
+        if self.options["denoiser_weight"]:
+            self._denoise = denoiser(task, self.options["denoiser_noise"])
         self.settings: Settings | None = None
         self.history: list[Row] = []
         self._answers: list[Tensor] = []
@@ -153,13 +168,14 @@ class _Search:
     def choose(self) -> Settings:
         """Return the settings with the lowest error on held-out images."""
         options, (truth, released) = self.options, _held_out(self.task)
-        tried = Settings(options["iterations"], options["lr"], options["tv_weight"])
+        weights = options["tv_weight"], options["denoiser_weight"]
+        tried = Settings(options["iterations"], options["lr"], *weights)
         if options["budget"] == "strong":
             best = self._best_of(_variants(tried), truth[:TRIED], released[:TRIED])
             tried = replace(best, steps=EPOCHS * options["iterations"])
         total = len(checkpoints(tried.steps))
         report = progress(f"{self.task.title}, held-out images", total, unit="checkpoint")
-        for number, row in enumerate(_descend(self.task, tried, truth, released), 1):
+        for number, row in enumerate(self._descend(tried, truth, released), 1):
             self.history.append(row)
             report(number, {"misfit": row["misfit"], "val_mse": row["val_mse"]})
         best_row = min(self.history, key=lambda row: float(row["val_mse"]))
@@ -171,10 +187,29 @@ class _Search:
         errors = []
         report = progress(self.task.title, len(trials), unit="setting")
         for number, trial in enumerate(trials, 1):
-            rows = _descend(self.task, trial, truth, released)
+            rows = self._descend(trial, truth, released)
             errors.append(min(float(row["val_mse"]) for row in rows))
-            report(number, {"lr": trial.lr, "tv_weight": trial.tv_weight, "val_mse": errors[-1]})
+            report(number, asdict(trial) | {"val_mse": errors[-1]})
         return trials[errors.index(min(errors))]
+
+    def _descend(self, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:
+        """Yield a row at each of the `checkpoints` of a descent on known images."""
+        chunks = torch.split(released, self.options["batch_size"])
+        descents = [Descent(self.task, part, settings, self._denoise) for part in chunks]
+        for steps in checkpoints(settings.steps):
+            start = time.perf_counter()
+            for descent in descents:
+                descent.run_until(steps)
+            misfit = _mean_misfit(descents, steps)
+            images = torch.cat([descent.images.detach() for descent in descents])
+            yield {
+                "epoch": steps,
+                "lr": settings.lr,
+                "train_mse": None,
+                "val_mse": F.mse_loss(images, truth).item(),
+                "misfit": misfit,
+                "seconds": time.perf_counter() - start,
+            }
 
     def answer(self, settings: Settings) -> Tensor:
         """Return the images (N, C, H, W) of all releases."""
@@ -182,7 +217,7 @@ class _Search:
         done = len(self._answers)
         report = progress(self.task.title, len(chunks), done, unit="batch")
         for number, released in enumerate(chunks[done:], done + 1):
-            descent = Descent(self.task, released, settings)
+            descent = Descent(self.task, released, settings, self._denoise)
             descent.run_until(settings.steps)
             misfit = _mean_misfit([descent], settings.steps)
             self._answers.append(descent.images.detach().contiguous())
@@ -206,30 +241,16 @@ def _held_out(task: Task) -> tuple[Tensor, Tensor]:
 
 
 def _variants(settings: Settings) -> list[Settings]:
-    lr, weight = settings.lr, settings.tv_weight
-    factors = product(RATES, WEIGHTS)
-    tried = (replace(settings, lr=a * lr, tv_weight=b * weight) for a, b in factors)
+    tried = (
+        replace(
+            settings,
+            lr=a * settings.lr,
+            tv_weight=b * settings.tv_weight,
+            denoiser_weight=b * settings.denoiser_weight,
+        )
+        for a, b in product(RATES, WEIGHTS)
+    )
     return list(dict.fromkeys(tried))  # a configured weight of 0 has no multiples
-
-
-def _descend(task: Task, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:
-    """Yield a row at each of the `checkpoints` of a descent on known images."""
-    chunks = torch.split(released, task.options["batch_size"])
-    descents = [Descent(task, part, settings) for part in chunks]
-    for steps in checkpoints(settings.steps):
-        start = time.perf_counter()
-        for descent in descents:
-            descent.run_until(steps)
-        misfit = _mean_misfit(descents, steps)
-        images = torch.cat([descent.images.detach() for descent in descents])
-        yield {
-            "epoch": steps,
-            "lr": settings.lr,
-            "train_mse": None,
-            "val_mse": F.mse_loss(images, truth).item(),
-            "misfit": misfit,
-            "seconds": time.perf_counter() - start,
-        }
 
 
 def _mean_misfit(descents: list[Descent], steps: int) -> float:

@@ -31,6 +31,7 @@ CASES = {
     "perceptual": (perceptual, Perceptual, LEARNED),
     "gan": (gan, Gan, CRITIC),
     "optimisation": (optimisation, Optimisation, SEARCH),
+    "denoiser": (optimisation, Optimisation, SEARCH | {"denoiser_weight": 1.0}),
 }
 
 

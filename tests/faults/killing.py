@@ -31,6 +31,7 @@ STUDY: dict[str, Any] = {
             "start": "decoder",
             "iterations": 10,
             "batch_size": 3,
+            "denoiser_weight": 1.0,
         },
         "linear": {},
         "mean_image": {},
