@@ -41,6 +41,13 @@ def prepared(tmp_path: Path) -> Plan:
     return plan
 
 
+def scene_of(plan: Plan) -> Scene:
+    """The scene of attacks on untrained networks."""
+    data = read_data(train_job(plan, "noise", 0))
+    victim, judge = (new_trainer(plan.study, n, 0, data).deployed for n in ("noise", JUDGE))
+    return Scene(plan.study, "noise", 0, data, victim, judge)
+
+
 def test_steps_that_are_left_out_are_counted(
     prepared: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,14 +94,34 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
 
     monkeypatch.setattr(estimate, "seconds_of", seconds_of)
     monkeypatch.setattr(estimate, "ENOUGH", 1.0)
-    data = read_data(train_job(prepared, "noise", 0))
-    runs = ("noise", JUDGE)
-    victim, judge = (new_trainer(prepared.study, name, 0, data).deployed for name in runs)
-    scene = Scene(prepared.study, "noise", 0, data, victim, judge)
-    task = scene.task("decoder", "train_data", Checkpoint(prepared.layout.root / "none"))
+    task = scene_of(prepared).task(
+        "decoder", "train_data", Checkpoint(prepared.layout.root / "none")
+    )
     long = replace(task, options=task.options | {"epochs": 50})
     assert run_seconds(attack, long) == pytest.approx(180 * 50 / 300)
     assert found == [(64, 3, 36), (128, 3, 72)]  # of 180 images and 100 releases
+
+
+def test_a_denoiser_is_counted_once(prepared: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On all images it takes 7 seconds, and 10 steps take one; a quarter of them are measured."""
+    steps = []
+
+    def attack(task: Task) -> Outcome:
+        steps.append((len(task.own.images), task.options["iterations"]))
+        return Outcome(task.released, {})
+
+    def seconds_of(work: Callable[[], object]) -> float:
+        work()
+        images, done = steps[-1]
+        return images / 180 * (7 + done / 10)
+
+    monkeypatch.setattr(estimate, "seconds_of", seconds_of)
+    monkeypatch.setattr(estimate, "ENOUGH", 1.0)
+    task = scene_of(prepared).task("refinement", "train_data", Checkpoint(Path("none")), None)
+    changes = {"iterations": 500, "batch_size": 45, "denoiser_weight": 1.0}
+    found = run_seconds(attack, replace(task, options=task.options | changes))
+    assert found == pytest.approx(7 + 500 / 10)
+    assert steps == [(45, 3), (45, 20)]
 
 
 def test_an_attack_that_begins_with_another_has_its_untrained_decoder(

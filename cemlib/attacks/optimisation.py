@@ -4,13 +4,13 @@ He, Zhang and Lee, "Model inversion attacks against collaborative inference", AC
 regularised maximum likelihood. For each release z~, Adam (Kingma and Ba, ICLR 2015) minimises over
 images x in [0, 1], projected after every step,
 
-    loss = misfit(f(x), z~) / D + tv_weight * TV(x) + denoiser_weight * prior(x),   D features of f
+    loss = misfit(f(x), z~) / d + tv_weight * TV(x),   d features of f
 
 from grey or from the answer of a trained decoder. The misfit is that of the channel (the sum of
 squared errors for Gaussian noise), and TV the mean squared difference of vertical neighbours plus
-that of horizontal ones, with the exponent 2 of the authors' code. The second prior, which is off by
-default, is a trained denoiser (`cemlib.attacks.denoiser`). All are means, so that a weight has the
-same meaning for all sizes of images and features.
+that of horizontal ones, with the exponent 2 of the authors' code. Both are means, so that a weight
+has the same meaning for all sizes of images and features. With `denoiser_weight` a trained denoiser
+is a second prior: see `cemlib.attacks.denoiser`.
 
 The maximum likelihood also fits the noise, so more steps are not always better: the attacker first
 inverts releases of its held-out images, and uses the number of steps that was best there. With
@@ -18,14 +18,16 @@ inverts releases of its held-out images, and uses the number of steps that was b
 of the configured weights that were best in trials of the configured number of steps.
 
 How it fails: what the client does not tell comes from the start and the priors, of which the total
-variation knows less about images than a trained decoder. Its best weight rises with the variance of
-the noise, and is lower from a decoder's answer than from grey. From grey, ReLUs and max pools of
-the client leave the attack in local minima, so that an undefended client can look safer than it is.
+variation knows less about images than a trained decoder. The best weight of the total variation
+rises with the variance of the noise, and is lower from a decoder's answer than from grey. From
+grey, ReLUs and max pools of the client leave the attack in local minima, so that an undefended
+client can look safer than it is.
 """
 
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -34,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.budget import EPOCHS, RATES
-from cemlib.attacks.denoiser import denoiser, prior
+from cemlib.attacks.denoiser import denoiser, posterior_weight, prior
 from cemlib.attacks.task import Outcome, Task
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
@@ -125,7 +127,7 @@ def optimisation(task: Task) -> Outcome:
     """Choose the settings on held-out images, then reconstruct every release with them.
 
     Raises:
-        DivergedError: if a misfit is not finite.
+        DivergedError: if a misfit, or the loss of the denoiser, is not finite.
     """
     task.victim.model.eval()
     search = _Search(task)
@@ -152,9 +154,6 @@ class _Search:
 
     def __init__(self, task: Task) -> None:
         self.task, self.options = task, task.options
-        self._denoise: nn.Module | None = None
-        if self.options["denoiser_weight"]:
-            self._denoise = denoiser(task, self.options["denoiser_noise"])
         self.settings: Settings | None = None
         self.history: list[Row] = []
         self._answers: list[Tensor] = []
@@ -168,7 +167,8 @@ class _Search:
     def choose(self) -> Settings:
         """Return the settings with the lowest error on held-out images."""
         options, (truth, released) = self.options, _held_out(self.task)
-        weights = options["tv_weight"], options["denoiser_weight"]
+        unit = posterior_weight(self.task, options["denoiser_noise"])
+        weights = options["tv_weight"], options["denoiser_weight"] * unit
         tried = Settings(options["iterations"], options["lr"], *weights)
         if options["budget"] == "strong":
             best = self._best_of(_variants(tried), truth[:TRIED], released[:TRIED])
@@ -189,13 +189,14 @@ class _Search:
         for number, trial in enumerate(trials, 1):
             rows = self._descend(trial, truth, released)
             errors.append(min(float(row["val_mse"]) for row in rows))
-            report(number, asdict(trial) | {"val_mse": errors[-1]})
+            tried = {name: value for name, value in asdict(trial).items() if name != "steps"}
+            report(number, tried | {"val_mse": errors[-1]})
         return trials[errors.index(min(errors))]
 
     def _descend(self, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:
         """Yield a row at each of the `checkpoints` of a descent on known images."""
         chunks = torch.split(released, self.options["batch_size"])
-        descents = [Descent(self.task, part, settings, self._denoise) for part in chunks]
+        descents = [self._descent(part, settings) for part in chunks]
         for steps in checkpoints(settings.steps):
             start = time.perf_counter()
             for descent in descents:
@@ -211,13 +212,21 @@ class _Search:
                 "seconds": time.perf_counter() - start,
             }
 
+    def _descent(self, released: Tensor, settings: Settings) -> Descent:
+        denoise = self._denoiser if settings.denoiser_weight else None
+        return Descent(self.task, released, settings, denoise)
+
+    @cached_property
+    def _denoiser(self) -> nn.Module:
+        return denoiser(self.task, self.options["denoiser_noise"])
+
     def answer(self, settings: Settings) -> Tensor:
         """Return the images (N, C, H, W) of all releases."""
         chunks = torch.split(self.task.released, self.options["batch_size"])
         done = len(self._answers)
         report = progress(self.task.title, len(chunks), done, unit="batch")
         for number, released in enumerate(chunks[done:], done + 1):
-            descent = Descent(self.task, released, settings, self._denoise)
+            descent = self._descent(released, settings)
             descent.run_until(settings.steps)
             misfit = _mean_misfit([descent], settings.steps)
             self._answers.append(descent.images.detach().contiguous())

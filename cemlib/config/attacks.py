@@ -135,7 +135,7 @@ class Optimisation(Querying):
     budget: Literal["standard", "strong"] = Field(
         "standard",
         description="strong takes three times as many steps, with the best of several learning"
-        " rates and weights of the priors on the attacker's held-out images",
+        " rates and multiples of the priors' weights on the attacker's held-out images",
     )
     iterations: int = Field(500, ge=1, description="steps of Adam at most")
     lr: float = Field(0.02, gt=0, description="Adam's learning rate, in units of pixel values")
@@ -145,10 +145,14 @@ class Optimisation(Querying):
     denoiser_weight: float = Field(
         0.0,
         ge=0,
-        description="weight of a denoiser trained on the attacker's images, as a prior; 0 = none",
+        description="weight of a denoiser trained on the attacker's images, as a prior; 1 = that"
+        " of the most probable image for the noise of the release, 0 = none",
     )
     denoiser_noise: float = Field(
-        0.1, gt=0, description="standard deviation of the noise that the denoiser removes"
+        0.1,
+        gt=0,
+        description="standard deviation of the noise that the denoiser removes, in units of pixel"
+        " values",
     )
     batch_size: int = Field(512, ge=1, description="images per batch; affects memory, not results")
 

@@ -84,7 +84,7 @@ class Checkpoint:
         """Keep a state, which must not change any more, and write it if the interval has passed."""
         self._kept = state
         if time.monotonic() - self._written >= self.interval:
-            self._write_kept()
+            self.write_kept()
 
     @contextmanager
     def written_when_interrupted(self) -> Iterator[None]:
@@ -92,7 +92,7 @@ class Checkpoint:
         try:
             yield
         except KeyboardInterrupt:
-            self._write_kept()
+            self.write_kept()
             raise
 
     def remove(self) -> None:
@@ -100,7 +100,8 @@ class Checkpoint:
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
-    def _write_kept(self) -> None:
+    def write_kept(self) -> None:
+        """Write the state kept last, if it has not been written yet."""
         if self._kept is not None:
             self.save(*self._kept)
             self._kept = None

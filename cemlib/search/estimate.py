@@ -52,6 +52,7 @@ from cemlib.training.trainer import Trainer
 ENOUGH = 2.0  # seconds of measured work
 STEPS = 10  # of an epoch, at most
 EPOCHS = 3  # of an attack: a strong budget tries three rates, for a third of the epochs each
+WITH_DENOISER = 20  # steps of an optimisation that trains a denoiser first
 BATCH = 256  # images at first, for an attack without an option `batch_size`
 LENGTHS = ("epochs", "iterations")  # options that set how long an attack runs
 
@@ -220,8 +221,15 @@ def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
     while True:
         seconds = seconds_of(partial(_try, attack, task, share, {key: few}))
         if seconds >= ENOUGH or share == 1:
-            return seconds / share * epochs / few
+            break
         share = min(1.0, 2 * share)
+    if not task.options.get("denoiser_weight"):
+        return seconds / share * epochs / few
+    # The denoiser is trained once, however many steps follow.
+    more = min(epochs, WITH_DENOISER)
+    longer = seconds_of(partial(_try, attack, task, share, {key: more}))
+    each = max(0.0, longer - seconds) / max(1, more - few)
+    return (seconds + each * (epochs - few)) / share
 
 
 def _try(

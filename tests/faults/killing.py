@@ -31,6 +31,12 @@ STUDY: dict[str, Any] = {
             "start": "decoder",
             "iterations": 10,
             "batch_size": 3,
+        },
+        "denoised": {
+            "kind": "optimisation",
+            "start": "decoder",
+            "iterations": 3,
+            "batch_size": 10,
             "denoiser_weight": 1.0,
         },
         "linear": {},
@@ -95,13 +101,13 @@ def finish(place: Checkout, *words: str) -> str:
     return out
 
 
-def wait_for_line(process: "subprocess.Popen[str]", part: str) -> list[str]:
-    """Read up to the first line that holds a text."""
+def wait_for_line(process: "subprocess.Popen[str]", *parts: str) -> list[str]:
+    """Read up to the first line that holds one of some texts."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
         lines.append(line)
-        if part in line:
+        if any(part in line for part in parts):
             return lines
     raise AssertionError("".join(lines))
 
@@ -158,9 +164,9 @@ def halves(checkpoints: Path) -> set[Path]:
 def kill_at_random(
     process: "subprocess.Popen[str]", checkpoints: Path, draws: random.Random
 ) -> None:
-    """Kill a job after its first epoch: some epochs later, or in a write."""
+    """Kill a job after its first epoch or batch: some of them later, or in a write."""
     before = halves(checkpoints)
-    wait_for_line(process, " epoch ")
+    wait_for_line(process, " epoch ", " batch ")
     if draws.random() < 0.5:
         wait_for_write(process, checkpoints, len(before) + draws.randint(1, 3))
     else:

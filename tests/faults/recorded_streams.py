@@ -50,7 +50,12 @@ DEFENCE = {"surrogate": "slot", "channel": "dropout", "penalty": {"name": "arl",
 ATTACKS = {
     "decoder": {"epochs": 2, "blocks": 1, "width": 8},
     "gan": {"epochs": 2, "start": "decoder", "critic_steps": 2},
-    "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 2},
+    "refinement": {
+        "kind": "optimisation",
+        "start": "decoder",
+        "iterations": 2,
+        "denoiser_weight": 1.0,
+    },
     "linear": {},
     "mean_image": {},
 }

@@ -81,8 +81,9 @@ def attack_folders(name: str) -> list[str]:
         (("attack", *CHOSEN, "--attack", "decoder"), attack_folders("decoder"), 5),
         (("attack", *CHOSEN, "--attack", "gan"), attack_folders("gan"), 5),
         (("attack", *CHOSEN, "--attack", "refinement"), attack_folders("refinement"), 4),
+        (("attack", *CHOSEN, "--attack", "denoised"), attack_folders("denoised"), 4),
     ],
-    ids=["training", "decoder", "gan", "optimisation"],
+    ids=["training", "decoder", "gan", "optimisation", "denoiser"],
 )
 def test_a_job_killed_at_random_moments_ends_with_the_same_bits(
     base: Checkout, tmp_path: Path, kind: tuple[str, ...], made: list[str], kills: int

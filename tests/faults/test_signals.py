@@ -116,7 +116,7 @@ def test_a_training_keeps_its_last_finished_epoch(
 
 @LATER
 @pytest.mark.parametrize(
-    ("name", "line"), [("decoder", " epoch 5/"), ("refinement", "seed0 epoch 3/")]
+    ("name", "line"), [("decoder", " epoch 5/"), ("refinement", "seed0 batch 3/")]
 )
 def test_an_attack_keeps_what_is_finished(
     attacked: Path,

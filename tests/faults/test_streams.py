@@ -35,6 +35,7 @@ OF_ATTACKS = {
     "attack_ridge_noise": "one release of the same images, to choose the ridge of a linear start",
     "attack_share_noise": "another of them, to choose the share of the two answers",
     "attack_mixtures": "mixtures of real images and answers",
+    "denoiser": "seed of the denoiser of an optimisation",
 }
 NAMES = ("decoder", "gan", "refinement", "linear", "mean_image")
 KNOWN = ("train_data", "public_data")
@@ -93,20 +94,26 @@ def test_a_stream_has_one_purpose(plain: dict[str, Any]) -> None:
     assert len(numbers) == len(askers)
 
 
+def seeds_of_attacks(seed: int) -> set[int]:
+    """Those of the attacks of a run, and of their denoisers."""
+    found = {derive(seed, stream) for stream in OF_RUNS if stream.startswith("attack/")}
+    return found | {derive(attack, "denoiser") for attack in found}
+
+
 def seeds_used(calls: list[tuple[int, str, int, str, int]], of_data: bool) -> set[int]:
     return {seed for seed, stream, *_ in calls if stream.startswith("data/") is of_data}
 
 
 def test_every_seed_comes_from_the_one_of_the_run(plain: dict[str, Any]) -> None:
-    attacks = {derive(0, stream) for stream in OF_RUNS if stream.startswith("attack/")}
-    assert seeds_used(plain["calls"], of_data=False) - attacks == {0, JUDGE_SEED}
+    used = seeds_used(plain["calls"], of_data=False)
+    assert used - seeds_of_attacks(0) == {0, JUDGE_SEED}
 
 
 @pytest.mark.slow
 def test_another_seed_splits_the_same_data(others: dict[str, Any]) -> None:
-    attacks = {derive(1, stream) for stream in OF_RUNS if stream.startswith("attack/")}
     assert seeds_used(others["1"]["calls"], of_data=True) == {0}  # data.split_seed
-    assert seeds_used(others["1"]["calls"], of_data=False) - attacks == {1, JUDGE_SEED}
+    used = seeds_used(others["1"]["calls"], of_data=False)
+    assert used - seeds_of_attacks(1) == {1, JUDGE_SEED}
 
 
 @pytest.mark.slow
