@@ -135,19 +135,9 @@ def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 def _mean_similarity(x: Tensor, y: Tensor, border: int) -> Tensor:
     """Return the mean of each SSIM map, in float64 because variances are small differences."""
     x, y = x.double(), y.double()
-    moments = _blur(torch.stack([x, y, x * x, y * y, x * y]), border)
+    rows, columns = (_windows(size, border, x.device) for size in x.shape[-2:])
+    moments = rows @ torch.stack([x, y, x * x, y * y, x * y]) @ columns.T
     return _similarity(*moments.unbind()).flatten(1).mean(1)
-
-
-def _blur(images: Tensor, border: int) -> Tensor:
-    """Return the Gaussian-weighted local mean of (..., H, W), surrounded by ``border`` zeros.
-
-    The window is separable, and a 1-D convolution is a product with a banded matrix, which is far
-    faster for small planes of one channel than a library convolution.
-    """
-    height, width = images.shape[-2:]
-    rows, columns = (_windows(size, border, images.device) for size in (height, width))
-    return rows @ images @ columns.T
 
 
 @cache
@@ -155,7 +145,9 @@ def _blur(images: Tensor, border: int) -> Tensor:
 def _windows(size: int, border: int, device: torch.device) -> Tensor:
     """Return the matrix (positions, size) of the 1-D window at each of its positions.
 
-    The result is cached, because a training step must not wait for a copy to the device.
+    The window is separable, and a 1-D convolution is a product with this banded matrix, which is
+    far faster for small planes of one channel than a library convolution. The result is cached,
+    because a training step must not wait for a copy to the device.
     """
     half = WINDOW // 2
     centres = torch.arange(half - border, size + border - half, dtype=torch.float64)

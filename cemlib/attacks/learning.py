@@ -52,6 +52,7 @@ class Training:
         parts: The trained modules and optimisers, by their names in the checkpoint.
         generators: The generators that a step draws from, by the names of their random streams.
         history: One row for every finished epoch.
+        steps: Number of steps per epoch.
     """
 
     def __init__(self, task: Task, model: nn.Module, optimiser: Optimiser) -> None:
@@ -62,6 +63,7 @@ class Training:
         self.generators = {"attack_noise": torch.Generator(self.device)}
         self.history: list[dict[str, Any]] = []
         self._shuffle = Shuffle(len(task.own.images), self.options["batch_size"], self.device)
+        self.steps = len(self._shuffle.sizes)
         self._sums = Sums()
         self._replays: dict[Hashable, Replay] = defaultdict(
             partial(Replay, self.device, self.generators.values)
@@ -76,11 +78,6 @@ class Training:
         last = self.options.get("final_lr", first)
         epoch = (count - 1) // self.steps + 1
         return cosine(epoch, self.options["epochs"], first, last)
-
-    @property
-    def steps(self) -> int:
-        """Return the number of steps per epoch."""
-        return len(self._shuffle.sizes)
 
     def kind(self, count: int) -> Hashable:  # noqa: ARG002 - here all steps are of one kind
         """Return the kind of the count-th step, from 1: steps of one kind run the same kernels."""

@@ -18,7 +18,6 @@ from cemlib import __version__
 from cemlib.cli import exits
 from cemlib.cli.commands import ABOUT, COMMANDS, GROUPS
 from cemlib.cli.exits import EXIT_CODES, FailedResultsError, ProblemsError
-from cemlib.cli.options import Option
 from cemlib.study.environment import exit_code, farewell, set_for_jobs, sigterm_raises
 
 WIDTH = 79
@@ -58,7 +57,10 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
         epilog = "\n".join(["examples:", *(f"  {line}" for line in command.examples)])
         texts = _texts(command.description, epilog)
         found[name] = groups[group].add_parser(own, help=command.phrase, **texts)
-        _add(found[name], command.options)
+        for option in command.options:
+            action = found[name].add_argument(*option.flags, **option.settings)
+            if option.completer:
+                vars(action)["completer"] = option.completer
         found[name].set_defaults(command=command.run)
     return found
 
@@ -68,13 +70,6 @@ def _texts(description: str, epilog: str) -> dict[str, Any]:
     filled = "\n\n".join(textwrap.fill(part, WIDTH) for part in description.split("\n\n"))
     formatter = partial(argparse.RawDescriptionHelpFormatter, width=WIDTH)
     return {"description": filled, "epilog": epilog, "formatter_class": formatter}
-
-
-def _add(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
-    for option in options:
-        action = parser.add_argument(*option.flags, **option.settings)
-        if option.completer:
-            vars(action)["completer"] = option.completer
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -1,7 +1,4 @@
-"""The command line: every command with its options and examples.
-
-Nothing heavy is imported before a command runs, so that `--help` answers at once.
-"""
+"""The command line: every command with its options and examples."""
 
 from pathlib import Path
 
@@ -18,10 +15,10 @@ from cemlib.cli.options import (
     Command,
     Option,
     accuracy,
-    attacks,
     config,
     defence,
     jobs,
+    names_of,
     percent,
     runs,
 )
@@ -70,7 +67,7 @@ COMMANDS: dict[str, Command] = {
             DEVICE,
             Option(
                 "--attack",
-                completer=attacks,
+                completer=names_of("attacks"),
                 action="append",
                 metavar="NAME",
                 help="only this attack; may be repeated",

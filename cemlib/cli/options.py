@@ -79,14 +79,9 @@ def accuracy(text: str) -> float:
     return value
 
 
-def defences(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Return the names of the defences."""
-    return list(plan_of(parsed_args).study.defences)
-
-
-def attacks(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Return the names of the attacks."""
-    return list(plan_of(parsed_args).study.attacks)
+def names_of(section: str) -> Completer:
+    """Return a completer of the names in a section of the study."""
+    return lambda parsed_args, **_: list(getattr(plan_of(parsed_args).study, section))
 
 
 def jobs(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
@@ -124,7 +119,9 @@ def config(default: Path | None = DEFAULT_CONFIG, about: str = "the study") -> t
 
 def defence(about: str, **settings: Any) -> Option:
     """Return the option `--defence`, the name of a defence."""
-    return Option("--defence", completer=defences, metavar="NAME", help=about, **settings)
+    return Option(
+        "--defence", completer=names_of("defences"), metavar="NAME", help=about, **settings
+    )
 
 
 CONFIG = config()

@@ -180,7 +180,7 @@ def _with_published(
     """
     from cemlib.config import ConfigError
     from cemlib.evaluation.report import results_of
-    from cemlib.report.pool import pooled, write_pooled
+    from cemlib.report.build import pooled, write_figures, write_tables
     from cemlib.study.systems import read_study
 
     tables = [job for job in jobs if job.kind == "tables"]
@@ -190,7 +190,8 @@ def _with_published(
     changes, seeds = [c for c in options.set if not c.startswith("seeds=")], {*both.runs["seed"]}
     if seeds != {*read_study(options.config, changes)[0].study.seeds}:
         changes.append(f"seeds={sorted(seeds)}")
-    return write_pooled(both, root, root / "pooled"), changes
+    out = root / "pooled"
+    return [*write_tables(both, root, out), *write_figures(both, out)], changes
 
 
 def to_upload(plan: "AnyPlan", jobs: Sequence["AnyJob"], part: str | None = None) -> "Upload":

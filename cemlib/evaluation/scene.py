@@ -139,11 +139,13 @@ class Scene:
         if options.get("flip") and self.study.training(self.defence).augment.flip:
             mirrored = own.images.flip(3)
             own = own.followed_by(Pairs(mirrored, self.victim.features(mirrored), own.labels))
+        test, noise = self.pairs["test"].features, generator(self.seed, f"target/{knowledge}")
+        attacked = test[first_target(knowledge, len(test)) :]
         task = Task(
             victim=self.victim,
             own=own,
             held_out=held_out,
-            released=self._released(knowledge, options.get("queries", 1)),
+            released=self.victim.channel(attacked, noise, queries=options.get("queries", 1)),
             options=options,
             seed=derive(self.seed, f"attack/{attack}/{knowledge}"),
             title=f"{attack} {knowledge} on {self.defence} seed{self.seed}",
@@ -154,9 +156,3 @@ class Scene:
         if self.study.attacks[attack].told_class:
             task = with_class(task, targets(self.data, knowledge).labels, len(self.data.classes))
         return task
-
-    def _released(self, knowledge: str, queries: int) -> Tensor:
-        test = self.pairs["test"].features
-        released = test[first_target(knowledge, len(test)) :]
-        noise = generator(self.seed, f"target/{knowledge}")
-        return self.victim.channel(released, noise, queries=queries)

@@ -88,7 +88,7 @@ class Federation:
         excluded, loss = 0, None
         if answering:
             changes, losses = self.answers(answering, number)
-            usable = finite(changes)
+            usable = torch.stack([c.flatten(1).isfinite().all(1) for c in changes.values()]).all(0)
             if not usable.any():
                 raise DivergedError(
                     f"round {number}: no answer holds finite numbers; a lower train.lr may help"
@@ -137,11 +137,6 @@ def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dic
             right += float((found.argmax(1) == labels).sum())
             loss += float(torch.nn.functional.cross_entropy(found, labels, reduction="sum"))
     return {f"{prefix}top1": right / len(split), f"{prefix}loss": loss / len(split)}
-
-
-def finite(updates: Weights) -> Tensor:
-    """Return for each client whether all numbers of its update are finite: (clients,) bool."""
-    return torch.stack([u.flatten(1).isfinite().all(1) for u in updates.values()]).all(0)
 
 
 def aggregate(weights: Weights, updates: Weights, samples: Tensor) -> Weights:

@@ -99,7 +99,8 @@ async def accepted(
     complete = asyncio.Event()
 
     def arrived(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        found = names.keys() & _peer(writer)
+        entries = writer.get_extra_info("peercert").get("subjectAltName", ())
+        found = names.keys() & {str(value) for kind, value in entries if kind == "DNS"}
         if len(found) != 1 or complete.is_set():
             writer.close()
             return
@@ -126,12 +127,6 @@ async def accepted(
     finally:
         for _, writer in channels.values():
             writer.transport.abort()  # not `close`, which waits for an answer
-
-
-def _peer(writer: asyncio.StreamWriter) -> set[str]:
-    """Return the DNS names in the peer's certificate."""
-    entries = writer.get_extra_info("peercert").get("subjectAltName", ())
-    return {str(value) for kind, value in entries if kind == "DNS"}
 
 
 def has_left(channel: Channel) -> bool:

@@ -34,10 +34,11 @@ def write_keys(folder: Path, setting: Setting) -> list[Path]:
     keys = deal(setting)
     folder.mkdir(0o700, parents=True)
     dealt = {"public": Public(keys.public, setting)} | {f"share-{s.index}": s for s in keys.shares}
-    return [
-        _write(folder / f"{name}.json", json.dumps(asdict(content)).encode())
-        for name, content in dealt.items()
-    ]
+    written = [folder / f"{name}.json" for name in dealt]
+    for path, content in zip(written, dealt.values(), strict=True):
+        path.touch(0o600, exist_ok=False)  # readable by this user alone from its first byte on
+        path.write_text(json.dumps(asdict(content)))
+    return written
 
 
 def read_dealt(path: Path, kind: type[_T]) -> _T:
@@ -52,10 +53,3 @@ def read_dealt(path: Path, kind: type[_T]) -> _T:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         where = (f"{path}: {'.'.join(map(str, f['loc'])) or 'file'}: {f['msg']}" for f in faults)
         raise FileError("\n".join(where)) from None  # the cause would show the share
-
-
-def _write(path: Path, data: bytes) -> Path:
-    """Write a new file, readable by this user alone from its first byte on; return its path."""
-    path.touch(0o600, exist_ok=False)
-    path.write_bytes(data)
-    return path

@@ -98,7 +98,8 @@ async def take_part(
     async with channels.connected(seat.tls, seat.address, seat.seconds) as channel:
         head = await receive(channel, SHAPE.size + NONCE_BYTES + DIGEST_BYTES)
         shape = queries.decode_shape(head[: SHAPE.size])
-        images = _array(shape, await receive(channel, math.prod(shape)))
+        pixels = await receive(channel, math.prod(shape))
+        images = np.frombuffer(pixels, np.uint8).reshape(shape)
         round_ = seat.round(images, head[SHAPE.size : -DIGEST_BYTES])
         if round_.digest != head[-DIGEST_BYTES:]:
             raise MessageError("the aggregator's public.json is not mine: compare them")
@@ -110,10 +111,6 @@ async def take_part(
         queries.enter(ledger, asked, most)
         await send(channel, part)
     return len(images)
-
-
-def _array(shape: tuple[int, ...], data: bytes) -> Images:
-    return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 def _votes(classify: Classifier, images: Images) -> NDArray[np.int64]:
@@ -139,7 +136,7 @@ async def aggregate(seat: Seat, listener: socket.socket) -> int:
         shape = (await ask("images", requester, SHAPE.size))[REQUESTER]
         sizes, nonce = queries.decode_shape(shape), secrets.token_bytes(NONCE_BYTES)
         pixels = (await ask("images", requester, math.prod(sizes)))[REQUESTER]
-        round_ = seat.round(_array(sizes, pixels), nonce)
+        round_ = seat.round(np.frombuffer(pixels, np.uint8).reshape(sizes), nonce)
         aggregator = Aggregator(round_)
         query = shape + nonce + round_.digest, pixels
         votes = await ask("votes", voters, round_.size(Kind.VOTE), *query)

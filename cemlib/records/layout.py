@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 KNOWLEDGES = ("train_data", "public_data")
 TENSORS, DESCRIPTION = "prepared.safetensors", "data.json"  # of the prepared data
@@ -11,13 +11,13 @@ _Place = TypeVar("_Place", bound=PurePath)
 
 
 class _Below:
-    """A path with a fixed name below the `root` of the object that has it."""
+    """A path with a fixed name below a folder of the object that has it."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, folder: str = "root") -> None:
+        self.name, self.folder = name, folder
 
-    def __get__(self, folder: Any, _: type) -> Path:
-        return Path(folder.root, self.name)
+    def __get__(self, owner: Any, _: type) -> Path:
+        return Path(getattr(owner, self.folder), self.name)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,10 @@ class Folder:
         history: Learning curve, one line per epoch; empty for a closed-form attack.
         config: The slice of the configuration that a run used.
         per_image: Scores of every image, or the answers about it.
+        left: Names of those that a finished result leaves, in the order of their outputs.
     """
+
+    left: ClassVar[tuple[str, ...]] = ("config", "history", "per_image", "metrics")
 
     root: Path
     metrics = _Below("metrics.json")
@@ -39,7 +42,7 @@ class Folder:
 
     def files(self) -> tuple[Path, ...]:
         """Return every file that a finished result leaves."""
-        return (self.config, self.history, self.per_image, self.metrics)
+        return tuple(getattr(self, name) for name in self.left)
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,7 @@ class AttackFolder(Folder):
     attacker = _Below("attacker.safetensors")
     reconstructions = _Below("reconstructions.png")
     extremes = _Below("extremes.png")
-
-    def files(self) -> tuple[Path, ...]:
-        """Return every file that a finished attack leaves."""
-        pictures = (self.reconstructions, self.extremes)
-        return (self.attacker, self.history, self.metrics, self.per_image, *pictures)
+    left = ("attacker", "history", "metrics", "per_image", "reconstructions", "extremes")
 
 
 @dataclass(frozen=True)
@@ -73,10 +72,7 @@ class RunFolder(Folder):
 
     model = _Below("model.safetensors")
     clusters = _Below("clusters.safetensors")
-
-    def files(self) -> tuple[Path, ...]:
-        """Return every file that any finished run leaves, the weights first."""
-        return (self.model, self.config, self.history, self.metrics)
+    left = ("model", "config", "history", "metrics")  # of any run, with clusters or without
 
     def attack(self, attack: str, knowledge: str) -> AttackFolder:
         """Return the folder of one attack on this run."""
@@ -94,10 +90,7 @@ class GansFolder(Folder):
 
     generators = _Below("generators.safetensors")
     course = _Below("course.safetensors")
-
-    def files(self) -> tuple[Path, ...]:
-        """Return every file that the job leaves."""
-        return (self.generators, self.course, self.history, self.metrics)
+    left = ("generators", "course", "history", "metrics")
 
 
 @dataclass(frozen=True)
@@ -111,6 +104,8 @@ class Layout:
         prepared_facts: Classes, statistics, counts and checksum of the prepared data.
         part: Folder below `root` that its report goes to; empty for `root` itself.
         cost: Measured cost of the cryptography of collaborative labelling.
+        tables: Folder of the tables.
+        figures: Folder of the figures.
     """
 
     root: Path
@@ -120,21 +115,13 @@ class Layout:
     prepared = _Below(f"data/{TENSORS}")
     prepared_facts = _Below(f"data/{DESCRIPTION}")
     cost = _Below("cost/metrics.json")
+    tables = _Below("tables", "written")
+    figures = _Below("figures", "written")
 
     @property
     def written(self) -> Path:
         """Return the folder of the results page, tables and figures."""
         return self.root / self.part
-
-    @property
-    def tables(self) -> Path:
-        """Return the folder of the tables."""
-        return self.written / "tables"
-
-    @property
-    def figures(self) -> Path:
-        """Return the folder of the figures."""
-        return self.written / "figures"
 
     @property
     def judge(self) -> RunFolder:

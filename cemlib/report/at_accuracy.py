@@ -104,17 +104,11 @@ class Curves:
 
     def late_seeds(self, accuracy: float) -> int:
         """Count the seeds with an unconverged attack on a defence that a curve is read from."""
-        late = self.points.loc[self.points["unconverged"] > 0, ["seed", "defence"]]
-        quoted: list[tuple[int | None, list[str]]] = [(None, _neighbours(self.whole, accuracy))]
-        quoted += [(seed, _neighbours(curve, accuracy)) for seed, curve in self.without.items()]
-        return len(
-            {
-                seed
-                for seed, defence in late.itertuples(index=False)
-                for left_out, names in quoted
-                if seed != left_out and defence in names
-            }
-        )
+        late, found = self.points[self.points["unconverged"] > 0], set[int]()
+        for left_out, curve in [(None, self.whole), *self.without.items()]:
+            read = late["defence"].isin(_neighbours(curve, accuracy)) & (late["seed"] != left_out)
+            found |= {*late.loc[read, "seed"]}
+        return len(found)
 
 
 def detectable(half_width: float, pairs: int) -> float:

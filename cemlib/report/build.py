@@ -1,4 +1,4 @@
-"""Write the tables and figures of a study's results."""
+"""Write the tables and figures of a study's results, or of these and published ones together."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,15 +10,15 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from cemlib.records.files import write_text
+from cemlib.records.files import FileError, write_text
 from cemlib.report import SWEEP_TABLES, TABLES, WHOLE
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.claims import claims, warnings
 from cemlib.report.comparisons import comparisons_table, with_image_intervals
-from cemlib.report.figures import Drawing, drawings
+from cemlib.report.figures import UTILITY, Drawing, drawings
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.style import save, settings
-from cemlib.report.tables import runs_table, summary_table
+from cemlib.report.tables import read_runs, runs_table, summary_table
 from cemlib.report.texts import comparisons_document, paper_document, summary_document
 from cemlib.report.writer import csv, html, latex, markdown
 
@@ -132,8 +132,48 @@ def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figur
     """Return the figures of a part by name; each is drawn when it is called."""
     several = results.attacks["queries"].nunique() > 1
     has = ["releases"] * several + ["sweeps"] * (results.sweeps is not None)
-    found = drawings(part, list(results.attacks["knowledge"].unique()), has)
-    return {drawing.name: partial(_draw, drawing, results) for drawing in found}
+    return {
+        drawing.name: partial(_draw, drawing, results)
+        for drawing in drawings(part, list(results.attacks["knowledge"].unique()), has)
+        # Pictures and learning curves need more than the tables.
+        if results.has_images or drawing.category == UTILITY
+    }
+
+
+def pooled(results: Results, root: Path, table: Path) -> Results:
+    """Return results together with those of a published ``runs.csv``.
+
+    Intervals over single images are left out, since the published results have no images.
+
+    Args:
+        results: results of the seeds that the table lacks.
+        root: folder of the experiment.
+        table: the published table.
+
+    Raises:
+        FileError: if there is no such table, a run is in both, or the table is of another
+            experiment, has a defence that is not in the study, or has other attacks.
+    """
+    if not table.is_file():
+        raise FileError(f"{table}: no such file; publish the first seeds without --add")
+    runs, attacks = read_runs(table)
+    if unknown := set(runs["defence"]) - set(results.defences):
+        raise FileError(f"{table}: has {', '.join(sorted(unknown))}, which is not in the study")
+    if other := set(runs["experiment"]) - set(results.runs["experiment"]):
+        raise FileError(f"{table}: belongs to another experiment, {', '.join(sorted(other))}")
+    if other := set(attacks["attack"]) ^ set(results.attacks["attack"]):
+        names = ", ".join(sorted(other))
+        raise FileError(f"{table}: has other attacks ({names}); publish all seeds again")
+    for row in runs.merge(results.runs[["experiment", "defence", "seed"]]).to_dict("records"):
+        raise FileError(
+            f"{table}: has {row['defence']}, seed {row['seed']} already; choose the seeds that it"
+            " lacks, as in --set 'seeds=[3, 4]'"
+        )
+    for frame in (runs, attacks):
+        frame["folder"] = [str(root / folder) for folder in frame["folder"]]
+    parts = ([runs, results.runs], [attacks, results.attacks])
+    every, attacked = (pd.concat(pair).sort_values("seed", kind="stable") for pair in parts)
+    return replace(results, runs=every, attacks=attacked, has_images=False)
 
 
 def _draw(drawing: Drawing, results: Results) -> Figure:

@@ -84,9 +84,12 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
     for knowledge in strongest["knowledge"].unique():
         runs = _scores_by_run(strongest[strongest["knowledge"] == knowledge])
         rows = table[(table["knowledge"] == knowledge) & table["metric"].isin(_WITH_IMAGES)]
-        keys = rows[["defence", "reference", "metric"]].itertuples(index=True, name=None)
-        found = {row: _image_differences(runs, *names) for row, *names in keys}
-        paired = {row: np.stack(each) for row, each in found.items() if each}
+        paired = {}
+        for row, ours, theirs, score in rows[["defence", "reference", "metric"]].itertuples():
+            seeds = [seed for name, seed in runs if name == ours and (theirs, seed) in runs]
+            if seeds:
+                pairs = [runs[ours, seed][score] - runs[theirs, seed][score] for seed in seeds]
+                paired[row] = np.stack(pairs)
         ends = two_level_intervals([*paired.values()])
         filled.loc[[*paired], ["boot_low", "boot_high"]] = np.array(ends).reshape(-1, 2)
     return filled
@@ -149,11 +152,3 @@ def _scores_by_run(results: pd.DataFrame) -> Runs:
             raise FileError(f"{path}: scores other images than others do; run the study again")
         read[row["defence"], row["seed"]] = scores
     return read
-
-
-def _image_differences(
-    runs: Runs, defence: str, reference: str, score: str
-) -> list["pd.Series[float]"]:
-    """Return defence minus reference, N images each, over the seeds that both have."""
-    seeds = [seed for name, seed in runs if name == defence and (reference, seed) in runs]
-    return [runs[defence, seed][score] - runs[reference, seed][score] for seed in seeds]

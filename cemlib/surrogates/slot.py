@@ -40,7 +40,7 @@ from cemlib.surrogates.groups import (
 from cemlib.surrogates.slot_attention import (
     CrossRefinement,
     SlotRounds,
-    own_cosines,
+    own_products,
     residual_network,
 )
 
@@ -143,7 +143,8 @@ class SlotAttention(Surrogate):
         """
         x = F.layer_norm(z, z.shape[-1:])
         found = self.rounds(x, self._noise(len(groups.sizes), z), groups)
-        affinity = (self.beta * own_cosines(x, found, groups)).log_softmax(-1)  # log r, (B, S)
+        cosines = own_products(F.normalize(x, dim=-1), F.normalize(found, dim=-1), groups)
+        affinity = (self.beta * cosines).log_softmax(-1)  # log r, (B, S)
         masses = groups.total(affinity.exp()) / groups.sizes.clamp_min(1).unsqueeze(-1)
         tokens = self.refine(x, found, groups)
         mean, v = weighted_moments(tokens, softmax(affinity, groups), groups)

@@ -8,7 +8,6 @@ Shapes: tokens (B, D), slots (R, S, D) with one row for each class of `Groups`.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cemlib.surrogates.groups import Groups, attention_width, softmax, weighted_sum
@@ -88,8 +87,3 @@ def own_products(tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
     """Return the inner products of each token with the slots of its class, (B, S)."""
     products = torch.einsum("bd,rsd->brs", tokens, slots)
     return (products * groups.member.unsqueeze(-1)).sum(1)
-
-
-def own_cosines(tokens: Tensor, slots: Tensor, groups: Groups) -> Tensor:
-    """Return the cosines of each token with the slots of its class, (B, S)."""
-    return own_products(F.normalize(tokens, dim=-1), F.normalize(slots, dim=-1), groups)

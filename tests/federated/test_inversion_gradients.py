@@ -31,7 +31,7 @@ from cemlib.federated.inversion.closed_form import (
     recovered_features,
 )
 from cemlib.federated.inversion.cosine import cosine_objective
-from cemlib.federated.inversion.features import combined_objective, feature_objective
+from cemlib.federated.inversion.features import loss_of
 from cemlib.federated.inversion.gradients import (
     Gradients,
     Shared,
@@ -130,8 +130,8 @@ def test_slopes_of_the_losses_against_finite_differences(kind: str) -> None:
     loss = {
         "squared": lambda: lambda images: squared(images, targets),
         "cosine": lambda: cosine_objective(*where, Cosine(tv_weight=0.1, prior_weight=0.1)),
-        "features": lambda: feature_objective(*where, Features(prior_weight=0.1)),
-        "combined": lambda: combined_objective(*where, Combined(prior_weight=0.1)),
+        "features": lambda: loss_of(*where, Features(prior_weight=0.1)),
+        "combined": lambda: loss_of(*where, Combined(prior_weight=0.1)),
     }[kind]()
     start = torch.rand(2, 1, 1, 8, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss, (start,), eps=1e-6, atol=1e-5)

@@ -8,8 +8,7 @@ import pytest
 from synthetic_study import DEFENCES, Study, fill
 
 from cemlib.records.files import FileError
-from cemlib.report.build import Results, write_tables
-from cemlib.report.pool import pooled, write_pooled
+from cemlib.report.build import Results, pooled, write_figures, write_tables
 from cemlib.report.tables import read_runs
 
 OF_IMAGES = ["boot_low", "boot_high"]
@@ -39,7 +38,8 @@ def test_tables_of_pooled_seeds_are_those_of_one_machine(
     published, root = tmp_path / "published", three_seeds.root
     write_tables(of_seeds(three_seeds, {0, 2}), root, published)
     both = pooled(of_seeds(three_seeds, {1}), root, published / "runs.csv")
-    written = write_pooled(both, root, tmp_path / "pooled")
+    out = tmp_path / "pooled"
+    written = [*write_tables(both, root, out), *write_figures(both, out)]
     write_tables(of_seeds(three_seeds, {0, 1, 2}), root, tmp_path / "whole")
     for name in ("runs", "summary"):
         texts = [(tmp_path / place / f"{name}.csv").read_text() for place in ("pooled", "whole")]

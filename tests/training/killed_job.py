@@ -1,5 +1,6 @@
 """A checkpoint whose job dies in this process, and what the progress says of going on."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,5 +24,7 @@ class Dying(Checkpoint):
 
 
 def first_epoch_shown(text: str) -> int:
-    """Epoch of the first line that the progress printed."""
-    return int(text.split(" epoch ")[1].split("/")[0])
+    """First epoch, or batch of images, in the lines that the progress printed."""
+    found = re.search(r" (?:epoch|batch) (\d+)/", text)
+    assert found, text
+    return int(found[1])

@@ -50,23 +50,20 @@ def run_attacks(
     gradient or update is of `batch` images. An update has `steps` local steps of rate `lr`, each on
     batch / steps images of its own.
     """
-
-    def answer_of(seen: Shared, plain: AnyInversion) -> Reconstruction:
-        return attack(net, seen, plain, generator(seed, f"inversion_{plain.kind}"))
-
     shared = shared_gradients(net, scene, variant, batch, seed, steps, lr)
     searched: dict[AnyInversion, Reconstruction] = {}
     found: dict[str, Finding] = {}
     report = progress("inversion", len(attacks), unit="attack")
     for done, (name, settings) in enumerate(attacks.items(), 1):
         plain, linked, repeats = search_settings(settings, variant), settings.linked, scene.repeats
+        draws = generator(seed, f"inversion_{plain.kind}")
         if linked is not None and repeats is not None:
             many = linked_scene(scene, repeats, linked)
             all_seen = shared_gradients(net, many, variant, 1, seed)
-            answer = solved(answer_of(all_seen, plain), scene, repeats, linked)
+            answer = solved(attack(net, all_seen, plain, draws), scene, repeats, linked)
         else:
             if plain not in searched:
-                searched[plain] = answer_of(shared, plain)
+                searched[plain] = attack(net, shared, plain, draws)
             answer = searched[plain]
             if settings.unmix:
                 answer = unmixed(answer, scene.ratio.view(-1, batch).mean(1), scene.prior)

@@ -17,8 +17,7 @@ distance of features has one everywhere, and the mean image is near.
 The parts are from Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -43,18 +42,18 @@ from cemlib.federated.inversion.search import (
 )
 from cemlib.federated.network import BIAS, FederatedNet
 
-_SettingsT = TypeVar("_SettingsT", Features, Combined)
 _SPREAD = 0.1  # standard deviation of the random starts around the class's mean image
 
 
-def features(net: FederatedNet, shared: Shared, settings: Features) -> Search:
-    """Return a search for images with the recovered features, given gradients of single images."""
-    return _near_class_means(feature_objective, net, shared, settings)
+def near_means(net: FederatedNet, shared: Shared, settings: Features | Combined) -> Search:
+    """Return a search by L-BFGS from random points around the mean images of the classes."""
+    labels = labels_of(net, shared)
+    means = shared.prior[labels]
 
+    def start(seeds: Sequence[int]) -> Tensor:
+        return means + _SPREAD * normal_starts(seeds, means.shape[1:], means)
 
-def combined(net: FederatedNet, shared: Shared, settings: Combined) -> Search:
-    """Return a search for the images; the features of a batch, a mixture, are not used."""
-    return _near_class_means(combined_objective, net, shared, settings)
+    return minimised(loss_of(net, shared, labels, settings), start, labels, settings.iterations)
 
 
 def mean_image(
@@ -69,25 +68,24 @@ def mean_image(
     return lambda seeds: found  # noqa: ARG005 - it draws nothing
 
 
-def feature_objective(
-    net: FederatedNet, shared: Shared, labels: Tensor, settings: Features
+def loss_of(
+    net: FederatedNet, shared: Shared, labels: Tensor, settings: Features | Combined
 ) -> Objective:
-    """Return the loss (P,) of `features` at images (P, 1, C, H, W) with labels (P, 1)."""
-    prior, misfit = prior_distance(shared, labels), feature_misfit(net, shared, settings.mask)
-    return lambda images: settings.prior_weight * prior(images) + misfit(images)
+    """Return the loss (P,) of an attack at images (P, B, C, H, W) with labels (P, B).
 
-
-def combined_objective(
-    net: FederatedNet, shared: Shared, labels: Tensor, settings: Combined
-) -> Objective:
-    """Return the loss (P,) of `combined` at images (P, B, C, H, W) with labels (P, B)."""
-    prior, targets = prior_distance(shared, labels), targets_of(net, shared, labels)
-    misfit = gradient_misfit(net, shared, settings.mask, cosine_distance)
-    of_features = feature_misfit(net, shared, settings.mask) if shared.batch == 1 else None
+    The features of a batch, a mixture, are not used.
+    """
+    prior, terms = prior_distance(shared, labels), list[Objective]()
+    if settings.kind == "combined":
+        misfit = gradient_misfit(net, shared, settings.mask, cosine_distance)
+        targets = targets_of(net, shared, labels)
+        terms.append(lambda images: misfit(images, targets))
+    if shared.batch == 1:
+        terms.append(feature_misfit(net, shared, settings.mask))
 
     def objective(images: Tensor) -> Tensor:
-        parts = [settings.prior_weight * prior(images), misfit(images, targets)]
-        return torch.stack(parts + ([of_features(images)] if of_features else [])).sum(0)
+        parts = [settings.prior_weight * prior(images), *(term(images) for term in terms)]
+        return torch.stack(parts).sum(0)
 
     return objective
 
@@ -102,20 +100,3 @@ def feature_misfit(net: FederatedNet, shared: Shared, mask: str) -> Objective:
         return (net.features(images.flatten(0, 1)) * known - theirs).square().sum(1) / scale
 
     return misfit
-
-
-def _near_class_means(
-    objective_of: Callable[[FederatedNet, Shared, Tensor, _SettingsT], Objective],
-    net: FederatedNet,
-    shared: Shared,
-    settings: _SettingsT,
-) -> Search:
-    """Return a search by L-BFGS from random points around the mean images of the classes."""
-    labels = labels_of(net, shared)
-    means = shared.prior[labels]
-
-    def start(seeds: Sequence[int]) -> Tensor:
-        return means + _SPREAD * normal_starts(seeds, means.shape[1:], means)
-
-    objective = objective_of(net, shared, labels, settings)
-    return minimised(objective, start, labels, settings.iterations)
