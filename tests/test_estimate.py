@@ -102,26 +102,33 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
     assert found == [(64, 3, 36), (128, 3, 72)]  # of 180 images and 100 releases
 
 
-def test_a_denoiser_is_counted_once(prepared: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On all images it takes 7 seconds, and 10 steps take one; a quarter of them are measured."""
-    steps = []
+def test_a_denoiser_is_counted_as_a_decoder(
+    prepared: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its 8 epochs take 0.01 s for each of 180 images, and each of 500 steps takes 0.1 s."""
+    found = []
 
     def attack(task: Task) -> Outcome:
-        steps.append((len(task.own.images), task.options["iterations"]))
+        found.append((task.options["kind"], len(task.own.images), task.options["denoiser_weight"]))
+        return Outcome(task.released, {})
+
+    def decoder(task: Task) -> Outcome:
+        found.append((task.options["kind"], len(task.own.images), len(task.own.features[0])))
         return Outcome(task.released, {})
 
     def seconds_of(work: Callable[[], object]) -> float:
         work()
-        images, done = steps[-1]
-        return images / 180 * (7 + done / 10)
+        kind, images, _ = found[-1]
+        return 0.01 * 3 * images if kind == "decoder" else 0.1 * 3 * images / 180
 
     monkeypatch.setattr(estimate, "seconds_of", seconds_of)
-    monkeypatch.setattr(estimate, "ENOUGH", 1.0)
+    monkeypatch.setattr(estimate, "decoder", decoder)
+    monkeypatch.setattr(estimate, "ENOUGH", 0.1)
     task = scene_of(prepared).task("refinement", "train_data", Checkpoint(Path("none")), None)
-    changes = {"iterations": 500, "batch_size": 45, "denoiser_weight": 1.0}
-    found = run_seconds(attack, replace(task, options=task.options | changes))
-    assert found == pytest.approx(7 + 500 / 10)
-    assert steps == [(45, 3), (45, 20)]
+    changes = {"iterations": 500, "batch_size": 90, "denoiser_weight": 1.0}
+    seconds = run_seconds(attack, replace(task, options=task.options | changes))
+    assert seconds == pytest.approx(8 * 0.01 * 180 + 500 * 0.1)
+    assert found == [("decoder", 64, 1), ("optimisation", 90, 0.0)]  # images of one channel
 
 
 def test_an_attack_that_begins_with_another_has_its_untrained_decoder(

@@ -58,7 +58,7 @@ class Correction(Regression):
         assert isinstance(self.model, CorrectedDecoder)
         self.decoder = self.model
         self.decoder.start_at(linear_estimate(task))
-        self._best = super()._held_out()["val_mse"]  # with a share of 1
+        self._lowest = super()._held_out()["val_mse"]  # with a share of 1
         self._best_state = self._trained()
 
     def rate(self, count: int) -> float:
@@ -69,16 +69,16 @@ class Correction(Regression):
     def train(self) -> float:
         """Train the remaining epochs, and return the lowest held-out MSE."""
         super().train()
-        return self._best
+        return self._lowest
 
-    def best(self) -> CorrectedDecoder:
+    def best_decoder(self) -> CorrectedDecoder:
         """Return the decoder with the weights of the best epoch, in eval mode."""
         self.decoder.load_state_dict(self._best_state, strict=False)
         return self.decoder.eval()
 
     def outcome(self) -> Outcome:
         """Return the reconstructions by the decoder of the best epoch."""
-        self.best()
+        self.best_decoder()
         return super().outcome()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Numbers]:
@@ -108,8 +108,8 @@ class Correction(Regression):
     def epoch(self, number: int) -> dict[str, Any]:
         """Train an epoch, and keep its weights if it is the best so far."""
         row = super().epoch(number)
-        if row["val_mse"] < self._best:
-            self._best, self._best_state = row["val_mse"], self._trained()
+        if row["val_mse"] < self._lowest:
+            self._lowest, self._best_state = row["val_mse"], self._trained()
         return row
 
     def _trained(self) -> dict[str, Tensor]:
@@ -120,9 +120,9 @@ class Correction(Regression):
     def state(self) -> State:
         """Return also the weights of the best epoch."""
         tensors, state = super().state()
-        return tensors | pack("best", self._best_state), state | {"best": self._best}
+        return tensors | pack("best", self._best_state), state | {"best": self._lowest}
 
     def restore(self, tensors: Numbers, state: dict[str, Any]) -> None:
         """Continue from the `state` of a checkpoint."""
         super().restore(tensors, state)
-        self._best, self._best_state = state["best"], unpack("best", tensors)
+        self._lowest, self._best_state = state["best"], unpack("best", tensors)

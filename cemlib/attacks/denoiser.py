@@ -11,13 +11,16 @@ if g has the least squared error for Gaussian noise of standard deviation t, the
 times the gradient of log p_t(x), the density of images with such noise (Miyasawa, "An empirical
 Bayes estimator of the mean of a normal population", Bulletin of the International Statistical
 Institute 38, 1961). If the mean release of d features has Gaussian noise of standard deviation s,
-the mean squared misfit of the features plus this term is, for the weight 2 P s^2 / (d t^2), the
-negative logarithm of the posterior density, up to a factor.
+then for images of density p_t the weight 2 P s^2 / (d t^2) makes this, plus the gradient of the
+mean squared misfit, the gradient of the negative logarithm of the posterior density, up to a
+factor.
 
 g is the network of the attack `decoder`, which sees images with noise in place of releases.
 
-How it fails: g knows what the attacker's images have in common. With few images it has learned
-these by heart, and takes what none of them has for noise.
+How it fails: g knows what the attacker's images have in common. From few images it learns these by
+heart, and takes for noise what none of them has. Without additive noise on the release it is not
+used. The most probable image is not the mean of all that fit a release, which has the least squared
+error and which `decoder` estimates.
 """
 
 import math
@@ -34,10 +37,10 @@ from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive
 from cemlib.records.checkpoint import Checkpoint
 
-# As `decoder` has by default. They are here because they decide the results of this file.
+# The defaults of `decoder`, repeated because they decide results, and no job runs again because of
+# an edit of `cemlib.config`.
 OPTIONS: dict[str, Any] = {
     "kind": "decoder",
-    "budget": "standard",
     "precision": "float32",
     "epochs": 8,
     "batch_size": 64,
@@ -56,24 +59,32 @@ def denoiser(task: Task, noise_std: float) -> nn.Module:
     Raises:
         DivergedError: if its loss is not finite.
     """
-    checkpoint = Checkpoint(task.checkpoint.folder / "denoiser", task.checkpoint.interval)
-    denoising = replace(
-        task,
-        victim=replace(task.victim, channel=GaussianNoise(noise_std)),
-        own=_released_as_they_are(task.own),
-        held_out=_released_as_they_are(task.held_out),
-        options=OPTIONS,
-        seed=derive(task.seed, "denoiser"),
-        title=f"{task.title}, denoiser",
-        checkpoint=checkpoint,
-    )
-    training = Correction(denoising)
+    training = Correction(denoising(task, noise_std))
     try:
         training.train()
     except DivergedError as error:
         raise DivergedError(f"denoiser: {error}") from error
-    checkpoint.write_kept()
-    return training.best().requires_grad_(False)
+    training.task.checkpoint.write_kept()
+    return training.best_decoder().requires_grad_(False)
+
+
+def denoising(task: Task, noise_std: float) -> Task:
+    """Return the task of the attack `decoder` on images that are released as they are, with noise.
+
+    The images to reconstruct are those that the attacker holds out.
+    """
+    held_out = _released_as_they_are(task.held_out)
+    return replace(
+        task,
+        victim=replace(task.victim, channel=GaussianNoise(noise_std)),
+        own=_released_as_they_are(task.own),
+        held_out=held_out,
+        released=held_out.features,
+        options=OPTIONS,
+        seed=derive(task.seed, "denoiser"),
+        title=f"{task.title}, denoiser",
+        checkpoint=Checkpoint(task.checkpoint.folder / "denoiser", task.checkpoint.interval),
+    )
 
 
 def _released_as_they_are(pairs: Pairs) -> Pairs:
@@ -81,10 +92,14 @@ def _released_as_they_are(pairs: Pairs) -> Pairs:
 
 
 def posterior_weight(task: Task, noise_std: float) -> float:
-    """Return the weight with which the most probable image is searched for; 0 without noise."""
-    released = task.victim.channel.std / noise_std
-    ratio = math.prod(task.image_shape) / task.released[0].numel()
-    return 2 * ratio * released**2 / task.queries
+    """Return the weight that makes the minimum of the loss the most probable image.
+
+    It is 0 without additive noise. Behind dropout with less noise than `FLOOR`, which its misfit
+    takes as the least, it is too small.
+    """
+    relative = task.victim.channel.std / noise_std
+    values = math.prod(task.image_shape) / task.released[0].numel()  # for each feature
+    return 2 * values * relative**2 / task.queries
 
 
 def prior(images: Tensor, denoise: nn.Module) -> Tensor:

@@ -17,11 +17,10 @@ inverts releases of its held-out images, and uses the number of steps that was b
 `budget: strong` it takes up to three times as many steps, with the learning rate and the multiple
 of the configured weights that were best in trials of the configured number of steps.
 
-How it fails: what the client does not tell comes from the start and the priors, of which the total
-variation knows less about images than a trained decoder. The best weight of the total variation
-rises with the variance of the noise, and is lower from a decoder's answer than from grey. From
-grey, ReLUs and max pools of the client leave the attack in local minima, so that an undefended
-client can look safer than it is.
+How it fails: what the client does not tell comes from the start and the priors. The total variation
+knows less about images than a trained decoder does; its best weight rises with the variance of the
+noise, and is lower from a decoder's answer than from grey. From grey, ReLUs and max pools of the
+client leave the attack in local minima, so that an undefended client can look safer than it is.
 """
 
 import time
@@ -65,7 +64,7 @@ class Settings:
     steps: int
     lr: float
     tv_weight: float
-    denoiser_weight: float = 0.0
+    denoiser_weight: float = 0.0  # of the prior itself: the option times `posterior_weight`
 
 
 class Descent:
@@ -189,8 +188,8 @@ class _Search:
         for number, trial in enumerate(trials, 1):
             rows = self._descend(trial, truth, released)
             errors.append(min(float(row["val_mse"]) for row in rows))
-            tried = {name: value for name, value in asdict(trial).items() if name != "steps"}
-            report(number, tried | {"val_mse": errors[-1]})
+            shown = {name: value for name, value in asdict(trial).items() if name != "steps"}
+            report(number, shown | {"val_mse": errors[-1]})
         return trials[errors.index(min(errors))]
 
     def _descend(self, settings: Settings, truth: Tensor, released: Tensor) -> Iterator[Row]:

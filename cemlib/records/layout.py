@@ -16,8 +16,8 @@ class _Below:
     def __init__(self, name: str, folder: str = "root") -> None:
         self.name, self.folder = name, folder
 
-    def __get__(self, owner: Any, _: type) -> Path:
-        return Path(getattr(owner, self.folder), self.name)
+    def __get__(self, instance: Any, _: type) -> Path:
+        return Path(getattr(instance, self.folder), self.name)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Folder:
         history: Learning curve, one line per epoch; empty for a closed-form attack.
         config: The slice of the configuration that a run used.
         per_image: Scores of every image, or the answers about it.
-        left: Names of those that a finished result leaves, in the order of their outputs.
+        left: Attributes whose files a finished result leaves, in the order that its job lists.
     """
 
     left: ClassVar[tuple[str, ...]] = ("config", "history", "per_image", "metrics")

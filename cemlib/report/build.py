@@ -34,7 +34,8 @@ class Results:
         reference: the defence that others are compared with (see `comparisons_table`).
         sweeps: sweeps of the study; None where it has none.
         surrogates: the defences whose training has a surrogate.
-        has_images: whether the attacks' folders, with the scores of single images, are present.
+        has_images: whether the folders of runs and attacks are present; without them, intervals
+            over images and figures that need more than the tables are left out.
     """
 
     runs: pd.DataFrame
@@ -129,13 +130,13 @@ def write_figures(results: Results, out: Path, part: str = WHOLE, note: str = ""
 
 
 def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figure]]:
-    """Return the figures of a part by name; each is drawn when it is called."""
+    """Return the figures of a part that the results allow, by name; each is drawn when called."""
     several = results.attacks["queries"].nunique() > 1
     has = ["releases"] * several + ["sweeps"] * (results.sweeps is not None)
     return {
         drawing.name: partial(_draw, drawing, results)
         for drawing in drawings(part, list(results.attacks["knowledge"].unique()), has)
-        # Pictures and learning curves need more than the tables.
+        # Only figures of this category are drawn from the tables alone.
         if results.has_images or drawing.category == UTILITY
     }
 

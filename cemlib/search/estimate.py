@@ -3,7 +3,8 @@
 Each kind of job is built from the study's data and settings in a process of its own. A training
 takes a few steps of its first epoch and of its last, in which the surrogate acts, and all that
 follows the steps of an epoch; the slower of the two epochs stands for all. A learned attack runs
-for a few epochs on a share of its images, and its time is assumed to be proportional to both.
+for a few epochs on a share of its images, and its time is assumed to be proportional to both. A
+denoiser that an attack trains counts as one more learned attack.
 Encoding, scoring and attacks in closed form run in full. Attacks are measured on the first defence
 of each network before its training, since a trained network takes as long.
 """
@@ -29,6 +30,8 @@ from torch import nn
 
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import budgeted, untrained
+from cemlib.attacks.decoder import decoder
+from cemlib.attacks.denoiser import denoising
 from cemlib.attacks.task import Outcome, Task
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.evaluation.job import read_data
@@ -52,7 +55,6 @@ from cemlib.training.trainer import Trainer
 ENOUGH = 2.0  # seconds of measured work
 STEPS = 10  # of an epoch, at most
 EPOCHS = 3  # of an attack: a strong budget tries three rates, for a third of the epochs each
-WITH_DENOISER = 20  # steps of an optimisation that trains a denoiser first
 BATCH = 256  # images at first, for an attack without an option `batch_size`
 LENGTHS = ("epochs", "iterations")  # options that set how long an attack runs
 
@@ -208,8 +210,13 @@ def _decoder(scene: Scene, attack: str) -> nn.Module | None:
 def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
     """Return the seconds of an attack, estimated from a share of its images that takes a while.
 
-    An attack with none of the options `LENGTHS` is in closed form, and runs on all images.
+    An attack with none of the options `LENGTHS` is in closed form, and runs on all images. If an
+    attack trains a denoiser, that is counted as the attack that it is, and the steps without it.
     """
+    if task.options.get("denoiser_weight"):
+        training = denoising(task, task.options["denoiser_noise"])
+        without = replace(task, options={**task.options, "denoiser_weight": 0.0})
+        return run_seconds(decoder, training) + run_seconds(attack, without)
     key = next((name for name in LENGTHS if name in task.options), None)
     if key is None:
         return seconds_of(partial(_try, attack, task, 1.0, {}))
@@ -221,15 +228,8 @@ def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
     while True:
         seconds = seconds_of(partial(_try, attack, task, share, {key: few}))
         if seconds >= ENOUGH or share == 1:
-            break
+            return seconds / share * epochs / few
         share = min(1.0, 2 * share)
-    if not task.options.get("denoiser_weight"):
-        return seconds / share * epochs / few
-    # The denoiser is trained once, however many steps follow.
-    more = min(epochs, WITH_DENOISER)
-    longer = seconds_of(partial(_try, attack, task, share, {key: more}))
-    each = max(0.0, longer - seconds) / max(1, more - few)
-    return (seconds + each * (epochs - few)) / share
 
 
 def _try(

@@ -15,7 +15,7 @@ from cemlib.attacks import denoiser as denoising
 from cemlib.attacks.denoiser import denoiser, posterior_weight
 from cemlib.attacks.optimisation import WEIGHTS, Descent, Settings, optimisation
 from cemlib.attacks.task import Task
-from cemlib.config.attacks import Optimisation
+from cemlib.config.attacks import Decoder, Optimisation
 from cemlib.data.prepared import to_float
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
@@ -70,7 +70,7 @@ def test_the_most_probable_image_in_closed_form(tmp_path: Path) -> None:
     client = {"encoder": nn.AvgPool2d(2), "channels": 3, "images": smooth}
     task, _ = bare_task(tmp_path, 0.1, **client, queries=4)
     mean, covariance = moments(task.own.images)
-    # A'(A x - z) / n^2 + (covariance + t^2)^-1 (x - mean) = 0, and n^2 is that of the mean release
+    # A'(A x - z) / s^2 + (covariance + t^2)^-1 (x - mean) = 0, s^2 that of the mean release's noise
     average = torch.eye(3 * 16 * 16).view(-1, 3, 16, 16)
     a = F.avg_pool2d(average, 2).flatten(1).T.double().numpy()
     precision = np.linalg.inv(covariance.double().numpy() + STD**2 * np.eye(len(mean)))
@@ -94,6 +94,17 @@ def test_the_denoiser_beats_the_best_linear_one(tmp_path: Path) -> None:
     errors = [F.mse_loss(each(noisy), truth).item() for each in (denoise, linear)]
     assert errors[0] < 0.3 * errors[1] < 0.3 * STD**2
     assert not any(weights.requires_grad for weights in denoise.parameters())
+
+
+def test_its_options_are_the_defaults_of_the_decoder() -> None:
+    plain = Decoder().model_dump()
+    assert {name: plain[name] for name in denoising.OPTIONS} == denoising.OPTIONS
+
+
+def test_without_noise_none_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task, _ = bare_task(tmp_path, 0.0, denoiser_weight=1.0, iterations=3)
+    assert optimisation(task).state["denoiser_weight"] == 0
+    assert "denoiser epoch" not in capsys.readouterr().err
 
 
 def test_the_prior_lowers_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from damaging import cut, flipped
-from killed_job import first_epoch_shown
+from killed_job import first_shown
 from killing import kill, start_training, wait_for_line
 from result_files import bits
 from tiny_study import tiny_plan, trained
@@ -75,7 +75,7 @@ def test_a_job_with_a_damaged_checkpoint_begins_again(
     run(train_job(plan, DEFENCE, 0))
     said = capsys.readouterr().err
     assert said.startswith(f"{checkpoint.path}: damaged")
-    assert first_epoch_shown(said) == 1
+    assert first_shown(said) == 1
     assert bits(plan.layout.run(DEFENCE, 0).root) == bits(alone.root)
 
 

@@ -1,8 +1,8 @@
 """`kill -9` at random moments: the same command again ends with the same bits, and redoes nothing.
 
-The moments are drawn from a seed: some epochs after the first, or while a checkpoint is written.
-The quick version kills a training of the tiny study; the others (`pytest -m slow`) kill trainings
-and attacks, the runner, and Snakemake with and without its jobs.
+The moments are drawn from a seed: some epochs or batches after the first, or while a checkpoint is
+written. The quick version kills a training of the tiny study; the others (`pytest -m slow`) kill
+trainings and attacks, the runner, and Snakemake with and without its jobs.
 """
 
 import random

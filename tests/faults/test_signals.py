@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from checkout import Checkout
-from killed_job import first_epoch_shown
+from killed_job import first_shown
 from killing import STUDY, python, small_study, stamps, start, wait_for_line
 from result_files import bits
 
@@ -88,10 +88,10 @@ def wait_for_epoch(log: Path, process: "subprocess.Popen[str]") -> None:
 
 
 def go_on(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> int:
-    """Run the same command again; returns the first epoch that it shows."""
+    """Run the same command again; returns the first epoch or batch that it shows."""
     capsys.readouterr()
     assert main(command) == 0
-    return first_epoch_shown(capsys.readouterr().err)
+    return first_shown(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=LATER)])
@@ -196,7 +196,7 @@ def test_ctrl_c_at_snakemake_reaches_its_jobs(base: Path, tmp_path: Path) -> Non
     assert found is not None
     again = place.snakemake(TARGET)
     assert again.code == 0, again.output
-    assert first_epoch_shown((place.root / LOG).read_text()) == len(found[1]["history"]) + 1
+    assert first_shown((place.root / LOG).read_text()) == len(found[1]["history"]) + 1
     # The records name the commit, and the checkout is none.
     done, expected = (
         bits(folder / "runs/clustering/seed0", left_out=("metrics.json",))

@@ -23,8 +23,8 @@ class Dying(Checkpoint):
             raise KeyboardInterrupt
 
 
-def first_epoch_shown(text: str) -> int:
-    """First epoch, or batch of images, in the lines that the progress printed."""
+def first_shown(text: str) -> int:
+    """The first epoch, or batch of images, in the lines that the progress printed."""
     found = re.search(r" (?:epoch|batch) (\d+)/", text)
     assert found, text
     return int(found[1])

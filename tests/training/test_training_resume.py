@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from killed_job import Dying, first_epoch_shown
+from killed_job import Dying, first_shown
 from result_files import bits
 from tiny_study import tiny_plan, trained
 
@@ -51,7 +51,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     assert len(read_jsonl(died.history)) == died_after
     capsys.readouterr()
     run(job)
-    assert first_epoch_shown(capsys.readouterr().err) == died_after + 1
+    assert first_shown(capsys.readouterr().err) == died_after + 1
     assert bits(died.root) == bits(alone.root)
     assert not list((tmp_path / "died/.checkpoints").iterdir())
 

@@ -71,9 +71,10 @@ def mean_image(
 def loss_of(
     net: FederatedNet, shared: Shared, labels: Tensor, settings: Features | Combined
 ) -> Objective:
-    """Return the loss (P,) of an attack at images (P, B, C, H, W) with labels (P, B).
+    """Return the loss (P,) of `features` or `combined` at images (P, B, C, H, W), labels (P, B).
 
-    The features of a batch, a mixture, are not used.
+    The features of a batch are a mixture, and `combined` does without them; `features` needs
+    gradients of single images (B = 1).
     """
     prior, terms = prior_distance(shared, labels), list[Objective]()
     if settings.kind == "combined":
