@@ -76,11 +76,7 @@ class Descent:
     """
 
     def __init__(
-        self,
-        task: Task,
-        released: Tensor,
-        settings: Settings,
-        denoise: nn.Module | None = None,
+        self, task: Task, released: Tensor, settings: Settings, denoise: nn.Module | None = None
     ) -> None:
         self._task, self._released, self._settings = task, released, settings
         self._denoise = denoise

@@ -34,9 +34,7 @@ class ClientsConfig(Section):
         " Dirichlet distribution",
     )
     concentration: float = Field(
-        0.5,
-        gt=0,
-        description="the lower, the more the clients differ (Dirichlet distribution)",
+        0.5, gt=0, description="the lower, the more the clients differ (Dirichlet distribution)"
     )
     participation: float = Field(
         0.5, gt=0, le=1, description="share of the clients that the server asks in a round"

@@ -13,11 +13,7 @@ from cemlib.config.study import Study
 from cemlib.config.sweeps import expanded
 
 SPLIT = "split"  # the system of a study that names none
-SYSTEMS: dict[str, type[AnyStudy]] = {
-    SPLIT: Study,
-    "pctc": LabellingStudy,
-    "federated": Federated,
-}
+SYSTEMS: dict[str, type[AnyStudy]] = {SPLIT: Study, "pctc": LabellingStudy, "federated": Federated}
 """The configuration of each system's studies."""
 
 _StudyT = TypeVar("_StudyT", bound=AnyStudy)

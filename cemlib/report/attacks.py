@@ -24,10 +24,7 @@ from cemlib.report.tables import present
 from cemlib.report.worst_case import release_counts, unconverged, worst_cases
 
 _DECODER = "decoder"
-_CURVES = {
-    "val_mse": "MSE of held-out\nreconstructions",
-    "percent": "identified [%]",
-}
+_CURVES = {"val_mse": "MSE of held-out\nreconstructions", "percent": "identified [%]"}
 
 
 def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:

@@ -9,14 +9,7 @@ from torch.func import vmap
 
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.data.prepared import image_shape
-from cemlib.federated.client import (
-    gradients,
-    stack,
-    step_inputs,
-    step_mask,
-    step_of,
-    train_at_once,
-)
+from cemlib.federated.client import gradients, stack, step_inputs, step_mask, step_of, train_at_once
 from cemlib.federated.drawing import ATTACKED, Draws
 from cemlib.federated.inversion.gradients import Gradients, Shared, kept
 from cemlib.federated.mask import draw_columns, hadamard

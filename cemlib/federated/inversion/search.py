@@ -61,10 +61,7 @@ def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
 
 
 def minimised(
-    objective: Objective,
-    start: Callable[[Sequence[int]], Tensor],
-    labels: Tensor,
-    iterations: int,
+    objective: Objective, start: Callable[[Sequence[int]], Tensor], labels: Tensor, iterations: int
 ) -> Search:
     """Return a search for images (P, B, C, H, W) of these labels by L-BFGS."""
 
