@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from snakemake.cli import parse_config
 
 from cemlib.config import ConfigError, load, parse
 from cemlib.config.base import Section
@@ -91,7 +90,6 @@ def test_snakemakes_configuration_is_resolved_the_same(tmp_path: Path) -> None:
     assert parse(resolved([file], ())) == load(file)
     words = ["seeds=[0, 4]", 'train={"epochs": 3}', "reference=null"]
     words.append("data={root: '2024 #1'}")
-    parse_config(words)  # Snakemake takes them
     found = parse(resolved([file], words))
     assert (found.seeds, found.train.epochs, found.reference) == ((0, 4), 3, None)
     assert found.data.root == "2024 #1"

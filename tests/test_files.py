@@ -4,17 +4,13 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 
 from cemlib.records.files import (
     FileError,
     atomic,
     load_tensors,
     read_json,
-    read_jsonl,
-    save_tensors,
     write_json,
-    write_jsonl,
 )
 
 
@@ -37,20 +33,6 @@ def test_json_round_trip_with_numbers_json_does_not_know(tmp_path: Path) -> None
     path = tmp_path / "deep" / "a.json"
     write_json(path, {"a": math.inf, "b": [math.nan, 1.5], "c": "ü"})
     assert read_json(path) == {"a": None, "b": [None, 1.5], "c": "ü"}
-
-
-def test_jsonl_round_trip(tmp_path: Path) -> None:
-    rows = [{"epoch": 1, "loss": 0.1 + 0.2}, {"epoch": 2, "loss": 1e-300}]
-    write_jsonl(tmp_path / "h.jsonl", rows)
-    assert read_jsonl(tmp_path / "h.jsonl") == rows
-
-
-def test_tensors_round_trip_bit_for_bit(tmp_path: Path) -> None:
-    tensors = {"a": torch.randn(3, 4).T, "b": torch.arange(3), "c": torch.zeros(0, 2)}
-    save_tensors(tmp_path / "t.safetensors", tensors)
-    found = load_tensors(tmp_path / "t.safetensors")
-    assert found.keys() == tensors.keys()
-    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
 
 
 @pytest.mark.parametrize("read", [read_json, load_tensors])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from easy_tasks import changed, judge, pairs, same, smooth, task_on
+from test_attack_optimisation import Counting
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -121,13 +122,6 @@ def test_the_prior_lowers_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.state["denoiser_weight"].item() == pytest.approx(expected)
 
 
-class Dying(GaussianNoise):
-    """Breaks down when it is asked for a misfit."""
-
-    def misfit(self, *_: object) -> Tensor:
-        raise KeyboardInterrupt
-
-
 def test_the_denoiser_is_not_trained_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +131,7 @@ def test_the_denoiser_is_not_trained_again(
     expected = optimisation(task)
     assert "denoiser epoch 1/3" in capsys.readouterr().err
     killed, _ = bare_task(tmp_path / "killed", 0.1, denoiser_weight=1.0, iterations=3)
-    dying = Deployed(killed.victim.model, Dying(0.1))
+    dying = Deployed(killed.victim.model, Counting(0.1, last=0))
     with pytest.raises(KeyboardInterrupt):
         optimisation(changed(killed, victim=dying))
     capsys.readouterr()

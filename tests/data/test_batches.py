@@ -46,13 +46,6 @@ def test_an_epoch_leaves_out_only_a_last_batch_of_one(count: int, sizes: list[in
     assert len(set(seen)) == sum(sizes)
 
 
-def test_the_order_is_the_generators_permutation() -> None:
-    orders = [torch.cat([row[1] for row in epoch(numbered(64), 8, seed)]) for seed in (0, 0, 1)]
-    assert torch.equal(orders[0], torch.randperm(64, generator=seeded(0)))
-    assert torch.equal(orders[0], orders[1])
-    assert not torch.equal(orders[0], orders[2])
-
-
 def test_an_epoch_begun_again_is_the_same_and_another_is_not() -> None:
     batches = Batches(numbered(20, side=16), 8, Augment(PUBLISHED))
     epochs = []

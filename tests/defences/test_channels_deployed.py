@@ -70,22 +70,6 @@ def test_the_server_sees_features_dropped() -> None:
     assert top1_of(victim(0.0, "dropout", border=0.24, rate=0.6)) == close(expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "border", "options", "expected"),
-    [
-        # A quarter of 170 / 255 is 1 / 6, and of 80 / 255 less than half of that.
-        ("topk", 0.5, {"keep": 0.25}, 0.5),
-        ("topk", 0.12, {"keep": 0.25}, 1),
-        # An L1 norm of 32 * 0.1 is a mean of 0.1 for both kinds.
-        ("local_dp", 0.2, {"epsilon": 1e9, "clip": 3.2}, 0.5),
-    ],
-)
-def test_the_server_sees_features_pruned_or_clipped(
-    name: str, border: float, options: dict[str, float], expected: float
-) -> None:
-    assert top1_of(victim(0.0, name, border=border, **options)) == expected
-
-
 def test_the_loss_is_the_cross_entropy_of_the_released_features() -> None:
     images, labels = images_of_two_kinds()
     score = (images[:, 0, 0, 0].double() / 255 - 0.5).numpy()

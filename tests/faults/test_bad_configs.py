@@ -136,10 +136,6 @@ FAULTY: dict[str, tuple[str, list[str]]] = {
     ),
     "a system that is a list": ("system: [split]\n", ["system: ['split'] is not one of"]),
     "a faulty element": ("seeds: [-1]\n", ["seeds.0", "found -1"]),
-    "a faulty name": (
-        "sweeps: {a b: {over: {noise_std: [1]}}}\n",
-        ["sweeps.a b: a name has only letters"],
-    ),
     "a key that is a list": ("? [a]\n: 1\n", ["line 5", "unhashable key"]),
     "contains itself": ("train: &a\n  epochs: *a\n", ["not a YAML file", "Circular reference"]),
     "nested deeply": ("train: " + "[" * 3000 + "]" * 3000, ["not a YAML file", "recursion"]),

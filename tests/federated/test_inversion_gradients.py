@@ -235,13 +235,6 @@ def test_labels_of_single_images_are_always_right() -> None:
         assert torch.equal(found[:, 0], labels)
 
 
-def test_a_mask_hides_no_label() -> None:
-    where = scene(16)
-    variant = Variant(mask=MaskConfig(alpha=0.9))
-    shared = shared_gradients(network(), where, variant, 1, seed=0)
-    assert torch.equal(inferred_labels(shared)[:, 0], where.labels)
-
-
 def test_labels_of_a_batch_by_hand() -> None:
     """Uniform probabilities over 4 classes; of 4 images two of class 0, one of 1, one of 3."""
     gradient = torch.full((4,), 0.25) - torch.tensor([2.0, 1.0, 0.0, 1.0]) / 4

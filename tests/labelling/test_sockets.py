@@ -93,11 +93,10 @@ def test_who_leaves_after_the_vote_is_named_at_once(running: Parties) -> None:
 @pytest.mark.parametrize(
     ("garbage", "message"),
     [
-        (b"\xff\xff\xff\xff", "expected a message of .* bytes, got 4294967295"),
         (b"GET / HTTP/1.1\r\n\r\n", "expected a message of .* bytes, got 1195725856"),
         (None, "another kind of message"),
     ],
-    ids=["huge", "HTTP", "zeros"],
+    ids=["HTTP", "zeros"],
 )
 def test_garbage_from_a_participant_is_refused(
     running: Parties, garbage: bytes | None, message: str

@@ -64,12 +64,6 @@ def page(opened: Opened) -> Page:
     return opened()
 
 
-def test_text_from_a_study_stays_text(page: Page) -> None:
-    assert page.title() == f"{MARKUP} – results"
-    assert page.locator("h1").text_content() == MARKUP
-    assert page.locator("img[src='x']").count() == 0
-
-
 def test_a_phone_scrolls_down_only(opened: Opened) -> None:
     page = opened(viewport=PHONE)
     width = page.evaluate("document.documentElement.scrollWidth")

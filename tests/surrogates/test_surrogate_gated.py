@@ -8,7 +8,6 @@ from surrogate_batches import (
     centres_of,
     compare,
     outward,
-    value_and_gradient,
 )
 
 
@@ -82,38 +81,10 @@ def test_a_collapsed_attention_does_not_pull():
     assert under_contraction(surrogate, z, y, [0.2])[0] > 0.01
 
 
-def test_with_layernorm_the_noise_does_not_enter_the_gradient():
-    z, y, num_classes = batch("balanced")
-    quiet, loud = (
-        built("gated", num_classes, 8, noise_std=noise_std) for noise_std in (0.01, 0.05)
-    )
-    quiet_value, quiet_gradient = value_and_gradient(lambda z: quiet(z, y), z)
-    loud_value, loud_gradient = value_and_gradient(lambda z: loud(z, y), z)
-    assert quiet_value > loud_value
-    torch.testing.assert_close(quiet_gradient, loud_gradient)
-
-
 def under_contraction(surrogate, x, y, shares):
     """Penalties where the distances to the class centres are these shares of what they are."""
     centres = centres_of(x, y)
     return [surrogate(centres + t * (x - centres), y).item() for t in shares]
-
-
-def gradients_of(surrogate_grad):
-    z, y, num_classes = batch("unequal")
-    surrogate = built("gated", num_classes, z.shape[1], surrogate_grad=surrogate_grad).double()
-    return value_and_gradient(lambda z: surrogate(z, y), z.double(), *surrogate.parameters())
-
-
-def test_stop_and_ascend_change_the_gradient_of_the_attention_only():
-    value, (at_z, *descending) = gradients_of("descend")
-    for mode, factor in (("stop", 0), ("ascend", -1)):
-        other, (other_at_z, *others) = gradients_of(mode)
-        assert torch.equal(other, value)
-        assert torch.equal(other_at_z, at_z)
-        for down, slope in zip(descending, others, strict=True):
-            assert down.abs().max() > 0
-            torch.testing.assert_close(slope, factor * down, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("dim", "width"), [(4, 64), (512, 128), (4096, 512)])
