@@ -145,10 +145,10 @@ def _mean_similarity(x: Tensor, y: Tensor, border: int) -> Tensor:
 def _windows(size: int, border: int, device: torch.device) -> Tensor:
     """Return the matrix (positions, size) of the 1-D window at each of its positions.
 
-    The row of pixels has `border` zeros at both ends.
-    The window is separable, and a 1-D convolution is a product with this banded matrix, which is
-    far faster for small planes of one channel than a library convolution. The result is cached,
-    because a training step must not wait for a copy to the device.
+    The row of pixels has `border` zeros at both ends. The window is separable, and a 1-D
+    convolution is a product with this banded matrix, which is far faster for small planes of one
+    channel than a library convolution. The result is cached, because a training step must not wait
+    for a copy to the device.
     """
     half = WINDOW // 2
     centres = torch.arange(half - border, size + border - half, dtype=torch.float64)

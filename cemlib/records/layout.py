@@ -29,10 +29,10 @@ class Folder:
         history: Learning curve, one line per epoch; empty for a closed-form attack.
         config: The slice of the configuration that a run used.
         per_image: Scores of every image, or the answers about it.
-        left: Attributes whose files a finished result leaves, in the order that its job lists.
+        leaves: Attributes whose files a finished result has, in the order that its job lists.
     """
 
-    left: ClassVar[tuple[str, ...]] = ("config", "history", "per_image", "metrics")
+    leaves: ClassVar[tuple[str, ...]] = ("config", "history", "per_image", "metrics")
 
     root: Path
     metrics = _Below("metrics.json")
@@ -42,7 +42,7 @@ class Folder:
 
     def files(self) -> tuple[Path, ...]:
         """Return every file that a finished result leaves."""
-        return tuple(getattr(self, name) for name in self.left)
+        return tuple(getattr(self, name) for name in self.leaves)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class AttackFolder(Folder):
     attacker = _Below("attacker.safetensors")
     reconstructions = _Below("reconstructions.png")
     extremes = _Below("extremes.png")
-    left = ("attacker", "history", "metrics", "per_image", "reconstructions", "extremes")
+    leaves = ("attacker", "history", "metrics", "per_image", "reconstructions", "extremes")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RunFolder(Folder):
 
     model = _Below("model.safetensors")
     clusters = _Below("clusters.safetensors")
-    left = ("model", "config", "history", "metrics")  # of any run, with clusters or without
+    leaves = ("model", "config", "history", "metrics")  # of any run, with clusters or without
 
     def attack(self, attack: str, knowledge: str) -> AttackFolder:
         """Return the folder of one attack on this run."""
@@ -90,7 +90,7 @@ class GansFolder(Folder):
 
     generators = _Below("generators.safetensors")
     course = _Below("course.safetensors")
-    left = ("generators", "course", "history", "metrics")
+    leaves = ("generators", "course", "history", "metrics")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ Each kind of job is built from the study's data and settings in a process of its
 takes a few steps of its first epoch and of its last, in which the surrogate acts, and all that
 follows the steps of an epoch; the slower of the two epochs stands for all. A learned attack runs
 for a few epochs on a share of its images, and its time is assumed to be proportional to both. A
-denoiser that an attack trains counts as one more learned attack.
-Encoding, scoring and attacks in closed form run in full. Attacks are measured on the first defence
-of each network before its training, since a trained network takes as long.
+denoiser that an attack trains counts as one more learned attack. Encoding, scoring and attacks in
+closed form run in full. Attacks are measured on the first defence of each network before its
+training, since a trained network takes as long.
 """
 
 import math
@@ -210,8 +210,9 @@ def _decoder(scene: Scene, attack: str) -> nn.Module | None:
 def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
     """Return the seconds of an attack, estimated from a share of its images that takes a while.
 
-    An attack with none of the options `LENGTHS` is in closed form, and runs on all images. If an
-    attack trains a denoiser, that is counted as the attack that it is, and the steps without it.
+    An attack with none of the options `LENGTHS` is in closed form, and runs on all images. The
+    training of a denoiser is measured as that of a `decoder`; its passes in the steps that follow
+    are not counted.
     """
     if task.options.get("denoiser_weight"):
         training = denoising(task, task.options["denoiser_noise"])
