@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cemlib.numerics.optim import SGD, Adam, Optimiser
 from cemlib.records.checkpoint import (
@@ -66,6 +66,25 @@ def test_a_restored_training_goes_on_bit_for_bit(
     for name, part in alone.items():
         for key, tensor in part.state_dict().items():
             assert torch.equal(tensor, restored[name].state_dict()[key]), (name, key)
+
+
+def test_tensors_and_numbers_survive_to_the_last_bit(tmp_path: Path) -> None:
+    tensors: dict[str, Tensor] = {
+        "double": torch.rand(3, dtype=torch.float64),
+        "half": torch.rand(2, 2).bfloat16(),
+        "count": torch.tensor(7),
+        "strided": torch.rand(4, 6).T,
+        "empty": torch.zeros(0, 3),
+    }
+    state = {"history": [{"loss": 0.1 + 0.2, "lr": 1e-5}], "text": "Zürich", "nothing": None}
+    Checkpoint(tmp_path / "job").save(tensors, state)
+    found = Checkpoint(tmp_path / "job").load()
+    assert found is not None
+    assert found[1] == state
+    assert found[0].keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[0][name].dtype == tensor.dtype
+        assert torch.equal(found[0][name], tensor)
 
 
 def test_where_nothing_was_saved_nothing_is_loaded(tmp_path: Path) -> None:
