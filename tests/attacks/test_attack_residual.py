@@ -59,6 +59,18 @@ def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
         assert torch.equal(tensor, states[1][name]), name
 
 
+def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:
+    task, _ = residual_task(tmp_path, std=0.05, epochs=2)
+    found = residual(task)
+    model, held_out = first_decoder().eval(), task.held_out
+    model.load_state_dict(found.state)
+    noise = torch.randn(held_out.features.shape, generator=generator(0, "attack_val_noise"))
+    with torch.no_grad():
+        answers = model(held_out.features + 0.05 * noise)
+    expected = F.mse_loss(answers, held_out.images.float() / 255).item()
+    assert found.history[-1]["val_mse"] == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("queries", [1, 4])
 def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path, queries: int) -> None:
     """One epoch of one batch, with the noise of its stream and Adam's first step written out.
@@ -79,6 +91,17 @@ def test_one_step_is_adams_on_the_mean_squared_error(tmp_path: Path, queries: in
         gradient = weights.grad + 1e-4 * weights
         expected.append((name, weights - 0.01 * gradient / (gradient.abs() + 1e-8)))
     assert share_off(found, expected) < 0.01
+
+
+def test_the_training_error_is_the_mean_over_the_images_used(tmp_path: Path) -> None:
+    """With one image left over for the last batch, which is left out."""
+    task, _ = residual_task(tmp_path, train=33, epochs=1, lr=1e-30, weight_decay=0.0)
+    model = first_decoder()
+    rows = torch.randperm(33, generator=generator(0, "attack_order", 1))[:32]
+    with torch.no_grad():
+        answers = model(task.own.features[rows])
+    expected = F.mse_loss(answers, task.own.images[rows].float() / 255).item()
+    assert residual(task).history[0]["train_mse"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_half_precision_trains_and_is_scored_in_full(tmp_path: Path) -> None:
