@@ -136,7 +136,8 @@ class Scene:
         options = self.study.attacks[attack].model_dump()
         own, held_out = self.owned(knowledge)
         own = own.part(slice(options.get("images")))  # the stored images are in random order
-        if options.get("flip") and self.study.training(self.defence).augment.flip:
+        # The study's setting says that mirror images look natural, whatever the defence trains on.
+        if options.get("flip") and self.study.train.augment.flip:
             mirrored = own.images.flip(3)
             own = own.followed_by(Pairs(mirrored, self.victim.features(mirrored), own.labels))
         test, noise = self.pairs["test"].features, generator(self.seed, f"target/{knowledge}")

@@ -18,10 +18,10 @@ from cemlib.records.checkpoint import Checkpoint
 OWNED = {"train_data": 97, "public_data": 48}
 
 
-def scene(attacks: dict[str, Any], flip: bool) -> Scene:
+def scene(attacks: dict[str, Any], flip: bool, defence: dict[str, Any] | None = None) -> Scene:
     """An untrained victim of a study, which is its own judge."""
     train = RAW["train"] | {"augment": {"flip": flip}}
-    raw = RAW | {"train": train, "attacks": attacks, "defences": {"noise": {}}}
+    raw = RAW | {"train": train, "attacks": attacks, "defences": {"noise": defence or {}}}
     victim = bare_trainer().deployed
     victim.model.eval()
     return Scene(parse(json.loads(json.dumps(raw))), "noise", 0, blob_data(), victim, victim)
@@ -49,6 +49,17 @@ def test_mirror_images_come_with_their_own_features(
         features = subject.victim.model.encoder(own.images.float() / 255)
     torch.testing.assert_close(own.features, features, atol=1e-6, rtol=0)
     assert torch.equal(seen[0].held_out.images, subject.owned(knowledge)[1].images)
+
+
+def test_the_training_of_one_defence_does_not_weaken_its_attacker(
+    tmp_path: Path, seen: list[Task]
+) -> None:
+    """Otherwise a defence that trains without mirror images would look more private."""
+    own = {"train": {"augment": {"flip": False}}}
+    scene({"decoder": {}}, flip=True, defence=own).attempt(
+        "decoder", "train_data", Checkpoint(tmp_path)
+    )
+    assert len(seen[0].own.images) == 2 * OWNED["train_data"]
 
 
 @pytest.mark.parametrize(
