@@ -18,7 +18,7 @@ report: .venv/ready
 test: .venv/ready
 	python -m pytest -n 2
 
-# Minutes each: hundreds of kills, thousands of spoilt files and configurations.
+# Ten minutes: hundreds of kills, thousands of damaged files and configurations.
 slow: .venv/ready
 	python -m pytest -n 2 -m slow
 

@@ -142,14 +142,17 @@ def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] 
 def differences(root: Path, folder: str) -> str:
     """Return by how many % the MSE behind each family exceeds that behind the first, in Markdown.
 
-    There is a column for each attacker at each accuracy that the study names and some curves reach.
+    There is a column for each attacker at each accuracy of the study with at least one difference.
     Significant differences are bold, and those that rest on an attack which had not converged are
     marked.
     """
     table = _tradeoff(root, folder, None, ())
     reached = table.groupby(["accuracy", "knowledge"])["difference"].transform("count") > 0
-    rows = table[reached & (table["family"] != table["reference"])].copy()
-    rows["shown"] = [_relative(row) for row in records(rows)]
+    compared = table["family"] != table["reference"]
+    rows = table[reached & compared].copy()
+    first = table[~compared].set_index(["accuracy", "knowledge"])["mse_mean"]
+    bases = [first[row["accuracy"], row["knowledge"]] for row in records(rows)]
+    rows["shown"] = [_relative(row, base) for row, base in zip(records(rows), bases, strict=True)]
     places = list(rows[["accuracy", "knowledge"]].drop_duplicates().itertuples(index=False))
     heads = [f"{accuracy:g} %, {knowledge}" for accuracy, knowledge in places]
     wide = rows.set_index(["accuracy", "knowledge", "family"])["shown"].sort_index()
@@ -161,10 +164,12 @@ def differences(root: Path, folder: str) -> str:
     return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
 
 
-def _relative(row: Row) -> str:
+def _relative(row: Row, first: float) -> str:
     if not math.isfinite(row["difference"]):
         return "-"
-    text = f"{100 * row['difference'] / (row['mse_mean'] - row['difference']):+z.0f} %"
+    # The difference is on shared seeds; where the first family has more, its mean is on others too.
+    base = row["mse_mean"] - row["difference"] if row["n_seeds"] == row["n_pairs"] else first
+    text = f"{100 * row['difference'] / base:+z.0f} %"
     text = marked(text, row["unconverged"] != "")
     return f"**{text}**" if is_shown(row) else text
 

@@ -18,7 +18,7 @@ optionally mirror images. The epoch with the lowest error on held-out images is 
 0 is the linear reconstruction: on these images the attack is never worse than that.
 
 How it fails: its answers tend to the mean of all images that fit a release. Where a release shows
-little they are blurred, which costs no MSE but looks worse than what the attacker knows.
+little they are blurred, which does not raise the MSE, but looks worse than what the attacker knows.
 """
 
 from dataclasses import fields

@@ -69,7 +69,9 @@ class Decoder(Learned):
     weight_decay: float = Field(1e-4, ge=0, description="L2 term in Adam's gradient")
     blocks: int = Field(4, ge=1, description="residual blocks after the first, before upsampling")
     width: int = Field(32, ge=1, description="channels of the residual blocks")
-    flip: bool = Field(True, description="train on mirror images too, if the study's train.augment.flip is set")
+    flip: bool = Field(
+        True, description="train on mirror images too, if the study's train.augment.flip is set"
+    )
     knows_class: bool = Field(
         False, description="tell the attacker the true class of every image, besides its release"
     )

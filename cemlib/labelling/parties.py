@@ -226,6 +226,7 @@ def _check_plausible(counts: NDArray[np.float64], setting: Setting) -> None:
     if odd.any():
         query = int(odd.argmax())
         raise MessageError(
-            f"tallies of image {query}: {votes[query]:.1f} votes from {n} participants, or more or"
-            " fewer of a class than they have: somebody changed a vote or a part; the round is void"
+            f"tallies of image {query} are impossible: {votes[query]:.1f} votes of {n} participants,"
+            f" or a class with fewer than 0 or more than {n}. A vote or a decryption part was changed;"
+            " the round is void"
         )

@@ -102,7 +102,9 @@ async def take_part(
         images = np.frombuffer(pixels, np.uint8).reshape(shape)
         round_ = seat.round(images, head[SHAPE.size : -DIGEST_BYTES])
         if round_.digest != head[-DIGEST_BYTES:]:
-            raise MessageError("the aggregator's public.json is not mine: compare them")
+            raise MessageError(
+                "the aggregator has another public.json or other images: compare them"
+            )
         party = Participant(round_, share, _votes(classify, images))
         asked = queries.digests(images)
         queries.enter(ledger, asked, most, dry=True)

@@ -14,6 +14,7 @@ Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathe
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,10 +39,10 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         curve, and where it is read from their defences, their seeds count neither there nor in
         ``n_seeds``; on ``n_unconverged`` seeds an attack had not converged on one of the defences
         between which the curve, or that of all seeds but one, was read. The paired ``difference``
-        in MSE is to the first family; Holm's correction is over all rows. ``detectable`` is the
-        difference that the test finds with a probability of 80 %, given the spread and without
-        Holm's correction, which needs a larger one. ``unconverged`` names the sides with such a
-        seed.
+        in MSE is to the first family, on the seeds that both have; Holm's correction is over all
+        rows. ``detectable`` is the difference that the test finds with a probability of 80 %, given
+        the spread and without Holm's correction, which needs a larger one. ``unconverged`` names
+        the sides with such a seed.
     """
     rows: list[Row] = []
     for knowledge, there in points.groupby("knowledge", sort=False):
@@ -86,6 +87,12 @@ class Curves:
             return self
         partial = self.points["seed"].isin(failed.loc[read, "seed"])
         return Curves.of(self.points[~partial]).at(accuracy)
+
+    def of_seeds(self, seeds: Collection[int]) -> "Curves":
+        """Return the curves of some of the seeds."""
+        if self.without.keys() <= {*seeds}:
+            return self
+        return Curves.of(self.points[self.points["seed"].isin(seeds)])
 
     def jackknifed(self, columns: list[str], accuracy: float) -> pd.DataFrame:
         """Return the pseudo-values at an accuracy in %, one row per seed.
@@ -157,7 +164,7 @@ def _families_at(accuracy: float, families: dict[str, Curves], sweeps: Sweeps) -
         for column in columns:
             row |= mean_columns(column, values[name][column])
         if name != reference:
-            row |= _difference(values[name]["mse"], values[reference]["mse"])
+            row |= _difference(there[name], there[reference], accuracy)
             row["unconverged"] = ", ".join(side for side in (name, reference) if late[side])
         rows.append(row)
     return rows
@@ -177,9 +184,14 @@ def _neighbours(curve: pd.DataFrame, accuracy: float) -> list[str]:
     return [name for name in names if along(curve, [*names.eq(name) * 1.0], accuracy) > 0]
 
 
-def _difference(ours: "pd.Series[float]", theirs: "pd.Series[float]") -> Row:
-    """Return the paired difference over the seeds that both sides have, as columns."""
-    both = pd.concat([ours, theirs], axis=1, join="inner").dropna()
+def _difference(ours: Curves, theirs: Curves, accuracy: float) -> Row:
+    """Return the paired difference in MSE on the seeds that both sides have, as columns.
+
+    Both are read on these seeds, so that their difference is that of two readings.
+    """
+    shared = ours.without.keys() & theirs.without.keys()
+    sides = [each.of_seeds(shared).jackknifed(["mse"], accuracy) for each in (ours, theirs)]
+    both = pd.concat(sides, axis=1, join="inner").dropna()
     found = paired_difference(*(both.iloc[:, side].tolist() for side in (0, 1)))
     half, pairs = found["ci_high"] - found["difference"], int(found["n_pairs"])
     return found | {"detectable": detectable(half, pairs)}

@@ -98,7 +98,7 @@ def warnings(summary: pd.DataFrame) -> list[str]:
     blind = worst[worst["strongest"].str.contains(CEILING, na=False)]
     return found + [
         f"{readable(row['defence'])}: with {readable(row['knowledge'])}, on at least one seed no"
-        " attack was better than the mean image. A stronger attack may be."
+        " attack was better than the mean image; a stronger attack might be."
         for row in records(blind)
     ]
 

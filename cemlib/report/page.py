@@ -109,7 +109,7 @@ def _facts(
     seconds = sum(record["wall_seconds"] for record in records.values())
     return {
         "Data": _data(settings, data),
-        "Model": f"{settings['model']['name']}, cut {settings['model']['cut']}",
+        "Model": _model(settings),
         "Seeds": _listed(map(str, settings["seeds"])),
         "Attacker has": _listed(map(readable, attacks["knowledge"])),
         "Attacks": _listed(map(readable, attacks["attack"])),
@@ -119,6 +119,12 @@ def _facts(
         "Hardware": _listed(map(_machine, made)),
         "Time of all jobs": _duration(seconds),
     }
+
+
+def _model(settings: Record) -> str:
+    own = [name for name, defence in settings["defences"].items() if defence["model"]]
+    found = f"{settings['model']['name']}, cut {settings['model']['cut']}"
+    return found + (f" (but {len(own)} defences have options of their own)" if own else "")
 
 
 def _failures(results: Results) -> list[str]:

@@ -53,7 +53,7 @@ class Surrogate(nn.Module):
         self._sums = Sums()
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
-        """Return the penalty of a batch, a scalar; 0, but attached to z, where nothing applies.
+        """Return the scalar penalty; if it applies to no sample, 0 with a gradient of 0 in z.
 
         Args:
             z: clean features, (B, D); half precision is computed in float32, autocast or not.

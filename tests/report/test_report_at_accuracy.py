@@ -212,6 +212,16 @@ def test_a_seed_that_failed_where_the_curve_is_read_is_no_pair(
         assert failed[name] == absent[name]
 
 
+def test_a_difference_is_read_on_the_seeds_that_both_sides_have(study: Study) -> None:
+    """It is that of a study in which the other side never had the lost seed either."""
+    found = points(fill(study, failed=(("n2", 1),)))
+    partial, shared = (tradeoff_table(each, AT_94) for each in (found, found[found["seed"] != 1]))
+    assert partial["n_seeds"].tolist() == [2, 3]
+    for name in ("n_pairs", "difference", "ci_low", "p"):
+        assert partial[name].iloc[1] == shared[name].iloc[1]
+    assert partial["mse_mean"].iloc[1] != shared["mse_mean"].iloc[1]
+
+
 def test_a_seed_that_failed_elsewhere_still_counts(study: Study) -> None:
     study.add_run("g64", 1, status="failed", reason="diverged")
     study.add_run("g64", 0, top1=0.5)

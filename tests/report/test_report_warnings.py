@@ -14,8 +14,8 @@ from cemlib.report.tables import at_chance, summary_table
 
 CHANCE = "noise: the classifier is at chance on 1 of 2 seeds, so its privacy scores mean nothing."
 BLIND = (
-    "none: with train data, on at least one seed no attack was better than the mean image."
-    " A stronger attack may be."
+    "none: with train data, on at least one seed no attack was better than the mean image;"
+    " a stronger attack might be."
 )
 
 
