@@ -48,7 +48,9 @@ def linear_estimate(task: Task) -> LinearEstimate:
     # For constant features without noise, every estimate is the mean.
     ridges = values.mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(values)
     turned = vectors.T @ cross
-    released, truth = _held_out(task)
+    draws = generator(task.seed, "attack_ridge_noise", device=task.released.device)
+    released = task.release(task.held_out.features, draws).flatten(1)  # of the held-out images
+    truth = task.held_out.targets().flatten(1)
     scores = (released.double() - mean) @ vectors
     answers = ((scores / (values + r) @ turned + intercept).float().clamp(0, 1) for r in ridges)
     errors = torch.stack([F.mse_loss(answer, truth) for answer in answers])
@@ -72,10 +74,3 @@ def _covariances(
         x = own.targets(rows).flatten(1).double() - intercept
         cross.addmm_(z.T, x, alpha=1 / len(clean))
     return covariance, cross
-
-
-def _held_out(task: Task) -> tuple[Tensor, Tensor]:
-    """Return one release (N, D) of the held-out images, and the images (N, P)."""
-    noise = generator(task.seed, "attack_ridge_noise", device=task.released.device)
-    released = task.release(task.held_out.features, noise)
-    return released.flatten(1), task.held_out.targets().flatten(1)

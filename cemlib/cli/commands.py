@@ -2,26 +2,9 @@
 
 from pathlib import Path
 
-from cemlib.cli import pctc, study
+from cemlib.cli import options, pctc, study
 from cemlib.cli.before import doctor, estimate, init, match
-from cemlib.cli.options import (
-    CONFIG,
-    DEFENCE,
-    DEVICE,
-    SEED,
-    SLOTS,
-    STALE,
-    URI,
-    Command,
-    Option,
-    accuracy,
-    config,
-    defence,
-    jobs,
-    names_of,
-    percent,
-    runs,
-)
+from cemlib.cli.options import CONFIG, DEFENCE, DEVICE, SEED, SLOTS, STALE, URI, Command, Option
 from cemlib.cli.results import KINDS, RUNS, names, show
 
 ABOUT = (
@@ -67,7 +50,7 @@ COMMANDS: dict[str, Command] = {
             DEVICE,
             Option(
                 "--attack",
-                completer=names_of("attacks"),
+                completer=options.names_of("attacks"),
                 action="append",
                 metavar="NAME",
                 help="only this attack; may be repeated",
@@ -79,7 +62,7 @@ COMMANDS: dict[str, Command] = {
         study.report,
         [
             *CONFIG,
-            defence("only the tables of this defence"),
+            options.defence("only the tables of this defence"),
             Option(
                 "--only",
                 choices=("tables", "figures", "training_figures", "page"),
@@ -109,7 +92,7 @@ COMMANDS: dict[str, Command] = {
             *CONFIG,
             Option(
                 "--only",
-                completer=jobs,
+                completer=options.jobs,
                 metavar="JOB",
                 help="run only the job of this name, or all whose names begin with it, such as"
                 " train/noise, in this process, even if finished",
@@ -145,7 +128,7 @@ COMMANDS: dict[str, Command] = {
             *CONFIG,
             DEVICE,
             SLOTS,
-            defence("a defence or sweep of the study", required=True),
+            options.defence("a defence or sweep of the study", required=True),
             Option(
                 "--key",
                 default="lambda",
@@ -154,14 +137,14 @@ COMMANDS: dict[str, Command] = {
             ),
             Option(
                 "--accuracy",
-                type=accuracy,
+                type=options.accuracy,
                 required=True,
                 metavar="PERCENT",
                 help="validation accuracy to reach, mean over the seeds",
             ),
             Option(
                 "--within",
-                type=percent,
+                type=options.percent,
                 default=0.3,
                 metavar="POINTS",
                 help="tolerance in percentage points (default: %(default)s)",
@@ -198,7 +181,7 @@ COMMANDS: dict[str, Command] = {
         [
             Option(
                 "run",
-                completer=runs,
+                completer=options.runs,
                 metavar="RUN",
                 help="folder of a run or an attack, or its name in the study: judge, DEFENCE/seedK"
                 " or DEFENCE/seedK/ATTACK-KNOWLEDGE",
@@ -215,7 +198,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "doctor": Command(
         doctor,
-        [*config(None, "a study, to check it as well"), URI],
+        [*options.config(None, "a study, to check it as well"), URI],
         ["cemlib doctor --config config/cifar10.yaml"],
     ),
     **pctc.COMMANDS,

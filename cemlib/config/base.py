@@ -34,7 +34,7 @@ class Section(BaseModel):
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the values of a list; raise ValueError if one is listed twice."""
-    twice = sorted({value for value in values if values.count(value) > 1})
+    twice = [*dict.fromkeys(value for value in values if values.count(value) > 1)]
     if twice:
         raise ValueError(f"{twice} are listed twice; give each once")
     return values

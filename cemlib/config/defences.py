@@ -97,13 +97,12 @@ class PruningConfig(Section):
 
 
 AnyChannel = Annotated[
-    Annotated[
-        NoiseChannel | DropoutChannel | TopKChannel | LocalDPChannel, Field(discriminator="name")
-    ],
+    NoiseChannel | DropoutChannel | TopKChannel | LocalDPChannel,
+    Field(discriminator="name"),
     BeforeValidator(named),
 ]
 AnyPenalty = Annotated[
-    Annotated[NoPeek | BiDO | Fisher | Arl, Field(discriminator="name")], BeforeValidator(named)
+    NoPeek | BiDO | Fisher | Arl, Field(discriminator="name"), BeforeValidator(named)
 ]
 
 

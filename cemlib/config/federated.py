@@ -48,9 +48,7 @@ class FederatedTrain(Section):
     """Set the rounds of federated averaging."""
 
     rounds: int = Field(40, ge=1, description="rounds of training and averaging")
-    local_steps: int = Field(
-        8, ge=1, description="steps of gradient descent of a client in a round"
-    )
+    local_steps: int = Field(8, ge=1, description="gradient steps of a client in a round")
     batch_size: int = Field(16, ge=1, description="images of a local step")
     lr: float = Field(0.5, gt=0, description="learning rate of the local steps")
 
@@ -66,9 +64,7 @@ class GanConfig(Section):
     latent: int = Field(16, ge=1, description="length of the noise e")
     width: int = Field(24, ge=2, description="channels of both networks")
     mu: float = Field(10.0, ge=0, description="weight of (Var(G(e|y)) - v_e)^2")
-    v_e: float = Field(
-        0.06, ge=0, le=0.25, description="target for the variance of generated images"
-    )
+    v_e: float = Field(0.06, ge=0, le=0.25, description="target variance of generated images")
     variance: Literal["batch", "image"] = Field(
         "batch",
         description="variance of every pixel over the images of a batch, or of every image over its"

@@ -78,7 +78,6 @@ def _of_kind(kind: type[_StudyT], study: AnyStudy, place: str = "") -> _StudyT:
     if not isinstance(study, kind):
         system = next(name for name, each in SYSTEMS.items() if isinstance(study, each))
         raise ConfigError(
-            f"{place}system: this command reads studies of {SPLIT}, and this is one of {system}; use"
-            " Snakemake or `cemlib run`, `list runs`, `show`, `doctor`, `track` or `publish`"
+            f"{place}system: this is a study of {system}; give it to Snakemake or `cemlib run`"
         )
     return study

@@ -74,9 +74,7 @@ class TrainConfig(Section):
         (60, 120, 180, 210), description="epochs after which the learning rate is multiplied"
     )
     decay: float = Field(0.2, gt=0, le=1, description="factor at each milestone")
-    warm_up: float = Field(
-        0.25, ge=0, lt=1, description="share of all steps in which one_cycle rises"
-    )
+    warm_up: float = Field(0.25, ge=0, lt=1, description="share of steps in which one_cycle rises")
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="share of the target that is spread over all classes"
     )
@@ -156,15 +154,11 @@ class Study(AnyStudy):
         return self
 
     @model_validator(mode="after")
-    def _accuracies_are_of_sweeps(self) -> Self:
+    def _sweeps_fit(self) -> Self:
         if self.report.match_accuracy and not self.sweeps:
             raise ValueError(
                 "report.match_accuracy: has no effect without `sweeps`; set it to null"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _sweeps_have_their_members(self) -> Self:
         check_members(self.sweeps, self.defences)
         return self
 

@@ -197,19 +197,9 @@ class ImageAware(Gaussian):
     )
 
 
+OfMoments = LogDet | LogDetGated | TaskAware | ImageAware
 AnySurrogate = Annotated[
-    Annotated[
-        Clustering
-        | Gmm
-        | Gated
-        | Slot
-        | Parallel
-        | Shortcut
-        | LogDet
-        | LogDetGated
-        | TaskAware
-        | ImageAware,
-        Field(discriminator="name"),
-    ],
+    Clustering | Gmm | Gated | Slot | Parallel | Shortcut | OfMoments,
+    Field(discriminator="name"),
     BeforeValidator(named),
 ]

@@ -11,14 +11,7 @@ from itertools import product
 from math import prod
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from cemlib.config.base import Name, Section, distinct, keys_of, nested
@@ -29,6 +22,7 @@ from cemlib.config.surrogates import AnySurrogate
 MAX_MEMBERS = 1000
 
 Value = bool | int | float | str
+Values = Annotated[tuple[Value, ...], Field(min_length=1), AfterValidator(distinct)]
 Settings = dict[str, Value]
 
 
@@ -51,26 +45,18 @@ PLACES: dict[str, tuple[str, ...]] = {
 class SweepConfig(DefenceConfig):
     """A defence at every combination of some settings: a curve of accuracy against privacy."""
 
-    over: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(
+    over: dict[str, Values] = Field(
         min_length=1,
         description="lists of values by key, in place of the entry's own: `lambda`, `noise_std`,"
         " any other option of its surrogate, `penalty_scale`, `pruning_ratio`, `dropout_rate`,"
         " `topk_keep`, `epsilon`, `cut` or `bottleneck`",
     )
 
-    @field_validator("over")
-    @classmethod
-    def _known_and_distinct(cls, over: dict[str, tuple[Value, ...]]) -> dict[str, Any]:
-        for key, values in over.items():
-            if key not in PLACES:
-                raise _fault(f"{key}: cannot be swept{nearest(key, PLACES)}")
-            if len(set(values)) < len(values):
-                raise _fault(f"{key}: a value is listed twice; keep one")
-        return over
-
     @model_validator(mode="after")
     def _every_value_is_possible(self) -> Self:
         for key, values in self.over.items():
+            if key not in PLACES:
+                raise _fault(f"over.{key}: cannot be swept{nearest(key, PLACES)}")
             section = PLACES[key][0]
             if getattr(self, section) is None:
                 raise _fault(f"over.{key}: this sweep has no {section}; add `{section}:` to it")

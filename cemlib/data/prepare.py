@@ -57,7 +57,7 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
     if every_class:
         _check_class_sizes(raw.classes[: config.classes], parts, config.min_per_class)
     mean, std = channel_statistics(parts["train"].images)
-    known = torch.cat([parts["train"].images, parts["val"].images])
+    known = {*_digests(parts["train"].images), *_digests(parts["val"].images)}
     return Prepared(
         **parts,
         mean=mean,
@@ -65,7 +65,7 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
         classes=raw.classes[: config.classes],
         provenance=raw.provenance,
         indices=indices,
-        duplicates_train_test=count_duplicates(known, parts["test"].images),
+        duplicates_train_test=sum(each in known for each in _digests(parts["test"].images)),
     )
 
 
@@ -187,12 +187,6 @@ def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, 
             "image; there is nothing to learn from such images"
         )
     return tuple(means), tuple(deviations)
-
-
-def count_duplicates(train: Tensor, test: Tensor) -> int:
-    """Return how many images of ``test`` equal some image of ``train`` in every pixel."""
-    seen = set(_digests(train))
-    return sum(digest in seen for digest in _digests(test))
 
 
 def _digests(images: Tensor) -> list[bytes]:

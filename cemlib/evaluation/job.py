@@ -14,15 +14,7 @@ from cemlib.data.prepared import Prepared, checksum, load, to_float
 from cemlib.defences.deployed import Deployed, load_deployed
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
 from cemlib.evaluation.scene import Scene, first_target, start_failed, targets
-from cemlib.evaluation.scores import (
-    NAMES,
-    Attacked,
-    convergence,
-    means,
-    per_image,
-    scored,
-    write_per_image,
-)
+from cemlib.evaluation.scores import NAMES, Attacked, means, per_image, scored, write_per_image
 from cemlib.numerics.precision import resolve, set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_tensors, save_tensors, sha256, write_jsonl
@@ -148,7 +140,7 @@ def _write(
     if answers is None:
         answers = torch.full_like(found.originals, 0.5)
         columns = per_image(answers[:0], answers[:0])
-        scores = means(columns) | dict.fromkeys((*RECOGNITION, *convergence([])))
+        scores = means(columns) | dict.fromkeys((*RECOGNITION, "late_improvement", "converged"))
         columns["recognised"] = torch.zeros(0).bool()
     folder = attacked_run(job).attack(found.attack, found.knowledge)
     labels = data.test.labels.cpu()

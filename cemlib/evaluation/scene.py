@@ -64,9 +64,7 @@ class Scene:
     def pairs(self) -> dict[str, Pairs]:
         """Return images and clean features of every split, computed once for all attacks."""
         splits = self.data.parts().items()
-        return {
-            name: Pairs(s.images, self.victim.features(s.images), s.labels) for name, s in splits
-        }
+        return {n: Pairs(s.images, self.victim.features(s.images), s.labels) for n, s in splits}
 
     def owned(self, knowledge: str) -> tuple[Pairs, Pairs]:
         """Return the attacker's training images, and those that it holds out.

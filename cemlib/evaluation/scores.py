@@ -25,9 +25,8 @@ def per_image(originals: Tensor, reconstructions: Tensor) -> dict[str, Tensor]:
     """Score images (N, C, H, W) in [0, 1], by the names of `MEASURES`: (N,) each; N may be 0."""
     pair = originals, reconstructions
     fits = min(originals.shape[-2:]) >= WINDOW
-    valid = (
-        ssim(*pair, padding="valid") if fits else originals.new_full((len(originals),), math.nan)
-    )
+    unknown = originals.new_full((len(originals),), math.nan)
+    valid = ssim(*pair, padding="valid") if fits else unknown
     return dict(zip(MEASURES, (mse(*pair), psnr(*pair), ssim(*pair), valid), strict=True))
 
 

@@ -16,14 +16,8 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from cemlib.config.federated import GanConfig
 from cemlib.data.prepared import Split, image_shape, to_float
-from cemlib.federated.gan import (
-    Discriminator,
-    Generator,
-    discriminator_loss,
-    extracted,
-    generator_loss,
-    variance,
-)
+from cemlib.federated import gan
+from cemlib.federated.gan import Discriminator, Generator
 from cemlib.federated.setting import random_batches
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
@@ -48,7 +42,7 @@ class ClientGans:
 
     def __post_init__(self) -> None:
         first = to_float(self.clients[0].images[:1])
-        shape, features = image_shape(first), image_shape(extracted(first, self.kernels[0]))
+        shape, features = image_shape(first), image_shape(gan.extracted(first, self.kernels[0]))
         latent, width = self.settings.latent, self.settings.width
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self.seed, "federated/gan"))
@@ -112,7 +106,7 @@ class ClientGans:
             with torch.no_grad():
                 made = self.pseudo.images(self._noise(epoch, step, "first"), y)
             real, fake = self._logits(x, y), self._logits(made, y)
-            loss = torch.stack([discriminator_loss(r, f) for r, f in zip(real, fake, strict=True)])
+            loss = torch.stack([*map(gan.discriminator_loss, real, fake)])
             _update(self.d_optimiser, loss.sum(), self.settings.lr)
             chances = [real.sigmoid().mean(), fake.sigmoid().mean()]
             totals.append(torch.stack([loss.mean(), *chances]).detach())
@@ -121,12 +115,12 @@ class ClientGans:
 
     def _second_phase(self, epoch: int) -> dict[str, float]:
         """Train the generators with the discriminators fixed."""
-        loss_of = partial(generator_loss, mu=self.settings.mu, v_e=self.settings.v_e)
+        loss_of = partial(gan.generator_loss, mu=self.settings.mu, v_e=self.settings.v_e)
         totals = []
         for step in range(self.settings.generator_steps):
             y = self._real(epoch, step, "second")[1]
             made = self.pseudo.images(self._noise(epoch, step, "second"), y)
-            spread = torch.stack([variance(m, self.settings.variance) for m in made])
+            spread = torch.stack([gan.variance(m, self.settings.variance) for m in made])
             loss = torch.stack([*map(loss_of, self._logits(made, y), spread)])
             _update(self.g_optimiser, loss.sum(), self.settings.lr)
             totals.append(torch.stack([loss.mean(), spread.mean()]).detach())
@@ -135,7 +129,7 @@ class ClientGans:
 
     def _logits(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the logits of each client's discriminator on its images: (clients, B)."""
-        features = vmap(extracted)(x, self.kernels)
+        features = vmap(gan.extracted)(x, self.kernels)
         each = vmap(partial(functional_call, self.discriminator))
         logits: Tensor = each(dict(self.d_weights), (features, y))
         return logits

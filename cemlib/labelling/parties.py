@@ -11,18 +11,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cemlib.labelling import messages
 from cemlib.labelling.errors import DroppedOutError, LabellingError, MessageError, ShareError
-from cemlib.labelling.messages import (
-    AGGREGATOR,
-    Kind,
-    Numbers,
-    Round,
-    decode_partial,
-    decode_request,
-    decode_vote,
-    encode,
-    encode_vote,
-)
+from cemlib.labelling.messages import AGGREGATOR, Kind, Numbers, Round
 from cemlib.labelling.packing import draw_masks, draw_noise, pack, unpack
 from cemlib.labelling.paillier import draw_blinding, encrypt, product
 from cemlib.labelling.setting import SCALE, Setting
@@ -126,7 +117,7 @@ class Participant:
         sent = tuple(encrypt(round_.public, m, self._blindings.pop()) for m in plaintexts)
         self.view = replace(view, sent=sent)
         own = view.share.index, view.share.mac_key
-        return encode_vote(round_, *own, sent, view.masks + view.noise)
+        return messages.encode_vote(round_, *own, sent, view.masks + view.noise)
 
     def partial(self, request: bytes) -> bytes:
         """Return this participant's part of the decryption of the sums of all ballots.
@@ -141,14 +132,14 @@ class Participant:
             raise LabellingError(
                 f"participant {view.share.index}: decrypts once in a round, after its vote"
             )
-        ballots = decode_request(round_, view.share.mac_key, request)
+        ballots = messages.decode_request(round_, view.share.mac_key, request)
         if ballots[view.share.index] != view.sent:
             raise MessageError("request of the aggregator: it lacks the ballot of this participant")
         columns = zip(*ballots, strict=True)
         asked = tuple(product(column, round_.public.n_squared) for column in columns)
         self.view = replace(view, ballots=tuple(ballots), asked=asked)
         parts = tuple(partial_decryption(round_.public, view.share, c) for c in asked)
-        return encode(round_, Kind.PARTIAL, view.share.index, parts)
+        return messages.encode(round_, Kind.PARTIAL, view.share.index, parts)
 
 
 class Aggregator:
@@ -160,7 +151,7 @@ class Aggregator:
     def receive_vote(self, sender: int, data: bytes) -> None:
         """Accept a participant's vote; raise MessageError if it is malformed or its second."""
         self._expect(sender, self.view.ballots)
-        ballot, plain = decode_vote(self.view.round, sender, data)
+        ballot, plain = messages.decode_vote(self.view.round, sender, data)
         self.view = replace(
             self.view,
             ballots={**self.view.ballots, sender: ballot},
@@ -172,12 +163,12 @@ class Aggregator:
         view = self.view
         self._check_all(view.ballots, "votes")
         ballots = (view.ballots[sender] for sender in sorted(view.ballots))
-        return encode(view.round, Kind.REQUEST, AGGREGATOR) + b"".join(ballots)
+        return messages.encode(view.round, Kind.REQUEST, AGGREGATOR) + b"".join(ballots)
 
     def receive_partial(self, sender: int, data: bytes) -> None:
         """Accept a participant's part of the decryption."""
         self._expect(sender, self.view.partials)
-        numbers = decode_partial(self.view.round, sender, data)
+        numbers = messages.decode_partial(self.view.round, sender, data)
         self.view = replace(self.view, partials={**self.view.partials, sender: numbers})
 
     def counts(self) -> NDArray[np.float64]:
@@ -226,7 +217,7 @@ def _check_plausible(counts: NDArray[np.float64], setting: Setting) -> None:
     if odd.any():
         query = int(odd.argmax())
         raise MessageError(
-            f"tallies of image {query} are impossible: {votes[query]:.1f} votes of {n} participants,"
-            f" or a class with fewer than 0 or more than {n}. A vote or a decryption part was changed;"
-            " the round is void"
+            f"tallies of image {query} are impossible: {votes[query]:.1f} votes from {n}"
+            f" participants, or fewer than 0 or more than {n} for a class; a vote or a decryption"
+            " part was changed, and the round is void"
         )

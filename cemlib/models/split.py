@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from cemlib.models.layers import Normalise, SparseCoding, xavier
 
-BOTTLENECK = 8  # channels released at the cut ("noRELU_C8S1")
-
 Dimensions = tuple[int, int, int]
 
 
@@ -42,7 +40,7 @@ class Shape:
     std: Sequence[float] = (0.5, 0.5, 0.5)
     client_widths: Sequence[int] | None = None
     dropout: float = 0.5
-    bottleneck: int = BOTTLENECK
+    bottleneck: int = 8  # as in the published "noRELU_C8S1"
     client_width: float = 1.0
     server_width: float = 1.0
 

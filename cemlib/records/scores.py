@@ -58,7 +58,7 @@ class Score:
     @property
     def subject(self) -> str:
         """Return the name in sentences; an attack's score is that of the worst case."""
-        return self.phrase or f"worst-case {self.title}"
+        return self.phrase or (self.title if self.of_runs else f"worst-case {self.title}")
 
     @property
     def difference(self) -> str:
@@ -104,9 +104,7 @@ SCORES = {
         gain="accurate",
         bounds=(0, 1),
     ),
-    "leakage_nats": Score(
-        "leakage bound", "lower", 1, "nats", of_runs=True, phrase="leakage bound"
-    ),
+    "leakage_nats": Score("leakage bound", "lower", 1, "nats", of_runs=True),
     "mse": Score("MSE", "higher", 4, digits=3, bounds=(0, math.inf)),
     "ssim": Score(
         "SSIM", "lower", 3, phrase="SSIM of the attack with the lowest MSE", bounds=(-1, 1)

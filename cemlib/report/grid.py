@@ -7,7 +7,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
@@ -119,17 +118,12 @@ def picture_rows(rows: Mapping[str, Pictures], spacing: float) -> Figure:
     count = len(next(iter(rows.values())))
     figure, panels = new_figure((WIDTH - _MARGIN) / count * spacing * len(rows), rows=len(rows))
     for panel, (name, pictures) in zip(panels, rows.items(), strict=True):
-        _show(panel, pictures, name)
+        side = pictures.shape[1]
+        gap = np.full((side, max(1, side // 16), 3), 255, np.uint8)
+        pixels = np.hstack([part for picture in pictures for part in (picture, gap)][:-1])
+        panel.imshow(pixels, interpolation="nearest")
+        panel.set(xticks=[], yticks=[])
+        panel.grid(False)
+        panel.spines[:].set_visible(False)
+        panel.set_ylabel(name, rotation=0, ha="right", va="center")
     return figure
-
-
-def _show(panel: Axes, pictures: Pictures, label: str) -> None:
-    """Show pictures (N, H, W, 3) beside each other, with white gaps, and the label on the left."""
-    side = pictures.shape[1]
-    gap = np.full((side, max(1, side // 16), 3), 255, np.uint8)
-    pixels = np.hstack([part for picture in pictures for part in (picture, gap)][:-1])
-    panel.imshow(pixels, interpolation="nearest")
-    panel.set(xticks=[], yticks=[])
-    panel.grid(False)
-    panel.spines[:].set_visible(False)
-    panel.set_ylabel(label, rotation=0, ha="right", va="center")

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from cemlib.records.files import FileError, write_text
+from cemlib.records.files import write_text
 from cemlib.records.seal import read_sealed
 from cemlib.report import STYLE, TEMPLATE
 from cemlib.report.build import Results
@@ -90,13 +90,8 @@ def _sections(files: Mapping[str, Path]) -> dict[str, list[tuple[Drawing, str]]]
     sections: dict[str, list[tuple[Drawing, str]]] = {category: [] for category in CATEGORIES}
     for name, figure in DRAWINGS.items():
         if name in files:
-            try:
-                content = base64.b64encode(files[name].read_bytes()).decode("ascii")
-            except OSError as error:
-                fault = f"{files[name]}: cannot be read ({error}); draw it again"
-                raise FileError(fault) from error
-            source = f"data:image/png;base64,{content}"
-            sections[figure.category].append((figure, source))
+            content = base64.b64encode(files[name].read_bytes()).decode("ascii")
+            sections[figure.category].append((figure, f"data:image/png;base64,{content}"))
     return sections
 
 

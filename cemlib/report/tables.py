@@ -11,14 +11,7 @@ import pandas as pd
 
 from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
-from cemlib.records.scores import (
-    IDENTIFICATION,
-    RECOGNITION,
-    RUN_SCORES,
-    SCORES,
-    UNBOUNDED,
-    impossible,
-)
+from cemlib.records.scores import IDENTIFICATION, RECOGNITION, SCORES, UNBOUNDED, impossible
 from cemlib.records.seal import check_files, read_sealed
 from cemlib.report.statistics import mean_columns
 from cemlib.report.worst_case import unconverged, worst_cases
@@ -212,9 +205,8 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
         "leakage_images": victims["leakage_images"].min(),
         "strongest": counted(group["strongest"].dropna()),
     }
-    for score in SCORES:
-        frame = victims if score in RUN_SCORES else group
-        row |= mean_columns(score, frame[score].tolist())
+    for name, score in SCORES.items():
+        row |= mean_columns(name, (victims if score.of_runs else group)[name].tolist())
     return row
 
 

@@ -32,7 +32,6 @@ Call: TypeAlias = "Callable[[Job[Any]], Iterable[Path | str]]"
 DATA = "data"  # name of the prepared data among a job's inputs
 FOREIGN = "weights"  # name of a file of weights that an attack's settings name
 CONFIG = "config"  # name of the written configuration among them
-CPU = "cpu"
 WILDCARD = re.compile(r"{(\w+)}")
 TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 
@@ -68,7 +67,7 @@ class Job(Generic[StudyT]):
     of: Mapping[str, Any] = field(default_factory=dict)
     reads: tuple["Job[StudyT]", ...] = ()
     inputs: Mapping[str, Sequence[Path]] = field(default_factory=dict)
-    device: str = CPU
+    device: str = "cpu"
     parts: tuple["Job[StudyT]", ...] = ()
 
     @property
@@ -216,8 +215,7 @@ def owners(jobs: Iterable[AnyJob]) -> dict[Path, AnyJob]:
 
 def records_below(folder: Path, jobs: Iterable[AnyJob]) -> list[Path]:
     """Return the records of some jobs that lie below a folder."""
-    found = (record for job in jobs for record in job.records)
-    return [record for record in found if record.is_relative_to(folder)]
+    return [record for record in owners(jobs) if record.is_relative_to(folder)]
 
 
 def report_files(jobs: Iterable[AnyJob]) -> list[Path]:
@@ -225,7 +223,7 @@ def report_files(jobs: Iterable[AnyJob]) -> list[Path]:
     return [file for job in jobs if not job.records for file in job.outputs]
 
 
-def in_every_format(
+def in_all_formats(
     plan: AnyPlan, tables: Sequence[str] = (), figures: Sequence[str] = ()
 ) -> list[Path]:
     """Return the files of some tables and figures, each in every format."""
@@ -260,4 +258,4 @@ def find_device(name: str) -> "torch.device":
     usable = torch.cuda.is_available()
     if name == "cuda" and not usable:
         raise ConfigError("--device cuda: torch finds no usable CUDA device; use --device cpu")
-    return torch.device("cuda" if usable and name != CPU else CPU)
+    return torch.device("cuda" if usable and name != "cpu" else "cpu")

@@ -1,7 +1,7 @@
 """Collaborative labelling as a list of jobs."""
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.study.job import Job, in_every_format, prepare_job, report_job, run_by
+from cemlib.study.job import Job, in_all_formats, owners, prepare_job, report_job, run_by
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "epsilon", "privacy", "cost")
@@ -15,11 +15,8 @@ def jobs(plan: Plan[LabellingStudy]) -> list[LabellingJob]:
     repeats = [repeat_job(plan, number) for number in range(plan.study.repeats)]
     cost = cost_job(plan)
     read = [*repeats, cost]
-    inputs = {
-        "metrics": [record for job in repeats for record in job.records],
-        "cost": cost.records,
-    }
-    files = in_every_format(plan, TABLES, FIGURES)
+    inputs = {"metrics": [*owners(repeats)], "cost": cost.records}
+    files = in_all_formats(plan, TABLES, FIGURES)
     report = report_job(plan, "report", read, inputs, files, **run_by("cemlib.labelling.report"))
     return [prepare_job(plan), *read, report]
 

@@ -9,16 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.study.finished import beside, is_lost
-from cemlib.study.job import (
-    CONFIG,
-    CPU,
-    WILDCARD,
-    AnyJob,
-    AnyPlan,
-    owners,
-    records_below,
-    report_files,
-)
+from cemlib.study.job import CONFIG, WILDCARD, AnyJob, AnyPlan, owners, records_below, report_files
 
 LONG_AGO, YEAR = 2**30 * 10**9, 2**25 * 10**9  # nanoseconds: 34 years and one year
 
@@ -32,10 +23,10 @@ class JobRule:
     def __init__(self, name: str, jobs: Sequence[AnyJob]) -> None:
         first = jobs[0]
         root = first.plan.layout.root
-        self.name, self.outputs = name, first.leaves
+        self.name, self.outputs, self.job_name = name, first.leaves, first.pattern
         self.log = root / "logs" / f"{first.pattern}.log"
         self.benchmark = root / "benchmarks" / f"{first.pattern}.tsv"
-        self.gpu = int(first.device != CPU)
+        self.gpu = int(first.device != "cpu")
         self.threads = first.plan.study.threads if first.inputs and first.records else 1
         self._keys = WILDCARD.findall(first.pattern)
         self._jobs = {self._values(job.of): job for job in jobs}
@@ -64,10 +55,6 @@ class JobRule:
         """Return the settings that a job depends on, and where the images are read."""
         job = self.job(wildcards)
         return [job.settings, job.plan.study.data.root] if job.kind == "prepare" else job.settings
-
-    def job_name(self, wildcards: Mapping[str, str]) -> str:
-        """Return the name of a job."""
-        return self.job(wildcards).name
 
     def _values(self, of: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(str(of[key]) for key in self._keys)

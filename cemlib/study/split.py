@@ -11,15 +11,7 @@ from cemlib.records.layout import KNOWLEDGES, RunFolder
 from cemlib.records.provenance import source_files
 from cemlib.report import OF_RUNS, PAGE, STYLE, SWEEP_TABLES, TABLES, TEMPLATE, WHOLE
 from cemlib.report.figures import drawings, modules
-from cemlib.study.job import (
-    FOREIGN,
-    Job,
-    in_every_format,
-    prepare_job,
-    report_job,
-    run_by,
-    together,
-)
+from cemlib.study.job import FOREIGN, Job, in_all_formats, prepare_job, report_job, run_by, together
 from cemlib.study.plan import Plan, chosen
 
 PARTS = ("tables", WHOLE, OF_RUNS, "page")  # of the report
@@ -188,4 +180,4 @@ def _written(plan: Plan[Study], part: str) -> list[Path]:
     several = len({attack.releases for attack in study.attacks.values()}) > 1
     has = ["releases"] * several + ["sweeps"] * bool(study.sweeps)
     names = [drawing.name for drawing in drawings(part, KNOWLEDGES, has)]
-    return in_every_format(plan, figures=names)
+    return in_all_formats(plan, figures=names)

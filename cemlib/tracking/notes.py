@@ -84,12 +84,10 @@ def _attack_story(names: Mapping[str, str]) -> str:
 
 def _table(attack: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     """Return the main scores, with arrows to the side that is better for the defender."""
-    unconverged = attack.get("converged") is False
+    late = attack.get("converged") is False
     # Of a judge whose training failed there is no identification; other nulls are infinite.
     found = {n: v for n, v in attack.items() if v is not None or n in UNBOUNDED}
-    rows = [
-        (s.arrowed, cell(s, found[n], unconverged)) for n, s in ATTACK_ROWS.items() if n in found
-    ]
+    rows = [(s.arrowed, cell(s, found[n], late)) for n, s in ATTACK_ROWS.items() if n in found]
     rows += [("images attacked", str(attack["n_images"]))] if "n_images" in attack else []
     rows += [(s.arrowed, cell(s, run[n], False)) for n, s in RUN_ROWS.items() if n in run]
     return markdown_table(Table("", ["score", "value"], rows))

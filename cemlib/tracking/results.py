@@ -97,11 +97,11 @@ def read_result(root: Path, metrics: Path) -> Result | None:
 
 def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | None:
     """Read the tables and figures that exist, or return None if there are none."""
-    found = {_folder(root, path): file for path in files if (file := _read(path)) is not None}
+    found = {path: file for path in files if (file := _read(path)) is not None}
     if not found:
         return None
     made = max(file.modified for file in found.values())
-    artifacts = {name: file.content for name, file in found.items()}
+    artifacts = {path.relative_to(root).as_posix(): file.content for path, file in found.items()}
     return Result(
         folder=REPORT,
         name=REPORT,
@@ -117,7 +117,7 @@ def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | 
 
 def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     metrics = _record(path, found)
-    names, folder = identity(path.parent), _folder(root, path.parent)
+    names, folder = identity(path.parent), path.parent.relative_to(root).as_posix()
     run = _victim(path) if names["kind"] == "attack" else metrics
     end = found[path.name].modified
     contents = {name: file.content for name, file in found.items()}
@@ -170,7 +170,7 @@ def _under_way(root: Path, place: Path, history: _File) -> Result:
     epochs = curves(parse_jsonl(place / CURVES, history.content))
     names = identity(place)
     return Result(
-        folder=_folder(root, place),
+        folder=place.relative_to(root).as_posix(),
         name=_name(names),
         status=RUNNING,
         start=history.modified - epochs[-1].time,
@@ -225,10 +225,6 @@ def _name(names: Mapping[str, str]) -> str:
     """Return a run's name; an attack's begins with that of its run, for MLflow's charts."""
     run = f"{names['defence']} seed{names['seed']}"
     return run if names["kind"] == "run" else f"{run} {names['attack']} {names['knowledge']}"
-
-
-def _folder(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix()
 
 
 def _read(path: Path) -> _File | None:

@@ -21,17 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from cemlib.config.federated_attacks import Cosine
+from cemlib.federated.inversion import search
 from cemlib.federated.inversion.gradients import Shared, absolute_variation, cosine_distance
 from cemlib.federated.inversion.lbfgs import Minimum, Objective, chosen
-from cemlib.federated.inversion.search import (
-    Reconstruction,
-    Search,
-    gradient_misfit,
-    labels_of,
-    normal_starts,
-    prior_distance,
-    targets_of,
-)
+from cemlib.federated.inversion.search import Reconstruction, Search
 from cemlib.federated.network import FederatedNet
 from cemlib.numerics.optim import Adam
 
@@ -40,25 +33,25 @@ _DROPS = (3 / 8, 5 / 8, 7 / 8)  # shares of the iterations after which the rate 
 
 def cosine(net: FederatedNet, shared: Shared, settings: Cosine) -> Search:
     """Return a search for the images of each problem."""
-    labels = labels_of(net, shared)
+    labels = search.labels_of(net, shared)
     objective = cosine_objective(net, shared, labels, settings)
 
-    def search(seeds: Sequence[int]) -> Reconstruction:
-        start = normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
+    def run(seeds: Sequence[int]) -> Reconstruction:
+        start = search.normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
         if settings.prior_weight > 0:
             start = shared.prior[labels]
         found = signed_descent(objective, start, settings.iterations, settings.lr)
         return Reconstruction(found.points, labels, found.values, found.curve)
 
-    return search
+    return run
 
 
 def cosine_objective(
     net: FederatedNet, shared: Shared, labels: Tensor, settings: Cosine
 ) -> Objective:
     """Return the loss (P,) of images (P, B, C, H, W) with labels (P, B)."""
-    misfit = gradient_misfit(net, shared, settings.mask, cosine_distance)
-    targets, prior = targets_of(net, shared, labels), prior_distance(shared, labels)
+    misfit = search.gradient_misfit(net, shared, settings.mask, cosine_distance)
+    targets, prior = search.targets_of(net, shared, labels), search.prior_distance(shared, labels)
 
     def objective(images: Tensor) -> Tensor:
         rough = settings.tv_weight * absolute_variation(images)

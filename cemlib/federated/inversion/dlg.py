@@ -15,46 +15,39 @@ from math import prod
 from torch import Tensor
 
 from cemlib.config.federated_attacks import Dlg, Idlg
+from cemlib.federated.inversion import search
 from cemlib.federated.inversion.gradients import Shared, squared_distance
 from cemlib.federated.inversion.lbfgs import minimise
-from cemlib.federated.inversion.search import (
-    Reconstruction,
-    Search,
-    gradient_misfit,
-    labels_of,
-    minimised,
-    normal_starts,
-    targets_of,
-)
+from cemlib.federated.inversion.search import Reconstruction, Search
 from cemlib.federated.network import FederatedNet
 
 
 def dlg(net: FederatedNet, shared: Shared, settings: Dlg) -> Search:
     """Return a search for image and label, the largest entry of the soft label, together."""
-    misfit = gradient_misfit(net, shared, settings.mask, squared_distance)
+    misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
     classes, pixels = net.classifier.out_features, shared.batch * prod(shared.image_shape)
 
     def unpack(points: Tensor) -> tuple[Tensor, Tensor]:
         images = points[:, :pixels].reshape(-1, shared.batch, *shared.image_shape)
         return images, points[:, pixels:].reshape(-1, shared.batch, classes).softmax(-1)
 
-    def search(seeds: Sequence[int]) -> Reconstruction:
-        start = normal_starts(seeds, (pixels + shared.batch * classes,), shared.prior)
+    def run(seeds: Sequence[int]) -> Reconstruction:
+        start = search.normal_starts(seeds, (pixels + shared.batch * classes,), shared.prior)
         found = minimise(lambda points: misfit(*unpack(points)), start, settings.iterations)
         images, targets = unpack(found.points)
         return Reconstruction(images.clamp(0, 1), targets.argmax(-1), found.values, found.curve)
 
-    return search
+    return run
 
 
 def idlg(net: FederatedNet, shared: Shared, settings: Idlg) -> Search:
     """Return a search for the images, with the labels read off the last layer's gradient."""
-    misfit = gradient_misfit(net, shared, settings.mask, squared_distance)
-    labels, shape = labels_of(net, shared), (shared.batch, *shared.image_shape)
-    targets = targets_of(net, shared, labels)
-    return minimised(
+    misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
+    labels, shape = search.labels_of(net, shared), (shared.batch, *shared.image_shape)
+    targets = search.targets_of(net, shared, labels)
+    return search.minimised(
         lambda images: misfit(images, targets),
-        lambda seeds: normal_starts(seeds, shape, shared.prior),
+        lambda seeds: search.normal_starts(seeds, shape, shared.prior),
         labels,
         settings.iterations,
     )

@@ -23,23 +23,10 @@ import torch
 from torch import Tensor
 
 from cemlib.config.federated_attacks import Combined, Features, PriorImage
-from cemlib.federated.inversion.closed_form import (
-    inferred_labels,
-    recovered_features,
-    trusted_entries,
-)
+from cemlib.federated.inversion import closed_form, search
 from cemlib.federated.inversion.gradients import Shared, cosine_distance
 from cemlib.federated.inversion.lbfgs import Objective
-from cemlib.federated.inversion.search import (
-    Reconstruction,
-    Search,
-    gradient_misfit,
-    labels_of,
-    minimised,
-    normal_starts,
-    prior_distance,
-    targets_of,
-)
+from cemlib.federated.inversion.search import Reconstruction, Search
 from cemlib.federated.network import BIAS, FederatedNet
 
 _SPREAD = 0.1  # standard deviation of the random starts around the class's mean image
@@ -47,13 +34,14 @@ _SPREAD = 0.1  # standard deviation of the random starts around the class's mean
 
 def near_means(net: FederatedNet, shared: Shared, settings: Features | Combined) -> Search:
     """Return a search by L-BFGS from random points around the mean images of the classes."""
-    labels = labels_of(net, shared)
+    labels = search.labels_of(net, shared)
     means = shared.prior[labels]
 
     def start(seeds: Sequence[int]) -> Tensor:
-        return means + _SPREAD * normal_starts(seeds, means.shape[1:], means)
+        return means + _SPREAD * search.normal_starts(seeds, means.shape[1:], means)
 
-    return minimised(loss_of(net, shared, labels, settings), start, labels, settings.iterations)
+    loss = loss_of(net, shared, labels, settings)
+    return search.minimised(loss, start, labels, settings.iterations)
 
 
 def mean_image(
@@ -62,7 +50,7 @@ def mean_image(
     settings: PriorImage,  # noqa: ARG001 - it has no options
 ) -> Search:
     """Return a search that returns the attacker's mean image of each inferred label."""
-    labels = inferred_labels(shared)
+    labels = closed_form.inferred_labels(shared)
     none = shared.gradients[BIAS].sum(1) * 0  # NaN where there is no gradient
     found = Reconstruction(shared.prior[labels], labels, none, none[:, None])
     return lambda seeds: found  # noqa: ARG005 - it draws nothing
@@ -76,10 +64,10 @@ def loss_of(
     The features of a batch are a mixture, and `combined` does without them; `features` needs
     gradients of single images (B = 1).
     """
-    prior, terms = prior_distance(shared, labels), list[Objective]()
+    prior, terms = search.prior_distance(shared, labels), list[Objective]()
     if settings.kind == "combined":
-        misfit = gradient_misfit(net, shared, settings.mask, cosine_distance)
-        targets = targets_of(net, shared, labels)
+        misfit = search.gradient_misfit(net, shared, settings.mask, cosine_distance)
+        targets = search.targets_of(net, shared, labels)
         terms.append(lambda images: misfit(images, targets))
     if shared.batch == 1:
         terms.append(feature_misfit(net, shared, settings.mask))
@@ -93,7 +81,8 @@ def loss_of(
 
 def feature_misfit(net: FederatedNet, shared: Shared, mask: str) -> Objective:
     """Return the relative squared error of the known features as a function of images."""
-    theirs, known = recovered_features(shared.gradients, trusted_entries(shared, mask))
+    entries = closed_form.trusted_entries(shared, mask)
+    theirs, known = closed_form.recovered_features(shared.gradients, entries)
     theirs = theirs * known
     scale = theirs.square().sum(1).clamp(min=torch.finfo(theirs.dtype).tiny)
 
