@@ -140,7 +140,7 @@ def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] 
 
 
 def differences(root: Path, folder: str) -> str:
-    """Return by how many % the MSE behind each family exceeds that behind the first, in Markdown.
+    """Return by how many % the MSE with each family exceeds that with the first, in Markdown.
 
     There is a column for each attacker at each accuracy of the study with at least one difference.
     Significant differences are bold, and those that rest on an attack which had not converged are
