@@ -21,17 +21,11 @@ from cemlib.defences.channels.base import Channel
 
 @dataclass(frozen=True, kw_only=True)
 class KnownClass(Channel):
-    """A channel that releases the first maps as another channel does, and the others unchanged.
+    """A channel that releases the first maps as another channel does, and the others unchanged."""
 
-    Attributes:
-        channel: The other channel.
-        maps: Number of maps that go through it.
-        classes: Number of maps after these.
-    """
-
-    channel: Channel
-    maps: int
-    classes: int
+    channel: Channel  # the other channel
+    maps: int  # number of maps that go through it
+    classes: int  # number of maps after these
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of some releases of features (N, c + classes, h, w)."""

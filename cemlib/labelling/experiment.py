@@ -29,19 +29,12 @@ INIT = "init"  # the training before any query
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one repeat with one number of images.
+    """The outcome of one repeat with one number of images."""
 
-    Attributes:
-        participants: the participants of the repeat.
-        first: results of `Participants.learn` before any query.
-        answers: the noisy counts (Q, k) by epsilon.
-        again: results of `Participants.learn` for each of the V variants, (V, N, ...).
-    """
-
-    participants: Participants
-    first: Found
-    answers: dict[float | None, Tensor]
-    again: Found
+    participants: Participants  # the participants of the repeat
+    first: Found  # results of `Participants.learn` before any query
+    answers: dict[float | None, Tensor]  # the noisy counts (Q, k) by epsilon
+    again: Found  # results of `Participants.learn` for each of the V variants, (V, N, ...)
 
     def by_method(self, name: str, epsilon: float | None) -> dict[str, Tensor]:
         """Return a result (N, ...) before the queries, and after them by method at an epsilon."""

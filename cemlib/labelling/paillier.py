@@ -65,15 +65,10 @@ class FixedBase:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """The public key.
+    """The public key."""
 
-    Attributes:
-        n: the modulus, a product of two primes of equal length.
-        base: h_n, the n-th power from which `short` blindings are drawn.
-    """
-
-    n: int
-    base: int
+    n: int  # the modulus, a product of two primes of equal length
+    base: int  # h_n, the n-th power from which `short` blindings are drawn
 
     def __post_init__(self) -> None:
         if self.n < 15 or self.n % 2 == 0:

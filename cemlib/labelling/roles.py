@@ -42,19 +42,12 @@ NONCE_BYTES, DIGEST_BYTES = 16, 32
 
 @dataclass(frozen=True)
 class Seat:
-    """The files, address and time limit of a party, whatever its role.
+    """The files, address and time limit of a party, whatever its role."""
 
-    Attributes:
-        public: its copy of `public.json`.
-        tls: its TLS context, from `cemlib.labelling.channels.secured`.
-        address: host and port of the aggregator.
-        seconds: limit of the round, after which it gives up waiting for the others.
-    """
-
-    public: Public
-    tls: ssl.SSLContext
-    address: channels.Address
-    seconds: float = 600.0
+    public: Public  # its copy of `public.json`
+    tls: ssl.SSLContext  # its TLS context, from `cemlib.labelling.channels.secured`
+    address: channels.Address  # host and port of the aggregator
+    seconds: float = 600.0  # limit of the round, after which it gives up waiting for the others
 
     def round(self, images: Images, nonce: bytes) -> Round:
         """Return the round of these images."""

@@ -26,17 +26,11 @@ PUBLISHED = {"key_bits": 2048, "encrypt_seconds": 1.20, "decrypt_seconds": 0.49}
 
 @dataclass(frozen=True)
 class Results:
-    """The results of all repeats; a failed one is counted, but has no numbers.
+    """The results of all repeats; a failed one is counted, but has no numbers."""
 
-    Attributes:
-        repeats: the record of each repeat with each number of images.
-        sweep: a row for each epsilon of these; infinity stands for no noise.
-        rounds: a row for each timed round.
-    """
-
-    repeats: pd.DataFrame
-    sweep: pd.DataFrame
-    rounds: pd.DataFrame
+    repeats: pd.DataFrame  # the record of each repeat with each number of images
+    sweep: pd.DataFrame  # a row for each epsilon of these; infinity stands for no noise
+    rounds: pd.DataFrame  # a row for each timed round
 
 
 def collect(job: Job[LabellingStudy]) -> Results:

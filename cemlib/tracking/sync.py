@@ -13,19 +13,13 @@ from cemlib.tracking.store import open_store
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of results (runs, attacks, and one report) of an upload.
-
-    Attributes:
-        uploaded: New or changed results that the store now holds.
-        unchanged: Results that it held already.
-        unfinished: Runs and attacks that have not finished, those under way included.
-    """
+    """The numbers of results (runs, attacks, and one report) of an upload."""
 
     experiment: str
     store: str
-    uploaded: int
-    unchanged: int
-    unfinished: int
+    uploaded: int  # new or changed results that the store now holds
+    unchanged: int  # results that it held already
+    unfinished: int  # runs and attacks that have not finished, those under way included
 
     def __str__(self) -> str:
         """Return one line for people."""

@@ -25,17 +25,11 @@ _MEMORY = 20  # pairs of steps and changes of the gradient that are kept
 
 
 class Minimum(NamedTuple):
-    """The points at which P problems ended.
+    """The points at which P problems ended."""
 
-    Attributes:
-        points: The points (P, ...).
-        values: The values (P,) there.
-        curve: The value of the current point at each evaluation, (P, evaluations).
-    """
-
-    points: Tensor
-    values: Tensor
-    curve: Tensor
+    points: Tensor  # the points (P, ...)
+    values: Tensor  # the values (P,) there
+    curve: Tensor  # the value of the current point at each evaluation, (P, evaluations)
 
 
 def minimise(objective: Objective, start: Tensor, evaluations: int) -> Minimum:

@@ -18,19 +18,12 @@ _ORDERS = 128  # orders of labels whose gradients are computed at once
 
 
 class Reconstruction(NamedTuple):
-    """The answers of an attack on P shared gradients of B images each.
+    """The answers of an attack on P shared gradients of B images each."""
 
-    Attributes:
-        images: (P, B, C, H, W) in [0, 1], the reconstructions.
-        labels: (P, B), the inferred labels.
-        loss: (P,), the attack's own loss; not finite where it failed.
-        curve: (P, T), the loss during the search.
-    """
-
-    images: Tensor
-    labels: Tensor
-    loss: Tensor
-    curve: Tensor
+    images: Tensor  # (P, B, C, H, W) in [0, 1], the reconstructions
+    labels: Tensor  # (P, B), the inferred labels
+    loss: Tensor  # (P,), the attack's own loss; not finite where it failed
+    curve: Tensor  # (P, T), the loss during the search
 
 
 Search = Callable[[Sequence[int]], Reconstruction]
