@@ -180,8 +180,11 @@ def _read(curve: pd.DataFrame, columns: list[str], accuracy: float) -> "pd.Serie
 
 def _neighbours(curve: pd.DataFrame, accuracy: float) -> list[str]:
     """Return the defences between which a curve is read."""
-    names = curve.index.to_series()
-    return [name for name in names if along(curve, [*names.eq(name) * 1.0], accuracy) > 0]
+    reached = curve["accuracy"].to_numpy()  # ascending, without repetitions
+    if not len(reached) or not reached[0] <= accuracy <= reached[-1]:
+        return []
+    above = int(reached.searchsorted(accuracy))
+    return curve.index[above if reached[above] == accuracy else above - 1 : above + 1].tolist()
 
 
 def _difference(ours: Curves, theirs: Curves, accuracy: float) -> Row:
