@@ -81,7 +81,7 @@ class Mixing(Section):
     )
     pseudo: Literal["fresh", "fixed"] = Field(
         "fresh",
-        description="noise and lam of an image are drawn anew in every round, or once for all",
+        description="noise and lam of an image are drawn anew in every step, or once for all",
     )
 
     @model_validator(mode="after")

@@ -8,7 +8,8 @@ With the Jacobian J of the features z (D,) in the image x of d pixels, the relea
 has the Fisher information J^T J / s^2 about the image. By the Cramer-Rao bound an unbiased estimate
 of the image has a mean squared error of at least s^2 d / tr(J^T J) a pixel; by Jensen's inequality
 its mean over images is at least s^2 divided by the mean of tr(J^T J) / d. With random signs v,
-`E |J^T v|^2 = tr(J^T J)`, so that one backward pass estimates it for a whole batch:
+`E |J^T v|^2 = tr(J^T J)`, so that one backward pass estimates it for a whole batch (J includes the
+batch normalisation of the encoder, through which an image has a small effect on the others):
 
     penalty = scale mean_n |J_n^T v_n|^2 / d
 
@@ -38,7 +39,7 @@ class Fisher(Penalty):
     differentiates_images = True
 
     def penalty(self, images: Tensor, labels: Tensor, features: Tensor, released: Tensor) -> Tensor:  # noqa: ARG002 - one signature for all
-        """Return `scale mean |J^T v|^2 / d`; the signs are drawn from torch's global generator."""
+        """Return `scale mean |J^T v|^2 / d`; the signs are drawn from the stream of the dropout."""
         signs = torch.rand_like(features).round() * 2 - 1
         (pulled,) = torch.autograd.grad(features, images, signs, create_graph=True)
         return self.settings.scale * pulled.square().mean()
