@@ -25,7 +25,7 @@ def execute(path: Path) -> tuple[list[Cell], dict[str, Any]]:
 def _executed(cell: Cell, number: int, names: dict[str, Any]) -> Cell:
     tree, last = ast.parse("".join(cell["source"])), None
     if isinstance(tree.body[-1], ast.Expr):
-        last = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
+        last = ast.Expression(tree.body.pop().value)
     place, text, outputs = f"cell {number}", StringIO(), []
     with redirect_stdout(text):
         exec(compile(tree, place, "exec"), names)

@@ -67,10 +67,8 @@ def passes(model: nn.Module, shape: tuple[int, ...]) -> list[int]:
     counted: list[int] = []
 
     def note(layer: nn.Module, inputs: Any, output: torch.Tensor) -> None:
-        weight = layer.weight
-        assert isinstance(weight, torch.Tensor)
         many = inputs[0] if isinstance(layer, nn.ConvTranspose2d) else output
-        counted.append(2 * weight.numel() * many.numel() // len(weight))
+        counted.append(2 * layer.weight.numel() * many.numel() // len(layer.weight))
 
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
@@ -114,7 +112,6 @@ def clusters(dim: int, samples: int) -> plain.Statistics:
 def ours(found: plain.Statistics) -> Clustering:
     dim = found.means.shape[-1]
     surrogate = build("clustering", dim=dim, num_classes=CLASSES, noise_std=NOISE_STD)
-    assert isinstance(surrogate, Clustering)
     surrogate.num_train.fill_(found.samples)
     surrogate.load_statistics(found.means, found.weights, found.variances)
     return surrogate

@@ -58,9 +58,7 @@ def test_a_restored_training_goes_on_bit_for_bit(
         step(alone, optimiser, number, late_from)
     restored = modules(1)
     fresh = optimiser_of(kind, restored)
-    found = checkpoint.load()
-    assert found is not None
-    restore_training(found[0], restored | {"optimiser": fresh})
+    restore_training(checkpoint.load()[0], restored | {"optimiser": fresh})
     for number in range(stop, 8):
         step(restored, fresh, number, late_from)
     for name, part in alone.items():
@@ -79,7 +77,6 @@ def test_tensors_and_numbers_survive_to_the_last_bit(tmp_path: Path) -> None:
     state = {"history": [{"loss": 0.1 + 0.2, "lr": 1e-5}], "text": "Zürich", "nothing": None}
     Checkpoint(tmp_path / "job").save(tensors, state)
     found = Checkpoint(tmp_path / "job").load()
-    assert found is not None
     assert found[1] == state
     assert found[0].keys() == tensors.keys()
     for name, tensor in tensors.items():

@@ -14,18 +14,17 @@ from cemlib.cli import main
 DEFENCES: dict[str, Any] = {"noise": {}, "clustering": {"surrogate": "clustering"}}
 
 
-def configuration(folder: Path, **changes: Any) -> str:
+def configured(folder: Path, **changes: Any) -> Finished:
     study = Finished(folder)
     study.configure(**{"seeds": [0], "defences": DEFENCES} | changes)
-    return study.config
+    return study
 
 
-def only_error(capsys: pytest.CaptureFixture[str]) -> str:
-    """The single line on standard error."""
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
-    assert line.startswith("error: ")
+def refusal(study: Finished, *command: str) -> str:
+    """The single line that a refused command prints, on standard error."""
+    out, errors = study.says(*command, code=2)
+    (line,) = errors.splitlines()
+    assert (out, line[:7]) == ("", "error: ")
     return line
 
 
@@ -61,11 +60,9 @@ def test_a_wrong_call_is_refused_with_the_usage(
     ],
 )
 def test_a_users_mistake_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
+    tmp_path: Path, arguments: list[str], parts: list[str]
 ) -> None:
-    command, *rest = arguments
-    assert main([command, "--config", configuration(tmp_path), *rest]) == 2
-    line = only_error(capsys)
+    line = refusal(configured(tmp_path), *arguments)
     assert all(part in line for part in parts)
 
 
@@ -80,21 +77,16 @@ def test_a_users_mistake_is_one_line(
     ],
 )
 def test_what_cannot_be_built_is_named_by_its_section(
-    changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    path = configuration(tmp_path, **changes)
-    assert main(["prepare", "--config", path]) == 0
-    capsys.readouterr()
-    assert main(["train", "--config", path]) == 2
-    assert message in only_error(capsys)
+    study = configured(tmp_path, **changes)
+    study.says("prepare")
+    assert message in refusal(study, "train")
 
 
-def test_what_the_system_refuses_names_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_system_refuses_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("a file where a folder should be")
-    assert main(["prepare", "--config", configuration(tmp_path)]) == 2
-    assert str(tmp_path / "results") in only_error(capsys)
+    assert str(tmp_path / "results") in refusal(configured(tmp_path), "prepare")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cemlib.config import ConfigError, parse
 from cemlib.config.base import Section
@@ -25,125 +26,103 @@ VALID: dict[str, Any] = {
     },
     "attacks": {"decoder": {"epochs": 2}, "linear": {}},
 }
+SURROGATE = "defences.gated.surrogate"
 
 
-def changed(**paths: Any) -> dict[str, Any]:
-    """VALID with values at dotted paths (`__` for a dot) replaced."""
+def changed(changes: str) -> dict[str, Any]:
+    """VALID with YAML at dotted paths, `path=value; other=value`; a path alone is taken away."""
     raw = copy.deepcopy(VALID)
-    for path, value in paths.items():
-        *parents, last = path.split("__")
+    for change in changes.split("; "):
+        path, given, value = change.partition("=")
+        *parents, last = path.split(".")
         at = raw
         for key in parents:
             at = at.setdefault(key, {})
-        at[last] = value
+        if given:
+            at[last] = yaml.safe_load(value)
+        else:
+            del at[last]
     return raw
 
 
 def test_a_surrogate_may_be_a_name_or_a_section() -> None:
     study = parse(VALID)
     gated, clustering = study.defences["gated"].surrogate, study.defences["clustering"].surrogate
-    assert gated is not None
-    assert clustering is not None
     assert (gated.name, gated.lambda_) == ("gated", 16)
     assert (clustering.name, clustering.lambda_) == ("clustering", 4)
 
 
 @pytest.mark.parametrize(
-    ("raw", "parts"),
+    ("changes", "parts"),
     [
-        (changed(train__epoch=3), ["train.epoch", "unknown key", "did you mean 'epochs'"]),
-        (changed(train__epochs=0), ["train.epochs", "greater than or equal to 1", "found 0"]),
-        (changed(train__lr="1e-3"), ["train.lr", "the text '1e-3'", "1.0e-3"]),
-        (changed(train__lr="abc"), ["train.lr: Input should be a valid number, found 'abc'"]),
-        (changed(train__milestones=[0]), ["train.milestones.0", "found 0"]),
+        ("train.epoch=3", ["train.epoch", "unknown key", "did you mean 'epochs'"]),
+        ("train.epochs=0", ["train.epochs", "greater than or equal to 1", "found 0"]),
+        ("train.lr=1e-3", ["train.lr", "the text '1e-3'", "1.0e-3"]),
+        ("train.lr=abc", ["train.lr: Input should be a valid number, found 'abc'"]),
+        ("train.milestones=[0]", ["train.milestones.0", "found 0"]),
+        (f"{SURROGATE}={{lambda: 5}}", [f"{SURROGATE}.name: missing; add it"]),
         (
-            changed(defences__gated__surrogate={"lambda": 5}),
-            ["defences.gated.surrogate.name: missing; add it"],
+            f"{SURROGATE}={{name: gated, momnets: raw}}",
+            [f"{SURROGATE}.momnets", "did you mean 'moments'"],
         ),
+        ("data.source=cifar", ["data.source", "'cifar' is not one of", "did you mean 'cifar10'"]),
+        ("attacks.decodr={}", ["attacks.decodr", "unknown name 'decodr'", "mean 'decoder'"]),
+        ("attacks.decoder.width=-1", ["attacks.decoder.width", "found -1"]),
+        ("seeds=[0, 1, 0]", ["seeds", "[0] are listed twice"]),
+        ("seeds=[]", ["seeds"]),
+        ("report={match_accuracy: [90, 80, 90.0]}", ["report.match_", "[90.0] are listed"]),
+        ("report={match_accuracy: [101.0]}", ["report.match_accuracy.0", "found 101.0"]),
+        ("report={match_accuracy: [0.95]}", ["report.match_accuracy.0", "found 0.95"]),
+        ("report={match_accuracy: [95.0]}", ["report.match_accuracy: ", "`sweeps`"]),
+        ("experiment=my-study", ["experiment: ", "'my-study'", "letters, digits and _"]),
+        ("reference=s; sweeps={s: {over: {noise_std: [0.1]}}}", ["reference: 's' is a sweep"]),
+        ("train.milestones=[3, 9, 3]", ["train.milestones: ", "[3] are listed twice"]),
+        ("defences.noise.train={epochs: null}", ["defences.noise.train.epochs"]),
+        ("defences.noise.train={augment: {flip: null}}", ["defences.noise.train.augment.flip"]),
+        ("defences.noise.model={bottleneck: null}", ["defences.noise.model.bottle"]),
         (
-            changed(defences__gated__surrogate={"name": "gated", "momnets": "raw"}),
-            ["defences.gated.surrogate.momnets", "did you mean 'moments'"],
+            f"{SURROGATE}={{name: clustering, form: batch, gamma: 0.5}}",
+            [f"{SURROGATE}: ", "gamma is 0.5; form 'batch' allows only 0.01"],
         ),
+        ("experiment=published", ["experiment: ", "'published' is the name of a folder"]),
+        ("defences.attacks={}", ["defences.attacks", "'attacks' is the name of a folder"]),
+        ("reference=nothing", ["reference", "'nothing' is not among"]),
+        ("defences.train={}", ["defences", "['train'] are names of workflow targets"]),
+        ("data", ["data: missing; add it"]),
+        ("data.image_size=32.0", ["data.image_size", "found 32.0"]),
+        ("data.split_seed=true", ["data.split_seed", "found True"]),
+        ("train.augment={flip: 1}", ["train.augment.flip", "found 1"]),
+        ("defences.noise.model={ct: 3}", ["defences.noise.model.ct", "mean 'cut'"]),
+        ("defences.noise.train={lr: 0}", ["defences.noise.train.lr", "found 0"]),
         (
-            changed(data__source="cifar"),
-            ["data.source", "'cifar' is not one of", "did you mean 'cifar10'"],
-        ),
-        (
-            changed(attacks__decodr={}),
-            ["attacks.decodr", "unknown name 'decodr'", "did you mean 'decoder'"],
-        ),
-        (changed(attacks__decoder__width=-1), ["attacks.decoder.width", "found -1"]),
-        (changed(seeds=[0, 1, 0]), ["seeds", "[0] are listed twice"]),
-        (changed(seeds=[]), ["seeds"]),
-        (
-            changed(report={"match_accuracy": [90, 80, 90.0]}),
-            ["report.match_", "[90.0] are listed"],
-        ),
-        (changed(report={"match_accuracy": [101.0]}), ["report.match_accuracy.0", "found 101.0"]),
-        (changed(report={"match_accuracy": [0.95]}), ["report.match_accuracy.0", "found 0.95"]),
-        (changed(report={"match_accuracy": [95.0]}), ["report.match_accuracy: ", "`sweeps`"]),
-        (changed(experiment="my-study"), ["experiment: ", "'my-study'", "letters, digits and _"]),
-        (
-            changed(reference="s", sweeps={"s": {"over": {"noise_std": [0.1]}}}),
-            ["reference: 's' is a sweep"],
-        ),
-        (changed(train__milestones=[3, 9, 3]), ["train.milestones: ", "[3] are listed twice"]),
-        (changed(defences__noise__train={"epochs": None}), ["defences.noise.train.epochs"]),
-        (
-            changed(defences__noise__train={"augment": {"flip": None}}),
-            ["defences.noise.train.augment.flip"],
-        ),
-        (changed(defences__noise__model={"bottleneck": None}), ["defences.noise.model.bottle"]),
-        (
-            changed(
-                defences__gated__surrogate={"name": "clustering", "form": "batch", "gamma": 0.5}
-            ),
-            ["defences.gated.surrogate: ", "gamma is 0.5; form 'batch' allows only 0.01"],
-        ),
-        (changed(experiment="published"), ["experiment: ", "'published' is the name of a folder"]),
-        (changed(defences__attacks={}), ["defences.attacks", "'attacks' is the name of a folder"]),
-        (changed(reference="nothing"), ["reference", "'nothing' is not among"]),
-        (changed(defences__train={}), ["defences", "['train'] are names of workflow targets"]),
-        ({k: v for k, v in VALID.items() if k != "data"}, ["data: missing; add it"]),
-        (changed(data__image_size=32.0), ["data.image_size", "found 32.0"]),
-        (changed(data__split_seed=True), ["data.split_seed", "found True"]),
-        (changed(train__augment={"flip": 1}), ["train.augment.flip", "found 1"]),
-        (changed(defences__noise__model={"ct": 3}), ["defences.noise.model.ct", "mean 'cut'"]),
-        (changed(defences__noise__train={"lr": 0}), ["defences.noise.train.lr", "found 0"]),
-        (
-            VALID | {"model": {"name": "resnet20"}, "defences": {"a": {"pruning": {"epoch": 1}}}},
+            "model={name: resnet20}; defences={a: {pruning: {epoch: 1}}}",
             ["defences.a.pruning: ", "resnet20"],
         ),
+        ("attacks={linear: {queries: 4}}", ["attacks: at least one must see a single release"]),
         (
-            VALID | {"attacks": {"linear": {"queries": 4}}},
-            ["attacks: at least one must see a single release"],
-        ),
-        (
-            VALID | {"attacks": {"decoder": {}, "gan": {"queries": 4}}},
+            "attacks={decoder: {}, gan: {queries: 4}}",
             ["attacks.gan.queries: 4, but the decoder ", "(decoder) was trained on 1"],
         ),
-        (changed(attacks__worst_case_4={"kind": "linear"}), ["worst_case_4", "choose another"]),
+        ("attacks.worst_case_4={kind: linear}", ["worst_case_4", "choose another"]),
         *(
-            (VALID | {"attacks": attacks}, ["attacks.gan.start: '", "' is not an attack listed"])
+            (f"attacks={{{attacks}}}", ["attacks.gan.start: '", "' is not an attack listed"])
             for attacks in (
-                {"gan": {}},
-                {"linear": {}, "gan": {"start": "linear"}},
-                {"gan": {}, "decoder": {}},
-                {"decoder": {"knows_class": True}, "gan": {}},
+                *("gan: {}", "linear: {}, gan: {start: linear}", "gan: {}, decoder: {}"),
+                "decoder: {knows_class: true}, gan: {}",
             )
         ),
     ],
 )
-def test_a_fault_is_named_by_its_key(raw: Any, parts: list[str]) -> None:
+def test_a_fault_is_named_by_its_key(changes: str, parts: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(raw)
+        parse(changed(changes))
     for part in parts:
         assert part in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_slice_has_no_place_of_the_images() -> None:
-    moved = parse(changed(data__root="/elsewhere"))
+    moved = parse(changed("data.root=/elsewhere"))
     assert parse(VALID).train_slice("gated") == moved.train_slice("gated")
 
 

@@ -88,7 +88,6 @@ def test_no_page_of_the_site_loads_anything_from_elsewhere(site: Path) -> None:
 def test_formulas_of_docstrings_keep_their_lines(site: Path) -> None:
     page = (site / "api/surrogates.html").read_text(encoding="utf-8")
     formula = re.search(r"<pre>((?!</pre>).)*alpha = softmax_i.*?</pre>", page, re.DOTALL)
-    assert formula is not None
     text = re.sub(r"<[^>]+>", "", formula[0]).splitlines()
     assert [line.split(" = ")[0] for line in text if " = " in line][:3] == ["alpha", "mu", "L_c"]
 

@@ -15,14 +15,6 @@ from cemlib.evaluation.scene import Scene
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.search import estimate
-from cemlib.search.estimate import (
-    Cost,
-    attack_seconds,
-    epoch_seconds,
-    read_data,
-    run_seconds,
-    train_seconds,
-)
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.running import rerun_job
@@ -43,7 +35,7 @@ def prepared(tmp_path: Path) -> Plan:
 
 def scene_of(plan: Plan) -> Scene:
     """The scene of attacks on untrained networks."""
-    data = read_data(train_job(plan, "noise", 0))
+    data = estimate.read_data(train_job(plan, "noise", 0))
     victim, judge = (new_trainer(plan.study, n, 0, data).deployed for n in ("noise", JUDGE))
     return Scene(plan.study, "noise", 0, data, victim, judge)
 
@@ -53,13 +45,12 @@ def test_steps_that_are_left_out_are_counted(
 ) -> None:
     """Of 3 steps two are taken; all images are fitted, those of the third step too."""
     monkeypatch.setattr(estimate, "STEPS", 1)
-    data = read_data(train_job(prepared, "noise", 0))
+    data = estimate.read_data(train_job(prepared, "noise", 0))
     trainer = new_trainer(prepared.study, "clustering", 0, data)
     fitted = []
     monkeypatch.setattr(trainer.surrogate, "fit", lambda features, _: fitted.append(len(features)))
-    seconds = epoch_seconds(trainer, 1)
+    seconds = estimate.epoch_seconds(trainer, 1)
     steps = trainer.step
-    assert isinstance(steps, estimate.FewSteps)
     assert (len(trainer.batches.sizes), len(steps.seconds)) == (3, 2)
     first, second = steps.seconds
     assert steps.not_counted() == pytest.approx(3 * second - first - second)
@@ -72,7 +63,7 @@ def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
     plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}), device="cpu")
     list(rerun_job(prepare_job(plan)))
-    assert train_seconds(train_job(plan, "wild", 0)) > 0
+    assert estimate.train_seconds(train_job(plan, "wild", 0)) > 0
 
 
 def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
@@ -98,7 +89,7 @@ def test_an_attack_is_measured_by_parts_until_one_takes_a_while(
         "decoder", "train_data", Checkpoint(prepared.layout.root / "none")
     )
     long = replace(task, options=task.options | {"epochs": 50})
-    assert run_seconds(attack, long) == pytest.approx(180 * 50 / 300)
+    assert estimate.run_seconds(attack, long) == pytest.approx(180 * 50 / 300)
     assert found == [(64, 3, 36), (128, 3, 72)]  # of 180 images and 100 releases
 
 
@@ -126,7 +117,7 @@ def test_a_denoiser_is_counted_as_a_decoder(
     monkeypatch.setattr(estimate, "ENOUGH", 0.1)
     task = scene_of(prepared).task("refinement", "train_data", Checkpoint(Path("none")), None)
     changes = {"iterations": 500, "batch_size": 90, "denoiser_weight": 1.0}
-    seconds = run_seconds(attack, replace(task, options=task.options | changes))
+    seconds = estimate.run_seconds(attack, replace(task, options=task.options | changes))
     assert seconds == pytest.approx(8 * 0.01 * 180 + 500 * 0.1)
     assert found == [("decoder", 64, 1), ("optimisation", 90, 0.0)]  # images of one channel
 
@@ -135,7 +126,7 @@ def test_an_attack_that_begins_with_another_has_its_untrained_decoder(
     prepared: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(estimate, "ENOUGH", 0.0)
-    assert attack_seconds(attack_job(prepared, "noise", 0, ["refinement"])) > 0
+    assert estimate.attack_seconds(attack_job(prepared, "noise", 0, ["refinement"])) > 0
 
 
 def test_attacks_are_measured_for_every_network(
@@ -156,7 +147,7 @@ def test_the_total_is_that_of_all_jobs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """3 jobs of 2 hours and one of one, on one thread each; two of the largest side by side."""
-    costs = [Cost("a", 3, 7200, 500, 0), Cost("b", 1, 3600, 800, 0)]
+    costs = [estimate.Cost("a", 3, 7200, 500, 0), estimate.Cost("b", 1, 3600, 800, 0)]
     monkeypatch.setattr(estimate, "estimate", lambda *_: costs)
     assert main(["estimate", "--config", str(TINY), "--device", "cpu", "--slots", "2"]) == 0
     said = capsys.readouterr().out.splitlines()[-1]

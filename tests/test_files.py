@@ -39,8 +39,8 @@ def test_json_round_trip_with_numbers_json_does_not_know(tmp_path: Path) -> None
 def test_a_missing_or_damaged_file_is_named(read: object, tmp_path: Path) -> None:
     path = tmp_path / "result"
     with pytest.raises(FileError, match="result: no such file; run the job"):
-        read(path)  # type: ignore[operator]
+        read(path)
     for damaged in (b"\x08\x00\x00\x00\x00\x00\x00\x00{broken", b"[" * 100_000):
         path.write_bytes(damaged)
         with pytest.raises(FileError, match=r"result: not .*; delete it and rerun"):
-            read(path)  # type: ignore[operator]
+            read(path)

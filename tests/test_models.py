@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from cemlib.models import MODELS, Decoder, SplitModel, build
 from cemlib.models.layers import SparseCoding
+from cemlib.models.resnet import BasicBlock
 from cemlib.models.split import Shape
 
 RESNET: dict[str, object] = {"name": "resnet20"}
@@ -63,7 +64,7 @@ def test_features_lie_in_the_unit_interval_and_have_their_shape(
 def test_the_encoder_normalises_with_its_own_statistics() -> None:
     model = build("small", num_classes=2, image_size=16, cut=4, mean=(0.3,), std=(0.5,)).eval()
     images = torch.rand(2, 1, 16, 16)
-    rest = model.encoder[1:]  # type: ignore[index]
+    rest = model.encoder[1:]
     assert torch.equal(model.encoder(images), rest((images - 0.3) / 0.5))
 
 
@@ -75,7 +76,6 @@ def test_client_weights_are_xavier_uniform_with_zero_biases() -> None:
         bound = (6 / (fan_in + fan_out)) ** 0.5
         assert layer.weight.abs().max() <= bound
         assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
-        assert layer.bias is not None
         assert not layer.bias.any()
 
 
@@ -134,7 +134,7 @@ def test_the_head_drops_its_share_of_hidden_units(
 def test_an_impossible_network_is_refused(arguments: dict[str, object], message: str) -> None:
     valid = {"name": "vgg11", "num_classes": 10, "image_size": 32, "cut": 4}
     with pytest.raises(ValueError, match=message):
-        build(**(valid | arguments))  # type: ignore[arg-type]
+        build(**(valid | arguments))
 
 
 def test_the_client_keeps_the_names_by_which_weights_are_saved() -> None:
@@ -193,3 +193,57 @@ def test_a_network_from_a_module_is_measured_when_built(monkeypatch: pytest.Monk
     model = build("plain", num_classes=2, image_size=8, cut=1)
     assert model.feature_shape == (7, 1, 1)
     assert model.encoder(torch.rand(4, 3, 8, 8)).shape == (4, 7, 1, 1)
+
+
+def resnet20(cut: int) -> SplitModel:
+    return build("resnet20", num_classes=10, image_size=32, cut=cut)
+
+
+@pytest.mark.parametrize(("cut", "width"), [(1, 16), (4, 16), (5, 32), (7, 32), (8, 64), (9, 64)])
+def test_the_parameters_are_the_papers_and_those_of_the_cut(cut: int, width: int) -> None:
+    stem = 3 * 16 * 9 + 2 * 16
+    first = 6 * (16 * 16 * 9 + 2 * 16)
+    second = (16 * 32 * 9 + 2 * 32) + 5 * (32 * 32 * 9 + 2 * 32)
+    third = (32 * 64 * 9 + 2 * 64) + 5 * (64 * 64 * 9 + 2 * 64)
+    whole = stem + first + second + third + (64 * 10 + 10)
+    assert whole == 269_722  # the 0.27 M of the paper's table 6
+    bottleneck, back = width * 8 * 9 + 8, 8 * width * 9 + width
+    assert count(resnet20(cut)) == whole + bottleneck + back
+
+
+def option_a(x: Tensor, out_channels: int, stride: int) -> Tensor:
+    """The paper's shortcut, pixel by pixel."""
+    batch, channels, height, width = x.shape
+    out = torch.zeros(batch, out_channels, height // stride, width // stride)
+    for row in range(height // stride):
+        for column in range(width // stride):
+            out[:, :channels, row, column] = x[:, :, stride * row, stride * column]
+    return out
+
+
+@pytest.mark.parametrize(("channels", "stride"), [((4, 4), 1), ((4, 8), 2)])
+def test_a_block_without_branch_is_its_shortcut(channels: tuple[int, int], stride: int) -> None:
+    block = BasicBlock(*channels, stride)
+    nn.init.zeros_(list(block.body.parameters())[-2])
+    x = torch.randn(2, channels[0], 6, 6)
+    expected = option_a(x, channels[1], stride).clamp(min=0)
+    assert torch.equal(block(x), expected)
+
+
+def test_a_block_adds_its_branch_before_the_last_relu() -> None:
+    block, x = BasicBlock(4, 8, 2).eval(), torch.randn(2, 4, 6, 6)
+    first, second = (weights for weights in block.parameters() if weights.ndim == 4)
+    scale = (1 + 1e-5) ** -0.5  # batch normalisation at its start, in eval mode
+    hidden = (F.conv2d(x, first, stride=2, padding=1) * scale).clamp(min=0)
+    branch = F.conv2d(hidden, second, padding=1) * scale
+    expected = (branch + option_a(x, 8, 2)).clamp(min=0)
+    assert torch.allclose(block(x), expected, atol=1e-6)
+
+
+def test_the_server_averages_over_positions() -> None:
+    model = resnet20(9).eval()
+    features, head = torch.rand(2, 8, 8, 8), list(model.head.children())
+    weight, bias = list(model.head.parameters())[-2:]
+    maps = nn.Sequential(*head[:2])(features)
+    expected = F.linear(maps.mean((2, 3)), weight, bias)
+    assert torch.allclose(model.head(features), expected, atol=1e-5)

@@ -1,6 +1,7 @@
-"""Which source files decide which job."""
+"""Which source files decide which job, and which module may import which."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -13,46 +14,31 @@ import yaml
 from cemlib.config import parse
 from cemlib.config.extending import merged
 from cemlib.config.load import parse_any
+from cemlib.records import provenance as records
 from cemlib.records.files import FileError
-from cemlib.records.provenance import (
-    PACKAGE,
-    PLUG_INS,
-    Member,
-    _imports,
-    fingerprint,
-    forget_peak_memory,
-    members,
-    peak_memory_mb,
-    provenance,
-    remember,
-    source_files,
-)
 from cemlib.study.job import prepare_job
 from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, train_job
 from cemlib.study.systems import jobs_of, read_study
 
-ROOT = PACKAGE.parent
+ROOT = records.PACKAGE.parent
 MODULES = {
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
-    for file in PACKAGE.rglob("*.py")
+    for file in records.PACKAGE.rglob("*.py")
 }
-PLAN = Plan(
-    parse(
-        {
-            "experiment": "test",
-            "data": {"source": "digits", "image_size": 16},
-            "model": {"name": "small"},
-            "defences": {
-                "noise": {},
-                "gated": {"surrogate": "gated"},
-                "clustering": {"surrogate": "clustering"},
-                "dropped": {"channel": "dropout", "penalty": "nopeek"},
-            },
-            "attacks": {"decoder": {}, "linear": {}},
-        }
-    )
-)
+STUDY = {
+    "experiment": "test",
+    "data": {"source": "digits", "image_size": 16},
+    "model": {"name": "small"},
+    "defences": {
+        "noise": {},
+        "gated": {"surrogate": "gated"},
+        "clustering": {"surrogate": "clustering"},
+        "dropped": {"channel": "dropout", "penalty": "nopeek"},
+    },
+    "attacks": {"decoder": {}, "linear": {}},
+}
+PLAN = Plan(parse(STUDY))
 
 
 # Settings, and modules that decide no number.
@@ -68,7 +54,7 @@ def attacked(defence: str, attack: str) -> list[Path]:
 
 
 def names(files: Iterable[Path]) -> set[str]:
-    return {file.relative_to(PACKAGE).as_posix() for file in files}
+    return {file.relative_to(records.PACKAGE).as_posix() for file in files}
 
 
 def test_a_surrogate_concerns_its_own_training_alone() -> None:
@@ -76,12 +62,8 @@ def test_a_surrogate_concerns_its_own_training_alone() -> None:
     assert "surrogates/gated.py" in gated
     assert "surrogates/clustering.py" not in gated
     assert not any(name.startswith("surrogates/") for name in noise - {"surrogates/base.py"})
-    assert {
-        "training/trainer.py",
-        "models/stacks.py",
-        "models/split.py",
-        "numerics/seeds.py",
-    } <= noise
+    expected = {"training/trainer.py", "models/stacks.py", "models/split.py", "numerics/seeds.py"}
+    assert expected <= noise
     assert {"models/resnet.py", "data/folder.py", "attacks/decoder.py"}.isdisjoint(gated)
 
 
@@ -114,7 +96,7 @@ def test_a_channel_concerns_what_releases_through_it() -> None:
 )
 def test_a_source_concerns_these_kinds_of_jobs(study: str, source: str, kinds: set[str]) -> None:
     _, jobs = read_study(ROOT / f"config/{study}.yaml")
-    assert {job.kind for job in jobs if PACKAGE / source in job.sources} == kinds
+    assert {job.kind for job in jobs if records.PACKAGE / source in job.sources} == kinds
 
 
 @pytest.mark.parametrize(
@@ -141,7 +123,7 @@ def test_a_setting_concerns_these_jobs(system: str, change: Any, names: set[str]
 def test_a_new_plug_in_changes_no_fingerprint() -> None:
     """The dict of a plug-in package is no source of any job: a new line in it reruns nothing."""
     files = trained("gated") + attacked("noise", "decoder")
-    packages = {f"{place.replace('.', '/')}/__init__.py" for place, _ in PLUG_INS.values()}
+    packages = {f"{place.replace('.', '/')}/__init__.py" for place, _ in records.PLUG_INS.values()}
     assert not names([*files, *prepare_job(PLAN).sources]) & packages
 
 
@@ -150,13 +132,15 @@ def test_the_followed_imports_cover_what_python_loads() -> None:
     code = "import sys, cemlib.training.job; print(*(m for m in sys.modules if 'cemlib.' in m))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # Importing a package of plug-ins imports all of them, with what each needs for itself.
-    arl = source_files("cemlib.defences.penalties.base", penalties="arl")
-    local_dp = source_files("cemlib.defences.channels.base", channels="local_dp")
+    arl = records.source_files("cemlib.defences.penalties.base", penalties="arl")
+    local_dp = records.source_files("cemlib.defences.channels.base", channels="local_dp")
     sources = names([*trained("noise"), *arl, *local_dp])
-    left_out = tuple(f"{name}." for name in (*NEUTRAL, *(place for place, _ in PLUG_INS.values())))
+    left_out = tuple(
+        f"{name}." for name in (*NEUTRAL, *(place for place, _ in records.PLUG_INS.values()))
+    )
     for module in (name.removeprefix("cemlib.") for name in done.stdout.split()):
         path = f"{module.replace('.', '/')}.py"
-        is_package = not (PACKAGE / path).exists()
+        is_package = not (records.PACKAGE / path).exists()
         assert is_package or f"{module}.".startswith(left_out) or path in sources, module
 
 
@@ -169,34 +153,37 @@ def test_the_pattern_finds_the_imports_of_the_syntax_tree() -> None:
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{file}: a relative import"
                 named.update((str(node.module), *(f"{node.module}.{a.name}" for a in node.names)))
-        assert {*_imports(module)} == (named & MODULES.keys()) - {"cemlib"}, file
+        assert {*records._imports(module)} == (named & MODULES.keys()) - {"cemlib"}, file
 
 
-def test_imports_over_several_lines_and_within_functions_are_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
-    (tmp_path / "begin.py").write_text(
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in the place of the package."""
+    monkeypatch.setattr(records, "PACKAGE", tmp_path)
+    return tmp_path
+
+
+def test_imports_over_several_lines_and_within_functions_are_followed(package: Path) -> None:
+    (package / "begin.py").write_text(
         "from cemlib import (\n    one as other,  # the first\n    two,\n)\n\n\n"
         "def late():\n    import cemlib.three\n\n    from cemlib.four import five\n"
     )
     for name in ("one", "two", "three", "four", "five"):
-        (tmp_path / f"{name}.py").touch()
-    found = {file.stem for file in source_files("cemlib.begin")}
+        (package / f"{name}.py").touch()
+    found = {file.stem for file in records.source_files("cemlib.begin")}
     assert found == {"begin", "one", "two", "three", "four"}
 
 
-def test_a_relative_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_import_is_refused(package: Path) -> None:
     """It would not be followed, and an edit of that file would rerun nothing."""
-    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
-    (tmp_path / "relative.py").write_text("def late():\n    from .one import two\n")
+    (package / "relative.py").write_text("def late():\n    from .one import two\n")
     with pytest.raises(FileError, match=r"relative\.py: relative imports are not"):
-        source_files("cemlib.relative")
+        records.source_files("cemlib.relative")
 
 
 def test_a_member_that_its_module_does_not_define_has_no_docstring() -> None:
-    assert Member("cemlib.records.provenance", "Member").docstring.startswith("An entry of")
-    assert Member("cemlib.records.provenance", "Path").docstring == ""
+    assert records.Member("cemlib.records.provenance", "Member").docstring.startswith("An entry of")
+    assert records.Member("cemlib.records.provenance", "Path").docstring == ""
 
 
 @pytest.mark.parametrize(
@@ -208,51 +195,42 @@ def test_a_member_that_its_module_does_not_define_has_no_docstring() -> None:
     ],
 )
 def test_a_member_comes_from_the_module_that_it_is_imported_from(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    value: str,
-    found: tuple[str, str] | None,
+    package: Path, line: str, value: str, found: tuple[str, str] | None
 ) -> None:
-    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
-    (tmp_path / "attacks").mkdir()
-    (tmp_path / "attacks/__init__.py").write_text(f'{line}\n\nATTACKS = {{"mine": {value}}}\n')
+    (package / "attacks").mkdir()
+    (package / "attacks/__init__.py").write_text(f'{line}\n\nATTACKS = {{"mine": {value}}}\n')
     if found is None:
         with pytest.raises(FileError, match=r"ATTACKS: import one\.two by its name"):
-            members("attacks")
+            records.members("attacks")
     else:
-        assert members("attacks") == {"mine": Member(*found)}
+        assert records.members("attacks") == {"mine": records.Member(*found)}
 
 
 def test_an_unknown_member_is_named() -> None:
     with pytest.raises(FileError, match="SURROGATES has no entry 'nothing'"):
-        source_files("cemlib.training.job", surrogates="nothing")
+        records.source_files("cemlib.training.job", surrogates="nothing")
 
 
-def test_a_fingerprint_is_of_names_and_contents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
-    one, other = tmp_path / "one.py", tmp_path / "other.py"
+def test_a_fingerprint_is_of_names_and_contents(package: Path) -> None:
+    one, other = package / "one.py", package / "other.py"
     one.write_text("x = 1\n")
     other.write_text("x = 2\n")
-    found = fingerprint([one, other])
-    assert fingerprint([other, one]) == found
-    assert fingerprint([one]) != found
+    found = records.fingerprint([one, other])
+    assert records.fingerprint([other, one]) == found
+    assert records.fingerprint([one]) != found
     one.write_text("x = 10\n")  # of another size, since files are read again only if they changed
-    assert fingerprint([one, other]) != found
+    assert records.fingerprint([one, other]) != found
 
 
-def test_provenance_is_of_the_code_that_a_process_read_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cemlib.records.provenance.PACKAGE", tmp_path)
-    file = tmp_path / "first.py"
+def test_provenance_is_of_the_code_that_a_process_read_first(package: Path) -> None:
+    file = package / "first.py"
     file.write_text("x = 1\n")
-    before = fingerprint([file])
-    remember([file])
+    before = records.fingerprint([file])
+    records.remember([file])
     file.write_text("x = 10\n")
-    assert provenance([file], "cpu", 1)["fingerprint"] == before != fingerprint([file])
+    assert (
+        records.provenance([file], "cpu", 1)["fingerprint"] == before != records.fingerprint([file])
+    )
 
 
 def test_no_job_lists_a_file_twice() -> None:
@@ -266,7 +244,20 @@ def test_peak_memory_is_that_since_it_was_forgotten() -> None:
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("only Linux forgets it")
     held = b"x" * (300 * 2**20)
-    largest = peak_memory_mb()
+    largest = records.peak_memory_mb()
     del held
-    forget_peak_memory()
-    assert peak_memory_mb() < largest - 200
+    records.forget_peak_memory()
+    assert records.peak_memory_mb() < largest - 200
+
+
+def test_a_module_imports_only_from_layers_below_its_own() -> None:
+    """As docs/structure.md lists them."""
+    page = (ROOT / "docs/structure.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (`.*?) \|", page, re.MULTILINE)
+    known = {name: int(layer) for layer, names in rows for name in re.findall(r"`(\w+)`", names)}
+    packages = {module: module.split(".")[1] for module in MODULES if "." in module}
+    assert {name for name in packages.values() if name[0] != "_"} == known.keys()
+    for module, package in packages.items():
+        found = {name.split(".")[1] for name in records._imports(module)} - {package}
+        above = {other for other in found if package in known and known[other] >= known[package]}
+        assert not above, f"{module}: {above}"

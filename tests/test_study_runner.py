@@ -34,7 +34,6 @@ def test_each_line_says_what_runs_and_how_long_the_rest_takes(tmp_path: Path) ->
     ended = {"prepare": 30.0, "judge": 60.0, "train/clustering/seed0": 60.0}
     for done, (name, seconds) in enumerate(ended.items(), 1):
         job = schedule.take()
-        assert job is not None
         assert schedule.outlook(2) == (f" | running: {name}" if done > 1 else "")
         line = schedule.end(job, seconds, Outcome())
         assert line == f"[{done}/12] {name}: {seconds:.1f} s"
@@ -97,7 +96,6 @@ def test_a_worker_has_the_environment_of_jobs_and_is_used_again(
 
 def test_a_worker_that_dies_is_replaced(workers: Workers, tmp_path: Path) -> None:
     died = carry_out(workers, _die, tmp_path / "died.log")
-    assert died.error is not None
     assert "its process died" in died.error
     assert (tmp_path / "died.log").read_text() == "last words\n"
     assert carry_out(workers, _tell_process, tmp_path / "next.log").error is None
@@ -106,7 +104,6 @@ def test_a_worker_that_dies_is_replaced(workers: Workers, tmp_path: Path) -> Non
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_below_the_log_is_told(workers: Workers, tmp_path: Path) -> None:
     outcome = carry_out(workers, _tell_process, Path("/dev/full"))
-    assert outcome.error is not None
     assert outcome.error.startswith("/dev/full: cannot be written: No space left")
     assert carry_out(workers, _tell_process, tmp_path / "next.log").error is None
 

@@ -1,6 +1,6 @@
-"""Tasks for attacks, above all on a victim that is easily inverted.
+"""Tasks for attacks: on a victim that is easily inverted, and on two whose best inverse is known.
 
-Its features are the image at a quarter of its side.
+The features of the first are the image at a quarter of its side.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -155,3 +155,36 @@ def same(one: Outcome, other: Outcome) -> bool:
         and one.state.keys() == other.state.keys()
         and all(torch.equal(one.state[name], other.state[name]) for name in one.state)
     )
+
+
+class Mixer(nn.Module):
+    """Features (N, 8, 4, 4): an invertible linear map of all 128 pixels of 8x16 images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        draws = torch.Generator().manual_seed(0)
+        self.mix = torch.linalg.qr(torch.randn(128, 128, generator=draws))[0]
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images.flatten(1) @ self.mix + 0.3).view(-1, 8, 4, 4)
+
+
+class Constant(nn.Module):
+    """Features (N, 8, 4, 4) that say nothing about the image."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.full((len(images), 8, 4, 4), 0.3)
+
+
+def random_images(count: int, seed: int) -> Tensor:
+    draws = torch.Generator().manual_seed(seed)
+    return torch.randint(256, (count, 1, 8, 16), generator=draws).to(torch.uint8)
+
+
+def make_task(
+    place: Path, encoder: nn.Module, std: float = 0.0, **options: Any
+) -> tuple[Task, Tensor]:
+    """A task and, apart from it, the images that are to be found."""
+    victim = Deployed(SplitModel(encoder, nn.Identity(), (8, 4, 4)), GaussianNoise(std))
+    parts = [pairs(victim, random_images(*part)) for part in ((600, 0), (20, 1), (50, 2))]
+    return task_on(place, victim, parts, options, victim.model)

@@ -1,5 +1,6 @@
-"""The strong budget: what it changes, how it chooses, and that it is not weaker."""
+"""The strong budget: what it changes and how it chooses; and late improvement, by hand."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,11 @@ import pytest
 from easy_tasks import OPTIONS, changed, easy_task, same
 from killed_job import Dying
 
-from cemlib.attacks.budget import budgeted, strengthened
+from cemlib.attacks.budget import budgeted, late_improvement, strengthened
 from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan, Residual
+from cemlib.evaluation.scores import convergence
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 
@@ -101,3 +103,36 @@ def test_an_interrupted_strong_attack_ends_with_the_same_bits(
     assert "epoch 3/3" in shown
     assert "epoch 2/3" not in shown
     assert same(resumed, residual(task))
+
+
+FALLING = [float(40 - epoch) for epoch in range(1, 21)]  # 22 at epoch 18, 20 at epoch 20
+
+
+@pytest.mark.parametrize(
+    ("val", "expected"),
+    [
+        (FALLING, 2 / 22),
+        ([9.0, 8.0, 4.0, 3.0, *[2.0] * 6, 1.0], 0.5),
+        # Of eleven epochs the last two are the last tenth, so nine come before it.
+        ([9.0] * 8 + [4.0, 2.0, 3.0], 0.5),
+        ([9.0] * 7 + [4.0, 8.0, 3.0, 5.0], 0.25),
+        ([9.0] * 7 + [4.0, 8.0, 6.0, 5.0], 0.0),  # fluctuates, without a new best
+        ([9.0] * 8 + [4.0, 3.0], 0.25),
+        ([4.0, 3.0], 0.25),
+        ([2.0, 3.0], 0.0),
+        ([0.0, 0.0], 0.0),  # nothing left to improve
+        ([1.0, 0.0], 1.0),
+        ([], math.inf),
+        ([0.5], math.inf),
+    ],
+)
+def test_the_best_epoch_is_compared_with_the_best_before_the_last_tenth(
+    val: list[float], expected: float
+) -> None:
+    assert late_improvement(val) == pytest.approx(expected)
+    assert convergence(val)["converged"] == ((expected <= 0.01) if val else None)
+
+
+def test_the_tolerance_is_the_largest_improvement_allowed() -> None:
+    assert convergence([1.0, 0.9901])["converged"]
+    assert not convergence([1.0, 0.9899])["converged"]

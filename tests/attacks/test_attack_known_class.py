@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from easy_tasks import pairs, task_on
-from linear_victims import Constant, Mixer, random_images
+from easy_tasks import Constant, Mixer, pairs, random_images, task_on
 from torch import Tensor, nn
 from torch.nn import functional as F
 

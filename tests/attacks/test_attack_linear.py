@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from linear_victims import Constant, Mixer, make_task
+from easy_tasks import Constant, Mixer, make_task
 from sklearn.linear_model import Ridge
 
 from cemlib.attacks.linear import linear

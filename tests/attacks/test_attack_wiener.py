@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from easy_tasks import changed, judge, pairs, task_on
-from linear_victims import Constant, Mixer, make_task
+from easy_tasks import Constant, Mixer, changed, judge, make_task, pairs, task_on
 from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
 

@@ -48,7 +48,7 @@ class Finished:
         """Output and errors of a command on this study, which must end with this exit code."""
         out, errors = StringIO(), StringIO()
         with redirect_stdout(out), redirect_stderr(errors):
-            assert main([*command, "--config", self.config]) == code
+            assert main([*command, "--config", self.config]) == code, errors.getvalue()
         return out.getvalue(), errors.getvalue()
 
     def copy(self, root: Path) -> "Finished":

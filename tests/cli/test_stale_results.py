@@ -132,7 +132,7 @@ KINDS_OF_EDITS: list[Edit] = [
 
 @pytest.mark.parametrize("count", EDITS)
 def test_no_number_of_other_settings_is_shown_without_a_mark(
-    base: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+    base: Study, tmp_path: Path, count: int
 ) -> None:
     """Every reader leaves out, or refuses, what an edit concerns, and only that."""
     draws = random.Random(count)
@@ -140,19 +140,18 @@ def test_no_number_of_other_settings_is_shown_without_a_mark(
         study = Study(base.own.copy(tmp_path / str(number)), base.other)
         edit = KINDS_OF_EDITS[number % len(KINDS_OF_EDITS)]
         concerned, results = edit(study, draws), below(*RUNS)
-        assert listed(study, capsys) == {*RUNS, "judge"} - concerned, edit
+        assert listed(study) == {*RUNS, "judge"} - concerned, edit
         assert uploaded(study) == results - concerned, edit
         for name in draws.sample(sorted(results), 3):
-            is_refused(study, capsys, name in concerned, "show", name.replace("attacks/", ""))
-        is_refused(study, capsys, True, "report", "--only", "tables")
-        is_refused(study, capsys, True, "publish")
+            is_refused(study, name in concerned, "show", name.replace("attacks/", ""))
+        is_refused(study, True, "report", "--only", "tables")
+        is_refused(study, True, "publish")
         shutil.rmtree(study.own.root)
 
 
-def listed(study: Study, capsys: pytest.CaptureFixture[str], *more: str) -> set[str]:
+def listed(study: Study, *more: str) -> set[str]:
     """Runs with an accuracy."""
-    assert main(["list", "runs", "--config", study.own.config, *more]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    rows = [line.split() for line in study.own.says("list", "runs", *more)[0].splitlines()[2:]]
     for _name, status, _, _, _, *note in rows:
         assert status == "finished" or (status == "stale" and "made" in note)
     return {row[0] for row in rows if row[3] != "-"}
@@ -163,13 +162,9 @@ def uploaded(study: Study) -> set[str]:
     return {found.folder.removeprefix("runs/") for found in upload._results() if found}
 
 
-def is_refused(
-    study: Study, capsys: pytest.CaptureFixture[str], expected: bool, *words: str
-) -> None:
+def is_refused(study: Study, expected: bool, *words: str) -> None:
     """A refusal says what was made otherwise, and shows nothing."""
-    code = main([*words, "--config", study.own.config])
-    out, errors = capsys.readouterr()
-    assert code == (2 if expected else 0), (words, errors)
+    out, errors = study.own.says(*words, code=2 if expected else 0)
     if expected:
         assert out == ""
         assert "made " in errors
@@ -184,30 +179,27 @@ def is_refused(
     ],
 )
 def test_the_difference_is_named_as_the_study_writes_it(
-    base: Study, capsys: pytest.CaptureFixture[str], setting: str, difference: str
+    base: Study, setting: str, difference: str
 ) -> None:
-    config = ["--config", base.own.config, "--set", setting]
-    assert main(["report", "--only", "tables", *config]) == 2
-    assert difference in capsys.readouterr().err
+    _, errors = base.own.says("report", "--only", "tables", "--set", setting, code=2)
+    assert difference in errors
 
 
-def test_a_copy_is_told_by_whose_it_is(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_is_told_by_whose_it_is(study: Study) -> None:
     lay(study.own.run("noise/seed0"), study.own.run("strong/seed0"))
-    assert main(["report", "--config", study.own.config]) == 2
-    assert "strong/seed0 and 4 more: made for defence noise\n" in capsys.readouterr().err
+    _, errors = study.own.says("report", code=2)
+    assert "strong/seed0 and 4 more: made for defence noise\n" in errors
 
 
-def test_stale_results_are_shown_marked(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stale_results_are_shown_marked(study: Study) -> None:
     study.configure("defences.noise.noise_std", 0.7)
     difference = "made with defences.noise.noise_std 0.025, now 0.7"
-    config = ["--stale", "--config", study.own.config]
-    assert listed(study, capsys, "--stale") == {*RUNS, "judge"}
-    assert main(["show", "noise/seed0", *config]) == 0
-    assert f"stale: {study.own.run('noise/seed0')}" in (out := capsys.readouterr().out)
-    assert difference in out
+    assert listed(study, "--stale") == {*RUNS, "judge"}
+    shown, _ = study.own.says("show", "noise/seed0", "--stale")
+    assert f"stale: {study.own.run('noise/seed0')}" in shown
+    assert difference in shown
     before = (study.own.results / "tables/summary.md").read_bytes()
-    assert main(["report", *config]) == 0
-    written = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    written = [Path(line) for line in study.own.says("report", "--stale")[0].splitlines()]
     apart = study.own.results / "stale"
     assert {file.parent for file in written} == {apart, apart / "tables", apart / "figures"}
     for file in written:
@@ -217,29 +209,23 @@ def test_stale_results_are_shown_marked(study: Study, capsys: pytest.CaptureFixt
             assert difference in text, file
     assert (study.own.results / "tables/summary.md").read_bytes() == before
     study.configure("defences.noise.noise_std", 0.025)
-    assert main(["report", "--only", "training_figures", "--config", study.own.config]) == 0
+    study.own.says("report", "--only", "training_figures")
     name = "figures/training_curves.png"  # the note stands above the figure
     assert height(apart / name) > height(study.own.results / name)
 
 
-def test_a_training_on_data_of_other_settings_is_refused(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = ["--config", study.own.config, "--set", "data.train_limit=150"]
+def test_a_training_on_data_of_other_settings_is_refused(study: Study) -> None:
     for command in ("train", "attack"):
-        assert main([command, *config]) == 2
-        assert "made with data.train_limit 200, now 150" in capsys.readouterr().err
+        _, errors = study.own.says(command, "--set", "data.train_limit=150", code=2)
+        assert "made with data.train_limit 200, now 150" in errors
 
 
-def test_tables_of_other_seeds_are_not_published(
-    base: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_of_other_seeds_are_not_published(base: Study) -> None:
     """Their results belong; they themselves say so by the configuration beside them."""
-    publish = ["publish", "--config", base.own.config]  # there are no figures
     named = []
-    for arguments in (publish, [*publish, "--set", "seeds=[0]"]):
-        assert main(arguments) == 2
-        names, _, fault = capsys.readouterr().err.removeprefix("error: ").partition(":")
+    for words in ((), ("--set", "seeds=[0]")):
+        _, errors = base.own.says("publish", *words, code=2)  # there are no figures
+        names, _, fault = errors.removeprefix("error: ").partition(":")
         assert "older than its results or settings" in fault
         named.append(names.split(", "))
     assert "tables" not in named[0]

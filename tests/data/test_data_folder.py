@@ -25,7 +25,6 @@ def test_train_and_test_in_the_order_of_names(make_folder: Maker) -> None:
     raw = folder(CONFIG, root)
     assert raw.classes == ("a", "b")
     assert raw.train.labels.tolist() == [0] * 5 + [1] * 6
-    assert raw.test is not None
     assert raw.test.labels.tolist() == [0, 0, 1, 1, 1]
     assert torch.equal(raw.train.images[3], pixels(root / "train/a/003.png"))
     assert torch.equal(raw.train.images[5], pixels(root / "train/b/000.png"))

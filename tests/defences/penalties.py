@@ -8,5 +8,4 @@ from cemlib.defences.penalties import PENALTIES, Penalty
 def build(name: str, *, image_shape: Any, feature_shape: Any, **options: Any) -> Penalty:
     """Build a penalty from its section of a configuration."""
     section = validated(DefenceConfig, {"penalty": {"name": name, **options}}).penalty
-    assert section is not None
     return PENALTIES[name](section, image_shape=image_shape, feature_shape=feature_shape)

@@ -45,5 +45,4 @@ def test_half_precision_is_computed_in_single(name: str, kind: torch.dtype) -> N
     assert torch.equal(single, expected)
     assert found.item() == pytest.approx(expected.item(), rel=1e-2)
     found.backward()
-    assert features.grad is not None
     assert features.grad.isfinite().all()

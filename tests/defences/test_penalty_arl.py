@@ -20,7 +20,6 @@ def adversary(threshold: float = -1.0, lr: float = 1e-2) -> AdversarialDecoder:
     torch.manual_seed(0)
     options = {"scale": SCALE, "threshold": threshold, "blocks": 1, "width": 8, "lr": lr}
     penalty = build("arl", image_shape=IMAGES, feature_shape=FEATURES, **options)
-    assert isinstance(penalty, AdversarialDecoder)
     return penalty.double()
 
 

@@ -67,5 +67,4 @@ def test_constant_features_have_no_dependence_and_no_pull(level: float) -> None:
     found = alignment(gaussian_kernel(samples(5, 0).float()), gaussian_kernel(z))
     found.backward()
     assert found.item() == 0
-    assert z.grad is not None
     assert not z.grad.any()

@@ -21,11 +21,11 @@ def trained(name: str = "vgg11", sparse_coding: bool = False, cut: int = 4) -> S
     for layer in model.encoder.modules():
         if isinstance(layer, nn.BatchNorm2d):
             for values in (layer.weight, layer.running_var):
-                nn.init.uniform_(values, 0.5, 2)  # type: ignore[arg-type]
+                nn.init.uniform_(values, 0.5, 2)
             for values in (layer.bias, layer.running_mean):
-                nn.init.normal_(values)  # type: ignore[arg-type]
+                nn.init.normal_(values)
         elif isinstance(layer, nn.Conv2d):
-            nn.init.normal_(layer.bias)  # type: ignore[arg-type]
+            nn.init.normal_(layer.bias)
     return model.eval()
 
 

@@ -6,6 +6,7 @@ seconds, so that a job of a second or two can be killed in the middle of writing
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,31 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import short_study
 from checkout import Checkout
+from short_study import REFINEMENT
 
-STUDY: dict[str, Any] = {
+from cemlib.records.checkpoint import Checkpoint
+
+STUDY: dict[str, Any] = short_study.STUDY | {
     "experiment": "tiny",
-    "seeds": [0],
-    "data": {"source": "digits", "image_size": 16, "train_limit": 200, "test_limit": 60},
-    "model": {"name": "small", "cut": 4},
+    "data": short_study.STUDY["data"] | {"train_limit": 200, "test_limit": 60},
     "train": {"epochs": 40, "batch_size": 32, "milestones": [30]},
-    "defences": {"clustering": {"surrogate": "clustering"}},
     "attacks": {
         "decoder": {"epochs": 40, "blocks": 1, "width": 8},
         "gan": {"epochs": 30, "start": "decoder", "critic_width": 4},
-        "refinement": {
-            "kind": "optimisation",
-            "start": "decoder",
-            "iterations": 10,
-            "batch_size": 3,
-        },
-        "denoised": {
-            "kind": "optimisation",
-            "start": "decoder",
-            "iterations": 3,
-            "batch_size": 10,
-            "denoiser_weight": 1.0,
-        },
+        "refinement": REFINEMENT | {"iterations": 10, "batch_size": 3},
+        "denoised": REFINEMENT | {"iterations": 3, "batch_size": 10, "denoiser_weight": 1.0},
         "linear": {},
         "mean_image": {},
     },
@@ -71,9 +62,11 @@ def small_study(root: Path, study: dict[str, Any], interval: float = 0.0) -> Che
     return made
 
 
-def start(place: Checkout, *words: str, module: str = "cemlib") -> "subprocess.Popen[str]":
+def start(
+    place: Checkout, *words: str, module: str = "cemlib", **options: Any
+) -> "subprocess.Popen[str]":
     """Start a command of a checkout."""
-    return python("-m", module, *words, cwd=place.root, env=place.environment())
+    return python("-m", module, *words, cwd=place.root, env=place.environment(), **options)
 
 
 def start_training(results: Path, epochs: int) -> "subprocess.Popen[str]":
@@ -83,14 +76,8 @@ def start_training(results: Path, epochs: int) -> "subprocess.Popen[str]":
 
 def python(*words: str, **options: Any) -> "subprocess.Popen[str]":
     """Start Python as a user does, in a process group of its own, as in a terminal."""
-    return subprocess.Popen(
-        [sys.executable, *words],
-        **options,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    options = {"stderr": subprocess.STDOUT, "text": True, "start_new_session": True} | options
+    return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, **options)
 
 
 def finish(place: Checkout, *words: str) -> str:
@@ -103,7 +90,6 @@ def finish(place: Checkout, *words: str) -> str:
 
 def wait_for_line(process: "subprocess.Popen[str]", *parts: str) -> list[str]:
     """Read up to the first line that holds one of some texts."""
-    assert process.stdout is not None
     lines = []
     for line in process.stdout:
         lines.append(line)
@@ -153,6 +139,17 @@ def wait_for_write(process: "subprocess.Popen[str]", checkpoints: Path, number: 
     while len(seen) < number:
         assert process.poll() is None, "it had ended before it could be killed"
         seen |= halves(checkpoints)
+
+
+def only_checkpoint(results: Path) -> Checkpoint:
+    """The checkpoint of the one job that has left any."""
+    (folder,) = (results / ".checkpoints").iterdir()
+    return Checkpoint(folder)
+
+
+def carried_out(said: str) -> set[str]:
+    """Jobs that the runner said were finished."""
+    return set(re.findall(r"^\[\d+/\d+\] (\S+): ", said, re.MULTILINE))
 
 
 def halves(checkpoints: Path) -> set[Path]:

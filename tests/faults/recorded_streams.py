@@ -34,6 +34,7 @@ def derive(seed: int, stream: str, step: int = 0) -> int:
 cemlib.numerics.seeds.derive = derive
 
 from result_files import bits, timeless  # noqa: E402 - the package comes after the spy
+from short_study import REFINEMENT  # noqa: E402
 from tiny_study import RAW, blob_data  # noqa: E402
 
 from cemlib.config import parse  # noqa: E402
@@ -50,12 +51,7 @@ DEFENCE = {"surrogate": "slot", "channel": "dropout", "penalty": {"name": "arl",
 ATTACKS = {
     "decoder": {"epochs": 2, "blocks": 1, "width": 8},
     "gan": {"epochs": 2, "start": "decoder", "critic_steps": 2},
-    "refinement": {
-        "kind": "optimisation",
-        "start": "decoder",
-        "iterations": 2,
-        "denoiser_weight": 1.0,
-    },
+    "refinement": REFINEMENT | {"iterations": 2, "denoiser_weight": 1.0},
     "linear": {},
     "mean_image": {},
 }

@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 SMALL = {"epochs": 1, "blocks": 1, "width": 8, "batch_size": 64}
+REFINEMENT: dict[str, Any] = {"kind": "optimisation", "start": "decoder"}
 STUDY: dict[str, Any] = {
     "experiment": "short",
     "seeds": [0],

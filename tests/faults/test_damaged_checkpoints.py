@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from damaging import cut, flipped
 from killed_job import first_shown
-from killing import kill, start_training, wait_for_line
+from killing import kill, only_checkpoint, start_training, wait_for_line
 from result_files import bits
 from tiny_study import tiny_plan, trained
 
@@ -40,11 +40,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 @pytest.fixture
 def results(killed: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(killed, tmp_path / "copy"))
-
-
-def only_checkpoint(results: Path) -> Checkpoint:
-    (folder,) = (results / ".checkpoints").iterdir()
-    return Checkpoint(folder)
 
 
 @pytest.mark.parametrize(("damage", "times"), [(flipped, 100), (cut, 40)])

@@ -17,7 +17,7 @@ import pytest
 import short_study
 import torch
 from damaging import cut, flipped
-from short_study import SMALL, configure
+from short_study import REFINEMENT, SMALL, configure
 
 from cemlib.cli import main
 from cemlib.config import parse
@@ -37,7 +37,7 @@ CPU = torch.device("cpu")
 STUDY = short_study.STUDY | {
     "attacks": {
         "decoder": SMALL,
-        "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 1},
+        "refinement": REFINEMENT | {"iterations": 1},
         "mean_image": {},
     },
 }
@@ -113,7 +113,6 @@ class Readers:
 
     def uploaded(self, folder: str) -> Any:
         found = read_result(self.root, self.root / folder / "metrics.json")
-        assert found is not None
         files = {name: file for name, file in found.artifacts.items() if name != "metrics.json"}
         return found.status, found.tags, found.params, found.scores, found.curves, files
 

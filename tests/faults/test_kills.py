@@ -11,23 +11,9 @@ import shutil
 import time
 from pathlib import Path
 
+import killing
 import pytest
 from checkout import Checkout, Outcome
-from killing import (
-    STUDY,
-    finish,
-    halves,
-    kill,
-    kill_all,
-    kill_alone,
-    kill_at_random,
-    small_study,
-    stamps,
-    start,
-    start_training,
-    wait_for_line,
-    wait_for_write,
-)
 from result_files import bits
 from tiny_study import tiny_plan, trained
 
@@ -48,13 +34,13 @@ def test_a_training_killed_twice_ends_with_the_same_bits(tmp_path: Path) -> None
     results, draws = tmp_path / "killed", random.Random(6)
     plan = tiny_plan(results, **settings)
     for write in (True, False):
-        victim = start_training(results, epochs=40)
-        wait_for_line(victim, " epoch ")
+        victim = killing.start_training(results, epochs=40)
+        killing.wait_for_line(victim, " epoch ")
         if write:
-            left = len(halves(results / ".checkpoints"))
-            wait_for_write(victim, results / ".checkpoints", left + draws.randint(1, 4))
+            left = len(killing.halves(results / ".checkpoints"))
+            killing.wait_for_write(victim, results / ".checkpoints", left + draws.randint(1, 4))
         time.sleep(0.0 if write else draws.uniform(0.0, 0.05))
-        kill(victim)
+        killing.kill(victim)
     assert not plan.layout.run("clustering", 0).metrics.exists()
     train(train_job(plan, "clustering", 0))
     assert bits(plan.layout.run("clustering", 0).root) == bits(alone.root)
@@ -64,8 +50,8 @@ def test_a_training_killed_twice_ends_with_the_same_bits(tmp_path: Path) -> None
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """The study as the runner leaves it when nothing disturbs it, not to be changed."""
-    place = small_study(tmp_path_factory.mktemp("kills") / "base", STUDY)
-    finish(place, "run", *CONFIG)
+    place = killing.small_study(tmp_path_factory.mktemp("kills") / "base", killing.STUDY)
+    killing.finish(place, "run", *CONFIG)
     return place
 
 
@@ -93,12 +79,12 @@ def test_a_job_killed_at_random_moments_ends_with_the_same_bits(
         for file in (place.results / folder).iterdir():
             if file.is_file():
                 file.unlink()
-    before, checkpoints = stamps(place.results), place.results.parent / ".checkpoints"
+    before, checkpoints = killing.stamps(place.results), place.results.parent / ".checkpoints"
     for _ in range(kills):
-        kill_at_random(start(place, *kind), checkpoints, draws)
-    finish(place, *kind)
+        killing.kill_at_random(killing.start(place, *kind), checkpoints, draws)
+    killing.finish(place, *kind)
     assert bits(place.results) == bits(base.results)
-    assert stamps(place.results).items() >= before.items()
+    assert killing.stamps(place.results).items() >= before.items()
     assert not list(checkpoints.iterdir())
 
 
@@ -108,20 +94,17 @@ def test_a_runner_killed_at_random_moments_goes_on(base: Checkout, tmp_path: Pat
     shutil.rmtree(place.results)
     checkpoints, done = place.results.parent / ".checkpoints", set[str]()
     for _ in range(5):
-        runner = start(place, "run", *CONFIG, "--slots", "2")
-        wait_for_write(runner, checkpoints, len(halves(checkpoints)) + draws.randint(1, 10))
-        carried_out = _carried_out(kill(runner))
-        assert not carried_out & done
-        done |= carried_out
-    rest = _carried_out(finish(place, "run", *CONFIG, "--slots", "2"))
+        runner = killing.start(place, "run", *CONFIG, "--slots", "2")
+        killing.wait_for_write(
+            runner, checkpoints, len(killing.halves(checkpoints)) + draws.randint(1, 10)
+        )
+        finished = killing.carried_out(killing.kill(runner))
+        assert not finished & done
+        done |= finished
+    rest = killing.carried_out(killing.finish(place, "run", *CONFIG, "--slots", "2"))
     assert not rest & done
     assert bits(place.results) == bits(base.results)
     assert not list(checkpoints.iterdir())
-
-
-def _carried_out(said: str) -> set[str]:
-    """Jobs that the runner said were finished."""
-    return set(re.findall(r"^\[\d+/\d+\] (\S+): ", said, re.MULTILINE))
 
 
 @pytest.mark.slow
@@ -130,15 +113,17 @@ def test_snakemake_killed_with_and_without_its_jobs_goes_on(base: Checkout, tmp_
     place, draws = base.copy(tmp_path / "copy"), random.Random(2)
     shutil.rmtree(place.results)
     checkpoints, done = place.results.parent / ".checkpoints", {}
-    for killed in (kill_all, kill_alone, kill_all, kill_all):
-        workflow = start(place, *SNAKEMAKE, module="snakemake")
-        wait_for_write(workflow, checkpoints, len(halves(checkpoints)) + draws.randint(1, 10))
+    for killed in (killing.kill_all, killing.kill_alone, killing.kill_all, killing.kill_all):
+        workflow = killing.start(place, *SNAKEMAKE, module="snakemake")
+        killing.wait_for_write(
+            workflow, checkpoints, len(killing.halves(checkpoints)) + draws.randint(1, 10)
+        )
         finished = _finished(Outcome(0, killed(workflow)))
-        assert stamps(place.results).items() >= done.items()
-        done |= {n: found for n, found in stamps(place.results).items() if n in finished}
+        assert killing.stamps(place.results).items() >= done.items()
+        done |= {n: found for n, found in killing.stamps(place.results).items() if n in finished}
         assert place.snakemake("--unlock").code == 0
     assert place.snakemake().code == 0
-    assert stamps(place.results).items() >= done.items()
+    assert killing.stamps(place.results).items() >= done.items()
     assert bits(place.results) == bits(base.results)
     assert place.plan().jobs == []
 

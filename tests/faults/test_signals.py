@@ -15,11 +15,10 @@ import pytest
 import yaml
 from checkout import Checkout
 from killed_job import first_shown
-from killing import STUDY, python, small_study, stamps, start, wait_for_line
+from killing import STUDY, only_checkpoint, python, small_study, stamps, start, wait_for_line
 from result_files import bits
 
 from cemlib.cli import main
-from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import read_jsonl
 
 CONFIG = ("--config", "study.yaml")
@@ -74,10 +73,9 @@ def check_ended(process: "subprocess.Popen[str]", number: signal.Signals) -> Non
     assert out.splitlines()[-1] == f"{NAMES[number]}: run the same command again to continue"
 
 
-def checkpoint(folder: Path) -> Checkpoint:
-    """The only one that is left."""
-    (place,) = (folder / "results/.checkpoints").iterdir()
-    return Checkpoint(place)
+def epochs_kept(folder: Path) -> int:
+    """Epochs in the only checkpoint that is left."""
+    return len(only_checkpoint(folder / "results").load()[1]["history"])
 
 
 def wait_for_epoch(log: Path, process: "subprocess.Popen[str]") -> None:
@@ -104,9 +102,7 @@ def test_a_training_keeps_its_last_finished_epoch(
     training.send_signal(number)
     check_ended(training, number)
     written = len(read_jsonl(folder / "results/tiny/runs/clustering/seed0/history.jsonl"))
-    found = checkpoint(folder).load()
-    assert found is not None
-    kept = len(found[1]["history"])
+    kept = epochs_kept(folder)
     assert 5 <= kept < SHORT["train"]["epochs"]
     assert written - kept in (0, 1)  # the signal may fall between the two
     assert go_on(TRAIN, capsys) == kept + 1
@@ -134,9 +130,8 @@ def test_an_attack_keeps_what_is_finished(
     wait_for_line(attack, line)
     attack.send_signal(signal.SIGTERM)
     check_ended(attack, signal.SIGTERM)
-    found = checkpoint(folder).load()
-    assert found is not None
-    finished = len(found[1]["history"]) if name == "decoder" else len(found[0])
+    tensors, state = only_checkpoint(folder / "results").load()
+    finished = len(state["history"]) if name == "decoder" else len(tensors)
     assert finished >= 3
     assert go_on(command, capsys) == finished + 1
     assert bits(folder / "results/tiny") == bits(attacked / "results/tiny")
@@ -165,9 +160,7 @@ def test_the_runner_ends_its_workers_likewise(
     check_ended(runner, number)
     assert log.read_text().splitlines()[-1].startswith("terminated: ")
     assert "Traceback" not in log.read_text()
-    found = checkpoint(folder).load()
-    assert found is not None
-    kept = len(found[1]["history"])
+    kept = epochs_kept(folder)
     assert kept >= 5
     assert go_on(TRAIN, capsys) == kept + 1
     done = bits(folder / "results/tiny", left_out=("logs/", "config.json"))
@@ -192,11 +185,10 @@ def test_ctrl_c_at_snakemake_reaches_its_jobs(base: Path, tmp_path: Path) -> Non
     assert "Traceback" not in out
     said = (place.root / LOG).read_text()
     assert said.splitlines()[-1] == "interrupted: run the same command again to continue"
-    found = checkpoint(place.root).load()
-    assert found is not None
+    kept = epochs_kept(place.root)
     again = place.snakemake(TARGET)
     assert again.code == 0, again.output
-    assert first_shown((place.root / LOG).read_text()) == len(found[1]["history"]) + 1
+    assert first_shown((place.root / LOG).read_text()) == kept + 1
     # The records name the commit, and the checkout is none.
     done, expected = (
         bits(folder / "runs/clustering/seed0", left_out=("metrics.json",))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import short_study
 import torch
-from short_study import configure
+from short_study import REFINEMENT, configure
 
 from cemlib.attacks.perceptual import vgg16
 from cemlib.config import ConfigError, load
@@ -25,8 +25,7 @@ from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_tensors, read_json, read_jsonl
 
 STUDY: dict[str, Any] = short_study.STUDY | {
-    "attacks": short_study.STUDY["attacks"]
-    | {"refinement": {"kind": "optimisation", "start": "decoder", "iterations": 1}},
+    "attacks": short_study.STUDY["attacks"] | {"refinement": REFINEMENT | {"iterations": 1}},
 }
 # Python tells an audit hook of every class or function that a pickle names.
 WATCHED = """
@@ -185,6 +184,6 @@ def test_pickles_of_an_old_torchvision_are_not_loaded(
 
 def refused(source: str, root: Path) -> str:
     with pytest.raises(DataError) as caught:
-        prepare(DataConfig(source=source, root=str(root)))  # type: ignore[arg-type]
+        prepare(DataConfig(source=source, root=str(root)))
     assert str(root) in str(caught.value)
     return str(caught.value)

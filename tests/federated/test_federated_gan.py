@@ -9,14 +9,6 @@ from torch.nn import functional as F
 from cemlib.config.federated import GanConfig
 from cemlib.data.prepared import Prepared, Split
 from cemlib.federated import gan as extractor
-from cemlib.federated.gan import (
-    Discriminator,
-    Generator,
-    discriminator_loss,
-    extracted,
-    generator_loss,
-    variance,
-)
 from cemlib.federated.gan_training import ClientGans
 from cemlib.federated.setting import clients_of, random_batches
 from cemlib.numerics.seeds import generator
@@ -34,24 +26,24 @@ def test_losses_are_those_of_the_text():
     logits = torch.tensor([0.3, -1.2], dtype=torch.float64)
     chance = logits.sigmoid()
     expected = -chance.log().mean() - (1 - chance).log().mean()
-    torch.testing.assert_close(discriminator_loss(logits, logits), expected)
+    torch.testing.assert_close(extractor.discriminator_loss(logits, logits), expected)
     images = torch.rand(5, 1, 4, 4, dtype=torch.float64)
     spread = images.numpy().var(axis=0, ddof=1).mean()
-    torch.testing.assert_close(variance(images), torch.tensor(spread))
-    assert float(variance(images[:1].expand(6, 1, 4, 4))) == pytest.approx(0, abs=1e-12)
+    torch.testing.assert_close(extractor.variance(images), torch.tensor(spread))
+    assert float(extractor.variance(images[:1].expand(6, 1, 4, 4))) == pytest.approx(0, abs=1e-12)
     within = images.numpy().reshape(5, -1).var(axis=1, ddof=1).mean()
-    torch.testing.assert_close(variance(images, "image"), torch.tensor(within))
-    found = generator_loss(logits, torch.tensor(spread), mu=3.0, v_e=0.2)
+    torch.testing.assert_close(extractor.variance(images, "image"), torch.tensor(within))
+    found = extractor.generator_loss(logits, torch.tensor(spread), mu=3.0, v_e=0.2)
     torch.testing.assert_close(found, -chance.log().mean() + 3 * (spread - 0.2) ** 2)
 
 
 def test_the_networks_use_the_label_and_keep_the_shape():
-    net, judge = Generator((3, 12, 8), 4, 5, 6), Discriminator((7, 12, 8), 4, 6)
+    net, judge = extractor.Generator((3, 12, 8), 4, 5, 6), extractor.Discriminator((7, 12, 8), 4, 6)
     e = torch.randn(1, 5).expand(4, 5)
     made = net(e, torch.arange(4))
     assert made.shape == (4, 3, 12, 8)
     assert not torch.allclose(made[0], made[1])
-    features = extracted(made, torch.randn(7, 3, 3, 3))
+    features = extractor.extracted(made, torch.randn(7, 3, 3, 3))
     assert features.shape == (4, 7, 12, 8)
     found = judge(features[:1].expand(4, -1, -1, -1), torch.arange(4))
     assert len(set(found.tolist())) == 4
@@ -104,7 +96,10 @@ def test_a_pretrained_convolution_is_read_where_it_is_at_hand(tmp_path):
     assert origin["source"] == "torchvision vgg11 features.0"
     x = torch.rand(2, 1, 8, 8)
     torch.testing.assert_close(
-        extracted(x, grey[1]), extracted(x.expand(2, 3, 8, 8), kernel), rtol=1e-4, atol=1e-4
+        extractor.extracted(x, grey[1]),
+        extractor.extracted(x.expand(2, 3, 8, 8), kernel),
+        rtol=1e-4,
+        atol=1e-4,
     )
 
 

@@ -164,62 +164,54 @@ def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"system": "fedrated"}, "system: 'fedrated' is not one of split, pctc"),
-        ({"reference": "nobody"}, "reference: 'nobody'"),
-        ({"variants": {"none": {"mixing": {"lam": 0.5, "beta": [1, 1]}}}}, "either lam"),
-        ({"variants": {"none": {"mixing": {"beta": [0, 1]}}}}, "above 0"),
-        ({"variants": {"none": {"mask": {}, "dp_sgd": {}}}}, "cannot be combined"),
-        ({"variants": {"none": {"mask": {"alpha": 1.5}}}}, "variants.none.mask.alpha"),
-        ({"data": {"image_size": 10}}, "not a multiple of 4"),
+        ("system: fedrated", "system: 'fedrated' is not one of split, pctc"),
+        ("reference: nobody", "reference: 'nobody'"),
+        ("variants: {none: {mixing: {lam: 0.5, beta: [1, 1]}}}", "either lam"),
+        ("variants: {none: {mixing: {beta: [0, 1]}}}", "above 0"),
+        ("variants: {none: {mask: {}, dp_sgd: {}}}", "cannot be combined"),
+        ("variants: {none: {mask: {alpha: 1.5}}}", "variants.none.mask.alpha"),
+        ("data: {image_size: 10}", "not a multiple of 4"),
+        ("inversion: {images: 5, batch_size: 2, attacks: {idlg: {}}}", "5 is not a multiple of 2"),
+        ("inversion: {attacks: {dgl: {}}}", "dgl"),
         (
-            {"inversion": {"images": 5, "batch_size": 2, "attacks": {"idlg": {}}}},
-            "5 is not a multiple of 2",
-        ),
-        ({"inversion": {"attacks": {"dgl": {}}}}, "dgl"),
-        (
-            {"inversion": {"images": 4, "batch_size": 2, "attacks": {"features": {}}}},
+            "inversion: {images: 4, batch_size: 2, attacks: {features: {}}}",
             "attacks.features: it needs gradients of single images",
         ),
+        ("inversion: {attacks: {idlg: {unmix: true, linked: {}}}}", "either unmix or linked"),
         (
-            {"inversion": {"attacks": {"idlg": {"unmix": True, "linked": {}}}}},
-            "either unmix or linked",
-        ),
-        (
-            {"inversion": {"images": 4, "local_steps": 2, "attacks": {"idlg": {"mask": "known"}}}},
+            "inversion: {images: 4, local_steps: 2, attacks: {idlg: {mask: known}}}",
             "attacks.idlg: it needs gradients of a single step",
         ),
     ],
 )
 def test_a_faulty_configuration_names_the_key(changes, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
-        parse_any(tiny(**changes))
+        parse_any(tiny(**yaml.safe_load(changes)))
 
 
 @pytest.mark.parametrize(
     ("changes", "jobs", "message"),
     [
         (
-            {"variants": {"none": {"mask": {"beta": 11}}}},
+            "variants: {none: {mask: {beta: 11}}}",
             ["train/none"],
             "variants.none.mask.beta: 11 outputs, the data have 10",
         ),
         (
-            {"inversion": {"images": 61, "attacks": {"mean_image": {}}}},
+            "inversion: {images: 61, attacks: {mean_image: {}}}",
             ["train/none", "attack/none"],
             "inversion.images: 61 wanted, the test split has 60",
         ),
         (
-            {
-                "variants": {"none": {"mixing": {"lam": 0.5}}},
-                "inversion": {"attacks": {"mean_image": {"linked": {"images": 40}}}},
-            },
+            "{variants: {none: {mixing: {lam: 0.5}}},"
+            " inversion: {attacks: {mean_image: {linked: {images: 40}}}}}",
             ["gans", "train/none", "attack/none"],
             "linked.images: 40 wanted, the test split has",
         ),
     ],
 )
 def test_what_the_data_do_not_allow_is_refused(tmp_path, capsys, changes, jobs, message):
-    config = written(tmp_path, **changes)
+    config = written(tmp_path, **yaml.safe_load(changes))
     *before, last = ["prepare", *jobs]
     assert [run(config, "--only", job) for job in before] == [0] * len(before)
     assert run(config, "--only", last) == 2

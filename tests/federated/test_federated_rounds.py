@@ -192,8 +192,6 @@ def test_mixtures_are_the_share_of_the_image_and_the_clients_own_pseudo_image(da
     )
     assert torch.equal(y, labels)
     mixing = found.variant.mixing
-    assert mixing is not None
-    assert found.pseudo is not None
     for place, client in enumerate((1, 3)):
         share = Draws(0, client, 2).ratios(mixing, 16).view(2, 8, 1, 1, 1)
         e = Draws(0, client, 2).latents(16, 16)
@@ -220,9 +218,7 @@ def test_fixed_pseudo_images_give_an_image_the_same_mixture_in_every_round(data,
 
 
 def test_drawn_ratios_are_of_the_beta_distribution():
-    mixing = study_of().variants["both"].mixing
-    assert mixing is not None
-    drawn = Draws(0, 0, 1).ratios(mixing, 4000)
+    drawn = Draws(0, 0, 1).ratios(study_of().variants["both"].mixing, 4000)
     assert abs(float(drawn.mean()) - 2 / 3) < 0.02
     assert abs(float(drawn.var()) - 2 / (9 * 4)) < 0.005
 

@@ -184,7 +184,6 @@ def test_epsilon_lies_between_the_exact_one_and_a_simple_bound(noise: float) -> 
     """Of one step: the Gaussian mechanism's exact delta, and the textbook conversion."""
     pytest.importorskip("opacus")
     found = epsilon(DpSgd(noise_multiplier=noise, delta=1e-5))
-    assert found is not None
     below, above = 0.5 / noise - found * noise, -0.5 / noise - found * noise
     exact = norm.cdf(below) - math.exp(found + norm.logcdf(above))
     assert exact <= 1e-5
@@ -201,8 +200,6 @@ def test_epsilon_of_many_subsampled_steps_is_positive_and_falls_with_the_noise(
     """
     pytest.importorskip("opacus")
     one, many = (epsilon(DpSgd(noise_multiplier=noise), 0.1, steps) for steps in (1, 320))
-    assert one is not None
-    assert many is not None
     assert 0 <= one <= many
     orders = np.linspace(1.1, 400, 4000)
     whole = 320 * orders / (2 * noise**2) + math.log(1e5) / (orders - 1)
@@ -262,7 +259,6 @@ def test_labels_of_local_steps_come_in_their_order(lr: float) -> None:
 def test_the_mask_is_read_off_the_zeros(alpha: float, beta: int | None) -> None:
     variant = Variant(mask=MaskConfig(alpha=alpha, beta=beta))
     shared = shared_gradients(network(), scene(6), variant, 1, seed=3)
-    assert shared.mask is not None
     assert (shared.mask == 0).any()
     assert torch.equal(estimated_mask(shared.gradients), shared.mask)
 

@@ -104,8 +104,7 @@ def tallies(votes: tuple[int, ...], sigma: float, seed: int) -> NDArray[np.float
     setting = Setting(3, 2, noise_std=sigma, key_bits=256, insecure_for_testing=True)
     rows = np.tile(np.array(votes), (QUERIES, 1))
     counts = aggregate(rows, setting, noise=np.random.default_rng(seed))
-    found: NDArray[np.float64] = counts[:, 0] - counts[:, 1]
-    return found
+    return counts[:, 0] - counts[:, 1]
 
 
 def least_epsilon(ours: NDArray[np.float64], others: NDArray[np.float64]) -> float:

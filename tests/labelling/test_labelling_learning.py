@@ -14,16 +14,8 @@ from torch import Tensor, nn
 from cemlib.config.errors import ConfigError
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.data.prepare import prepare
+from cemlib.labelling import learning
 from cemlib.labelling.experiment import carry_out
-from cemlib.labelling.learning import (
-    Stack,
-    TrainingSet,
-    Weights,
-    classify,
-    learn,
-    small_weights,
-    start,
-)
 from cemlib.labelling.loss import answered, certainty, posterior
 from cemlib.labelling.participants import METHODS, Participants
 
@@ -32,7 +24,7 @@ PARTICIPANTS = Participants(tiny(), 0, prepare(tiny().data))
 NETWORKS = [NetworkConfig(kind="mlp", width=6), NetworkConfig(kind="cnn", width=3)]
 
 
-def module(network: NetworkConfig, weights: Weights) -> nn.Sequential:
+def module(network: NetworkConfig, weights: learning.Weights) -> nn.Sequential:
     """The same network by torch's layers."""
     width = network.width or 0
     layers: list[nn.Module] = (
@@ -47,27 +39,29 @@ def module(network: NetworkConfig, weights: Weights) -> nn.Sequential:
     return net
 
 
-def stacked(network: NetworkConfig) -> list[Weights]:
+def stacked(network: NetworkConfig) -> list[learning.Weights]:
     streams = (torch.Generator().manual_seed(seed) for seed in range(M))
-    return [small_weights(network, SHAPE, CLASSES, stream) for stream in streams]
+    return [learning.small_weights(network, SHAPE, CLASSES, stream) for stream in streams]
 
 
-def lessons(count: int = M) -> tuple[Tensor, list[TrainingSet]]:
+def lessons(count: int = M) -> tuple[Tensor, list[learning.TrainingSet]]:
     """Images and, for each network, its own part of them; the parts differ in length."""
     stream = torch.Generator().manual_seed(9)
     images, labels = torch.randn(40, *SHAPE, generator=stream), torch.arange(40) % CLASSES
     parts = [torch.arange(10 * i, 10 * i + 8 + i) for i in range(count)]
-    return images, [TrainingSet(p, labels[p], torch.rand(len(p), generator=stream)) for p in parts]
+    return images, [
+        learning.TrainingSet(p, labels[p], torch.rand(len(p), generator=stream)) for p in parts
+    ]
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.kind)
 def test_a_stack_computes_what_its_networks_do(network: NetworkConfig) -> None:
     singles, images = stacked(network), torch.randn(M, 5, *SHAPE)
-    networks = Stack(singles)
+    networks = learning.Stack(singles)
     found = networks(images)
     shared = networks(images[:1])
     many = torch.randn(300, *SHAPE)  # more than one chunk
-    classes = classify(networks, many)
+    classes = learning.classify(networks, many)
     for i, weights in enumerate(singles):
         net = module(network, weights)
         assert torch.allclose(found[i], net(images[i]), atol=1e-5)
@@ -81,8 +75,8 @@ def test_each_network_learns_as_torch_would_teach_it(network: NetworkConfig, rul
     settings = LocalTrainConfig(optimiser=rule, steps=10, batch_size=4, lr=1e-2, weight_decay=1e-2)
     singles, (images, parts) = stacked(network), lessons()
     chances = torch.rand(10, M, 4, generator=torch.Generator().manual_seed(3))
-    networks = Stack(singles)
-    losses = learn(networks, images, parts, chances, settings)
+    networks = learning.Stack(singles)
+    losses = learning.learn(networks, images, parts, chances, settings)
     for i, part in enumerate(parts):
         net = module(network, singles[i])
         optimiser: torch.optim.Optimizer = (
@@ -107,7 +101,7 @@ def test_each_network_learns_as_torch_would_teach_it(network: NetworkConfig, rul
 
 def published(kind: Any, seed: int = 1) -> nn.Module:
     stream = torch.Generator().manual_seed(seed)
-    return start(NetworkConfig(kind=kind), (3, 32, 32), CLASSES, [stream])
+    return learning.start(NetworkConfig(kind=kind), (3, 32, 32), CLASSES, [stream])
 
 
 @pytest.mark.parametrize(
@@ -125,13 +119,13 @@ def test_a_published_network_learns_from_its_own_stream() -> None:
     first, second, third = (next(net.parameters()) for net in (one, same, other))
     assert torch.equal(first, second)
     assert not torch.equal(first, third)
-    lesson = TrainingSet(torch.arange(6), torch.arange(6), torch.ones(6))
+    lesson = learning.TrainingSet(torch.arange(6), torch.arange(6), torch.ones(6))
     settings = LocalTrainConfig(optimiser="sgd", steps=10, batch_size=6, lr=1e-3)
     images, chances = torch.randn(6, 3, 32, 32), torch.rand(10, 1, 6)
-    losses = learn(one, images, [lesson], chances, settings)
+    losses = learning.learn(one, images, [lesson], chances, settings)
     assert losses.shape == (10, 1)
     assert losses[-3:].mean() < losses[:3].mean()
-    assert classify(one, images).shape == (1, 6)
+    assert learning.classify(one, images).shape == (1, 6)
 
 
 def test_no_image_is_in_two_sets() -> None:

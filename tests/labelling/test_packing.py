@@ -56,7 +56,7 @@ def test_the_example_of_the_page() -> None:
     assert (setting.slot_bits, setting.slots) == (56, 36)
     counts = {"none": 180, "images": 5}
     for packing, count in counts.items():
-        packed = replace(setting, packing=packing)  # type: ignore[arg-type]
+        packed = replace(setting, packing=packing)
         assert plaintext_count(packed, 18) == len(pack(packed, np.ones((18, 10), int))) == count
 
 

@@ -54,7 +54,6 @@ class Group:
         """The aggregator and its port."""
         own = "--listen", f"{HOST}:0", "--certificate", "keys/aggregator.pem"
         process = self.start("aggregate", *own, *TLS)
-        assert process.stdout is not None
         said = process.stdout.readline()
         assert said.startswith(f"listening on {HOST}:")
         return process, int(said.rpartition(":")[2])
@@ -175,7 +174,7 @@ def test_a_setting_that_the_aggregator_changed_is_refused_before_the_vote(
     running.asking()
     parts = running.honest(0, 1, 2, public=own)
     for index, part in enumerate(parts):
-        with pytest.raises(MessageError, match=r"public\.json is not mine"):
+        with pytest.raises(MessageError, match=r"another public\.json or other images"):
             part.result(SECONDS)
         assert (running.ledgers / f"{index}.txt").read_text() == ""
 

@@ -95,8 +95,8 @@ def test_who_cast_which_vote_changes_nothing_that_is_not_encrypted(
     second.counts()
     one, two = first.view, second.view
     assert all(np.array_equal(one.plain[i], two.plain[i]) for i in range(4))
-    assert np.array_equal(one.sums, two.sums)  # type: ignore[arg-type]
-    assert np.array_equal(one.counts, two.counts)  # type: ignore[arg-type]
+    assert np.array_equal(one.sums, two.sums)
+    assert np.array_equal(one.counts, two.counts)
     ours, theirs = (set(sum(p[0].view.ballots, ())) for p in (everybody, exchanged))
     assert len(ours) == len(theirs) > 4
     assert not ours & theirs

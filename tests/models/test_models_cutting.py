@@ -51,7 +51,7 @@ def check_same(network: nn.Module, cut: str, pictures: Tensor) -> SplitModel:
     assert all(torch.equal(a, b) for a, b in zip(found[:3], expected[:3], strict=True))
     theirs = dict(whole.named_parameters())
     for name, weights in network.named_parameters():  # shared: trained through the halves
-        assert torch.equal(weights.grad, theirs[name].grad), name  # type: ignore[arg-type]
+        assert torch.equal(weights.grad, theirs[name].grad), name
     assert torch.equal(pictures, before)
     return model
 
@@ -90,7 +90,7 @@ def test_modes_of_single_layers_stay() -> None:
     model = SplitModel.from_module(network, cut="norm")
     assert not network.training
     assert network.norm.training
-    assert model.encoder.norm is network.norm  # type: ignore[attr-defined]
+    assert model.encoder.norm is network.norm
     assert not model.encoder.training
 
 

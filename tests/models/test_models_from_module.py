@@ -25,7 +25,7 @@ def test_the_bottleneck_is_the_published_one() -> None:
     """A convolution 3x3 to 8 channels and a sigmoid, and a convolution 3x3 back."""
     whole = network()
     model = SplitModel.from_module(whole, "norm", image_shape=IMAGES).narrowed(5)
-    added, back = model.encoder[1], model.head[0]  # type: ignore[index]
+    added, back = model.encoder[1], model.head[0]
     assert tuple(added.weight.shape) == (5, 8, 3, 3)
     assert tuple(back.weight.shape) == (8, 5, 3, 3)
     assert model.feature_shape == (5, 16, 16)
@@ -58,7 +58,7 @@ def test_new_layers_are_on_the_networks_device() -> None:
 def test_sparse_coding_stands_before_the_sigmoid() -> None:
     model = SplitModel.from_module(network(), "norm", image_shape=IMAGES)
     model = model.narrowed(2, sparse_coding=True)
-    kinds = [type(layer).__name__ for layer in model.encoder]  # type: ignore[union-attr]
+    kinds = [type(layer).__name__ for layer in model.encoder]
     assert kinds == ["Part", "Conv2d", "SparseCoding", "Sigmoid"]
     assert model.encoder(images()).shape == (2, 2, 16, 16)
 

@@ -84,9 +84,7 @@ def rows(section: str) -> list[list[str]]:
 
 
 def name(requirement: str) -> str:
-    found = NAME.match(requirement)
-    assert found is not None
-    return found[0]
+    return NAME.match(requirement)[0]
 
 
 @pytest.mark.slow

@@ -144,9 +144,7 @@ def tables(page: str) -> list[ET.Element]:
 
 
 def rows(table: ET.Element) -> list[list[str]]:
-    body = table.find("tbody")
-    assert body is not None
-    return [["".join(cell.itertext()) for cell in row] for row in body]
+    return [["".join(cell.itertext()) for cell in row] for row in table.find("tbody")]
 
 
 def test_comparisons_are_those_of_the_csv_on_a_page_that_needs_nothing_else(

@@ -8,17 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cemlib.search.bracket import (
-    BETWEEN,
-    CLOSE,
-    ITERATIONS,
-    MATCHED,
-    STEPS,
-    UNREACHED,
-    Found,
-    Strength,
-    find,
-)
+from cemlib.search import bracket
 
 WITHIN = 0.3
 
@@ -58,55 +48,57 @@ def test_any_reachable_accuracy_is_matched_with_few_measurements(
     middle: float, start: float, target: float
 ) -> None:
     accuracy = Counted(logistic(middle))
-    found = find(accuracy, target, WITHIN, Strength(start, positive))
-    assert found.end == MATCHED
+    found = bracket.find(accuracy, target, WITHIN, bracket.Strength(start, positive))
+    assert found.end == bracket.MATCHED
     low, high = (inverse(middle, target + side * (WITHIN + 1e-9)) for side in (1, -1))
     assert low <= found.value <= high
-    assert len(accuracy.calls) == len(set(accuracy.calls)) <= 2 + STEPS + ITERATIONS
+    assert len(accuracy.calls) == len(set(accuracy.calls)) <= 2 + bracket.STEPS + bracket.ITERATIONS
 
 
 def test_what_no_protection_does_not_reach_is_said_after_two_measurements() -> None:
     accuracy = Counted(lambda value: 84.1 - value)
-    assert find(accuracy, 85, WITHIN, Strength(16.0, positive)) == Found(UNREACHED, 0)
+    assert bracket.find(accuracy, 85, WITHIN, bracket.Strength(16.0, positive)) == bracket.Found(
+        bracket.UNREACHED, 0
+    )
     assert accuracy.calls == [16.0, 0]
 
 
 def test_what_the_strongest_setting_does_not_reach_is_said() -> None:
-    rate = Strength(0.2, lambda value: 0 <= value < 1)
-    found = find(lambda value: 99 - value, 85, WITHIN, rate)
-    assert found.end == UNREACHED
-    assert 1 / (1 + 2 * CLOSE) < found.value < 1
+    rate = bracket.Strength(0.2, lambda value: 0 <= value < 1)
+    found = bracket.find(lambda value: 99 - value, 85, WITHIN, rate)
+    assert found.end == bracket.UNREACHED
+    assert 1 / (1 + 2 * bracket.CLOSE) < found.value < 1
 
 
 @pytest.mark.parametrize("start", [0.02, 0.9])
 def test_a_larger_share_may_be_the_weaker_one(start: float) -> None:
-    keep = Strength(start, lambda value: 0 < value <= 1, rising=True)
-    found = find(lambda value: 60 + 40 * value, 85, WITHIN, keep)
-    assert found.end == MATCHED
+    keep = bracket.Strength(start, lambda value: 0 < value <= 1, rising=True)
+    found = bracket.find(lambda value: 60 + 40 * value, 85, WITHIN, keep)
+    assert found.end == bracket.MATCHED
     assert found.value == pytest.approx(0.625, abs=WITHIN / 40)
 
 
 def test_whole_numbers_stay_whole() -> None:
-    clusters = Strength(5, lambda value: value >= 1, whole=True)
-    found = find(lambda value: 97 - 0.25 * value, 92, WITHIN, clusters)
-    assert found.end == MATCHED
+    clusters = bracket.Strength(5, lambda value: value >= 1, whole=True)
+    found = bracket.find(lambda value: 97 - 0.25 * value, 92, WITHIN, clusters)
+    assert found.end == bracket.MATCHED
     assert isinstance(found.value, int)
     assert 19 <= found.value <= 21
 
 
 def test_a_step_between_two_strengths_ends_the_search_beside_it() -> None:
     accuracy = Counted(lambda value: 99 if value < 20 else 60)
-    found = find(accuracy, 85, WITHIN, Strength(16.0, positive))
-    assert found.end == BETWEEN
+    found = bracket.find(accuracy, 85, WITHIN, bracket.Strength(16.0, positive))
+    assert found.end == bracket.BETWEEN
     assert found.value < 20
-    assert 20 / found.value < 1 + CLOSE
-    assert len(accuracy.calls) <= 2 + ITERATIONS
+    assert 20 / found.value < 1 + bracket.CLOSE
+    assert len(accuracy.calls) <= 2 + bracket.ITERATIONS
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_does_not_keep_it_from_ending(seed: int) -> None:
     draws, true = random.Random(seed), logistic(30)
     accuracy = Counted(lambda value: true(value) + draws.gauss(0, 0.5))
-    found = find(accuracy, 91, WITHIN, Strength(16.0, positive))
-    assert len(accuracy.calls) <= 2 + STEPS + ITERATIONS
+    found = bracket.find(accuracy, 91, WITHIN, bracket.Strength(16.0, positive))
+    assert len(accuracy.calls) <= 2 + bracket.STEPS + bracket.ITERATIONS
     assert math.isclose(true(found.value), 91, abs_tol=WITHIN + 4 * 0.5)

@@ -79,9 +79,7 @@ def test_a_match_is_a_section_that_a_study_takes(
     _, config = configure(tmp_path, STUDY | pasted | {"reference": None})
     study = load(Path(config))
     assert found["end"] == "matched"
-    surrogate = study.defences[name].surrogate
-    assert surrogate is not None
-    assert surrogate.lambda_ == found["value"]
+    assert study.defences[name].surrogate.lambda_ == found["value"]
 
 
 @pytest.mark.slow

@@ -58,12 +58,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         killed, variables = run_with_two_killed(place, folder / "killed.log")
         before = stamps(place.results)
         again = finish(start(place, folder / "again.log"), folder / "again.log")
-    done = subprocess.run(
-        [sys.executable, "-m", "cemlib", "run", "--config", "study.yaml"],
-        cwd=local.root,
-        env=local.environment(),
-        check=False,
-    )
+    done = local.python("cemlib", "run", "--config", "study.yaml")
     assert done.returncode == 3  # all is done, and `wild` diverged
     return Story(place, local, killed, again, variables, before)
 
@@ -103,8 +98,7 @@ def training(place: Checkout) -> dict[str, str]:
     words += ["train/clustering/seed0"]
     for process in psutil.process_iter(["cmdline"]):
         if process.info["cmdline"][2:8] == words and process.cwd() == str(place.root):
-            found: dict[str, str] = process.environ()
-            return found
+            return process.environ()
     raise AssertionError("nobody trains")
 
 

@@ -36,7 +36,6 @@ def held(database: str, lock: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", WRITER, database, lock]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
         try:
             yield process

@@ -163,5 +163,4 @@ def free_port() -> int:
 def fetch(address: str) -> HTTPResponse:
     """Open an address on loopback, past any proxy that this process was told to use."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    answer: HTTPResponse = direct.open(address, timeout=20)
-    return answer
+    return direct.open(address, timeout=20)

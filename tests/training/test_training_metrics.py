@@ -116,14 +116,13 @@ def taught(
     defence = {"surrogate": {"name": name, "samples": 20}} | defence
     raw = RAW | {"results": str(place), "defences": {"noise": {}, "mine": defence}}
     subject, lessons = new_trainer(parse(raw), "mine", 0, blob_data()), []
-    assert subject.surrogate is not None
     learn = subject.surrogate.learn
 
     def listen(metric: Tensor) -> None:
         lessons.append(metric)
         learn(metric)
 
-    subject.surrogate.learn = listen  # type: ignore[method-assign]
+    subject.surrogate.learn = listen
     return subject, lessons
 
 

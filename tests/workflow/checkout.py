@@ -107,31 +107,20 @@ class Checkout:
         """
         chosen = [] if config is None else ["--configfile", config]
         chosen += [] if brief else ["--quiet", "host"]
-        command = [sys.executable, "-m", "snakemake", *arguments, "--cores", "2", *chosen]
-        done = subprocess.run(
-            command,
-            cwd=self.root,
-            env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=1800,
-        )
+        words = ("snakemake", *arguments, "--cores", "2", *chosen)
+        done = self.python(*words, stderr=subprocess.STDOUT, timeout=1800)
         return Outcome(done.returncode, done.stdout)
 
     def cemlib(self, *arguments: str) -> str:
         """What a command prints, which must succeed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "cemlib", *arguments],
-            cwd=self.root,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = self.python("cemlib", *arguments, stderr=subprocess.PIPE)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def python(self, *words: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+        """Run a module of this checkout's to its end."""
+        options |= {"cwd": self.root, "env": self.environment(), "stdout": subprocess.PIPE}
+        return subprocess.run([sys.executable, "-m", *words], text=True, check=False, **options)
 
     def plan(self, *arguments: str, config: str | None = STUDY) -> Outcome:
         """What Snakemake would do."""
@@ -147,8 +136,7 @@ class Checkout:
         return kept | {"PATH": place, "PYTHONPATH": str(self.root)}
 
     def metrics(self, folder: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.results / folder / "metrics.json").read_text())
-        return found
+        return json.loads((self.results / folder / "metrics.json").read_text())
 
     def listing(self, folder: Path) -> set[str]:
         return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

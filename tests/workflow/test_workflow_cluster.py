@@ -9,7 +9,13 @@ import pytest
 import yaml
 from checkout import REPOSITORY, TINY, Checkout
 
-PROFILE = REPOSITORY / "profiles/slurm/config.yaml"
+from cemlib.study.rules import JobRule, Planned
+from cemlib.study.systems import read_study
+
+DEFAULT, SLURM = (
+    yaml.safe_load((REPOSITORY / f"profiles/{name}/config.yaml").read_text(encoding="utf-8"))
+    for name in ("default", "slurm")
+)
 EXECUTOR = """
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
@@ -41,8 +47,7 @@ def cluster(fresh: Checkout) -> Checkout:
     plugin = fresh.root / "snakemake_executor_plugin_refusing"
     plugin.mkdir()
     (plugin / "__init__.py").write_text(EXECUTOR)
-    profile = yaml.safe_load(PROFILE.read_text())
-    kept = {key: value for key, value in profile.items() if not key.startswith("slurm-")}
+    kept = {key: value for key, value in SLURM.items() if not key.startswith("slurm-")}
     place = fresh.root / "profiles/refusing"
     place.mkdir()
     (place / "config.yaml").write_text(yaml.safe_dump(kept | {"executor": "refusing"}))
@@ -51,7 +56,7 @@ def cluster(fresh: Checkout) -> Checkout:
 
 def test_a_job_that_fails_is_tried_again_with_twice_the_memory(cluster: Checkout) -> None:
     """Once here, and as often as the profile says there."""
-    assert yaml.safe_load(PROFILE.read_text())["retries"] == 2
+    assert SLURM["retries"] == 2
     options = ["--workflow-profile", "profiles/refusing", "--seconds-between-status-checks", "1"]
     outcome = cluster.snakemake("prepare", *options, "--retries", "1")
     assert ASKED.findall(outcome.output) == ["4000", "8000"], outcome.output
@@ -65,3 +70,19 @@ def test_every_job_of_a_study_says_what_it_needs(cluster: Checkout) -> None:
     assert all("mem_mb=" in found and "runtime=" in found for found in asked.values()), asked
     assert "mem_mb=2000," in asked["train"]
     assert "gpu=1" in asked["train"]
+
+
+def test_it_says_all_that_the_profile_says_which_it_replaces() -> None:
+    assert {name: SLURM.get(name) for name in DEFAULT} == DEFAULT
+
+
+def test_it_names_every_rule_with_a_card_and_none_that_is_not_there() -> None:
+    """A renamed rule would run with the times of a short one, and one forgotten without a card."""
+    rules: list[JobRule] = []
+    for system, prefix in (("config", ""), ("pctc", "pctc_"), ("federated", "federated_")):
+        file = REPOSITORY / f"config/{system}.yaml"
+        rules += Planned(system, prefix, *read_study(file), file).rules
+    asked = SLURM["set-resources"]
+    assert set(asked) <= {rule.name for rule in rules}
+    cards = {rule.name for rule in rules if rule.gpu}
+    assert {name for name, resources in asked.items() if "gpu" in resources} == cards

@@ -1,8 +1,12 @@
-"""`snakemake published` on a finished study: its tables beside what was published of them."""
+"""What is published: made again by `snakemake published`, and joined by `cemlib publish --add`."""
 
 import json
+import shutil
+import subprocess
+from pathlib import Path
 
 import pandas as pd
+import pytest
 from checkout import Checkout, tiny
 
 
@@ -41,3 +45,35 @@ def test_tables_are_made_again_and_their_differences_told(finished: Checkout) ->
     assert runs == "runs.csv: equal"
     assert summary.startswith("summary.csv: mse_mean: 1 of ")
     assert f"  {summary}" in outcome.output
+
+
+def git(checkout: Checkout, *arguments: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", *who, *arguments], cwd=checkout.root, check=True, capture_output=True)
+
+
+def cemlib(checkout: Checkout, command: str, seeds: str, *options: str) -> str:
+    return checkout.cemlib(command, "--config", "study.yaml", "--set", f"seeds={seeds}", *options)
+
+
+@pytest.mark.slow
+def test_seeds_of_two_machines_are_published_together(fresh: Checkout, tmp_path: Path) -> None:
+    brief = {"train": {"epochs": 1, "batch_size": 64, "milestones": []}, "attacks": {"linear": {}}}
+    two = {"defences": {"none": {"noise_std": 0.0}, "noise": {}}, "reference": "noise"}
+    fresh.configure(tiny() | {"seeds": [0, 1]} | brief | two)
+    for words in (["init"], ["add", "--all"], ["commit", "--quiet", "--message", "all"]):
+        git(fresh, *words)
+    other, place = fresh.copy(tmp_path / "other"), Path("results/published/tiny")
+    cemlib(fresh, "run", "[0]")
+    cemlib(fresh, "publish", "[0]")
+    origin = json.loads((fresh.root / place / "provenance.json").read_text())
+    assert origin["command"] == "cemlib run --config study.yaml --set 'seeds=[0]'"
+    shutil.copytree(fresh.root / place, other.root / place)
+    cemlib(other, "run", "[1]")
+    cemlib(other, "publish", "[1]", "--add")
+    origin = json.loads((other.root / place / "provenance.json").read_text())
+    assert (origin["seeds"], origin["jobs"]) == ([0, 1], 2 * 2 * 3)
+    assert origin["command"] == "snakemake --cores 2 --configfile study.yaml"
+    cemlib(other, "run", "[0, 1]")
+    told = cemlib(other, "publish", "[0, 1]", "--compare").splitlines()
+    assert {"runs.csv: equal", "summary.csv: equal"} <= set(told)

@@ -1,14 +1,12 @@
 """Whole studies by `cemlib run`: the files of the workflow, what runs again, what a kill leaves."""
 
 import os
-import re
 import subprocess
-import sys
 from pathlib import Path
-from typing import IO
 
 import pytest
 from checkout import Checkout, Outcome, tiny
+from killing import carried_out, kill, start, wait_for_line
 from result_files import bits
 
 from cemlib.cli import main
@@ -20,37 +18,19 @@ from cemlib.study.split import jobs as split_jobs
 
 Base = tuple[Checkout, Outcome]
 REPORT = {"tables", "figures", "training_figures", "page"}
-JOB = re.compile(r"^\[\d+/\d+\] (\S+): ", re.MULTILINE)
 
 
-def start(checkout: Checkout, slots: int = 1) -> "subprocess.Popen[str]":
+def started(checkout: Checkout, slots: int = 1) -> "subprocess.Popen[str]":
     """The runner as a user starts it; each slot imports torch."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "cemlib", "run", "--config", "study.yaml", "--slots", f"{slots}"],
-        cwd=checkout.root,
-        env=checkout.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ("run", "--config", "study.yaml", "--slots", f"{slots}")
+    return start(checkout, *words, stderr=subprocess.PIPE)
 
 
 def run(checkout: Checkout, slots: int = 1) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
-    process = start(checkout, slots)
+    process = started(checkout, slots)
     out, errors = process.communicate()
     return process.returncode, out, errors
-
-
-def until(name: str, out: IO[str] | None) -> set[str]:
-    """Finished jobs up to the first of a name."""
-    assert out is not None
-    found: set[str] = set()
-    for line in out:
-        found.update(JOB.findall(line))
-        if name in found:
-            return found
-    raise AssertionError(f"it ended after {found}")
 
 
 def attacks(defence: str) -> set[str]:
@@ -65,13 +45,12 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     absent = [checkout.root / f"{name}.py" for name in ("snakemake", "mlflow")]
     for module in absent:
         module.write_text("raise ImportError('not on this machine')\n")
-    killed = start(checkout, slots=2)
-    before = until("judge", killed.stdout)
-    killed.kill()
-    killed.communicate()
+    killed = started(checkout, slots=2)
+    before = carried_out("".join(wait_for_line(killed, "] judge: ")))
+    kill(killed)
     code, out, errors = run(checkout, slots=2)
     assert (code, errors) == (3, "")  # all is done, and `wild` diverged
-    assert not before & set(JOB.findall(out))
+    assert not before & carried_out(out)
     assert out.splitlines()[-1].startswith("failed: wild seed0: ")
     for module in absent:
         module.unlink()
@@ -201,7 +180,7 @@ def test_what_changed_runs_again_and_a_failure_stops_nothing_else(copied: Checko
     code, out, errors = run(copied)
     assert code == 1
     again = {"prepare", "train/wild/seed0", "attack/clustering/seed0/closed_form"}
-    assert set(JOB.findall(out)) == again | attacks("wild")
+    assert carried_out(out) == again | attacks("wild")
     assert (folder / "mean_image-train_data/metrics.json").stat().st_mtime_ns == kept
     failed, left_out, advice = errors.splitlines()
     assert failed.startswith("error: failed: train/odd/seed0; ")
