@@ -95,12 +95,13 @@ def untrained(
     feature_shape: Sequence[int],
     image_shape: tuple[int, int, int],
     class_maps: int = 0,
+    *,
+    masked: bool = False,
 ) -> Decoder | CorrectedDecoder:
     """Return a new decoder for the attack's options, with weights from torch's random state.
 
-    The last `class_maps` of the feature maps say the class (only for the kind `decoder`). If
-    doubling the side of the features does not give that of the images, the decoder computes larger
-    images and cuts them.
+    `class_maps` and `masked` are those of the `CorrectedDecoder`. If doubling the side of the
+    features does not give that of the images, the decoder computes larger images and cuts them.
 
     Raises:
         ValueError: if the features are larger than the images.
@@ -113,7 +114,7 @@ def untrained(
         )
     size = options["blocks"], options["width"], math.ceil(math.log2(max(ratios)))
     if options["kind"] == "decoder":
-        return CorrectedDecoder(tuple(feature_shape), image_shape, *size, class_maps)
+        return CorrectedDecoder(tuple(feature_shape), image_shape, *size, class_maps, masked=masked)
     return Decoder(feature_shape[0], image_shape, *size)
 
 
@@ -122,15 +123,18 @@ def load_decoder(
     options: Mapping[str, Any],
     feature_shape: Sequence[int],
     image_shape: tuple[int, int, int],
+    *,
+    masked: bool = False,
 ) -> nn.Module:
     """Return the trained decoder of an attack with these options, in eval mode and frozen.
 
-    `state` are the tensors of the attack's `Outcome`. The decoder is on the CPU.
+    `state` are the tensors of the attack's `Outcome`, and `masked` is that of `untrained`. The
+    decoder is on the CPU.
 
     Raises:
         RuntimeError: if the tensors do not fit such a decoder.
     """
-    model = untrained(budgeted(options), feature_shape, image_shape)
+    model = untrained(budgeted(options), feature_shape, image_shape, masked=masked)
     model.load_state_dict(state)
     return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)
 

@@ -27,6 +27,11 @@ class KnownClass(Channel):
     maps: int  # number of maps that go through it
     classes: int  # number of maps after these
 
+    @property
+    def masks(self) -> bool:
+        """Return whether random features are missing from a release of the other channel."""
+        return self.channel.masks
+
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of some releases of features (N, c + classes, h, w)."""
         clean, known = self._parts(features)

@@ -4,13 +4,14 @@ He, Zhang and Lee, "Model inversion attacks against collaborative inference", AC
 regularised maximum likelihood. For each release z~, Adam (Kingma and Ba, ICLR 2015) minimises over
 images x in [0, 1], projected after every step,
 
-    loss = misfit(f(x), z~) / d + tv_weight * TV(x),   d features of f
+    loss = misfit(f(x), z~) / d + w TV(x),   w = tv_weight max(s / 0.025, 1)^2,   d features of f
 
 from grey or from the answer of a trained decoder. The misfit is that of the channel (the sum of
 squared errors for Gaussian noise), and TV the mean squared difference of vertical neighbours plus
 that of horizontal ones, with the exponent 2 of the authors' code. Both are means, so that a weight
-has the same meaning for all sizes of images and features. With `denoiser_weight` a trained denoiser
-is a second prior: see `cemlib.attacks.denoiser`.
+has the same meaning for all sizes of images and features. The more noise, the less a release says
+beside a prior: w grows with the variance s^2 of the additive noise on the mean release. With
+`denoiser_weight` a trained denoiser is a second prior: see `cemlib.attacks.denoiser`.
 
 The maximum likelihood also fits the noise, so more steps are not always better: the attacker first
 inverts releases of its held-out images, and uses the number of steps that was best there. With
@@ -18,11 +19,12 @@ inverts releases of its held-out images, and uses the number of steps that was b
 of the configured weights that were best in trials of the configured number of steps.
 
 How it fails: what the client does not tell comes from the start and the priors. The total variation
-knows less about images than a trained decoder does; its best weight rises with the variance of the
-noise, and is lower from a decoder's answer than from grey. From grey, ReLUs and max pools of the
-client leave the attack in local minima, so that an undefended client can look safer than it is.
+knows less about images than a trained decoder does; its best weight is lower from the answer of one
+than from grey. From grey, ReLUs and max pools of the client leave the attack in local minima, so
+that an undefended client can look safer than it is.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -46,6 +48,7 @@ from cemlib.records.progress import progress
 HELD_OUT = 256  # images that decide the number of steps
 TRIED = 64  # of these, the images that decide the settings of the strong attack
 CHECKPOINTS = 25
+NOISE = 0.025  # standard deviation up to which `tv_weight` is the weight itself
 WEIGHTS = (0.0, 0.1, 1.0, 10.0)  # tried for the priors, as multiples of the configured weights
 
 Row = dict[str, Any]
@@ -163,7 +166,9 @@ class _Search:
         """Return the settings with the lowest error on held-out images."""
         options, (truth, released) = self.options, _held_out(self.task)
         unit = posterior_weight(self.task, options["denoiser_noise"])
-        weights = options["tv_weight"], options["denoiser_weight"] * unit
+        noise = self.task.victim.channel.std / math.sqrt(self.task.queries)
+        tv_weight = options["tv_weight"] * max(noise / NOISE, 1) ** 2
+        weights = tv_weight, options["denoiser_weight"] * unit
         tried = Settings(options["iterations"], options["lr"], *weights)
         if options["budget"] == "strong":
             best = self._best_of(_variants(tried), truth[:TRIED], released[:TRIED])

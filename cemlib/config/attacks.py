@@ -142,7 +142,10 @@ class Optimisation(Querying):
     iterations: int = Field(500, ge=1, description="steps of Adam at most")
     lr: float = Field(0.02, gt=0, description="Adam's learning rate, in units of pixel values")
     tv_weight: float = Field(
-        1e-2, ge=0, description="weight of the total variation relative to the feature distance"
+        1e-2,
+        ge=0,
+        description="weight of the total variation relative to the feature distance, for release"
+        " noise of 0.025 or less; it grows with the variance of the noise",
     )
     denoiser_weight: float = Field(
         0.0,

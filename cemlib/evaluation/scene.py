@@ -114,8 +114,9 @@ class Scene:
     def decoder(self, attack: str, state: Mapping[str, Tensor]) -> nn.Module:
         """Return an attack's trained decoder; raise RuntimeError if the tensors do not fit it."""
         options, images = self.study.attacks[attack].model_dump(), self.data.train.images
-        shape = self.victim.model.feature_shape
-        return load_decoder(state, options, shape, self.data.image_shape).to(images.device)
+        shapes = self.victim.model.feature_shape, self.data.image_shape
+        masked = self.victim.channel.masks
+        return load_decoder(state, options, *shapes, masked=masked).to(images.device)
 
     def recognition(self, answers: Tensor, knowledge: str) -> dict[str, Tensor]:
         """Return whether judge and victim recognise reconstructions, and the judge originals."""

@@ -133,6 +133,8 @@ class CorrectedDecoder(nn.Module):
         blocks, width, doublings: As for the `ResidualNetwork` N.
         class_maps: Number of the last channels, which say the class. They would slow the training
             of N, so it gets them only if W and F, which use them too, are empty.
+        masked: Whether N gets the release itself, too, because features are missing at random: a
+            linear estimate smears the zeros over all features.
     """
 
     weights: Tensor
@@ -149,13 +151,15 @@ class CorrectedDecoder(nn.Module):
         width: int,
         doublings: int,
         class_maps: int = 0,
+        *,
+        masked: bool = False,
     ) -> None:
         super().__init__()
-        self.image_shape = image_shape
+        self.image_shape, self.masked = image_shape, masked
         dim, pixels = math.prod(feature_shape), math.prod(image_shape)
         read = dim if dim * pixels <= LARGEST else 0
         self.seen = feature_shape[0] - (class_maps if read else 0)
-        shape = self.seen, image_shape, blocks, width, doublings
+        shape = self.seen * (1 + masked), image_shape, blocks, width, doublings
         self.network = ResidualNetwork(*shape, hints=image_shape[0], answers=2 * image_shape[0])
         _start_at_zero(self.network.last)
         self.register_buffer("weights", torch.zeros(read, pixels))
@@ -179,8 +183,9 @@ class CorrectedDecoder(nn.Module):
         with torch.autocast(released.device.type, enabled=False):  # half precision would spoil W
             linear, filtered = self._linear(released)
             logits = linear.clamp(EDGE, 1 - EDGE).logit()
-        filtered = filtered[:, : self.seen].contiguous(memory_format=torch.channels_last)
-        correction, own = (4 * self.network(filtered, logits / 4).float()).chunk(2, 1)
+        given = [part[:, : self.seen] for part in (filtered, released)[: 1 + self.masked]]
+        features = torch.cat(given, 1).contiguous(memory_format=torch.channels_last)
+        correction, own = (4 * self.network(features, logits / 4).float()).chunk(2, 1)
         return (logits + correction).sigmoid(), own.sigmoid()
 
     def _linear(self, released: Tensor) -> tuple[Tensor, Tensor]:

@@ -203,7 +203,8 @@ def _decoder(scene: Scene, attack: str) -> nn.Module | None:
     if before is None:
         return None
     options, shape = scene.study.attacks[before].model_dump(), scene.victim.model.feature_shape
-    network = untrained(budgeted(options), shape, scene.data.image_shape)
+    masked = scene.victim.channel.masks
+    network = untrained(budgeted(options), shape, scene.data.image_shape, masked=masked)
     return scene.decoder(before, network.state_dict())
 
 

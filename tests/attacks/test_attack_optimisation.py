@@ -114,6 +114,16 @@ def test_total_variation_in_closed_form(tmp_path: Path) -> None:
     assert np.abs(found - expected).max() < 2e-3 < np.abs(released - expected).max()
 
 
+@pytest.mark.parametrize(("std", "queries", "factor"), [(0.0, 1, 1), (0.1, 1, 16), (0.1, 4, 4)])
+def test_the_prior_weighs_more_with_more_noise(
+    tmp_path: Path, std: float, queries: int, factor: int
+) -> None:
+    """In proportion to the variance on the mean release, from a deviation of 0.025 on."""
+    options = {"queries": queries, "iterations": 1, "tv_weight": 0.5}
+    task, _ = attack_task(tmp_path, nn.Identity(), GaussianNoise(std), **options)
+    assert optimisation(task).state["tv_weight"] == pytest.approx(0.5 * factor)
+
+
 def test_a_client_that_tells_nothing_leaves_the_image_at_its_start(tmp_path: Path) -> None:
     constant = nn.Sequential(nn.AvgPool2d(4), nn.Threshold(2.0, 0.0))
     task, _ = attack_task(tmp_path, constant, GaussianNoise(0.1), tv_weight=1.0)
@@ -199,7 +209,7 @@ def test_the_victim_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_strong_is_not_weaker(tmp_path: Path) -> None:
     """From settings that are too timid, it finds better ones among those it tries."""
-    timid = {"iterations": 20, "lr": 0.006, "tv_weight": 0.1}
+    timid = {"iterations": 20, "lr": 0.006, "tv_weight": 0.1 / 16}  # 0.1 with this noise
     errors, states = {}, {}
     for name in ("standard", "strong"):
         place, channel = tmp_path / name, GaussianNoise(0.1)
@@ -209,6 +219,7 @@ def test_strong_is_not_weaker(tmp_path: Path) -> None:
         states[name] = {key: tensor.item() for key, tensor in found.state.items()}
     assert errors["strong"] < 0.8 * errors["standard"]
     assert states["standard"]["lr"] == pytest.approx(0.006)
+    assert states["standard"]["tv_weight"] == pytest.approx(0.1)
     assert states["strong"]["lr"] == pytest.approx(RATES[-1] * 0.006)
     assert states["strong"]["tv_weight"] == pytest.approx(WEIGHTS[-1] * 0.1)
     assert 20 < states["strong"]["steps"] <= 60

@@ -35,6 +35,15 @@ class Channel:
         """Return the standard deviation of all additive noise on a released feature."""
         return self.noise_std
 
+    @property
+    def masks(self) -> bool:
+        """Return whether random features are missing from a release.
+
+        Then the best estimate of the features is not linear in the release, and the network of the
+        attack `decoder` gets the release itself, too.
+        """
+        return False
+
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of independent releases, differentiable in the features.
 

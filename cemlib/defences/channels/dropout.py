@@ -29,6 +29,11 @@ class Dropout(Channel):
 
     settings: DropoutChannel
 
+    @property
+    def masks(self) -> bool:
+        """Return True."""
+        return True
+
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of releases, each with a new mask; see `Channel`."""
         count = torch.zeros(features.shape, device=generator.device)
