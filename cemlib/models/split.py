@@ -116,6 +116,16 @@ class SplitModel(nn.Module):
             raise ValueError("feature_shape: not known before `measured` saw the images' shape")
         return self._feature_shape
 
+    @property
+    def uncoded(self) -> nn.Module | None:
+        """Return the encoder up to its sparse coding, or None if it has none.
+
+        Features have their places in the image until the coding mixes all of them.
+        """
+        layers = [*self.encoder] if isinstance(self.encoder, nn.Sequential) else []
+        places = [number for number, layer in enumerate(layers) if isinstance(layer, SparseCoding)]
+        return nn.Sequential(*layers[: places[0]]) if places else None
+
     def measured(self, image_shape: Dimensions) -> "SplitModel":
         """Return the network with the `feature_shape` for images (C, H, W), sharing weights.
 
