@@ -167,7 +167,7 @@ def differences(root: Path, folder: str) -> str:
 def _relative(row: Row, first: float) -> str:
     if not math.isfinite(row["difference"]):
         return "-"
-    # The difference is on shared seeds; where the first family has more, its mean is on others too.
+    # The difference is on shared seeds: the first family's mean, if the other one has more.
     base = row["mse_mean"] - row["difference"] if row["n_seeds"] == row["n_pairs"] else first
     text = f"{100 * row['difference'] / base:+z.0f} %"
     text = marked(text, row["unconverged"] != "")

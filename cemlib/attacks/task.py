@@ -58,6 +58,7 @@ class Task:
         judge: An undefended classifier trained on the same data, in eval mode.
         start: The trained decoder of the attack `options["start"]`, in eval mode and frozen.
         class_maps: Number of the last feature maps, which say the class; 0 unless it is known.
+        uncoded: The client up to its sparse coding, if that is what mixes the released features.
     """
 
     victim: Deployed
@@ -71,6 +72,7 @@ class Task:
     judge: SplitModel
     start: nn.Module | None = None
     class_maps: int = 0
+    uncoded: nn.Module | None = None
 
     @property
     def queries(self) -> int:

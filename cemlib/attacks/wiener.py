@@ -7,9 +7,10 @@ the diagonal covariance V of the release noise, which the attacker knows,
     z^ = m + F (z~ - m),     F = (S + r I) (S + V + r I)^-1  (the Wiener filter)
 
 for r = 0. Sparse coding mixes all features, and no convolution can undo that. Where the client ends
-in one, z^ is therefore an estimate of its input u, which a white-box attacker knows of its images:
+in one, z^ is therefore the best linear estimate of its input u, which a white-box attacker knows of
+its own images:
 
-    z^ = m + U^T (z~ - m),   U = (S + V + r I)^-1 Cov(z, u)
+    z^ = E[u] + U^T (z~ - m),   U = (S + V + r I)^-1 Cov(z, u)
 
 With few images S is uncertain, which r > 0 accounts for: the r with the lowest error on
 held-out images is used. Sources: Wiener, "Extrapolation, interpolation, and smoothing of stationary
@@ -19,18 +20,18 @@ It assumes noise that is uncorrelated between features. Non-linear information i
 to other attacks.
 """
 
-import math
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.task import Task
+from cemlib.attacks.task import Pairs, Task
+from cemlib.data.prepared import to_float
 from cemlib.models.decoder import LARGEST, LinearEstimate
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.seeds import generator
 
 CHUNK = 4096
+BATCH = 512  # images per pass through a part of the client
 SMALLEST = 1e-30  # smallest mean variance of a feature
 RIDGES = tuple(10.0**power for power in range(-8, 2))  # r, as multiples of the mean variance
 
@@ -49,8 +50,8 @@ def linear_estimate(task: Task) -> LinearEstimate:
     check_finite(0, features=mean.sum().item())
     if len(mean) * len(intercept) > LARGEST:
         empty = mean.new_zeros(0, len(intercept)), mean.new_zeros(0, 0)
-        return LinearEstimate(empty[0], mean.float(), intercept.float(), empty[1])
-    covariance, cross, coded = _covariances(clean, task, mean, intercept)
+        return LinearEstimate(empty[0], mean.float(), intercept.float(), empty[1], mean.float())
+    covariance, cross = _covariances(clean, task.own, mean, intercept)
     values, vectors = torch.linalg.eigh(covariance + torch.diag(noise.double()))
     # For constant features without noise, every estimate is the mean.
     ridges = values.mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(values)
@@ -64,28 +65,39 @@ def linear_estimate(task: Task) -> LinearEstimate:
     inverse = 1 / (values + ridges[errors.argmin()])
     # F = I - V (S + V + r I)^-1 needs no product with an ill-conditioned S.
     wiener = torch.diag(torch.ones_like(noise)) - noise[:, None] * (vectors * inverse @ vectors.T)
-    if coded is not None:
-        wiener[: coded.shape[1]] = (vectors @ (inverse[:, None] * (vectors.T @ coded))).T
+    offset = mean.clone()
+    if task.uncoded is not None:
+        inputs, coded = _uncoded(task.uncoded, clean, task.own, mean)
+        offset[: len(inputs)] = inputs
+        wiener[: len(inputs)] = (vectors @ (inverse[:, None] * (vectors.T @ coded))).T
     weights = vectors @ (inverse[:, None] * turned)
-    return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener)))
+    return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener, offset)))
+
+
+@torch.no_grad()
+def _uncoded(uncoded: nn.Module, clean: Tensor, own: Pairs, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Return E[u] (D',) and Cov(z, u) (D, D') in float64, for the inputs u of a sparse coding."""
+    uncoded.eval()
+    images = torch.split(own.images, BATCH)
+    u = torch.cat([uncoded(to_float(part)).flatten(1) for part in images])
+    cross = mean.new_zeros(len(mean), u.shape[1])
+    for start in range(0, len(clean), CHUNK):
+        rows = slice(start, start + CHUNK)
+        z = clean[rows].double() - mean
+        cross.addmm_(z.T, u[rows].double(), alpha=1 / len(clean))
+    return u.mean(0, dtype=torch.float64), cross
 
 
 def _covariances(
-    clean: Tensor, task: Task, mean: Tensor, intercept: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return S (D, D), C (D, P) and, with sparse coding, Cov(z, u), from chunks, in float64."""
-    own, uncoded = task.own, task.victim.model.uncoded
+    clean: Tensor, own: Pairs, mean: Tensor, intercept: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return S (D, D) and C (D, P) in float64, from chunks of the pairs."""
     covariance = mean.new_zeros(len(mean), len(mean))
     cross = mean.new_zeros(len(mean), len(intercept))
-    coded = mean.new_zeros(len(mean), math.prod(task.victim.model.feature_shape))
     for start in range(0, len(clean), CHUNK):
         rows = slice(start, start + CHUNK)
         z = clean[rows].double() - mean
         covariance.addmm_(z.T, z, alpha=1 / len(clean))
         x = own.targets(rows).flatten(1).double() - intercept
         cross.addmm_(z.T, x, alpha=1 / len(clean))
-        if uncoded is not None:
-            with torch.no_grad():
-                u = uncoded(own.targets(rows)).flatten(1).double()
-            coded.addmm_(z.T, u, alpha=1 / len(clean))
-    return covariance, cross, coded if uncoded is not None else None
+    return covariance, cross

@@ -152,6 +152,7 @@ class Scene:
             checkpoint=checkpoint,
             judge=self.judge.model,
             start=start,
+            uncoded=self.victim.model.uncoded,
         )
         if self.study.attacks[attack].told_class:
             task = with_class(task, targets(self.data, knowledge).labels, len(self.data.classes))

@@ -96,7 +96,7 @@ async def take_part(
         round_ = seat.round(images, head[SHAPE.size : -DIGEST_BYTES])
         if round_.digest != head[-DIGEST_BYTES:]:
             raise MessageError(
-                "the aggregator has another public.json or other images: compare them"
+                "the aggregator has another public.json, or sent other images than it announced"
             )
         party = Participant(round_, share, _votes(classify, images))
         asked = queries.digests(images)

@@ -105,24 +105,25 @@ class Decoder(ResidualNetwork):
 
 @dataclass(frozen=True)
 class LinearEstimate:
-    """Linear estimates of images and of clean features from a release."""
+    """Linear estimates of images and of clean features (or their uncoded form) from a release."""
 
     weights: Tensor  # W, (D, P)
     mean: Tensor  # m, (D,)
     intercept: Tensor  # b, (P,)
     filter: Tensor  # F, (D, D)
+    offset: Tensor  # o, (D,), the mean of the estimated features
 
 
 class CorrectedDecoder(nn.Module):
     """A linear reconstruction of images from releases z~, its correction, and a second answer.
 
-        l = logit(W^T (z~ - m) + b)          (a, o) = N(m + F (z~ - m), l / 4)
-        x = share s(l + 4 a) + (1 - share) s(4 o)
+        l = logit(W^T (z~ - m) + b)          (a, i) = N(o + F (z~ - m), l / 4)
+        x = share s(l + 4 a) + (1 - share) s(4 i)
 
     with the logistic function s, its inverse logit of arguments clipped to [`EDGE`, 1 - `EDGE`],
     and 4, the slope of logit in the middle, so that N is in units of pixels there. The last block
     of N sees the linear reconstruction. N starts at 0: an untrained decoder with a share of 1 is
-    the linear reconstruction. W, m, b, F and the share are buffers, not trained: the first four
+    the linear reconstruction. W, m, b, F, o and the share are buffers, not trained: the first five
     come from `cemlib.attacks.wiener`, the share from `cemlib.attacks.decoder`. If W would have more
     than `LARGEST` elements, W and F are empty: N gets the release itself, and the mean image
     replaces the linear reconstruction.
@@ -141,6 +142,7 @@ class CorrectedDecoder(nn.Module):
     mean: Tensor
     intercept: Tensor
     filter: Tensor
+    offset: Tensor
     share: Tensor
 
     def __init__(
@@ -155,17 +157,19 @@ class CorrectedDecoder(nn.Module):
         masked: bool = False,
     ) -> None:
         super().__init__()
-        self.image_shape, self.masked = image_shape, masked
+        self.image_shape = image_shape
         dim, pixels = math.prod(feature_shape), math.prod(image_shape)
         read = dim if dim * pixels <= LARGEST else 0
+        self.masked = masked and read > 0  # otherwise N gets the release anyway
         self.seen = feature_shape[0] - (class_maps if read else 0)
-        shape = self.seen * (1 + masked), image_shape, blocks, width, doublings
+        shape = self.seen * (1 + self.masked), image_shape, blocks, width, doublings
         self.network = ResidualNetwork(*shape, hints=image_shape[0], answers=2 * image_shape[0])
         _start_at_zero(self.network.last)
         self.register_buffer("weights", torch.zeros(read, pixels))
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("intercept", torch.zeros(pixels))
         self.register_buffer("filter", torch.zeros(read, read))
+        self.register_buffer("offset", torch.zeros(dim))
         self.register_buffer("share", torch.ones(()))
 
     def start_at(self, estimate: LinearEstimate) -> None:
@@ -194,7 +198,7 @@ class CorrectedDecoder(nn.Module):
             return self.intercept.expand(len(released), -1).view(-1, *self.image_shape), released
         centred = released.flatten(1) - self.mean
         images = torch.addmm(self.intercept, centred, self.weights)
-        features = torch.addmm(self.mean, centred, self.filter.T)
+        features = torch.addmm(self.offset, centred, self.filter.T)
         return images.view(-1, *self.image_shape), features.view_as(released)
 
 

@@ -118,13 +118,15 @@ class SplitModel(nn.Module):
 
     @property
     def uncoded(self) -> nn.Module | None:
-        """Return the encoder up to its sparse coding, or None if it has none.
+        """Return the encoder up to its sparse coding, or None if it does not end in one.
 
-        Features have their places in the image until the coding mixes all of them.
+        Features have their places in the image until the coding mixes all of them. The encoder
+        must be a `Sequential` that ends with the coding and a sigmoid, as those of this package do.
         """
-        layers = [*self.encoder] if isinstance(self.encoder, nn.Sequential) else []
-        places = [number for number, layer in enumerate(layers) if isinstance(layer, SparseCoding)]
-        return nn.Sequential(*layers[: places[0]]) if places else None
+        match [*self.encoder.children()] if isinstance(self.encoder, nn.Sequential) else []:
+            case [*before, SparseCoding(), nn.Sigmoid()]:
+                return nn.Sequential(*before)
+        return None
 
     def measured(self, image_shape: Dimensions) -> "SplitModel":
         """Return the network with the `feature_shape` for images (C, H, W), sharing weights.

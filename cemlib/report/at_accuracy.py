@@ -193,7 +193,8 @@ def _difference(ours: Curves, theirs: Curves, accuracy: float) -> Row:
     Both are read on these seeds, so that their difference is that of two readings.
     """
     shared = ours.without.keys() & theirs.without.keys()
-    sides = [each.of_seeds(shared).jackknifed(["mse"], accuracy) for each in (ours, theirs)]
+    kept = [each.of_seeds(shared).at(accuracy) for each in (ours, theirs)]
+    sides = [each.jackknifed(["mse"], accuracy) for each in kept]
     both = pd.concat(sides, axis=1, join="inner").dropna()
     found = paired_difference(*(both.iloc[:, side].tolist() for side in (0, 1)))
     half, pairs = found["ci_high"] - found["difference"], int(found["n_pairs"])

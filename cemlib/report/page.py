@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from cemlib.records.files import write_text
+from cemlib.records.files import FileError, write_text
 from cemlib.records.seal import read_sealed
 from cemlib.report import STYLE, TEMPLATE
 from cemlib.report.build import Results
@@ -90,7 +90,11 @@ def _sections(files: Mapping[str, Path]) -> dict[str, list[tuple[Drawing, str]]]
     sections: dict[str, list[tuple[Drawing, str]]] = {category: [] for category in CATEGORIES}
     for name, figure in DRAWINGS.items():
         if name in files:
-            content = base64.b64encode(files[name].read_bytes()).decode("ascii")
+            try:
+                content = base64.b64encode(files[name].read_bytes()).decode("ascii")
+            except OSError as error:
+                fault = f"{files[name]}: cannot be read ({error}); draw it again"
+                raise FileError(fault) from error
             sections[figure.category].append((figure, f"data:image/png;base64,{content}"))
     return sections
 
@@ -117,9 +121,9 @@ def _facts(
 
 
 def _model(settings: Record) -> str:
-    own = [name for name, defence in settings["defences"].items() if defence["model"]]
+    own = any(defence["model"] for defence in settings["defences"].values())
     found = f"{settings['model']['name']}, cut {settings['model']['cut']}"
-    return found + (f" (but {len(own)} defences have options of their own)" if own else "")
+    return found + own * " (other options for some defences, see the settings)"
 
 
 def _failures(results: Results) -> list[str]:

@@ -16,10 +16,12 @@ from cemlib.attacks import denoiser as denoising
 from cemlib.attacks.denoiser import denoiser, posterior_weight
 from cemlib.attacks.optimisation import WEIGHTS, Descent, Settings, optimisation
 from cemlib.attacks.task import Task
+from cemlib.attacks.wiener import linear_estimate
 from cemlib.config.attacks import Decoder, Optimisation
 from cemlib.data.prepared import to_float
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
+from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 
@@ -95,6 +97,18 @@ def test_the_denoiser_beats_the_best_linear_one(tmp_path: Path) -> None:
     errors = [F.mse_loss(each(noisy), truth).item() for each in (denoise, linear)]
     assert errors[0] < 0.3 * errors[1] < 0.3 * STD**2
     assert not any(weights.requires_grad for weights in denoise.parameters())
+
+
+def test_the_denoiser_knows_nothing_of_a_sparse_coding(tmp_path: Path) -> None:
+    """Its releases are images, whatever the client does."""
+    coded = nn.Sequential(nn.AvgPool2d(4), SparseCoding(16), nn.Sigmoid())
+    task, _ = bare_task(tmp_path, 0.3, encoder=coded)
+    with_coding = changed(task, uncoded=task.victim.model.uncoded)
+    found, expected = (
+        linear_estimate(denoising.denoising(each, STD)) for each in (with_coding, task)
+    )
+    assert with_coding.uncoded is not None
+    assert all(map(torch.equal, vars(found).values(), vars(expected).values()))
 
 
 def test_its_options_are_the_defaults_of_the_decoder() -> None:

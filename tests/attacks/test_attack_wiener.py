@@ -62,7 +62,7 @@ def test_behind_sparse_coding_its_input_is_estimated(tmp_path: Path) -> None:
     client = nn.Sequential(Curved(), SparseCoding(8, threshold=0.3), nn.Sigmoid())
     victim = Deployed(SplitModel(client, nn.Identity(), (2, 2, 2)), CHANNELS["noise"])
     parts = [pairs(victim, walks(*part)) for part in ((5000, 1), (300, 2), (40, 3))]
-    task = task_on(tmp_path, victim, parts, {}, judge())[0]
+    task = changed(task_on(tmp_path, victim, parts, {}, judge())[0], uncoded=victim.model.uncoded)
     with torch.no_grad():
         before = Curved()(task.own.targets()).flatten(1).double().numpy()
     z = task.own.features.flatten(1).double().numpy()
@@ -71,6 +71,7 @@ def test_behind_sparse_coding_its_input_is_estimated(tmp_path: Path) -> None:
     seen = s + np.diag(v) + 10.0 ** expected["power"] * np.trace(s + np.diag(v)) / 8 * np.eye(8)
     regression = np.linalg.solve(seen, (z - m).T @ before / len(z))
     np.testing.assert_allclose(found.filter.numpy(), regression.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.offset.numpy(), before.mean(0), rtol=1e-5)
     np.testing.assert_allclose(found.weights.numpy(), expected["weights"], rtol=1e-3, atol=1e-5)
 
 
@@ -104,7 +105,7 @@ def solved(task: Task, channel: str) -> dict[str, Any]:
         if error < best["error"]:
             wiener = (s + r) @ np.linalg.inv(s + np.diag(v) + r)
             best = {"error": error, "power": power, "weights": weights, "filter": wiener}
-    return best | {"mean": m, "intercept": b}
+    return best | {"mean": m, "intercept": b, "offset": m}
 
 
 def check(found: LinearEstimate, expected: dict[str, Any]) -> None:

@@ -174,7 +174,7 @@ def test_a_setting_that_the_aggregator_changed_is_refused_before_the_vote(
     running.asking()
     parts = running.honest(0, 1, 2, public=own)
     for index, part in enumerate(parts):
-        with pytest.raises(MessageError, match=r"another public\.json or other images"):
+        with pytest.raises(MessageError, match=r"another public\.json, or sent other images"):
             part.result(SECONDS)
         assert (running.ledgers / f"{index}.txt").read_text() == ""
 
