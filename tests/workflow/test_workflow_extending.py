@@ -27,7 +27,7 @@ def add_spread(checkout: Checkout) -> None:
     first = "from cemlib.surrogates.slot import"
     replaced(checkout, PACKAGE, first, f"from cemlib.surrogates.mine import Spread\n{first}")
     replaced(checkout, OPTIONS, "AnySurrogate = ", f"{options}\n\nAnySurrogate = ")
-    replaced(checkout, OPTIONS, "        | LogDet\n", "        | LogDet\n        | Spread\n")
+    replaced(checkout, OPTIONS, " | OfMoments,\n", " | OfMoments | Spread,\n")
 
 
 def test_an_added_surrogate_runs_to_the_tables(finished: Checkout) -> None:
