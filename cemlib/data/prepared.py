@@ -111,11 +111,7 @@ def save(prepared: Prepared, folder: Path) -> tuple[Path, Path]:
 
 
 def load(folder: Path) -> Prepared:
-    """Read what `save` wrote.
-
-    Raises:
-        FileError: if a file is missing, or differs from what was written.
-    """
+    """Read what `save` wrote; raise FileError if a file is missing or differs from that."""
     facts = read_sealed(folder / DESCRIPTION, FACTS)
     check_files(folder / DESCRIPTION, facts, [folder / TENSORS])
     tensors = load_tensors(folder / TENSORS)

@@ -107,11 +107,7 @@ class SplitModel(nn.Module):
 
     @property
     def feature_shape(self) -> Dimensions:
-        """Return (c, h, w) of the features at the cut.
-
-        Raises:
-            ValueError: if it is not known yet.
-        """
+        """Return (c, h, w) of the features at the cut; raise ValueError if it is not known yet."""
         if self._feature_shape is None:
             raise ValueError("feature_shape: not known before `measured` saw the images' shape")
         return self._feature_shape

@@ -78,11 +78,7 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        FileError: if the file is missing or is not JSON.
-    """
+    """Read a JSON file; raise FileError if it is missing or is not JSON."""
     return _parse(path, _read(path))
 
 

@@ -36,11 +36,7 @@ def read_sealed(path: Path, keys: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def check_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Compare a record with its own checksum.
-
-    Raises:
-        FileError: if the checksum differs or is missing.
-    """
+    """Compare a record with its own checksum; raise FileError if it differs or is missing."""
     if FILES not in record or record.get(OWN) != _digest(record):
         raise _damaged(path, path)
 
@@ -63,11 +59,7 @@ def check_sums(path: Path, record: Mapping[str, Any], found: Mapping[str, str]) 
 
 
 def checked(file: Path) -> Path:
-    """Return a file of a result, after comparing it with the record beside it.
-
-    Raises:
-        FileError: if the file or the record differs from what was written.
-    """
+    """Return a file of a result; raise FileError if it or its record is not as it was written."""
     record = file.with_name(RECORD)
     check_files(record, read_sealed(record), [file])
     return file

@@ -121,9 +121,10 @@ def _facts(
 
 
 def _model(settings: Record) -> str:
-    own = any(defence["model"] for defence in settings["defences"].values())
     found = f"{settings['model']['name']}, cut {settings['model']['cut']}"
-    return found + own * " (other options for some defences, see the settings)"
+    if any(defence["model"] for defence in settings["defences"].values()):
+        found += " (other options for some defences, see the settings)"
+    return found
 
 
 def _failures(results: Results) -> list[str]:

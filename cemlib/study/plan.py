@@ -30,11 +30,7 @@ class Plan(Generic[StudyT]):
 
     @property
     def layout(self) -> Layout:
-        """Return the paths of the study's files.
-
-        Raises:
-            ConfigError: if the path of the results, with the home folder, has braces.
-        """
+        """Return the paths of the study's files; raise ConfigError if their folder has braces."""
         part, root = "stale" if self.stale else "", Path(self.study.results).expanduser()
         if {"{", "}"} & {*str(root)}:
             raise ConfigError(f"{root}: braces would be wildcards of jobs; use another folder")
@@ -58,11 +54,7 @@ class Plan(Generic[StudyT]):
 
 
 def chosen(what: str, known: Collection[_Name], only: _Name | None) -> tuple[_Name, ...]:
-    """Return all names (or numbers) of a kind, or only the given one.
-
-    Raises:
-        ConfigError: if there is no such name; the message has the nearest.
-    """
+    """Return all names (or numbers), or the given one; raise ConfigError if it is unknown."""
     if only is None:
         return tuple(known)
     if only not in known:

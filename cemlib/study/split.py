@@ -157,11 +157,7 @@ def report_jobs(
 
 
 def tables_of_one(plan: Plan[Study], defence: str) -> SplitJob:
-    """Return the job of the tables of one defence alone.
-
-    Raises:
-        ConfigError: if there is no such defence.
-    """
+    """Return the job of the tables of one defence; raise ConfigError if there is no such one."""
     chosen("defence", plan.study.defences, defence)
     judge = train_job(plan, JUDGE, JUDGE_SEED)
     trained = [train_job(plan, defence, seed) for seed in plan.study.seeds]

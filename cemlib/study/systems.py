@@ -26,11 +26,7 @@ def jobs_of(plan: AnyPlan) -> list[AnyJob]:
 def read_study(
     path: Path, changes: Sequence[str] = (), device: str = "auto"
 ) -> tuple[AnyPlan, list[AnyJob]]:
-    """Read a study of any system, with some values replaced, and return it with all its jobs.
-
-    Raises:
-        ConfigError: if it cannot be read or is faulty.
-    """
+    """Read a study, with some values replaced, and all its jobs; raise ConfigError if faulty."""
     plan = Plan(load_any(path, changes), device=device)
     return plan, jobs_of(plan)
 

@@ -70,11 +70,7 @@ class Trainer:
         self.selection = Selection(settings, defended, data, seed)
 
     def epoch(self, number: int) -> Row:
-        """Train one 1-based epoch and return its row of the history.
-
-        Raises:
-            DivergedError: if the loss of a batch, or of the validation images, is not finite.
-        """
+        """Train a 1-based epoch and return its row; raise DivergedError if a loss is not finite."""
         start = time.perf_counter()
         row = self.pass_over(number)
         row |= self._validate(number)
