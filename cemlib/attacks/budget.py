@@ -97,10 +97,11 @@ def untrained(
     class_maps: int = 0,
     *,
     masked: bool = False,
+    coded: bool = False,
 ) -> Decoder | CorrectedDecoder:
     """Return a new decoder for the attack's options, with weights from torch's random state.
 
-    `class_maps` and `masked` are those of the `CorrectedDecoder`. If doubling the side of the
+    The last three arguments are those of the `CorrectedDecoder`. If doubling the side of the
     features does not give that of the images, the decoder computes larger images and cuts them.
 
     Raises:
@@ -114,7 +115,8 @@ def untrained(
         )
     size = options["blocks"], options["width"], math.ceil(math.log2(max(ratios)))
     if options["kind"] == "decoder":
-        return CorrectedDecoder(tuple(feature_shape), image_shape, *size, class_maps, masked=masked)
+        shapes = tuple(feature_shape), image_shape
+        return CorrectedDecoder(*shapes, *size, class_maps, masked=masked, coded=coded)
     return Decoder(feature_shape[0], image_shape, *size)
 
 
@@ -125,16 +127,18 @@ def load_decoder(
     image_shape: tuple[int, int, int],
     *,
     masked: bool = False,
+    coded: bool = False,
 ) -> nn.Module:
     """Return the trained decoder of an attack with these options, in eval mode and frozen.
 
-    `state` are the tensors of the attack's `Outcome`, and `masked` is that of `untrained`. The
-    decoder is on the CPU.
+    `state` are the tensors of the attack's `Outcome`, and `masked` and `coded` are those of
+    `untrained`. The decoder is on the CPU.
 
     Raises:
         RuntimeError: if the tensors do not fit such a decoder.
     """
-    model = untrained(budgeted(options), feature_shape, image_shape, masked=masked)
+    shapes = feature_shape, image_shape
+    model = untrained(budgeted(options), *shapes, masked=masked, coded=coded)
     model.load_state_dict(state)
     return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)
 

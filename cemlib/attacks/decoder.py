@@ -5,8 +5,9 @@
     loss = e1 + e2 [e1 / e2]        with e the mean squared error of x1 or x2, over all pixels
     answer = share x1 + (1 - share) x2
 
-W, m, b and the linear estimate z^ of the expected release, or of the input of a sparse coding, have
-a closed form and are not trained (`cemlib.attacks.wiener`). The network N starts at 0 and learns
+W, m, b and the linear estimate z^ of the expected release have a closed form and are not trained
+(`cemlib.attacks.wiener`). Where the client ends in a sparse coding, z~ stands for the most probable
+input of the coding (`cemlib.models.uncoding`). The network N starts at 0 and learns
 two answers from the same features: a correction of the linear reconstruction, and an image of its
 own. The correction needs few images. The own image has a lower error if there are many, because the
 linear term differs from pixel to pixel, and convolutions cannot undo all of that. The quotient [e1
@@ -21,23 +22,23 @@ How it fails: its answers tend to the mean of all images that fit a release. Whe
 little they are blurred, which does not raise the MSE, but looks worse than what the attacker knows.
 """
 
-from dataclasses import fields
+import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.learning import CHUNK, Batch, Numbers, Regression, learn
 from cemlib.attacks.task import Outcome, Task
-from cemlib.attacks.wiener import linear_estimate
-from cemlib.models.decoder import CorrectedDecoder, LinearEstimate
+from cemlib.attacks.wiener import Uncoded, linear_estimate
+from cemlib.data.prepared import to_float
+from cemlib.models.decoder import CorrectedDecoder
 from cemlib.numerics.optim import one_cycle
 from cemlib.numerics.seeds import generator
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
 WARM_UP = 0.25  # share of the steps in which the learning rate rises
-FIXED = {field.name for field in fields(LinearEstimate)}  # tensors that are not trained
 SMALLEST = 1e-30  # smallest squared distance of the two answers
 
 
@@ -57,9 +58,18 @@ class Correction(Regression):
         super().__init__(task)
         assert isinstance(self.model, CorrectedDecoder)
         self.decoder = self.model
-        self.decoder.start_at(linear_estimate(task))
+        self.decoder.start_at(linear_estimate(task, self._uncoded()))
         self._lowest = super()._held_out()["val_mse"]  # with a share of 1
         self._best_state = self._trained()
+
+    def _uncoded(self) -> Uncoded | None:
+        """Fit the decoder's uncoding to the attacker's images, if there is one, and return it."""
+        if self.task.coding is None or self.decoder.uncoding is None:
+            return None
+        before, coding = self.task.coding
+        noise_std = self.task.victim.channel.std / math.sqrt(self.task.queries)
+        self.decoder.uncoding.fit(coding, _outputs(before, self.task.own.images), noise_std)
+        return self.decoder.uncoded
 
     def rate(self, count: int) -> float:
         """Return the one-cycle rate of the count-th step."""
@@ -113,9 +123,9 @@ class Correction(Regression):
         return row
 
     def _trained(self) -> dict[str, Tensor]:
-        """Return a copy of all tensors but those of the linear estimates."""
+        """Return a copy of the weights of the network, and of the share."""
         state = self.decoder.state_dict()
-        return copied({name: tensor for name, tensor in state.items() if name not in FIXED})
+        return copied({n: t for n, t in state.items() if n == "share" or n.startswith("network.")})
 
     def state(self) -> State:
         """Return also the weights of the best epoch."""
@@ -126,3 +136,11 @@ class Correction(Regression):
         """Continue from the `state` of a checkpoint."""
         super().restore(tensors, state)
         self._lowest, self._best_state = state["best"], unpack("best", tensors)
+
+
+@torch.no_grad()
+def _outputs(client: nn.Module, images: Tensor) -> Tensor:
+    """Return the outputs (N, D) of a part of the client for uint8 images."""
+    client.eval()
+    parts = [client(to_float(part)).flatten(1) for part in torch.split(images, CHUNK)]
+    return torch.cat(parts)

@@ -84,7 +84,7 @@ def denoising(task: Task, noise_std: float) -> Task:
         seed=derive(task.seed, "denoiser"),
         title=f"{task.title}, denoiser",
         checkpoint=Checkpoint(task.checkpoint.folder / "denoiser", task.checkpoint.interval),
-        uncoded=None,
+        coding=None,
     )
 
 

@@ -6,51 +6,59 @@ the diagonal covariance V of the release noise, which the attacker knows,
     x^ = b + W^T (z~ - m),   W = (S + V + r I)^-1 C          the least squared error of all linear
     z^ = m + F (z~ - m),     F = (S + r I) (S + V + r I)^-1  (the Wiener filter)
 
-for r = 0. Sparse coding mixes all features, and no convolution can undo that. Where the client ends
-in one, z^ is therefore the best linear estimate of its input u, which a white-box attacker knows of
-its own images:
-
-    z^ = E[u] + U^T (z~ - m),   U = (S + V + r I)^-1 Cov(z, u)
-
-With few images S is uncertain, which r > 0 accounts for: the r with the lowest error on
+for r = 0. With few images S is uncertain, which r > 0 accounts for: the r with the lowest error on
 held-out images is used. Sources: Wiener, "Extrapolation, interpolation, and smoothing of stationary
 time series", 1949; Hoerl and Kennard, Technometrics 12(1), 1970.
+
+Where the client ends in a sparse coding, the most probable input of the coding takes the place of
+the release (`cemlib.models.uncoding`). S and C are then those of one such input per image, and
+V = 0, because they include the noise.
 
 It assumes noise that is uncorrelated between features. Non-linear information in a release is left
 to other attacks.
 """
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from cemlib.attacks.task import Pairs, Task
-from cemlib.data.prepared import to_float
 from cemlib.models.decoder import LARGEST, LinearEstimate
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.seeds import generator
 
 CHUNK = 4096
-BATCH = 512  # images per pass through a part of the client
 SMALLEST = 1e-30  # smallest mean variance of a feature
 RIDGES = tuple(10.0**power for power in range(-8, 2))  # r, as multiples of the mean variance
 
+Uncoded = Callable[[Tensor], Tensor]
 
-def linear_estimate(task: Task) -> LinearEstimate:
+
+def linear_estimate(task: Task, uncoded: Uncoded | None = None) -> LinearEstimate:
     """Return the best linear estimates from the attacker's own pairs, computed in float64.
 
     If W would have more than `LARGEST` elements, W and F are empty.
 
+    Args:
+        task: The attack.
+        uncoded: Maps releases (N, D) to what takes their place, if the client ends in a coding.
+
     Raises:
         DivergedError: if a feature is not finite.
     """
-    clean, noise = task.victim.channel.moments(task.own.features.flatten(1), task.queries)
+    if uncoded is None:
+        clean, noise = task.victim.channel.moments(task.own.features.flatten(1), task.queries)
+    else:
+        clean = _in_place_of_releases(task, uncoded)
+        noise = clean.new_zeros(clean.shape[1])
     mean, images = clean.mean(0, dtype=torch.float64), task.own.images
     intercept = images.flatten(1).sum(0, dtype=torch.float64) / (255 * len(images))
     check_finite(0, features=mean.sum().item())
     if len(mean) * len(intercept) > LARGEST:
         empty = mean.new_zeros(0, len(intercept)), mean.new_zeros(0, 0)
-        return LinearEstimate(empty[0], mean.float(), intercept.float(), empty[1], mean.float())
+        return LinearEstimate(empty[0], mean.float(), intercept.float(), empty[1])
     covariance, cross = _covariances(clean, task.own, mean, intercept)
     values, vectors = torch.linalg.eigh(covariance + torch.diag(noise.double()))
     # For constant features without noise, every estimate is the mean.
@@ -58,6 +66,8 @@ def linear_estimate(task: Task) -> LinearEstimate:
     turned = vectors.T @ cross
     draws = generator(task.seed, "attack_ridge_noise", device=task.released.device)
     released = task.release(task.held_out.features, draws).flatten(1)  # of the held-out images
+    if uncoded is not None:
+        released = uncoded(released)
     truth = task.held_out.targets().flatten(1)
     scores = (released.double() - mean) @ vectors
     answers = ((scores / (values + r) @ turned + intercept).float().clamp(0, 1) for r in ridges)
@@ -65,27 +75,15 @@ def linear_estimate(task: Task) -> LinearEstimate:
     inverse = 1 / (values + ridges[errors.argmin()])
     # F = I - V (S + V + r I)^-1 needs no product with an ill-conditioned S.
     wiener = torch.diag(torch.ones_like(noise)) - noise[:, None] * (vectors * inverse @ vectors.T)
-    offset = mean.clone()
-    if task.uncoded is not None:
-        inputs, coded = _uncoded(task.uncoded, clean, task.own, mean)
-        offset[: len(inputs)] = inputs
-        wiener[: len(inputs)] = (vectors @ (inverse[:, None] * (vectors.T @ coded))).T
     weights = vectors @ (inverse[:, None] * turned)
-    return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener, offset)))
+    return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener)))
 
 
-@torch.no_grad()
-def _uncoded(uncoded: nn.Module, clean: Tensor, own: Pairs, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return E[u] (D',) and Cov(z, u) (D, D') in float64, for the inputs u of a sparse coding."""
-    uncoded.eval()
-    images = torch.split(own.images, BATCH)
-    u = torch.cat([uncoded(to_float(part)).flatten(1) for part in images])
-    cross = mean.new_zeros(len(mean), u.shape[1])
-    for start in range(0, len(clean), CHUNK):
-        rows = slice(start, start + CHUNK)
-        z = clean[rows].double() - mean
-        cross.addmm_(z.T, u[rows].double(), alpha=1 / len(clean))
-    return u.mean(0, dtype=torch.float64), cross
+def _in_place_of_releases(task: Task, uncoded: Uncoded) -> Tensor:
+    """Return what takes the place of one release (N, D) of each of the attacker's images."""
+    draws = generator(task.seed, "attack_uncoding_noise", device=task.own.features.device)
+    released = task.release(task.own.features, draws).flatten(1)
+    return torch.cat([uncoded(part) for part in torch.split(released, CHUNK)])
 
 
 def _covariances(

@@ -13,6 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from cemlib.models.uncoding import Uncoding
+
 LARGEST = 2**25  # weights of a linear reconstruction; 64x64 pixels after two pools need 2**24.6
 EDGE = 1e-3  # linear reconstructions are clipped to [EDGE, 1 - EDGE], a squared error of 1e-6
 
@@ -105,28 +107,28 @@ class Decoder(ResidualNetwork):
 
 @dataclass(frozen=True)
 class LinearEstimate:
-    """Linear estimates of images and of clean features (or their uncoded form) from a release."""
+    """Linear estimates of images and of clean features from a release."""
 
     weights: Tensor  # W, (D, P)
     mean: Tensor  # m, (D,)
     intercept: Tensor  # b, (P,)
     filter: Tensor  # F, (D, D)
-    offset: Tensor  # o, (D,), the mean of the estimated features
 
 
 class CorrectedDecoder(nn.Module):
     """A linear reconstruction of images from releases z~, its correction, and a second answer.
 
-        l = logit(W^T (z~ - m) + b)          (a, i) = N(o + F (z~ - m), l / 4)
+        l = logit(W^T (z~ - m) + b)          (a, i) = N(m + F (z~ - m), l / 4)
         x = share s(l + 4 a) + (1 - share) s(4 i)
 
     with the logistic function s, its inverse logit of arguments clipped to [`EDGE`, 1 - `EDGE`],
     and 4, the slope of logit in the middle, so that N is in units of pixels there. The last block
     of N sees the linear reconstruction. N starts at 0: an untrained decoder with a share of 1 is
-    the linear reconstruction. W, m, b, F, o and the share are buffers, not trained: the first five
+    the linear reconstruction. W, m, b, F and the share are buffers, not trained: the first four
     come from `cemlib.attacks.wiener`, the share from `cemlib.attacks.decoder`. If W would have more
     than `LARGEST` elements, W and F are empty: N gets the release itself, and the mean image
-    replaces the linear reconstruction.
+    replaces the linear reconstruction. Where the client ends in a sparse coding, z~ stands for the
+    most probable input of the coding everywhere.
 
     Args:
         feature_shape: (c, h, w).
@@ -136,13 +138,13 @@ class CorrectedDecoder(nn.Module):
             of N, so it gets them only if W and F, which use them too, are empty.
         masked: Whether N gets the release itself, too, because features are missing at random: a
             linear estimate smears the zeros over all features.
+        coded: Whether releases are the output of a sparse coding, and noise.
     """
 
     weights: Tensor
     mean: Tensor
     intercept: Tensor
     filter: Tensor
-    offset: Tensor
     share: Tensor
 
     def __init__(
@@ -155,13 +157,16 @@ class CorrectedDecoder(nn.Module):
         class_maps: int = 0,
         *,
         masked: bool = False,
+        coded: bool = False,
     ) -> None:
         super().__init__()
         self.image_shape = image_shape
         dim, pixels = math.prod(feature_shape), math.prod(image_shape)
         read = dim if dim * pixels <= LARGEST else 0
         self.masked = masked and read > 0  # otherwise N gets the release anyway
-        self.seen = feature_shape[0] - (class_maps if read else 0)
+        maps = feature_shape[0] - class_maps
+        self.uncoding = Uncoding(maps * math.prod(feature_shape[1:])) if coded and read else None
+        self.seen = maps if read else feature_shape[0]
         shape = self.seen * (1 + self.masked), image_shape, blocks, width, doublings
         self.network = ResidualNetwork(*shape, hints=image_shape[0], answers=2 * image_shape[0])
         _start_at_zero(self.network.last)
@@ -169,7 +174,6 @@ class CorrectedDecoder(nn.Module):
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("intercept", torch.zeros(pixels))
         self.register_buffer("filter", torch.zeros(read, read))
-        self.register_buffer("offset", torch.zeros(dim))
         self.register_buffer("share", torch.ones(()))
 
     def start_at(self, estimate: LinearEstimate) -> None:
@@ -196,10 +200,17 @@ class CorrectedDecoder(nn.Module):
         """Return the linear estimates of the images and of the clean features."""
         if self.weights.numel() == 0:
             return self.intercept.expand(len(released), -1).view(-1, *self.image_shape), released
-        centred = released.flatten(1) - self.mean
+        centred = self.uncoded(released.flatten(1)) - self.mean
         images = torch.addmm(self.intercept, centred, self.weights)
-        features = torch.addmm(self.offset, centred, self.filter.T)
+        features = torch.addmm(self.mean, centred, self.filter.T)
         return images.view(-1, *self.image_shape), features.view_as(released)
+
+    def uncoded(self, released: Tensor) -> Tensor:
+        """Return releases (N, D) with the input of a sparse coding in place of its output."""
+        if self.uncoding is None:
+            return released
+        dim = len(self.uncoding.mean)
+        return torch.cat([self.uncoding(released[:, :dim]), released[:, dim:]], 1)
 
 
 def _start_at_zero(last: ResBlock) -> None:

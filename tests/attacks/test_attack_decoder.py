@@ -12,12 +12,14 @@ from torch.nn import functional as F
 
 from cemlib.attacks.budget import load_decoder, untrained
 from cemlib.attacks.decoder import decoder
+from cemlib.attacks.known_class import with_class
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.attacks.wiener import linear_estimate
 from cemlib.config.attacks import Decoder
 from cemlib.defences.channels import build
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
+from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
@@ -123,6 +125,30 @@ def test_a_decoder_sees_which_features_dropout_has_set_to_zero(tmp_path: Path) -
     assert error_of(found.reconstructions, targets) < 0.1 * line
     model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16), masked=True)
     assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_behind_a_sparse_coding_the_decoder_works_on_its_most_probable_input(
+    tmp_path: Path, told: bool
+) -> None:
+    """Without it, the network sees features that are mixed and saturated."""
+    torch.manual_seed(0)
+    spread = nn.Conv2d(1, 1, 1)
+    nn.init.constant_(spread.weight, 12.0)
+    nn.init.constant_(spread.bias, -6.0)
+    client = nn.Sequential(Small(), spread, SparseCoding(16), nn.Sigmoid()).requires_grad_(False)
+    victim = Deployed(SplitModel(client, nn.Identity(), (1, 4, 4)), GaussianNoise(0.01))
+    parts = [pairs(victim, smooth(count, seed)) for count, seed in ((400, 1), (50, 2), (60, 3))]
+    settings = Decoder(**(OPTIONS | {"epochs": 6})).model_dump()
+    task, targets = task_on(tmp_path, victim, parts, settings, judge())
+    blind = error_of(decoder(changed(task, coding=None)).reconstructions, targets)
+    if told:
+        task = with_class(task, torch.zeros(60, dtype=torch.long), 3)
+    found = decoder(task)
+    assert error_of(found.reconstructions, targets) < 0.75 * blind
+    if not told:
+        model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16), coded=True)
+        assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
 
 
 @pytest.mark.parametrize("labels", ["true", "random"])

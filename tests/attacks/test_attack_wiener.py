@@ -16,7 +16,6 @@ from cemlib.attacks.wiener import RIDGES, linear_estimate
 from cemlib.defences.channels import Channel, build
 from cemlib.defences.deployed import Deployed
 from cemlib.models.decoder import LinearEstimate
-from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import generator
@@ -56,25 +55,6 @@ def curved_task(
     return task_on(place, victim, parts, {"queries": queries}, judge())[0]
 
 
-def test_behind_sparse_coding_its_input_is_estimated(tmp_path: Path) -> None:
-    """By numpy in float64, with the ridge that the held-out images choose for the pixels."""
-    torch.manual_seed(0)
-    client = nn.Sequential(Curved(), SparseCoding(8, threshold=0.3), nn.Sigmoid())
-    victim = Deployed(SplitModel(client, nn.Identity(), (2, 2, 2)), CHANNELS["noise"])
-    parts = [pairs(victim, walks(*part)) for part in ((5000, 1), (300, 2), (40, 3))]
-    task = changed(task_on(tmp_path, victim, parts, {}, judge())[0], uncoded=victim.model.uncoded)
-    with torch.no_grad():
-        before = Curved()(task.own.targets()).flatten(1).double().numpy()
-    z = task.own.features.flatten(1).double().numpy()
-    found, expected = linear_estimate(task), solved(task, "noise")
-    m, _, s, _, v = moments(task, "noise")
-    seen = s + np.diag(v) + 10.0 ** expected["power"] * np.trace(s + np.diag(v)) / 8 * np.eye(8)
-    regression = np.linalg.solve(seen, (z - m).T @ before / len(z))
-    np.testing.assert_allclose(found.filter.numpy(), regression.T, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.offset.numpy(), before.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(found.weights.numpy(), expected["weights"], rtol=1e-3, atol=1e-5)
-
-
 def moments(task: Task, channel: str) -> tuple[Any, ...]:
     """Means, covariances and the noise's variances, by numpy in float64."""
     z = task.own.features.flatten(1).double().numpy()
@@ -105,7 +85,7 @@ def solved(task: Task, channel: str) -> dict[str, Any]:
         if error < best["error"]:
             wiener = (s + r) @ np.linalg.inv(s + np.diag(v) + r)
             best = {"error": error, "power": power, "weights": weights, "filter": wiener}
-    return best | {"mean": m, "intercept": b, "offset": m}
+    return best | {"mean": m, "intercept": b}
 
 
 def check(found: LinearEstimate, expected: dict[str, Any]) -> None:

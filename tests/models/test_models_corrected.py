@@ -15,8 +15,7 @@ def estimate() -> LinearEstimate:
     draws = torch.Generator().manual_seed(0)
     weights = torch.randn(DIM, PIXELS, generator=draws) / 4
     mean, intercept = torch.rand(DIM, generator=draws), torch.rand(PIXELS, generator=draws)
-    f, offset = torch.randn(DIM, DIM, generator=draws) / 4, torch.rand(DIM, generator=draws)
-    return LinearEstimate(weights, mean, intercept, f, offset)
+    return LinearEstimate(weights, mean, intercept, torch.randn(DIM, DIM, generator=draws) / 4)
 
 
 def decoder(width: int = 5) -> CorrectedDecoder:
@@ -70,7 +69,7 @@ def test_two_answers_from_filtered_features_and_the_line_are_mixed(share: float)
     filtered = torch.stack([given.filter @ (z - given.mean) for z in released.flatten(1)])
     line = linear(released).clamp(0.001, 0.999)
     odds = line / (1 - line)
-    maps = model.network.layers((filtered + given.offset).view_as(released))[..., :10, :12]
+    maps = model.network.layers((filtered + given.mean).view_as(released))[..., :10, :12]
     out = model.network.last(torch.cat([maps, odds.log().float() / 4], 1)).double()
     assert out.abs().amax((0, 2, 3)).min() > 0.1
     corrected, own = odds * (4 * out[:, :3]).exp(), (4 * out[:, 3:]).exp()
@@ -98,14 +97,7 @@ def test_a_network_that_starts_at_zero_learns(width: int) -> None:
 def test_the_linear_part_is_no_parameter() -> None:
     model = decoder()
     assert all(name.startswith("network.") for name, _ in model.named_parameters())
-    assert {
-        "weights",
-        "mean",
-        "intercept",
-        "filter",
-        "offset",
-        "share",
-    } <= model.state_dict().keys()
+    assert {"weights", "mean", "intercept", "filter", "share"} <= model.state_dict().keys()
 
 
 def test_half_precision_leaves_the_linear_part_alone() -> None:
@@ -131,8 +123,7 @@ def test_where_a_linear_reconstruction_is_too_large_the_mean_image_is_corrected(
     model = CorrectedDecoder(shape, image, 1, 4, 2).eval()
     mean = torch.rand(3 * 128 * 128)
     zeros, none = torch.zeros(8192), torch.zeros(0, 0)
-    start = LinearEstimate(torch.zeros(0, len(mean)), zeros, mean, none, zeros)
-    model.start_at(start)
+    model.start_at(LinearEstimate(torch.zeros(0, len(mean)), zeros, mean, none))
     with torch.no_grad():
         answers = model(torch.rand(2, *shape))
     expected = mean.clamp(1e-3, 1 - 1e-3).view(1, *image).expand(2, -1, -1, -1)
