@@ -6,13 +6,13 @@
     answer = share x1 + (1 - share) x2
 
 W, m, b and the linear estimate z^ of the expected release have a closed form and are not trained
-(`cemlib.attacks.wiener`). Where the client ends in a sparse coding, z~ stands for the most probable
-input of the coding (`cemlib.models.uncoding`). The network N starts at 0 and learns
-two answers from the same features: a correction of the linear reconstruction, and an image of its
-own. The correction needs few images. The own image has a lower error if there are many, because the
-linear term differs from pixel to pixel, and convolutions cannot undo all of that. The quotient [e1
-/ e2], without a gradient, gives both errors equal weight. After every epoch the share, in [0, 1],
-is fitted to the attacker's held-out images by least squares.
+(`cemlib.attacks.wiener`). Where releases are the output of a sparse coding and noise, the most
+probable input of the coding (`cemlib.models.uncoding`) takes the place of z~. The network N starts
+at 0 and learns two answers from the same features: a correction of the linear reconstruction, and
+an image of its own. The correction needs few images. The own image has a lower error if there are
+many, because the linear term differs from pixel to pixel, and convolutions cannot undo all of that.
+The quotient [e1 / e2], without a gradient, gives both errors equal weight. After every epoch the
+share, in [0, 1], is fitted to the attacker's held-out images by least squares.
 
 The decoder is trained by Adam with a one-cycle learning rate, new release noise in every batch, and
 optionally mirror images. The epoch with the lowest error on held-out images is scored, where epoch
@@ -31,9 +31,10 @@ from torch.nn import functional as F
 
 from cemlib.attacks.learning import CHUNK, Batch, Numbers, Regression, learn
 from cemlib.attacks.task import Outcome, Task
-from cemlib.attacks.wiener import Uncoded, linear_estimate
+from cemlib.attacks.wiener import Undo, linear_estimate
 from cemlib.data.prepared import to_float
 from cemlib.models.decoder import CorrectedDecoder
+from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import one_cycle
 from cemlib.numerics.seeds import generator
 from cemlib.records.checkpoint import State, copied, pack, unpack
@@ -58,18 +59,20 @@ class Correction(Regression):
         super().__init__(task)
         assert isinstance(self.model, CorrectedDecoder)
         self.decoder = self.model
-        self.decoder.start_at(linear_estimate(task, self._uncoded()))
+        self.decoder.start_at(linear_estimate(task, self._fitted_uncoding()))
         self._lowest = super()._held_out()["val_mse"]  # with a share of 1
         self._best_state = self._trained()
 
-    def _uncoded(self) -> Uncoded | None:
+    def _fitted_uncoding(self) -> Undo | None:
         """Fit the decoder's uncoding to the attacker's images, if there is one, and return it."""
-        if self.task.coding is None or self.decoder.uncoding is None:
+        task, coding = self.task, self.task.victim.coding
+        if coding is None or self.decoder.uncoding is None:
             return None
-        before, coding = self.task.coding
-        noise_std = self.task.victim.channel.std / math.sqrt(self.task.queries)
-        self.decoder.uncoding.fit(coding, _outputs(before, self.task.own.images), noise_std)
-        return self.decoder.uncoded
+        before, layer = coding
+        inputs = _outputs(before, task.own.images)
+        check_finite(0, features=inputs.sum(dtype=torch.float64).item())
+        self.decoder.uncoding.fit(layer, inputs, task.victim.channel.std / math.sqrt(task.queries))
+        return self.decoder.undo_coding
 
     def rate(self, count: int) -> float:
         """Return the one-cycle rate of the count-th step."""

@@ -33,6 +33,8 @@ from torch import Tensor, nn
 from cemlib.attacks.decoder import Correction
 from cemlib.attacks.task import Pairs, Task
 from cemlib.defences.channels.noise import GaussianNoise
+from cemlib.defences.deployed import Deployed
+from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive
 from cemlib.records.checkpoint import Checkpoint
@@ -74,9 +76,10 @@ def denoising(task: Task, noise_std: float) -> Task:
     The images to reconstruct are those that the attacker holds out.
     """
     held_out = _released_as_they_are(task.held_out)
+    nothing = SplitModel(nn.Identity(), nn.Identity(), task.image_shape)
     return replace(
         task,
-        victim=replace(task.victim, channel=GaussianNoise(noise_std)),
+        victim=Deployed(nothing, GaussianNoise(noise_std)),
         own=_released_as_they_are(task.own),
         held_out=held_out,
         released=held_out.features,
@@ -84,7 +87,6 @@ def denoising(task: Task, noise_std: float) -> Task:
         seed=derive(task.seed, "denoiser"),
         title=f"{task.title}, denoiser",
         checkpoint=Checkpoint(task.checkpoint.folder / "denoiser", task.checkpoint.interval),
-        coding=None,
     )
 
 

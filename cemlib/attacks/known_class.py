@@ -32,6 +32,11 @@ class KnownClass(Channel):
         """Return whether random features are missing from a release of the other channel."""
         return self.channel.masks
 
+    @property
+    def plain(self) -> bool:
+        """Return whether the other channel only adds Gaussian noise."""
+        return self.channel.plain
+
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of some releases of features (N, c + classes, h, w)."""
         clean, known = self._parts(features)

@@ -1,6 +1,6 @@
 """Ridge regression from released features to pixels, in closed form.
 
-It is a floor for the learned attacks: one with a larger error has not converged.
+It is a floor for the learned attacks: one with a larger error has hardly learned.
 """
 
 from cemlib.attacks.task import Outcome, Task

@@ -8,13 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from cemlib.data.prepared import image_shape, to_float
-from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
-from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.records.checkpoint import Checkpoint
-
-Coding = tuple[nn.Module, SparseCoding]  # the client up to its sparse coding, and this
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,6 @@ class Task:
         judge: An undefended classifier trained on the same data, in eval mode.
         start: The trained decoder of the attack `options["start"]`, in eval mode and frozen.
         class_maps: Number of the last feature maps, which say the class; 0 unless it is known.
-        coding: The victim's coding, by `coding_of`; None if it is of no use to the attack.
     """
 
     victim: Deployed
@@ -76,7 +71,6 @@ class Task:
     judge: SplitModel
     start: nn.Module | None = None
     class_maps: int = 0
-    coding: Coding | None = None
 
     @property
     def queries(self) -> int:
@@ -91,16 +85,6 @@ class Task:
     def release(self, features: Tensor, noise: torch.Generator) -> Tensor:
         """Return the mean of `queries` new releases of clean features."""
         return self.victim.channel(features, noise, queries=self.queries)
-
-
-def coding_of(victim: Deployed) -> Coding | None:
-    """Return the victim's sparse coding if its releases are the output of one, plus noise."""
-    before = victim.model.uncoded
-    if before is None or not isinstance(victim.channel, GaussianNoise):
-        return None
-    coding = [*victim.model.encoder.children()][-2]
-    assert isinstance(coding, SparseCoding)
-    return before, coding
 
 
 @dataclass(frozen=True)

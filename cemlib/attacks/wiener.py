@@ -10,9 +10,9 @@ for r = 0. With few images S is uncertain, which r > 0 accounts for: the r with 
 held-out images is used. Sources: Wiener, "Extrapolation, interpolation, and smoothing of stationary
 time series", 1949; Hoerl and Kennard, Technometrics 12(1), 1970.
 
-Where the client ends in a sparse coding, the most probable input of the coding takes the place of
-the release (`cemlib.models.uncoding`). S and C are then those of one such input per image, and
-V = 0, because they include the noise.
+Where releases are the output of a sparse coding and noise, the most probable input of the coding
+takes the place of the release (`cemlib.models.uncoding`). S and C are then those of one such input
+per image, V = 0, because they include the noise, and F is the identity.
 
 It assumes noise that is uncorrelated between features. Non-linear information in a release is left
 to other attacks.
@@ -33,25 +33,26 @@ CHUNK = 4096
 SMALLEST = 1e-30  # smallest mean variance of a feature
 RIDGES = tuple(10.0**power for power in range(-8, 2))  # r, as multiples of the mean variance
 
-Uncoded = Callable[[Tensor], Tensor]
+Undo = Callable[[Tensor], Tensor]
 
 
-def linear_estimate(task: Task, uncoded: Uncoded | None = None) -> LinearEstimate:
+def linear_estimate(task: Task, undo: Undo | None = None) -> LinearEstimate:
     """Return the best linear estimates from the attacker's own pairs, computed in float64.
 
     If W would have more than `LARGEST` elements, W and F are empty.
 
     Args:
         task: The attack.
-        uncoded: Maps releases (N, D) to what takes their place, if the client ends in a coding.
+        undo: Maps releases (N, D) to what takes their place, if a sparse coding is to be undone.
 
     Raises:
         DivergedError: if a feature is not finite.
     """
-    if uncoded is None:
+    if undo is None:
         clean, noise = task.victim.channel.moments(task.own.features.flatten(1), task.queries)
     else:
-        clean = _in_place_of_releases(task, uncoded)
+        drawn = generator(task.seed, "attack_uncoding_noise", device=task.own.features.device)
+        clean = _released(task, task.own, drawn, undo)
         noise = clean.new_zeros(clean.shape[1])
     mean, images = clean.mean(0, dtype=torch.float64), task.own.images
     intercept = images.flatten(1).sum(0, dtype=torch.float64) / (255 * len(images))
@@ -65,9 +66,7 @@ def linear_estimate(task: Task, uncoded: Uncoded | None = None) -> LinearEstimat
     ridges = values.mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(values)
     turned = vectors.T @ cross
     draws = generator(task.seed, "attack_ridge_noise", device=task.released.device)
-    released = task.release(task.held_out.features, draws).flatten(1)  # of the held-out images
-    if uncoded is not None:
-        released = uncoded(released)
+    released = _released(task, task.held_out, draws, undo)
     truth = task.held_out.targets().flatten(1)
     scores = (released.double() - mean) @ vectors
     answers = ((scores / (values + r) @ turned + intercept).float().clamp(0, 1) for r in ridges)
@@ -79,11 +78,10 @@ def linear_estimate(task: Task, uncoded: Uncoded | None = None) -> LinearEstimat
     return LinearEstimate(*(part.float() for part in (weights, mean, intercept, wiener)))
 
 
-def _in_place_of_releases(task: Task, uncoded: Uncoded) -> Tensor:
-    """Return what takes the place of one release (N, D) of each of the attacker's images."""
-    draws = generator(task.seed, "attack_uncoding_noise", device=task.own.features.device)
-    released = task.release(task.own.features, draws).flatten(1)
-    return torch.cat([uncoded(part) for part in torch.split(released, CHUNK)])
+def _released(task: Task, pairs: Pairs, draws: torch.Generator, undo: Undo | None) -> Tensor:
+    """Return one release (N, D) of each image, or what takes its place."""
+    released = task.release(pairs.features, draws).flatten(1)
+    return released if undo is None else torch.cat(list(map(undo, torch.split(released, CHUNK))))
 
 
 def _covariances(

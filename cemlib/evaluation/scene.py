@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.known_class import with_class
-from cemlib.attacks.task import Outcome, Pairs, Task, coding_of
+from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.config.study import Study
 from cemlib.data import DataError
 from cemlib.data.prepared import Prepared, Split
@@ -115,9 +115,7 @@ class Scene:
         """Return an attack's trained decoder; raise RuntimeError if the tensors do not fit it."""
         options, images = self.study.attacks[attack].model_dump(), self.data.train.images
         shapes = self.victim.model.feature_shape, self.data.image_shape
-        masked, coded = self.victim.channel.masks, coding_of(self.victim) is not None
-        model = load_decoder(state, options, *shapes, masked=masked, coded=coded)
-        return model.to(images.device)
+        return load_decoder(state, options, *shapes, **self.victim.traits).to(images.device)
 
     def recognition(self, answers: Tensor, knowledge: str) -> dict[str, Tensor]:
         """Return whether judge and victim recognise reconstructions, and the judge originals."""
@@ -153,7 +151,6 @@ class Scene:
             checkpoint=checkpoint,
             judge=self.judge.model,
             start=start,
-            coding=coding_of(self.victim),
         )
         if self.study.attacks[attack].told_class:
             task = with_class(task, targets(self.data, knowledge).labels, len(self.data.classes))

@@ -127,8 +127,7 @@ class CorrectedDecoder(nn.Module):
     the linear reconstruction. W, m, b, F and the share are buffers, not trained: the first four
     come from `cemlib.attacks.wiener`, the share from `cemlib.attacks.decoder`. If W would have more
     than `LARGEST` elements, W and F are empty: N gets the release itself, and the mean image
-    replaces the linear reconstruction. Where the client ends in a sparse coding, z~ stands for the
-    most probable input of the coding everywhere.
+    replaces the linear reconstruction.
 
     Args:
         feature_shape: (c, h, w).
@@ -138,7 +137,8 @@ class CorrectedDecoder(nn.Module):
             of N, so it gets them only if W and F, which use them too, are empty.
         masked: Whether N gets the release itself, too, because features are missing at random: a
             linear estimate smears the zeros over all features.
-        coded: Whether releases are the output of a sparse coding, and noise.
+        coded: Whether releases are the output of a sparse coding, and noise. Then the most probable
+            input of the coding takes the place of z~, unless W and F are empty.
     """
 
     weights: Tensor
@@ -197,15 +197,15 @@ class CorrectedDecoder(nn.Module):
         return (logits + correction).sigmoid(), own.sigmoid()
 
     def _linear(self, released: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the linear estimates of the images and of the clean features."""
+        """Return the linear estimates of the images, and what the network sees."""
         if self.weights.numel() == 0:
             return self.intercept.expand(len(released), -1).view(-1, *self.image_shape), released
-        centred = self.uncoded(released.flatten(1)) - self.mean
+        centred = self.undo_coding(released.flatten(1)) - self.mean
         images = torch.addmm(self.intercept, centred, self.weights)
         features = torch.addmm(self.mean, centred, self.filter.T)
         return images.view(-1, *self.image_shape), features.view_as(released)
 
-    def uncoded(self, released: Tensor) -> Tensor:
+    def undo_coding(self, released: Tensor) -> Tensor:
         """Return releases (N, D) with the input of a sparse coding in place of its output."""
         if self.uncoding is None:
             return released

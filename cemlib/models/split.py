@@ -113,15 +113,15 @@ class SplitModel(nn.Module):
         return self._feature_shape
 
     @property
-    def uncoded(self) -> nn.Module | None:
-        """Return the encoder up to its sparse coding, or None if it does not end in one.
+    def coding(self) -> tuple[nn.Module, SparseCoding] | None:
+        """Return the encoder up to its sparse coding, and this; None if it does not end in one.
 
         Features have their places in the image until the coding mixes all of them. The encoder
         must be a `Sequential` that ends with the coding and a sigmoid, as those of this package do.
         """
         match [*self.encoder.children()] if isinstance(self.encoder, nn.Sequential) else []:
-            case [*before, SparseCoding(), nn.Sigmoid()]:
-                return nn.Sequential(*before)
+            case [*before, SparseCoding() as coding, nn.Sigmoid()]:
+                return nn.Sequential(*before), coding
         return None
 
     def measured(self, image_shape: Dimensions) -> "SplitModel":

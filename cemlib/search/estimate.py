@@ -32,7 +32,7 @@ from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import budgeted, untrained
 from cemlib.attacks.decoder import decoder
 from cemlib.attacks.denoiser import denoising
-from cemlib.attacks.task import Outcome, Task, coding_of
+from cemlib.attacks.task import Outcome, Task
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.evaluation.job import read_data
 from cemlib.evaluation.scene import FEWEST, Scene, targets
@@ -203,9 +203,8 @@ def _decoder(scene: Scene, attack: str) -> nn.Module | None:
     if before is None:
         return None
     options, shape = scene.study.attacks[before].model_dump(), scene.victim.model.feature_shape
-    masked, coded = scene.victim.channel.masks, coding_of(scene.victim) is not None
     shapes = shape, scene.data.image_shape
-    network = untrained(budgeted(options), *shapes, masked=masked, coded=coded)
+    network = untrained(budgeted(options), *shapes, **scene.victim.traits)
     return scene.decoder(before, network.state_dict())
 
 

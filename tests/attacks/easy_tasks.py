@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks import ATTACKS
-from cemlib.attacks.task import Outcome, Pairs, Task, coding_of
+from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.config.attacks import Decoder as DecoderConfig
 from cemlib.config.base import Section
 from cemlib.defences.channels.noise import GaussianNoise
@@ -71,7 +71,6 @@ def task_on(
         checkpoint=Checkpoint(place),
         judge=judge,
         start=start,
-        coding=coding_of(victim),
     )
     return task, targets.targets()
 

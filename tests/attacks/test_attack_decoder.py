@@ -1,5 +1,7 @@
 """The corrected decoder: its start, its steps, which epoch is scored, and its resumption."""
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,28 +129,54 @@ def test_a_decoder_sees_which_features_dropout_has_set_to_zero(tmp_path: Path) -
     assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_behind_a_sparse_coding_the_decoder_works_on_its_most_probable_input(
-    tmp_path: Path, told: bool
-) -> None:
-    """Without it, the network sees features that are mixed and saturated."""
+def coded_task(place: Path, std: float = 0.01, **options: Any) -> tuple[Task, Tensor]:
+    """A task on a sparse coding whose outputs saturate and, apart from it, the images to find."""
     torch.manual_seed(0)
     spread = nn.Conv2d(1, 1, 1)
     nn.init.constant_(spread.weight, 12.0)
     nn.init.constant_(spread.bias, -6.0)
     client = nn.Sequential(Small(), spread, SparseCoding(16), nn.Sigmoid()).requires_grad_(False)
-    victim = Deployed(SplitModel(client, nn.Identity(), (1, 4, 4)), GaussianNoise(0.01))
-    parts = [pairs(victim, smooth(count, seed)) for count, seed in ((400, 1), (50, 2), (60, 3))]
-    settings = Decoder(**(OPTIONS | {"epochs": 6})).model_dump()
-    task, targets = task_on(tmp_path, victim, parts, settings, judge())
-    blind = error_of(decoder(changed(task, coding=None)).reconstructions, targets)
-    if told:
-        task = with_class(task, torch.zeros(60, dtype=torch.long), 3)
+    victim = Deployed(SplitModel(client, nn.Identity(), (1, 4, 4)), GaussianNoise(std))
+    images = [smooth(count, seed) for count, seed in ((400, 1), (50, 2), (60, 3))]
+    parts = [pairs(victim, part, bright(part)) for part in images]
+    settings = Decoder(**(OPTIONS | {"epochs": 6} | options)).model_dump()
+    return task_on(place, victim, parts, settings, judge())
+
+
+def bright(images: Tensor) -> Tensor:
+    """Class 1 if a uint8 image is brighter than half of all on average."""
+    return (images.float().mean((1, 2, 3)) > 127).long()
+
+
+def test_a_sparse_coding_is_undone(tmp_path: Path) -> None:
+    """Without that, the network sees features that are mixed and saturated."""
+    task, targets = coded_task(tmp_path)
+    hidden = SplitModel(nn.Sequential(task.victim.model.encoder), nn.Identity(), (1, 4, 4))
+    blind = changed(task, victim=dataclasses.replace(task.victim, model=hidden))
     found = decoder(task)
-    assert error_of(found.reconstructions, targets) < 0.75 * blind
-    if not told:
-        model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16), coded=True)
-        assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
+    error = error_of(found.reconstructions, targets)
+    assert error < 0.75 * error_of(decoder(blind).reconstructions, targets)
+    model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16), **task.victim.traits)
+    assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
+
+
+def test_behind_a_coding_the_class_helps_and_is_not_decoded(tmp_path: Path) -> None:
+    task, targets = coded_task(tmp_path, std=0.2)
+    told = with_class(task, bright(targets.mul(255)), 2)
+    assert decoder(told).history[-1]["val_mse"] < 0.98 * decoder(task).history[-1]["val_mse"]
+
+
+def test_the_mean_of_several_coded_releases_has_less_noise(tmp_path: Path) -> None:
+    for queries, expected in ((1, 0.0016), (4, 0.0004)):
+        task, _ = coded_task(tmp_path / str(queries), std=0.04, queries=queries, epochs=1)
+        assert decoder(task).state["uncoding.variance"].item() == pytest.approx(expected)
+
+
+def test_inputs_of_a_coding_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    task, _ = coded_task(tmp_path)
+    nn.init.constant_(task.victim.model.encoder[1].bias, torch.nan)
+    with pytest.raises(DivergedError, match="features is nan"):
+        decoder(task)
 
 
 @pytest.mark.parametrize("labels", ["true", "random"])
@@ -231,14 +259,22 @@ def test_the_steps_are_adams_at_the_rates_of_one_cycle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "writes"),
-    [({"epochs": 4}, 2), (UNSTEADY, 4), (HARMFUL, 2)],
-    ids=["rising", "best before the end", "start is best"],
+    ("scene", "options", "writes"),
+    [
+        (curved_task, {"epochs": 4}, 2),
+        (curved_task, UNSTEADY, 4),
+        (curved_task, HARMFUL, 2),
+        (coded_task, {"epochs": 4}, 2),
+    ],
+    ids=["rising", "best before the end", "start is best", "coded"],
 )
 def test_an_interrupted_decoder_ends_with_the_same_bits(
-    tmp_path: Path, options: dict[str, Any], writes: int
+    tmp_path: Path,
+    scene: Callable[..., tuple[Task, Tensor]],
+    options: dict[str, Any],
+    writes: int,
 ) -> None:
-    task, _ = curved_task(tmp_path / "alone", **options)
+    task, _ = scene(tmp_path / "alone", **options)
     dying = Dying(tmp_path / "killed", interval=0.0, writes_left=writes)
     with pytest.raises(KeyboardInterrupt):
         decoder(changed(task, checkpoint=dying))

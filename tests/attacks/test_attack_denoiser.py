@@ -102,8 +102,8 @@ def test_the_denoiser_knows_nothing_of_a_sparse_coding(tmp_path: Path) -> None:
     """Its releases are images, whatever the client does."""
     coded = nn.Sequential(nn.AvgPool2d(4), SparseCoding(16), nn.Sigmoid())
     task, _ = bare_task(tmp_path, 0.3, encoder=coded)
-    assert task.coding is not None
-    assert denoising.denoising(task, STD).coding is None
+    assert task.victim.coding is not None
+    assert denoising.denoising(task, STD).victim.coding is None
 
 
 def test_its_options_are_the_defaults_of_the_decoder() -> None:

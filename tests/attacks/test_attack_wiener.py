@@ -103,6 +103,19 @@ def test_the_estimates_are_those_of_the_formulae(
     check(linear_estimate(task), solved(task, channel))
 
 
+def test_what_takes_the_place_of_releases_is_regressed(tmp_path: Path) -> None:
+    """By scikit-learn, on one release per image: no variance is left out or counted twice."""
+    task = curved_task(tmp_path, "noise")
+    found = linear_estimate(task, lambda z: 2 * z - 1)
+    noise = generator(0, "attack_uncoding_noise")
+    z = 2 * task.victim.channel(task.own.features, noise).flatten(1).double().numpy() - 1
+    x = task.own.images.flatten(1).double().numpy() / 255
+    expected = LinearRegression().fit(z, x).coef_.T
+    np.testing.assert_allclose(found.mean.numpy(), z.mean(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.weights.numpy(), expected, rtol=0.02, atol=1e-3)
+    assert torch.equal(found.filter, torch.eye(8))
+
+
 def test_few_images_ask_for_a_ridge(tmp_path: Path) -> None:
     task = curved_task(tmp_path, "clean", own=9)
     expected = solved(task, "clean")

@@ -8,8 +8,9 @@ import torch
 from scipy import stats
 from torch import nn
 
-from cemlib.defences.channels import build
+from cemlib.defences.channels import CHANNELS, build
 from cemlib.defences.deployed import Deployed
+from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.numerics.seeds import generator
 
@@ -78,3 +79,12 @@ def test_the_loss_is_the_cross_entropy_of_the_released_features() -> None:
     assert victim(0.0).score(images, labels, generator(0, "noise"))["loss"] == pytest.approx(
         expected, rel=1e-5
     )
+
+
+def test_a_coding_is_undone_if_its_output_gets_nothing_but_noise() -> None:
+    client = nn.Sequential(FirstPixels(), SparseCoding(32), nn.Sigmoid())
+    model = SplitModel(client, Threshold(0.5), (8, 2, 2))
+    channels = {name: build(name, noise_std=0.1) for name in CHANNELS}
+    found = {name for name, each in channels.items() if Deployed(model, each).coding is not None}
+    assert found == {"noise"}
+    assert victim(0.1).coding is None  # there is no coding

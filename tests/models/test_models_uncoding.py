@@ -8,14 +8,14 @@ from scipy.special import expit
 from torch import Tensor
 
 from cemlib.models.layers import SparseCoding
-from cemlib.models.uncoding import RANK, Uncoding
+from cemlib.models.uncoding import LEAST_VARIANCE, Uncoding
 
 DIM = 12
 
 
-def coding() -> SparseCoding:
+def coding(threshold: float = 0.01) -> SparseCoding:
     torch.manual_seed(0)
-    return SparseCoding(DIM)
+    return SparseCoding(DIM, threshold)
 
 
 def inputs(count: int, seed: int) -> Tensor:
@@ -43,7 +43,9 @@ def test_its_cost_is_near_the_minimum_that_scipy_finds(std: float) -> None:
     layer = coding()
     own, z = inputs(1000, 1).double().numpy(), released(layer, inputs(20, 2), std)
     mean, covariance = own.mean(0), np.cov(own.T, bias=True)
-    precision = np.linalg.inv(covariance + RANK * np.trace(covariance) / DIM * np.eye(DIM))
+    precision = np.linalg.inv(
+        covariance + LEAST_VARIANCE * np.trace(covariance) / DIM * np.eye(DIM)
+    )
     weight = layer.weight.detach().double().numpy()
 
     def cost(u: np.ndarray, seen: np.ndarray) -> float:
@@ -59,6 +61,18 @@ def test_its_cost_is_near_the_minimum_that_scipy_finds(std: float) -> None:
     ]
     ours, scipys, start = np.mean(costs, 0)
     assert ours < 1.02 * scipys < 0.5 * start
+
+
+def test_its_gradient_is_that_of_the_cost() -> None:
+    """By autograd, with a threshold that sets many codes to zero."""
+    layer, std = coding(0.5), 0.2
+    model, z = fitted(layer, std), released(layer, inputs(20, 2), std)
+    e = torch.randn(20, DIM, generator=torch.Generator().manual_seed(4), requires_grad=True)
+    misfit = (z - layer(model.mean + e @ model.root.T).sigmoid()).square().sum() / std**2
+    (misfit + e.square().sum()).backward()
+    with torch.no_grad():
+        _, downhill = model._gradient(e, z)
+    torch.testing.assert_close(downhill, -e.grad / 2, atol=1e-3, rtol=1e-4)
 
 
 def test_little_noise_leaves_the_input() -> None:

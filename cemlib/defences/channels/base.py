@@ -44,6 +44,11 @@ class Channel:
         """
         return False
 
+    @property
+    def plain(self) -> bool:
+        """Return whether a release is the features plus Gaussian noise, and nothing else."""
+        return False
+
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of independent releases, differentiable in the features.
 

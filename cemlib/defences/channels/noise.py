@@ -12,3 +12,8 @@ from cemlib.defences.channels.base import Channel
 
 class GaussianNoise(Channel):
     """Gaussian noise of `noise_std`, and nothing else."""
+
+    @property
+    def plain(self) -> bool:
+        """Return True."""
+        return True
