@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from cemlib.attacks.task import Task
 from cemlib.models.decoder import CorrectedDecoder, Decoder
+from cemlib.models.uncoding import Uncoding
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import Checkpoint
 
@@ -97,11 +98,10 @@ def untrained(
     class_maps: int = 0,
     *,
     masked: bool = False,
-    coded: bool = False,
 ) -> Decoder | CorrectedDecoder:
     """Return a new decoder for the attack's options, with weights from torch's random state.
 
-    The last three arguments are those of the `CorrectedDecoder`. If doubling the side of the
+    `class_maps` and `masked` are those of the `CorrectedDecoder`. If doubling the side of the
     features does not give that of the images, the decoder computes larger images and cuts them.
 
     Raises:
@@ -115,8 +115,7 @@ def untrained(
         )
     size = options["blocks"], options["width"], math.ceil(math.log2(max(ratios)))
     if options["kind"] == "decoder":
-        shapes = tuple(feature_shape), image_shape
-        return CorrectedDecoder(*shapes, *size, class_maps, masked=masked, coded=coded)
+        return CorrectedDecoder(tuple(feature_shape), image_shape, *size, class_maps, masked=masked)
     return Decoder(feature_shape[0], image_shape, *size)
 
 
@@ -127,18 +126,18 @@ def load_decoder(
     image_shape: tuple[int, int, int],
     *,
     masked: bool = False,
-    coded: bool = False,
 ) -> nn.Module:
     """Return the trained decoder of an attack with these options, in eval mode and frozen.
 
-    `state` are the tensors of the attack's `Outcome`, and `masked` and `coded` are those of
-    `untrained`. The decoder is on the CPU.
+    `state` are the tensors of the attack's `Outcome`, which say whether it undoes a coding, and
+    `masked` is that of `untrained`. The decoder is on the CPU.
 
     Raises:
         RuntimeError: if the tensors do not fit such a decoder.
     """
-    shapes = feature_shape, image_shape
-    model = untrained(budgeted(options), *shapes, masked=masked, coded=coded)
+    model = untrained(budgeted(options), feature_shape, image_shape, masked=masked)
+    if "uncoding.mean" in state:
+        model.register_module("uncoding", Uncoding(len(state["uncoding.mean"])))
     model.load_state_dict(state)
     return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)
 

@@ -23,6 +23,7 @@ little they are blurred, which does not raise the MSE, but looks worse than what
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,8 +33,9 @@ from torch.nn import functional as F
 from cemlib.attacks.learning import CHUNK, Batch, Numbers, Regression, learn
 from cemlib.attacks.task import Outcome, Task
 from cemlib.attacks.wiener import Undo, linear_estimate
-from cemlib.data.prepared import to_float
 from cemlib.models.decoder import CorrectedDecoder
+from cemlib.models.split import SplitModel
+from cemlib.models.uncoding import Uncoding
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import one_cycle
 from cemlib.numerics.seeds import generator
@@ -64,13 +66,18 @@ class Correction(Regression):
         self._best_state = self._trained()
 
     def _fitted_uncoding(self) -> Undo | None:
-        """Fit the decoder's uncoding to the attacker's images, if there is one, and return it."""
+        """Fit an uncoding to the attacker's images, and return how it changes releases.
+
+        Return None if there is no coding, or no linear reconstruction.
+        """
         task, coding = self.task, self.task.victim.coding
-        if coding is None or self.decoder.uncoding is None:
+        if coding is None or self.decoder.weights.numel() == 0:
             return None
         before, layer = coding
-        inputs = _outputs(before, task.own.images)
+        client = replace(task.victim, model=SplitModel(before, nn.Identity()))
+        inputs = client.features(task.own.images).flatten(1)
         check_finite(0, features=inputs.sum(dtype=torch.float64).item())
+        self.decoder.uncoding = Uncoding(inputs.shape[1]).to(self.device)
         self.decoder.uncoding.fit(layer, inputs, task.victim.channel.std / math.sqrt(task.queries))
         return self.decoder.undo_coding
 
@@ -139,11 +146,3 @@ class Correction(Regression):
         """Continue from the `state` of a checkpoint."""
         super().restore(tensors, state)
         self._lowest, self._best_state = state["best"], unpack("best", tensors)
-
-
-@torch.no_grad()
-def _outputs(client: nn.Module, images: Tensor) -> Tensor:
-    """Return the outputs (N, D) of a part of the client for uint8 images."""
-    client.eval()
-    parts = [client(to_float(part)).flatten(1) for part in torch.split(images, CHUNK)]
-    return torch.cat(parts)

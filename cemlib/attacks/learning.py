@@ -178,7 +178,8 @@ class Regression(Training):
     def __init__(self, task: Task) -> None:
         torch.manual_seed(derive(task.seed, "attacker"))
         shapes = task.own.features.shape[1:], task.image_shape
-        model = untrained(task.options, *shapes, task.class_maps, **task.victim.traits)
+        masked = task.victim.channel.masks
+        model = untrained(task.options, *shapes, task.class_maps, masked=masked)
         model = model.to(task.own.features.device).to(memory_format=torch.channels_last)
         optimiser = Adam(model.parameters(), weight_decay=task.options["weight_decay"])
         super().__init__(task, model, optimiser)

@@ -1,7 +1,6 @@
 """A deployed classifier: the split model in eval mode, and its release channel."""
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +19,6 @@ from cemlib.records.seal import check_files, read_sealed
 CHUNK = 512  # images per forward pass
 
 
-class Traits(TypedDict):
-    """Arguments of a `CorrectedDecoder`."""
-
-    masked: bool
-    coded: bool
-
-
 @dataclass(frozen=True)
 class Deployed:
     """A split model and its release channel, the same for users and attackers."""
@@ -38,11 +30,6 @@ class Deployed:
     def coding(self) -> tuple[nn.Module, SparseCoding] | None:
         """Return the model's `coding` if releases are its output and Gaussian noise."""
         return self.model.coding if self.channel.plain else None
-
-    @property
-    def traits(self) -> Traits:
-        """Return what a `CorrectedDecoder` has to know of the releases."""
-        return {"masked": self.channel.masks, "coded": self.coding is not None}
 
     def features(self, images: Tensor) -> Tensor:
         """Return clean float32 features (N, c, h, w) of images (N, C, H, W), uint8 or in [0, 1]."""

@@ -115,7 +115,8 @@ class Scene:
         """Return an attack's trained decoder; raise RuntimeError if the tensors do not fit it."""
         options, images = self.study.attacks[attack].model_dump(), self.data.train.images
         shapes = self.victim.model.feature_shape, self.data.image_shape
-        return load_decoder(state, options, *shapes, **self.victim.traits).to(images.device)
+        masked = self.victim.channel.masks
+        return load_decoder(state, options, *shapes, masked=masked).to(images.device)
 
     def recognition(self, answers: Tensor, knowledge: str) -> dict[str, Tensor]:
         """Return whether judge and victim recognise reconstructions, and the judge originals."""

@@ -137,8 +137,10 @@ class CorrectedDecoder(nn.Module):
             of N, so it gets them only if W and F, which use them too, are empty.
         masked: Whether N gets the release itself, too, because features are missing at random: a
             linear estimate smears the zeros over all features.
-        coded: Whether releases are the output of a sparse coding, and noise. Then the most probable
-            input of the coding takes the place of z~, unless W and F are empty.
+
+    Attributes:
+        uncoding: Computes the most probable input of a sparse coding, which then takes the place of
+            z~; None if releases are not the output of one, and noise.
     """
 
     weights: Tensor
@@ -146,6 +148,7 @@ class CorrectedDecoder(nn.Module):
     intercept: Tensor
     filter: Tensor
     share: Tensor
+    uncoding: Uncoding | None
 
     def __init__(
         self,
@@ -157,16 +160,13 @@ class CorrectedDecoder(nn.Module):
         class_maps: int = 0,
         *,
         masked: bool = False,
-        coded: bool = False,
     ) -> None:
         super().__init__()
         self.image_shape = image_shape
         dim, pixels = math.prod(feature_shape), math.prod(image_shape)
         read = dim if dim * pixels <= LARGEST else 0
         self.masked = masked and read > 0  # otherwise N gets the release anyway
-        maps = feature_shape[0] - class_maps
-        self.uncoding = Uncoding(maps * math.prod(feature_shape[1:])) if coded and read else None
-        self.seen = maps if read else feature_shape[0]
+        self.seen = feature_shape[0] - (class_maps if read else 0)
         shape = self.seen * (1 + self.masked), image_shape, blocks, width, doublings
         self.network = ResidualNetwork(*shape, hints=image_shape[0], answers=2 * image_shape[0])
         _start_at_zero(self.network.last)
@@ -175,6 +175,7 @@ class CorrectedDecoder(nn.Module):
         self.register_buffer("intercept", torch.zeros(pixels))
         self.register_buffer("filter", torch.zeros(read, read))
         self.register_buffer("share", torch.ones(()))
+        self.register_module("uncoding", None)
 
     def start_at(self, estimate: LinearEstimate) -> None:
         """Set W, m, b and F."""

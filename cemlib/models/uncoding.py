@@ -57,8 +57,8 @@ class Uncoding(nn.Module):
             self.register_buffer(name, torch.zeros(dim))
         for name in ("root", "mixed", "weight"):
             self.register_buffer(name, torch.zeros(dim, dim))
-        self.register_buffer("threshold", torch.zeros(()))
-        self.register_buffer("variance", torch.ones(()))
+        for name in ("threshold", "variance"):
+            self.register_buffer(name, torch.zeros(()))
 
     @torch.no_grad()
     def fit(self, coding: SparseCoding, inputs: Tensor, noise_std: float) -> None:
@@ -70,7 +70,9 @@ class Uncoding(nn.Module):
             noise_std: Standard deviation of the noise of the releases.
         """
         variance = max(noise_std, LEAST) ** 2
-        values, vectors = torch.linalg.eigh(torch.cov(inputs.T.double(), correction=0))
+        mean = inputs.mean(0, dtype=torch.float64)
+        centred = inputs.double() - mean
+        values, vectors = torch.linalg.eigh(centred.T @ centred / len(inputs))
         root = vectors * (values.clamp_min(0) + LEAST_VARIANCE * values.mean()).sqrt()
         weight = coding.weight.double()
         mixed = weight.T @ (weight @ root)
@@ -78,7 +80,7 @@ class Uncoding(nn.Module):
         squared = torch.cat([_slope(part).square() for part in outputs])
         curvature = mixed.T @ (squared.mean(0, dtype=torch.float64)[:, None] * mixed) / variance
         values, vectors = torch.linalg.eigh(curvature)
-        self.mean.copy_(inputs.mean(0, dtype=torch.float64))
+        self.mean.copy_(mean)
         self.root.copy_(root @ vectors)
         self.mixed.copy_(mixed @ vectors)
         self.weight.copy_(weight)

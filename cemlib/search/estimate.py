@@ -203,8 +203,8 @@ def _decoder(scene: Scene, attack: str) -> nn.Module | None:
     if before is None:
         return None
     options, shape = scene.study.attacks[before].model_dump(), scene.victim.model.feature_shape
-    shapes = shape, scene.data.image_shape
-    network = untrained(budgeted(options), *shapes, **scene.victim.traits)
+    masked = scene.victim.channel.masks
+    network = untrained(budgeted(options), shape, scene.data.image_shape, masked=masked)
     return scene.decoder(before, network.state_dict())
 
 

@@ -156,7 +156,7 @@ def test_a_sparse_coding_is_undone(tmp_path: Path) -> None:
     found = decoder(task)
     error = error_of(found.reconstructions, targets)
     assert error < 0.75 * error_of(decoder(blind).reconstructions, targets)
-    model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16), **task.victim.traits)
+    model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16))
     assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
 
 
