@@ -8,10 +8,12 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
         the numbers; of a study with sweeps the worst case of the defences in its pictures, and the
         origin
     <!-- results/published/<study> at 93.5 % -->
-        the privacy of the study's sweeps at an accuracy; `<study>+<other>` takes the sweeps of
-        both, and `at 93.5 % of noise, gated` only these, compared with the first of them
+        the privacy of the study's sweeps at an accuracy
     <!-- results/published/<study> compared -->
         the differences from the first sweep at all of the study's accuracies, in %
+
+In both, `<study>+<other>` takes the sweeps of two studies, and `of noise, gated` after the rest
+only these, compared with the first of them.
 
 It also writes every published `claims.md`. All is computed from the published runs, whichever
 version published them.
@@ -19,7 +21,7 @@ version published them.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -50,7 +52,7 @@ PAGES = (
     "docs/surrogates/gated.md",
 )
 _BLOCK = re.compile(
-    r"(<!-- (results/published/[\w+]+)(?:( compared)| at ([\d.]+) %(?: of ([\w, ]+))?)? -->\n)"
+    r"(<!-- (results/published/[\w+]+)(?:(?:( compared)| at ([\d.]+) %)(?: of ([\w, ]+))?)? -->\n)"
     r".*?(<!-- end -->)",
     re.DOTALL,
 )
@@ -76,12 +78,12 @@ def with_conclusions(text: str, root: Path) -> str:
 
     def made(block: re.Match[str]) -> str:
         start, folder, compared, accuracy, chosen, end = block.groups()
+        names = tuple(chosen.split(", ")) if chosen else ()
         if compared:
-            return f"{start}{differences(root, folder)}{end}"
-        if accuracy is None:
-            return f"{start}{conclusions(root, folder)}{end}"
-        names = chosen.split(", ") if chosen else ()
-        return f"{start}{at_accuracy(root, folder, float(accuracy), names)}{end}"
+            return f"{start}{differences(root, folder, names)}{end}"
+        if accuracy:
+            return f"{start}{at_accuracy(root, folder, float(accuracy), names)}{end}"
+        return f"{start}{conclusions(root, folder)}{end}"
 
     return _BLOCK.sub(made, text)
 
@@ -125,28 +127,28 @@ def _origin(folder: Path, knowledge: str) -> str:
     )
 
 
-def at_accuracy(root: Path, folder: str, accuracy: float, chosen: Sequence[str] = ()) -> str:
+def at_accuracy(root: Path, folder: str, accuracy: float, chosen: tuple[str, ...] = ()) -> str:
     """Return a Markdown table of the privacy of published sweeps at an accuracy in %.
 
     With chosen families it has only these, in their order. Holm's correction is over all accuracies
     that the first study names, if this is one of them.
     """
-    table = _tradeoff(root, folder, None, tuple(chosen))
+    table = _tradeoff(root, folder, None, chosen)
     if accuracy not in table["accuracy"].tolist():
-        table = _tradeoff(root, folder, accuracy, tuple(chosen))
+        table = _tradeoff(root, folder, accuracy, chosen)
     # A dash says that the curve does not reach the accuracy, whether or not some results failed.
     table = table[table["accuracy"] == accuracy].drop(columns="n_failed")
     return f"\n{markdown_table(laid_out('', table, _COLUMNS))}\n\n"
 
 
-def differences(root: Path, folder: str) -> str:
+def differences(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
     """Return by how many % the MSE with each family exceeds that with the first, in Markdown.
 
     There is a column for each attacker at each accuracy of the study with at least one difference.
     Significant differences are bold, and those that rest on an attack which had not converged are
-    marked.
+    marked. With chosen families it has only these, in their order.
     """
-    table = _tradeoff(root, folder, None, ())
+    table = _tradeoff(root, folder, None, chosen)
     reached = table.groupby(["accuracy", "knowledge"])["difference"].transform("count") > 0
     compared = table["family"] != table["reference"]
     rows = table[reached & compared].copy()

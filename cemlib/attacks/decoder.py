@@ -1,15 +1,12 @@
 """The default learned attack: the best linear reconstruction plus a residual network.
 
-    l = logit(W^T (z~ - m) + b)     (a, i) = N(z^, l / 4)     x1 = s(l + 4 a)     x2 = s(4 i)
-
     loss = e1 + e2 [e1 / e2]        with e the mean squared error of x1 or x2, over all pixels
     answer = share x1 + (1 - share) x2
 
-W, m, b and the linear estimate z^ of the expected release have a closed form and are not trained
-(`cemlib.attacks.wiener`). Where releases are the output of a sparse coding and noise, the most
-probable input of the coding (`cemlib.models.uncoding`) takes the place of z~. The network N starts
-at 0 and learns two answers from the same features: a correction of the linear reconstruction, and
-an image of its own. The correction needs few images. The own image has a lower error if there are
+The linear part has a closed form (`cemlib.attacks.wiener`), where sparse coding is undone first
+(`cemlib.models.uncoding`). The network (`cemlib.models.decoder.CorrectedDecoder`) starts at 0 and
+learns two answers from the same features: a correction x1 of the linear reconstruction, and an
+image x2 of its own. The correction needs few images. The own image has a lower error if there are
 many, because the linear term differs from pixel to pixel, and convolutions cannot undo all of that.
 The quotient [e1 / e2], without a gradient, gives both errors equal weight. After every epoch the
 share, in [0, 1], is fitted to the attacker's held-out images by least squares.

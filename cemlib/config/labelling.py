@@ -2,15 +2,16 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from cemlib.config.base import Section
+from cemlib.config.base import Section, distinct
 from cemlib.config.common import AnyStudy
 
 MINIMUM_BITS, MAXIMUM_BITS = 256, 3072
 SECURE_BITS = 2048  # NIST SP 800-57: shorter moduli are for tests alone
 KeyBits = Annotated[int, Field(ge=MINIMUM_BITS, le=MAXIMUM_BITS, multiple_of=2)]  # of two primes
 Positive = Annotated[int, Field(ge=1)]
+Epsilon = Annotated[float, Field(gt=0)]
 
 
 class NetworkConfig(Section):
@@ -61,7 +62,7 @@ class PrivacyConfig(Section):
         description="L2 distance between neighbouring counts for which the noise is calibrated: 1 ="
         " a participant joins or leaves, 1.41421356 = a participant's vote changes",
     )
-    sweep: tuple[Annotated[float, Field(gt=0)] | None, ...] = Field(
+    sweep: Annotated[tuple[Epsilon | None, ...], AfterValidator(distinct)] = Field(
         (0.3, 0.6, 2.4, None),
         description="further epsilons of one query, for accuracy against epsilon; null = no noise",
     )
@@ -86,7 +87,7 @@ class EncryptionConfig(Section):
 class CostConfig(Section):
     """Choose the rounds in which encryption and decryption are timed."""
 
-    key_bits: tuple[KeyBits, ...] = Field(
+    key_bits: Annotated[tuple[KeyBits, ...], AfterValidator(distinct)] = Field(
         (256, 512), min_length=1, description="key lengths, in the order of the table"
     )
     images: int = Field(18, ge=1, description="images labelled in one round at each key length")
@@ -98,7 +99,7 @@ class LabellingStudy(AnyStudy):
     system: Literal["pctc"] = Field(description="which system the file is about")
     repeats: int = Field(10, ge=1, description="independent draws of sets, weights and noise")
     participants: int = Field(15, ge=2, description="parties who vote, including the requester")
-    images: tuple[Positive, ...] = Field(
+    images: Annotated[tuple[Positive, ...], AfterValidator(distinct)] = Field(
         min_length=1, description="labelled images per participant; each number is an experiment"
     )
     queries: int = Field(200, ge=1, description="unlabelled images that are voted on")
@@ -116,11 +117,7 @@ class LabellingStudy(AnyStudy):
     cost: CostConfig = Field(CostConfig(), description="timing of the cryptography")
 
     @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        lists = {"images": self.images, "privacy.sweep": self.privacy.sweep}
-        for key, values in (lists | {"cost.key_bits": self.cost.key_bits}).items():
-            if len(set(values)) < len(values):
-                raise ValueError(f"{key}: {list(values)} lists a value twice; keep one")
+    def _sweep_has_other_values(self) -> Self:
         if self.privacy.epsilon in self.privacy.sweep:
             raise ValueError("privacy.sweep: has privacy.epsilon, which is always there; remove it")
         return self

@@ -3,10 +3,6 @@
 Mirza and Osindero, "Conditional generative adversarial nets", 2014; the discriminator has the
 projection form of Miyato and Koyama, "cGANs with projection discriminator", ICLR 2018. Its input is
 not an image x but F(x), the features of one fixed convolution.
-
-Nothing is downloaded for F. If torch's hub cache holds the weights of torchvision's VGG11, F is
-their first convolution, the same for all clients. Otherwise each client trains its own F as the
-first layer of a small classifier of its images.
 """
 
 from collections.abc import Sequence

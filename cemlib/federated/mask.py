@@ -8,9 +8,8 @@ most.
 Sun, Li, Wang, Yang, Li and Chen, "Soteria: provable defense against privacy leakage in federated
 learning from representation perspective", CVPR 2021, prune the features with the largest
 ||F_i (dF_i/dx)^-1||, which their code takes to be the smallest ||dF_i/dx|| / F_i: for one image,
-the order is the same. The two differ in a batch, where theirs adds up the *signed* ratios of the
-images and takes the absolute value of the sum, so that ratios of opposite signs cancel. They also
-differ in what is masked: theirs masks every output's row of the gradient, ours those of `beta`
+the order is the same. In a batch, theirs are signed ratios, which can cancel (see `scores`). They
+also differ in what is masked: theirs masks every output's row of the gradient, ours those of `beta`
 outputs.
 """
 

@@ -6,9 +6,9 @@
 
 W mixes all features, so no convolution can undo it, and the logistic function s saturates, so no
 linear estimate can. An attacker who knows W, t and v, and the mean m and the covariance L L^T of u
-on images of its own, can, as far as the noise allows. Each of `STEPS` Gauss-Newton steps from e = 0
-is solved with `CONJUGATE` conjugate gradients. With soft' = 1, since t is small, the mean Hessian
-over the attacker's images is
+on images of its own, can do better. Each of `STEPS` Gauss-Newton steps from e = 0 is solved with
+`CONJUGATE` conjugate gradients. With soft' = 1, since t is small, the mean Hessian over the
+attacker's images is
 
     I + L^T G diag(mean of s'^2) G L / v,   G = W^T W
 

@@ -63,11 +63,7 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
 
 
 def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
-    """Draw worst-case MSE against the number of releases, both logarithmic.
-
-    A point is the mean over the seeds of the strongest attack on at most that many releases, and
-    its whisker spans the seeds. There is a line for each defence and a panel for each knowledge.
-    """
+    """Draw worst-case MSE against the number of releases, with a panel for each knowledge."""
     style = looks(present(attacks, defences))
     strongest = worst_cases(attacks)
     knowledges = list(attacks["knowledge"].unique())

@@ -34,9 +34,7 @@ batch of a class, if it is factorised, this is exactly the gradient of R. With s
 Sigma is replaced by (1-s) Sigma + s tr(Sigma)/D I, which never lowers the bound.
 
 Statistics are stored and inverted in float64: rounding is amplified by the condition number of
-I + Sigma / sigma^2, easily 1e3 to 1e4, and float32 would leave three digits of the gradient. They
-take 16 C D^2 bytes, three times that while factorising, and half of it in a checkpoint: 42 MB for
-10 classes of 512 dimensions, 419 MB for 100 classes.
+I + Sigma / sigma^2, easily 1e3 to 1e4, and float32 would leave three digits of the gradient.
 
 How it fails, and what shows it: docs/surrogates/logdet.md.
 """

@@ -13,26 +13,19 @@ the Mahalanobis pull of `logdet` becomes
 F and M are computed at the start of every epoch, P_c then and every `refresh` steps. Moments,
 `shrinkage` and factors are those of `logdet`.
 
-The value is a function with this gradient. log det is concave, so its tangent at Sigma_ref is an
-upper bound, at M^1/2 Sigma M^1/2 too:
+The value is a function with this gradient, the tangent of log det at Sigma_ref,
 
-    log det(I + M^1/2 Sigma M^1/2 / sigma^2)
-        <= log det(I + Sigma_ref / sigma^2) + tr(P (M^1/2 Sigma M^1/2 - Sigma_ref))
+    R = (1/D) sum_c p_c 1/2 (log det(I + Sigma_ref / sigma^2)
+                             + tr(P_c (M^1/2 Sigma_c M^1/2 - Sigma_ref)))
 
-R is (1/D) sum_c p_c 1/2 of the right-hand side. It bounds, per dimension, the information in
-M^1/2 z + noise beyond the class, for any M. It does not bound the information in the released
-z + noise: the spared directions are left out by design. Unlike that of `logdet` after a refresh,
-this bound is not tight, because P belongs to Sigma_ref and not to M^1/2 Sigma_ref M^1/2. The
-tangent there has another pull, M^1/2 (M^1/2 Sigma M^1/2 + sigma^2 I)^-1 M^1/2, which is close to P
-wherever M leaves the spread well above sigma^2, and spares nothing there; it is not used.
-
-kappa to infinity is `logdet`, and so is F = I except for the factor kappa / (1 + kappa) of the
-pull. Before the first F, and if no logit depends on z, M is I.
+D R bounds the information in M^1/2 z + noise beyond the class, but not that in the released
+z + noise: the spared directions are left out by design. Before the first F, and if no logit depends
+on z, M is I.
 
 It assumes that the directions that the server uses are worth their leakage, that J at training
 images with one release each shows them, and that they change little within an epoch.
 
-How it fails, and what shows it: docs/surrogates/task_aware.md.
+How tight the bound is, how it fails, and what shows it: docs/surrogates/task_aware.md.
 """
 
 from typing import ClassVar, Unpack

@@ -6,6 +6,7 @@ linear reconstruction of P pixels.
 """
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 import torch
 from torch import Generator, Tensor
@@ -35,11 +36,8 @@ def task_metric(deployed: Deployed, images: Tensor, noise: Generator) -> Tensor:
         logits: Tensor = deployed.model.head(deployed.channel(z, noise))
         return logits
 
-    first, *rest = torch.split(features, BATCH)
-    total = squared_jacobian(answer, first)
-    for part in rest:
-        total += squared_jacobian(answer, part)
-    return total / len(features)
+    parts = (squared_jacobian(answer, part) for part in torch.split(features, BATCH))
+    return reduce(torch.add, parts) / len(features)
 
 
 def squared_jacobian(answer: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:

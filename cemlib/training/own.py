@@ -33,14 +33,11 @@ class OwnSurrogate:
 class Own(Surrogate):
     """Any module `(z, y) -> penalty` with the interface of a surrogate, active in every batch."""
 
+    replayable = False  # a CUDA graph would leave out what the module does in Python
+
     def __init__(self, module: nn.Module, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
         self.module = module
-
-    @property
-    def replayable(self) -> bool:
-        """Return False, since a CUDA graph would leave out what the module does in Python."""
-        return False
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the module's scalar.

@@ -30,7 +30,7 @@ def test_the_committed_studies_have_the_published_numbers() -> None:
 @pytest.mark.parametrize(
     ("raw", "parts"),
     [
-        (changed(images=[20, 20]), ["images: [20, 20] lists a value twice"]),
+        (changed(images=[20, 20]), ["images: [20] are listed twice"]),
         (changed(privacy__sweep=[1.2]), ["privacy.sweep", "always there; remove it"]),
         (
             changed(encryption={"key_bits": 1024}),

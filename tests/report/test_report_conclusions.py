@@ -207,6 +207,11 @@ def test_chosen_families_are_compared_with_the_first_of_them() -> None:
     assert [row[1] for row in theirs] == ["arl", "sparse"] * 2
     assert [float(row[6]) for row in ours[1::2]] == [-float(row[6]) for row in theirs[1::2]]
     assert [row[2:6] for row in ours[::2]] == [row[2:6] for row in theirs[1::2]]
+    block = "<!-- results/published/map_cifar10 compared of arl, sparse -->\n<!-- end -->"
+    (head, _, only) = re.findall(r"^\| (.*) \|$", with_conclusions(block, ROOT), re.M)
+    assert head.split(" | ")[1] == "45.5 %, train_data"
+    share = float(theirs[1][6]) / float(theirs[0][2].split()[0])
+    assert only.startswith(f"`sparse` | **{100 * share:+.0f} %** | ")
 
 
 @pytest.mark.parametrize(

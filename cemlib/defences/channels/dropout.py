@@ -28,11 +28,7 @@ class Dropout(Channel):
     """Independent dropout of features, then Gaussian noise."""
 
     settings: DropoutChannel
-
-    @property
-    def masks(self) -> bool:
-        """Return True."""
-        return True
+    masks = True
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of releases, each with a new mask; see `Channel`."""

@@ -13,7 +13,4 @@ from cemlib.defences.channels.base import Channel
 class GaussianNoise(Channel):
     """Gaussian noise of `noise_std`, and nothing else."""
 
-    @property
-    def plain(self) -> bool:
-        """Return True."""
-        return True
+    plain = True

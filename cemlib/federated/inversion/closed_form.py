@@ -3,10 +3,6 @@
 With cross-entropy, the gradient of output c's bias is the mean over the batch of p_c - [y = c]: for
 one image it is negative for the true class and for no other.
 
-The mask multiplies by exact zeros, and is therefore visible: an entry (output c, feature i) is
-zero where it was pruned or where the feature itself is zero. The outputs that were not pruned tell
-the two apart, since their gradients are multiples of the whole feature vector.
-
 The gradient of the last layer's weight is the outer product of the gradient of its bias and its
 input F, so that F_i = dW_ci / db_c for every output c. Pruning entries of dW leaves F_i readable
 in every output that was not pruned there; the least-squares estimate from all of them is
@@ -68,10 +64,10 @@ def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
 def estimated_mask(gradients: Gradients) -> Tensor:
     """Return the mask (P, outputs, l), read off the zeros in gradients of single images.
 
-    A zero counts as pruned where another output has a value for that feature. A feature that is
-    zero for all outputs counts as truly zero if pruning visibly differs between outputs, and
-    otherwise as pruned. Outputs whose bias has no gradient (the network is certain of them) are not
-    used.
+    The mask multiplies by exact zeros, and is therefore visible. A zero counts as pruned where
+    another output has a value for that feature. A feature that is zero for all outputs counts as
+    truly zero if pruning visibly differs between outputs, and otherwise as pruned. Outputs whose
+    bias has no gradient (the network is certain of them) are not used.
 
     Example:
         Output 0 is pruned at feature 0, output 1 is not; feature 2 is zero by itself.
