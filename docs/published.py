@@ -12,8 +12,8 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
     <!-- results/published/<study> compared -->
         the differences from the first sweep at all of the study's accuracies, in %
 
-In both, `<study>+<other>` takes the sweeps of two studies, and `of noise, gated` after the rest
-only these, compared with the first of them.
+In the last two, `<study>+<other>` takes the sweeps of two studies, and `of noise, gated` after the
+rest only these, compared with the first of them.
 
 It also writes every published `claims.md`. All is computed from the published runs, whichever
 version published them.

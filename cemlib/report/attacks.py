@@ -63,7 +63,7 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
 
 
 def releases(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
-    """Draw worst-case MSE against the number of releases, with a panel for each knowledge."""
+    """Draw worst-case MSE against the number of releases: means over the seeds, and their range."""
     style = looks(present(attacks, defences))
     strongest = worst_cases(attacks)
     knowledges = list(attacks["knowledge"].unique())
