@@ -5,14 +5,18 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from synthetic_study import DEFENCES, Study
 
 from cemlib.config import load
 from cemlib.records.files import write_json
+from cemlib.records.scores import marked
 from cemlib.report.build import Results, write_tables
 from cemlib.report.comparisons import comparisons_table
+from cemlib.report.statistics import holm
 from cemlib.report.tables import read_runs
 from docs.published import PAGES, differences, published_claims, with_conclusions
 
@@ -83,6 +87,32 @@ def test_what_releases_take_is_that_of_the_published_runs() -> None:
             bare = mse[1, knowledge, "none"]
             found += [1 - many / one, (many - bare) / (one - bare)]
         assert shown == [f"{100 * ratio.mean():.0f} %" for ratio in found], name
+
+
+def test_factors_of_the_coding_are_those_of_the_published_runs() -> None:
+    """Bold where the two attacks differ significantly, and † where one had not converged."""
+    page = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| with \| `residual`.*\n\|[-:|]+\n((?:\|.*\n)+)", page, re.M)
+    said = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in table.splitlines()]
+    _, attacks = read_runs(ROOT / "results/published/attackers_coding/runs.csv")
+    attacks = attacks[attacks["attack"].isin(["residual", "decoder"])]
+    wide = attacks.pivot(index=["knowledge", "seed", "attack"], columns="defence")
+    found, p = [], []
+    for name in ("noise", "clustering", "gated", "slot"):
+        pair = [name, f"{name}_sparse"]
+        ratios = np.log(wide["mse"][pair[1]] / wide["mse"][pair[0]]).unstack("attack").astype(float)
+        late = ~wide["converged"][pair].astype(bool).all(axis=1).unstack("attack")
+        for knowledge in ("train_data", "public_data"):
+            there = ratios.loc[knowledge]
+            p.append(stats.ttest_rel(there["residual"], there["decoder"]).pvalue)
+            means, unfinished = np.exp(there.mean()), late.loc[knowledge].any()
+            both = ("residual", "decoder")
+            found.append([marked(f"{means[attack]:.2f}", unfinished[attack]) for attack in both])
+    for cells, corrected in zip(found, holm(p), strict=True):
+        if corrected < 0.05 and "†" not in "".join(cells):
+            cells[0] = f"**{cells[0]}**"
+    shown = [row[start : start + 2] for row in said for start in (1, 3)]
+    assert shown == found
 
 
 def test_gradients_of_photographs_are_those_of_the_published_tables() -> None:
