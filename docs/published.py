@@ -12,8 +12,8 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
     <!-- results/published/<study> compared -->
         the differences from the first sweep at all of the study's accuracies, in %
 
-In the last two, `<study>+<other>` takes the sweeps of two studies, and `of noise, gated` after the
-rest only these, compared with the first of them.
+In the last two, `<study>+<other>` takes the sweeps of two studies. In all of them `of noise, gated`
+after the rest leaves only these sweeps; they are compared with the first of them.
 
 It also writes every published `claims.md`. All is computed from the published runs, whichever
 version published them.
@@ -52,7 +52,7 @@ PAGES = (
     "docs/surrogates/gated.md",
 )
 _BLOCK = re.compile(
-    r"(<!-- (results/published/[\w+]+)(?:(?:( compared)| at ([\d.]+) %)(?: of ([\w, ]+))?)? -->\n)"
+    r"(<!-- (results/published/[\w+]+)(?:( compared)| at ([\d.]+) %)?(?: of ([\w, ]+))? -->\n)"
     r".*?(<!-- end -->)",
     re.DOTALL,
 )
@@ -83,21 +83,24 @@ def with_conclusions(text: str, root: Path) -> str:
             return f"{start}{differences(root, folder, names)}{end}"
         if accuracy:
             return f"{start}{at_accuracy(root, folder, float(accuracy), names)}{end}"
-        return f"{start}{conclusions(root, folder)}{end}"
+        return f"{start}{conclusions(root, folder, names)}{end}"
 
     return _BLOCK.sub(made, text)
 
 
-def conclusions(root: Path, folder: str) -> str:
+def conclusions(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
     """Return the worst case and the claims of one published study in Markdown.
 
-    A study with sweeps has only the rows of its pictures, and no claims about single defences.
+    A study with sweeps has only the rows of its pictures, and no claims about single defences. With
+    chosen families it has the rows of no others.
     """
     found = _results(root, folder)
     summary, knowledge = found.summary, found.attacks["knowledge"].iloc[0]
     if sweeps := found.sweeps:
         points = found.points[found.points["knowledge"] == knowledge]
-        pictured = equally_accurate(found.defences, points, sweeps)
+        left_out = {*sweeps.families} - {*(chosen or sweeps.families)}
+        hidden = {name for family in left_out for name in sweeps.families[family]}
+        pictured = {*equally_accurate(found.defences, points, sweeps)} - hidden
         summary = summary[summary["defence"].isin(pictured)].replace({"defence": sweeps.titles()})
         told = []
     else:
