@@ -47,7 +47,6 @@ PAGES = (
     "docs/start.md",
     "docs/findings.md",
     "docs/findings_tables.md",
-    "docs/earlier_findings.md",
     "docs/board.md",
     "docs/surrogates/gated.md",
 )

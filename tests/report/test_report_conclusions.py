@@ -236,7 +236,7 @@ def test_chosen_families_are_compared_with_the_first_of_them() -> None:
 @pytest.mark.parametrize(
     ("config", "fault"),
     [
-        ("matched/cifar10", "mine: its attacks differ"),
+        ("attackers", "mine: its attacks differ"),
         ("map/factors", "mine: channels_16_noise_std0p025 has a network"),
         ("map/cifar10", r"mine: arl, clustering.* of another study already"),
     ],
