@@ -14,7 +14,7 @@ v_gated alone. The floor is applied once, to the sum (with `variance: trace` to 
 dimensions). Slots always use LayerNorm(z), even if `moments` is raw, and `surrogate_grad` concerns
 the gated attention alone. The gates of `slot` (`gate`, `a_c`, `b_c`) are not used by `shortcut`.
 
-How they fail, and what shows it: parallel.md and shortcut.md in docs/surrogates.
+How they fail, and what shows it: docs/surrogates/fusions.md.
 """
 
 from typing import ClassVar, Unpack

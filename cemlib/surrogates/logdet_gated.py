@@ -11,7 +11,7 @@ The features get dR/dz. The parameters of the attention get the gradient of R_ga
 with `gated` alone. So the two surrogates train side by side, with strengths lambda and w lambda,
 but both from epoch 6 on, as `gated` does. With w = 0 the features get the gradient of `logdet`.
 
-How it fails, and what shows it: docs/surrogates/logdet_gated.md.
+How it fails, and what shows it: docs/surrogates/fusions.md.
 """
 
 from typing import ClassVar, Unpack

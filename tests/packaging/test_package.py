@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -18,8 +17,6 @@ import yaml
 from cemlib import __version__
 
 REPOSITORY = Path(__file__).parents[2]
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-NAME = re.compile(r"[A-Za-z0-9._-]+")
 UV = Path(sys.executable).with_name("uv")
 
 
@@ -66,25 +63,6 @@ def test_the_version_has_one_place(built: Path) -> None:
         told = Parser().parsestr(wheel.read(name).decode())["Version"]
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"]
     assert told == citation == __version__
-
-
-def test_every_direct_dependency_is_on_the_page_with_its_extra() -> None:
-    page = (REPOSITORY / "docs/dependencies.md").read_text()
-    _, core, extras, _ = page.split("\n## ")
-    wanted = PROJECT["optional-dependencies"]
-    assert {row[0] for row in rows(core)} == {name(entry) for entry in PROJECT["dependencies"]}
-    told = {(row[0], row[1]) for row in rows(extras)}
-    assert told == {(extra, name(entry)) for extra in wanted for entry in wanted[extra]}
-
-
-def rows(section: str) -> list[list[str]]:
-    """Cells of a table's rows, without its head."""
-    found = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
-    return [row.split(" | ") for row in found[1:]]
-
-
-def name(requirement: str) -> str:
-    return NAME.match(requirement)[0]
 
 
 @pytest.mark.slow
