@@ -220,6 +220,7 @@ def _published(root: Path, folder: str) -> tuple[Study, pd.DataFrame, pd.DataFra
     return load(root / file, changes), *read_runs(root / folder / "runs.csv")
 
 
+@cache
 def _results(root: Path, folder: str) -> Results:
     """Return the results of a published study, without the scores of single images."""
     study, runs, attacks = _published(root, folder)

@@ -70,10 +70,6 @@ def test_a_users_mistake_is_one_line(
     ("changes", "message"),
     [
         ({"model": {"name": "small", "cut": 9}}, "model: cut: must lie between 1 and 5, found 9"),
-        (
-            {"defences": {"odd": {"surrogate": {"name": "slot", "heads": 3}}}, "reference": "odd"},
-            "defences.odd.surrogate: heads is 3; it must divide the 128 feature dimensions",
-        ),
     ],
 )
 def test_what_cannot_be_built_is_named_by_its_section(

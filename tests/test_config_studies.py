@@ -14,7 +14,6 @@ from cemlib.study.job import WILDCARD
 from cemlib.study.plan import Plan
 from cemlib.study.requirements import PROBLEM, requirements
 from cemlib.study.rules import Planned
-from cemlib.study.split import jobs
 from cemlib.study.systems import jobs_of, read_study
 
 CONFIG = Path(__file__).parents[1] / "config"
@@ -40,7 +39,6 @@ def test_a_study_is_what_its_first_lines_say(path: Path) -> None:
     attacks = len(found.learned_attacks()) + bool(found.closed_form_attacks())
     # Beside the runs and the attacks on each: images, judge, and four jobs of the report.
     assert [*map(int, counts)] == [len(found.defences), runs, 6 + runs * (1 + attacks)]
-    assert len(jobs(Plan(found))) == int(counts[2])
     assert f"--configfile {path.relative_to(CONFIG.parent)}" in text
     assert found.experiment == name_of(path)
 
@@ -53,9 +51,13 @@ def test_every_committed_study_could_run(path: Path) -> None:
     assert [subject for subject in told if not subject.startswith("data ")] == []
 
 
-@pytest.mark.parametrize("path", [*CONFIG.glob("*.yaml"), *STUDIES], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [*CONFIG.glob("*.yaml"), CONFIG / "studies/map/cifar100.yaml"],
+    ids=lambda path: path.stem,
+)
 def test_the_files_of_every_rule_have_the_wildcards_of_its_log(path: Path) -> None:
-    """Snakemake refuses other rules."""
+    """Snakemake refuses other rules. They depend on the kinds of a study's jobs alone."""
     plan = Plan(load_any(path))
     for rule in Planned("study", "", plan, jobs_of(plan), path).rules:
         wildcards = {*WILDCARD.findall(str(rule.log))}

@@ -16,7 +16,7 @@ from cemlib.attacks.task import Task
 from cemlib.evaluation.job import run
 from cemlib.evaluation.scene import first_target
 from cemlib.evaluation.scores import MEASURES
-from cemlib.records.files import FileError, load_tensors, read_json, read_jsonl
+from cemlib.records.files import load_tensors, read_json, read_jsonl
 from cemlib.records.layout import KNOWLEDGES, RunFolder
 from cemlib.study.split import attack_job
 
@@ -149,9 +149,3 @@ def test_the_strip_shows_the_reconstructions_below(folder: RunFolder) -> None:
     mean = load_tensors(folder.attack("mean_image", "train_data").attacker)["mean"][0].numpy()
     for answer in strip(folder, "mean_image", "train_data")[1]:
         assert (answer == np.round(255 * mean)).all()
-
-
-def test_an_attack_needs_its_run(tmp_path: Path) -> None:
-    job = attack_job(tiny_plan(tmp_path), "noise", 0, ["linear"])
-    with pytest.raises(FileError, match=r"metrics\.json: no such file; run the job"):
-        list(run(job))

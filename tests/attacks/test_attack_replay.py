@@ -9,6 +9,7 @@ import torch
 from easy_tasks import OPTIONS, easy_task
 from tape import TapeReplay
 
+from cemlib.attacks import denoiser as denoising
 from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.decoder import decoder
 from cemlib.attacks.gan import gan
@@ -23,6 +24,7 @@ from cemlib.config.base import Section
 # these rates are whole in float32.
 LEARNED = OPTIONS | {"epochs": 4, "batch_size": 16, "lr": 2**-7}
 SEARCH = {"iterations": 30, "batch_size": 25}
+SHORT = {"epochs": 1, "blocks": 1, "width": 8}  # of the denoiser
 RATES = {"lr": 2**-11, "critic_lr": 2**-8}
 CRITIC = RATES | {"epochs": 4, "batch_size": 16, "critic_steps": 3, "critic_width": 4}
 CASES = {
@@ -50,6 +52,7 @@ def test_replayed_steps_attack_as_called_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Up to the rounding of the learning rate, which a replay reads in float32."""
+    monkeypatch.setattr(denoising, "OPTIONS", denoising.OPTIONS | SHORT)
     called = attacked(tmp_path / "a", *CASES[name])
     for module in ("learning", "optimisation"):  # a function hides the module of its name
         monkeypatch.setattr(sys.modules[f"cemlib.attacks.{module}"], "Replay", TapeReplay)

@@ -19,15 +19,6 @@ def pairs(count: int = 5, channels: int = 3) -> tuple[torch.Tensor, torch.Tensor
     return originals, (1 - share) * originals + share * noise
 
 
-def test_more_images_than_one_chunk_change_nothing() -> None:
-    x, y = pairs(count=600, channels=1)
-    whole = per_image(x, y)
-    part = per_image(x[500:520], y[500:520])
-    for name in MEASURES:
-        assert whole[name].shape == (600,)
-        assert torch.allclose(whole[name][500:520], part[name], rtol=1e-5)
-
-
 def test_what_is_no_number_is_null() -> None:
     x, _ = pairs()
     perfect = means(per_image(x, x))

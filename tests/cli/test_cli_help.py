@@ -42,11 +42,7 @@ def pressed(words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("tr", ["train", "track"]),
         ("pctc pa", ["party"]),
-        ("train --dev", ["--device"]),
-        ("train --device ", ["auto", "cpu", "cuda"]),
-        ("list s", ["surrogates"]),
         ("train --defence cl", ["clustering"]),
         ("attack --config config/digits_attacks.yaml --attack op", ["optimisation"]),
         ("show clustering/seed0/mean", [f"clustering/seed0/mean_image-{k}" for k in KNOWLEDGES]),

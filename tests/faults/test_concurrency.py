@@ -16,7 +16,6 @@ from cemlib.records.files import FileError
 from cemlib.records.lock import locked
 from cemlib.study.schedule import RUNNING
 
-RUN = ("run", "--config", "study.yaml", "--slots", "2")
 SHORT: dict[str, Any] = STUDY | {
     "train": {"epochs": 5, "batch_size": 32, "milestones": [4]},
     "defences": {"clustering": {"surrogate": "clustering"}, "noise": {}},
@@ -73,18 +72,6 @@ def fresh(tmp_path: Path) -> Checkout:
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     out, _ = process.communicate(timeout=600)
     return process.returncode, out
-
-
-@pytest.mark.slow
-def test_of_two_runners_one_works(base: Checkout, fresh: Checkout) -> None:
-    first = start(fresh, *RUN)
-    wait_for_line(first, "prepare")
-    code, said = ended(start(fresh, *RUN))
-    assert (code, len(said.splitlines())) == (2, 1)
-    assert f"process {first.pid} on " in said
-    assert ended(first)[0] == 0
-    assert bits(fresh.results) == bits(base.results)
-    assert "0 jobs run" in finish(fresh, *RUN)
 
 
 def snakemake(place: Checkout, study: str, cores: int) -> "subprocess.Popen[str]":

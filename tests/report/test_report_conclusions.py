@@ -15,7 +15,6 @@ from cemlib.config import load
 from cemlib.records.files import write_json
 from cemlib.records.scores import marked
 from cemlib.report.build import Results, write_tables
-from cemlib.report.comparisons import comparisons_table
 from cemlib.report.statistics import holm
 from cemlib.report.tables import read_runs
 from docs.published import PAGES, differences, published_claims, with_conclusions
@@ -278,20 +277,3 @@ def test_holms_correction_is_that_of_the_studys_own_table() -> None:
             rf"^\| {row['knowledge']} \| {row['family']}†? \|.*$", block.split("<!-- end")[0], re.M
         )
         assert float(line.split("|")[-4]) == pytest.approx(row["p_holm"], rel=0.06)
-
-
-def test_the_published_comparisons_are_those_of_the_runs() -> None:
-    """In the columns that they have: they are from before the correction over the study."""
-    rows, published = (
-        pd.read_csv(ROOT / f"results/published/surrogates/{name}.csv")
-        for name in ("runs", "comparisons")
-    )
-    runs = rows.drop_duplicates(["defence", "seed"])
-    table = comparisons_table(runs, rows, tuple(runs["defence"].unique()), "noise")
-    published = published.fillna({"knowledge": ""}).query("metric != 'psnr'").reset_index(drop=True)
-    keys = ["defence", "reference", "knowledge", "metric", "n_pairs"]
-    assert table[keys].equals(published[keys])
-    for column in ("difference", "ci_low", "ci_high"):
-        assert table[column].tolist() == pytest.approx(published[column].tolist(), rel=1e-6)
-    tested = table["metric"] == "mse"
-    assert table.loc[tested, "p"].tolist() == pytest.approx(published.loc[tested, "p"].tolist())

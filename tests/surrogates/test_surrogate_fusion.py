@@ -180,7 +180,3 @@ def test_published_start_values():
     parallel, shortcut = (built(kind, 2, 8) for kind in ("parallel", "shortcut"))
     assert parallel.logits.tolist() == [0, 0]
     assert shortcut.a.item() == pytest.approx(0.1)
-    scales = [each.settings.scale for each in (parallel.gated, parallel.slot, shortcut.gated)]
-    assert scales == [0.1, 0.25, 0.1]
-    assert parallel.slot.settings.slots == 8
-    assert parallel.slot.rounds.iterations == 3

@@ -5,6 +5,7 @@ import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,13 +26,21 @@ def test_a_server_holds_each_result_once(study: Study, server: str) -> None:
     study.add_attack("none", 0, "decoder")
     study.add_report()
     assert study.track().uploaded == 3
-    before = {name: run.info.run_id for name, run in store.runs().items()}
+    before = _everything(store)
     assert study.track().unchanged == 3
+    assert _everything(store) == before
     runs = store.runs()
-    assert {name: run.info.run_id for name, run in runs.items()} == before
     assert store.points(runs["runs/none/seed0"], "curve/train_loss")[-1] == (3, 2 / 3)
     assert store.files(runs["report"], "figures") == {"figures/privacy.png"}
     assert "reconstructions.png" in store.files(runs[ATTACK])
+
+
+def _everything(store: Store) -> dict[str, Any]:
+    """All that each run holds, and every point of its metrics."""
+    return {
+        folder: (run.to_dictionary(), {name: store.points(run, name) for name in run.data.metrics})
+        for folder, run in store.runs().items()
+    }
 
 
 def test_a_model_is_loaded_from_the_registry(

@@ -1,8 +1,6 @@
 """Uploads of a synthetic result folder into a real SQLite store, read back by MLflow's client."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from toy_study import Store, Study, curve
@@ -115,17 +113,6 @@ def test_files_go_to_an_absolute_place_beside_the_store(
     place = tmp_path / "mlartifacts" / "toy"
     assert store.experiment().artifact_location == place.as_uri()
     assert len(list(place.glob("*/artifacts/metrics.json"))) == 1
-
-
-def test_uploading_twice_changes_nothing(study: Study, store: Store) -> None:
-    study.add_run("none", 0)
-    study.add_attack("none", 0, "decoder")
-    study.add_report()
-    study.track()
-    before = _everything(store)
-    summary = study.track()
-    assert (summary.uploaded, summary.unchanged) == (0, 3)
-    assert _everything(store) == before
 
 
 def test_what_changed_takes_the_place_of_the_older(study: Study, store: Store) -> None:
@@ -253,17 +240,6 @@ def test_what_mlflow_does_not_take_is_made_to_fit(study: Study, store: Store) ->
     described = store.runs()["report"].data.tags["mlflow.note.content"]
     assert "*Artifacts*" in described
     assert "xxx" not in described
-
-
-def _everything(store: Store) -> dict[str, Any]:
-    """All that a run holds: id, status, times, tags, parameters, and every point of its metrics."""
-    return {
-        folder: (
-            json.dumps(run.to_dictionary(), sort_keys=True),
-            {name: store.points(run, name) for name in run.data.metrics},
-        )
-        for folder, run in store.runs().items()
-    }
 
 
 def test_weights_that_are_gone_are_named(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from cemlib.training.job import checkpoint_place, run
 @pytest.mark.parametrize(
     ("defence", "select", "died_after"),
     [
+        # Before the surrogate's own parameters join the optimiser, and after.
+        ("gated", "last", 5),
         ("gated", "best_val", 6),
         ("gmm", "last", 3),
         ("task_aware", "last", 3),
