@@ -88,7 +88,8 @@ def _steps(surrogate: Surrogate, z: Tensor, y: Tensor, count: int) -> Call:
 
 def _loop(surrogate: Surrogate, z: Tensor, y: Tensor) -> Call:
     """Return the field's clustering penalty, by Python loops over classes and clusters."""
-    found = plain.Statistics(**surrogate.statistics(), samples=FITTED_ON)
+    fitted = {name: getattr(surrogate, name) for name in ("means", "weights", "variances")}
+    found = plain.Statistics(**fitted, samples=FITTED_ON)
     return lambda: plain.penalty(z.clone().requires_grad_(), y, found).backward()  # type: ignore[no-untyped-call]
 
 

@@ -50,12 +50,3 @@ def test_the_defended_network_is_the_one_of_the_page(notebook: dict[str, Any]) -
 def test_the_pictures_are_there(notebook: dict[str, Any]) -> None:
     with Image.open(notebook["place"] / "reconstructions.png") as strip:
         assert strip.size == (10 * 68, 2 * 68)
-
-
-def test_the_surrogate_of_ones_own_pulls_the_features_together(notebook: dict[str, Any]) -> None:
-    data, spread = notebook["data"], notebook["Spread"](256, 10, 0.1)
-    penalties = [
-        spread(each.deployed.features(data.test.images).flatten(1), data.test.labels).item()
-        for each in (notebook["plain"], notebook["closer"])
-    ]
-    assert penalties[1] < penalties[0]

@@ -67,12 +67,10 @@ class RunFolder(Folder):
 
     Attributes:
         model: Weights of the split model as deployed.
-        clusters: The clusters of every fit, if the surrogate fits any.
     """
 
     model = _Below("model.safetensors")
-    clusters = _Below("clusters.safetensors")
-    leaves = ("model", "config", "history", "metrics")  # of any run, with clusters or without
+    leaves = ("model", "config", "history", "metrics")
 
     def attack(self, attack: str, knowledge: str) -> AttackFolder:
         """Return the folder of one attack on this run."""

@@ -71,6 +71,7 @@ def build(
     section = {"name": name} | options
     defence = validated(DefenceConfig, {"surrogate": section, "noise_std": noise_std})
     sizes: Sizes = {"dim": dim, "num_classes": num_classes, "noise_std": noise_std}
+    assert defence.surrogate is not None
     surrogate = SURROGATES[name](defence.surrogate, **sizes)
     if num_train is not None and isinstance(surrogate, Fitted):
         surrogate.num_train.fill_(num_train)

@@ -26,12 +26,11 @@ class Surrogate(nn.Module):
     Surrogates are minimised: they fall when the features of a class move together.
 
     Args:
-        settings: its section of the configuration, which describes each option; None for a
-            surrogate that no configuration names.
+        settings: its section of the configuration, which describes each option.
         sizes: `dim`, `num_classes` and `noise_std`.
     """
 
-    settings: SurrogateConfig | None
+    settings: SurrogateConfig
 
     start_epoch: ClassVar[int] = 1
     """First epoch, counted from 1, at which the penalty is active."""
@@ -45,7 +44,7 @@ class Surrogate(nn.Module):
     metric_samples: int = 0
     """Number of training images from which that metric is computed."""
 
-    def __init__(self, settings: SurrogateConfig | None = None, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, settings: SurrogateConfig, **sizes: Unpack[Sizes]) -> None:
         super().__init__()
         self.settings, self.dim = settings, sizes["dim"]
         self.num_classes, self.noise_std = sizes["num_classes"], sizes["noise_std"]
@@ -94,10 +93,6 @@ class Surrogate(nn.Module):
         """Restart the surrogate's own random stream, at the start of an epoch."""
         for part in self._parts():
             part.reseed(seed)
-
-    def statistics(self) -> dict[str, Tensor]:
-        """Return the fitted statistics by name; empty for a surrogate without any."""
-        return {}
 
     def log(self) -> dict[str, float]:
         """Return the value and the logged scalars of the last batch."""
@@ -210,12 +205,6 @@ class Fitted(Surrogate):
     def reseed(self, seed: int) -> None:
         """Set the seed of k-means++, from which classes without clusters start."""
         self._seed = seed
-
-    def statistics(self) -> dict[str, Tensor]:
-        """Return means (C, K, D), weights (C, K) and variances (C, K), averaged over dimensions."""
-        spread = self.variances if self.variances.ndim == 2 else self.variances.mean(-1)
-        found = {"means": self.means, "weights": self.weights, "variances": spread}
-        return {name: values.detach().float().clone() for name, values in found.items()}
 
     @torch.no_grad()
     def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:

@@ -19,7 +19,6 @@ from cemlib.models.cutting import possible_cuts
 from cemlib.models.split import Dimensions, SplitModel, device_of
 from cemlib.numerics.precision import set_up
 from cemlib.records.progress import progress
-from cemlib.training.own import OwnSurrogate
 from cemlib.training.trainer import SHOWN, Network, begin
 
 DEFENDED = "defended"
@@ -57,7 +56,6 @@ def defend(
     test_labels: Labels | None = None,
     defence: Mapping[str, Any],
     train: Mapping[str, Any] = FINE_TUNING,
-    surrogate: OwnSurrogate | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
 ) -> Trained:
@@ -78,7 +76,6 @@ def defend(
         defence: A defence's section of a study, such as `{"noise_std": 0.2, "surrogate": "gated"}`.
         train: Options of a study's section `train`, which override those of `FINE_TUNING`: 20
             epochs, with a learning rate that rises to 0.01 and falls to 0.
-        surrogate: A surrogate of your own, instead of the defence's.
         seed: Seed of everything random except the split.
         device: Where to train; by default where the weights of the network are.
 
@@ -97,7 +94,7 @@ def defend(
     if study.defences[DEFENDED].model:
         raise ConfigError("defence: model: has no effect on a network of your own; remove it")
     network = partial(split_copy, model, cut, data.image_shape)
-    return fit(study, DEFENDED, data.to(device or device_of(model)), network, surrogate=surrogate)
+    return fit(study, DEFENDED, data.to(device or device_of(model)), network)
 
 
 def fit(
@@ -107,7 +104,6 @@ def fit(
     network: Network,
     *,
     seed: int | None = None,
-    surrogate: OwnSurrogate | None = None,
 ) -> Trained:
     """Train one defence of a study on data and a network in memory, without writing files.
 
@@ -122,7 +118,6 @@ def fit(
         network: Returns a new split network; called once, with torch's random state set from the
             seed.
         seed: Seed of the training; by default the study's first, or the judge's own.
-        surrogate: A surrogate of your own, instead of the defence's.
 
     Raises:
         ConfigError: if the study has no such defence, or it does not fit the network or the data.
@@ -133,7 +128,7 @@ def fit(
     set_up(data.train.images.device, study.threads)
     if seed is None:
         seed = JUDGE_SEED if defence == JUDGE else study.seeds[0]
-    trainer = begin(study, defence, seed, data, network, surrogate)
+    trainer = begin(study, defence, seed, data, network)
     check_logits(trainer.deployed, data)
     epochs = trainer.settings.epochs
     report = progress(f"train {defence} seed{seed}", epochs)

@@ -34,8 +34,7 @@ def run(job: Job[Study]) -> list[Path]:
     trainer = new_trainer(study, defence, seed, data.to(device))
     checkpoint = Checkpoint(checkpoint_place(job))
     resumed = Resumed(trainer, checkpoint, start)
-    for before in (folder.metrics, folder.clusters):  # of an older run of this name
-        before.unlink(missing_ok=True)
+    folder.metrics.unlink(missing_ok=True)  # of an older run of this name
     with checkpoint.written_when_interrupted():
         reason = resumed.finish(job.name, trainer.settings.epochs, SHOWN, folder.history)
         metrics = _metrics(trainer, reason) | _pruned(trainer, network)
@@ -109,10 +108,7 @@ def _write(
     origin = {"network": network, "seed": metrics["seed"], "data_sha256": metrics["data_sha256"]}
     write_json(folder.config, origin | metrics["config"])
     save_tensors(folder.model, trainer.deployed.model.state_dict())
-    if trainer.fits:
-        save_tensors(folder.clusters, trainer.fits)
-    others = {*folder.files(), folder.clusters} - {folder.metrics}
-    write_sealed(folder.metrics, metrics, sorted(file for file in others if file.is_file()))
+    write_sealed(folder.metrics, metrics, [f for f in folder.files() if f != folder.metrics])
 
 
 def _count(module: torch.nn.Module) -> int:

@@ -31,7 +31,6 @@ from cemlib.records.checkpoint import Part, State, pack, restore_training, train
 from cemlib.surrogates import SURROGATES, Surrogate
 from cemlib.surrogates.base import Sizes
 from cemlib.training.metrics import learn_metric
-from cemlib.training.own import OwnSurrogate
 from cemlib.training.selection import Selection
 from cemlib.training.step import Defended, Row, Step
 
@@ -66,7 +65,6 @@ class Trainer:
         self.batches = Batches(data.train, settings.batch_size, Augment(settings.augment))
         self.step = Step(defended, self.batches, settings, seed)
         self.history: list[Row] = []
-        self.fits: dict[str, Tensor] = {}
         self.selection = Selection(settings, defended, data, seed)
 
     def epoch(self, number: int) -> Row:
@@ -117,10 +115,6 @@ class Trainer:
                 features.append(shape(encoder(images).flatten(1).float()))
                 labels.append(of_batch)
         surrogate.fit(torch.cat(features), torch.cat(labels))
-        found = {"epochs": torch.tensor(number)} | surrogate.statistics()
-        for name, values in found.items():
-            new = values.cpu().unsqueeze(0)
-            self.fits[name] = torch.cat([self.fits.get(name, new[:0]), new])
 
     def _fit_sizes(self) -> list[int]:
         """Return the sizes of the parts in which a fit encodes the images: large ones on a GPU."""
@@ -132,13 +126,12 @@ class Trainer:
     def state(self) -> State:
         """Return a copy of everything that a checkpoint holds besides the history."""
         best = self.selection
-        tensors = training_state(self._parts) | pack("fits", self.fits) | pack("best", best.weights)
+        tensors = training_state(self._parts) | pack("best", best.weights)
         return tensors, {"best": {"epoch": best.epoch, "score": best.score}}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Continue from the `state` of a checkpoint."""
         self.prune_before(len(self.history))
-        self.fits = unpack("fits", tensors)
         restore_training(tensors, self._parts)
         best = {**state["best"], "weights": unpack("best", tensors)}
         self.selection = replace(self.selection, **best)
@@ -159,12 +152,11 @@ def begin(
     seed: int,
     data: Prepared,
     network: Network,
-    own: OwnSurrogate | None = None,
 ) -> Trainer:
     """Return a new trainer of one defence of a study, on the device of the data.
 
     `network` returns a new split network, with weights from torch's global random state, which is
-    set from the seed; `own` replaces the defence's surrogate.
+    set from the seed.
 
     Raises:
         ConfigError: if the network or its defence cannot be built as configured.
@@ -186,9 +178,7 @@ def begin(
             "num_classes": len(data.classes),
             "noise_std": channel.std,  # the spread is measured against all noise that is released
         }
-        if own is not None:
-            surrogate = own.surrogate(**sizes)
-        elif section is not None:
+        if section is not None:
             surrogate = SURROGATES[section.name](section, **sizes)
         if surrogate is not None and surrogate.start_epoch > settings.epochs:
             raise ValueError(
@@ -202,7 +192,7 @@ def begin(
     defended = Defended(
         Deployed(model, channel),
         surrogate,
-        weight=own.weight if own else section.lambda_ if section else 0.0,
+        weight=section.lambda_ if section else 0.0,
         lr_scaling=section is None or section.lr_scaling,
         penalty=penalty,
         pruning=wanted.pruning,

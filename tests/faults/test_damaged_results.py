@@ -218,7 +218,7 @@ def test_a_damaged_file_stops_its_readers_until_it_is_made_again(
 def test_the_runner_makes_again_what_is_spoilt(
     study: Readers, spoil: Callable[[Path], None]
 ) -> None:
-    """Every file by itself, the clusters that only some runs have, too."""
+    """Every file by itself."""
     plan = study.plan
     run = plan.layout.run("clustering", 0)
     attacked = run.attack("decoder", "public_data")
@@ -226,7 +226,7 @@ def test_the_runner_makes_again_what_is_spoilt(
     decoded = attack_job(plan, "clustering", 0, ["decoder"])
     assert finished(trained)
     assert finished(decoded)
-    for file in (*run.files(), run.clusters, *attacked.files()):
+    for file in (*run.files(), *attacked.files()):
         content, times = file.read_bytes(), file.stat()
         spoil(file)
         if file.parent == run.root:

@@ -147,7 +147,7 @@ def test_contracting_fitted_features_lowers_the_penalty(variant):
     z, y, num_classes = batch("balanced")
     surrogate = built(name, num_classes, z.shape[1], **options | {"clusters": 1})
     surrogate.fit(z, y)
-    centres = surrogate.statistics()["means"][y, 0]
+    centres = surrogate.means[y, 0]
     values = [surrogate(centres + t * (z - centres), y).item() for t in (1.5, 1, 0.5, 0.2)]
     assert values == sorted(values, reverse=True)
     assert values[-1] < 0.8 * values[0]
@@ -190,13 +190,6 @@ def test_the_slots_noise_is_of_their_own_generator(name):
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(99)
     assert of_seed(surrogate, z, y, 5).item() == first
-
-
-def test_statistics_are_kept_by_those_that_cluster():
-    kept = {"means": (4, 5, 8), "weights": (4, 5), "variances": (4, 5)}
-    for variant in VARIANTS:
-        found = {key: tuple(value.shape) for key, value in made(variant).statistics().items()}
-        assert found == (kept if variant in FITTED else {})
 
 
 @pytest.mark.parametrize(

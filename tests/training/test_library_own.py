@@ -1,43 +1,24 @@
-"""The user's own networks and surrogates, through every surrogate and every attack."""
+"""The user's own networks, through every surrogate and every attack."""
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from result_files import timeless
-from tape import TapeReplay
 from test_library_jobs import ATTACKS
 from tiny_study import RAW, blob_data
 from torch import Tensor, nn
 
-import cemlib.training.step
 from cemlib.config import ConfigError, Study, parse
 from cemlib.config.study import JUDGE
 from cemlib.evaluation.attack import Attacked, attack
 from cemlib.models import SplitModel
 from cemlib.numerics.divergence import DivergedError
-from cemlib.surrogates import SURROGATES, build
+from cemlib.surrogates import SURROGATES
 from cemlib.training.fit import fit
-from cemlib.training.own import OwnSurrogate
 
 Network = Callable[[], SplitModel]
-
-
-class Spread(nn.Module):
-    """A surrogate of one's own: the variance of the features over that of the noise."""
-
-    def __init__(self, dim: int, num_classes: int, noise_std: float) -> None:
-        super().__init__()
-        assert num_classes == 3
-        self.noise_std, self.scale = noise_std, nn.Parameter(torch.ones(dim))
-
-    def forward(self, z: Tensor, y: Tensor) -> Tensor:
-        assert z.shape[1:] == self.scale.shape
-        assert y.shape == z.shape[:1]
-        return ((z * self.scale).var(0).mean() / self.noise_std**2).log1p()
 
 
 class OwnNetwork(nn.Module):
@@ -69,26 +50,6 @@ def tiny(epochs: int = 2, lr: float = 0.05, **sections: Any) -> Study:
     defences["sparse"] = {"sparse_coding": True}
     train = {"epochs": epochs, "batch_size": 32, "lr": lr}
     return parse(RAW | {"train": train, "defences": defences} | sections)
-
-
-def test_a_surrogate_of_ones_own_is_trained_against() -> None:
-    study, data = tiny(defences={"noise": {"noise_std": 0.1}}), blob_data()
-    spreads, histories = [], []
-    for surrogate in (None, OwnSurrogate(Spread, weight=100.0)):
-        found = fit(study, "noise", data, own("first"), surrogate=surrogate)
-        histories.append(found.history)
-        spreads.append(found.deployed.features(data.test.images).flatten(1).var(0).mean().item())
-    assert spreads[1] < 0.5 * spreads[0]
-    assert histories[1][0]["surrogate/classes"] == 3
-    assert histories[1][0]["surrogate"] > 0
-
-
-def test_a_surrogate_of_the_package_can_be_ones_own_too() -> None:
-    study, data = tiny(7), blob_data()
-    one = fit(study, "gated", data, own("first"))
-    gated = OwnSurrogate(partial(build, "gated"), weight=16.0)
-    other = fit(study, "noise", data, own("first"), surrogate=gated)
-    assert timeless(one.history) == timeless(other.history)
 
 
 @pytest.mark.parametrize("name", sorted(SURROGATES))
@@ -157,27 +118,3 @@ def test_pruning_asks_for_a_stack_of_convolutions_before_it_trains() -> None:
 def test_a_training_that_diverges_says_so() -> None:
     with pytest.raises(DivergedError, match="epoch 1, batch"):
         fit(tiny(1, 1e30), "noise", blob_data(), own("first"))
-
-
-def test_a_module_in_python_is_never_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may wait for the device, as this one does for the classes of a batch."""
-
-    class ByClass(Spread):
-        def forward(self, z: Tensor, y: Tensor) -> Tensor:
-            return sum(super(ByClass, self).forward(z[y == c], y[y == c]) for c in y.unique())
-
-    monkeypatch.setattr(cemlib.training.step, "Replay", TapeReplay)
-    before = TapeReplay.count
-    fit(tiny(2), "noise", blob_data(), own("first"), surrogate=OwnSurrogate(ByClass))
-    assert TapeReplay.count == before
-    fit(tiny(2), "noise", blob_data(), own("first"))
-    assert TapeReplay.count > before
-
-
-def test_a_penalty_must_be_a_scalar_of_the_features() -> None:
-    class Constant(Spread):
-        def forward(self, z: Tensor, y: Tensor) -> Tensor:
-            return z.detach().mean() * y.sum()
-
-    with pytest.raises(ValueError, match="Constant: must return a scalar tensor attached to z"):
-        fit(tiny(), "noise", blob_data(), own("first"), surrogate=OwnSurrogate(Constant))

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cemlib.defences.deployed import load_deployed
 from cemlib.numerics.leakage import leakage_estimate
 from cemlib.numerics.seeds import generator
-from cemlib.records.files import load_tensors, read_json, read_jsonl
+from cemlib.records.files import read_json, read_jsonl
 from cemlib.records.layout import RunFolder
 from cemlib.surrogates import SURROGATES
 from cemlib.training.selection import SCORES
@@ -142,32 +142,13 @@ def test_the_leakage_is_estimated_from_training_images_too_where_test_images_are
     assert found["leakage_nats"] == pytest.approx(leakage_estimate(features, labels, 0.025))
 
 
-@pytest.mark.parametrize(("defence", "epochs"), [("clustering", [1, 2, 3, 4]), ("rarely", [1, 3])])
-def test_the_clusters_of_every_fit_are_kept(
-    tmp_path: Path, defence: str, epochs: list[int]
-) -> None:
-    fits, count = load_tensors(trained(tmp_path, defence, epochs=4).clusters), len(epochs)
-    assert fits["epochs"].tolist() == epochs
-    assert fits["means"].shape == (count, 3, 5, 128)
-    assert fits["weights"].shape == fits["variances"].shape == (count, 3, 5)
-    assert torch.allclose(fits["weights"].sum(2), torch.ones(count, 3), atol=1e-5)
-    assert not torch.equal(fits["means"][0], fits["means"][-1])
-
-
-def test_clusters_of_an_older_run_do_not_survive(tmp_path: Path) -> None:
-    folder = trained(tmp_path, "noise", epochs=1)
-    folder.clusters.write_bytes(b"of an older run")
-    trained(tmp_path, "noise", epochs=1)
-    assert not folder.clusters.exists()
-
-
 def test_the_fit_sees_clean_features_in_eval_mode() -> None:
     subject = bare_trainer("clustering", noise_std=5.0)
     subject.epoch(1)
     model, train = subject.deployed.model.eval(), subject.data.train
     with torch.no_grad():
         features = model.encoder(train.images.float() / 255).flatten(1)
-    means, weights = subject.fits["means"][0], subject.fits["weights"][0]
+    means, weights = subject.surrogate.means, subject.surrogate.weights
     for label in range(3):
         centre = (weights[label, :, None] * means[label]).sum(0)
         assert torch.allclose(centre, features[train.labels == label].mean(0), atol=1e-5)

@@ -58,8 +58,7 @@ def test_a_run_leaves_the_files_of_the_contract(base: Base, defence: str) -> Non
     run = checkout.results / "runs" / defence / "seed0"
     kinds = [f"{attack}-{knowledge}" for attack in ATTACKS for knowledge in KNOWLEDGES]
     attacks = {f"attacks/{kind}/{name}" for kind in kinds for name in ATTACK}
-    clusters = {"clusters.safetensors"} if defence == "clustering" else set()
-    assert checkout.listing(run) == RUN | clusters | attacks
+    assert checkout.listing(run) == RUN | attacks
 
 
 def test_prepared_data_and_report_are_complete(base: Base) -> None:
