@@ -36,7 +36,6 @@ def run(job: Job[LabellingStudy]) -> list[Path]:
         "rounds": measured(
             study.cost.key_bits, study.participants, images=images, mask_bits=mask_bits
         ),
-        "command": job.command,
         "wall_seconds": time.perf_counter() - start,
         **job.record(None),
     }

@@ -26,10 +26,6 @@ SHOWN = ("init_top1", "capc_top1", "iel_top1")
 TOP1 = [f"{name}_top1" for name in (INIT, *METHODS)]
 SCORES = [*TOP1, "label_accuracy", "refused", "mean_weight"]
 FAILED: dict[str, Any] = {**dict.fromkeys(SCORES), "participants": [], "sweep": []}
-STORY = (
-    "{} participants with {} labelled images each voted on {} images, encrypted; each then trained"
-    " again on the noisy answers. Accuracies are means over the participants as the requester."
-)
 
 
 class Stages:
@@ -99,7 +95,7 @@ def _write(
 
     If a training diverged, `outcome` is None and `reason` says why.
     """
-    study, repeat = job.plan.study, job.of["repeat"]
+    repeat = job.of["repeat"]
     folder = job.plan.layout.repeat(images, repeat)
     write_jsonl(folder.history, _history(outcome) if outcome else [])
     write_bytes(folder.per_image, _per_image(outcome) if outcome else b"")
@@ -110,8 +106,6 @@ def _write(
         "seed": repeat,
         "images": images,
         **(_found(outcome) if outcome else FAILED),
-        "command": job.command,
-        "story": STORY.format(study.participants, images, study.queries),
         "data_sha256": checksum(job.plan.layout.data),
         "wall_seconds": seconds,
         **job.record(reason),

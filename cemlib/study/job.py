@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -99,12 +98,6 @@ class Job(Generic[StudyT]):
     def folder(self) -> Path:
         """Return the folder of its (first) record."""
         return self.records[0].parent
-
-    @property
-    def command(self) -> str:
-        """Return the command that runs it again."""
-        config = str(self.plan.layout.config)
-        return shlex.join(["cemlib", "run", "--config", config, "--only", self.name])
 
     def made_by(self) -> dict[str, Any]:
         """Return what decides its files, as in their record."""

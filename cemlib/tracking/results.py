@@ -16,7 +16,7 @@ from cemlib.records.layout import identity, run_of
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import check_record, check_sums, read_sealed
 from cemlib.tracking.model import Model, read_model
-from cemlib.tracking.notes import describe, describe_report
+from cemlib.tracking.notes import describe_report
 from cemlib.tracking.numbers import Epoch, curves, scores
 
 CURVES = "history.jsonl"
@@ -24,7 +24,7 @@ CONFIG = "config.json"
 ARTIFACTS = (CONFIG, CURVES, "reconstructions.png", "extremes.png", "per_image.parquet")
 OF_THE_VICTIM = ("top1", "leakage_nats")  # also logged with an attack, for charts of both
 LARGEST_ARTIFACT = 10 * 2**20  # bytes; larger files stay in the result folder only
-LAYOUT = b"8"  # version of what is uploaded: a new one uploads every result again
+LAYOUT = b"9"  # version of what is uploaded: a new one uploads every result again
 REPORT = "report"
 WORST = "worst_case/"  # prefix of the metrics in `worst`
 NEEDED = ("status", "config", "provenance", "wall_seconds")
@@ -41,7 +41,7 @@ class Result:
         status: `FINISHED`, `FAILED`, or `RUNNING` for a job that has not written its metrics.
         start: Start of the job in milliseconds since 1970.
         end: End of the job, or the time of its last epoch.
-        note: Description in Markdown.
+        note: Description in Markdown; empty for a run or attack that finished well.
         worst: Worst case over the attacks on a run, which is known later than the rest.
         model: The classifier to store as an MLflow model.
         digest: SHA-256 over the uploaded files, or over the curves of a job under way.
@@ -129,7 +129,7 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         start=end - round(1000 * metrics["wall_seconds"]),
         end=end,
         digest=_digest(artifacts),
-        note=describe(metrics, names, root, run),
+        note="" if metrics["status"] == "ok" else f"Failed: {metrics['reason']}",
         tags={**names, **_tags(metrics)},
         params=_params(names, metrics),
         scores=dict(scores(metrics)) | _attacked(names, metrics, run),

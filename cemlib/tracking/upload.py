@@ -122,6 +122,7 @@ class Uploader:
             return self._extend(run, result)
         if run.shown:  # after an interruption from here on, the run is replaced, not continued
             self._client.delete_tag(run.run_id, SHOWN)
+            self._client.delete_tag(run.run_id, NOTE)
         self._add_artifacts(run, result)
         self._add_scores(run, result)
         self._extend(run, result)
@@ -134,7 +135,7 @@ class Uploader:
             return Outcome.UNCHANGED
         now, unknown = time.time_ns() // 10**6, dict.fromkeys(run.worst, math.nan)
         found = [Metric(name, value, now, 0) for name, value in {**unknown, **result.worst}.items()]
-        self._client.log_batch(run.run_id, found, tags=_tags({NOTE: result.note}))
+        self._client.log_batch(run.run_id, found)
         return Outcome.UPLOADED
 
     def _extend(self, run: Known, result: Result) -> Known:

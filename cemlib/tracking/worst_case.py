@@ -4,13 +4,11 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cemlib.records.scores import IDENTIFICATION, SCORES
 from cemlib.report.worst_case import RECOGNISER, WORST_CASE, Row, strongest
-from cemlib.report.writer import Table, markdown_table
-from cemlib.tracking.notes import cell
 from cemlib.tracking.numbers import PLAIN
 from cemlib.tracking.results import FINISHED, RUNNING, WORST, Result
 
@@ -28,17 +26,13 @@ def with_worst_case(run: Result, attacks: Sequence[Result | None]) -> Result:
     ended = [attack for attack in attacks if attack is not None and attack.status != RUNNING]
     if run.status != FINISHED or len(ended) < len(attacks):
         return run
-    found = _by_knowledge(ended)
-    if not found:  # of another system, or all failed
-        return run
     worst = {
-        f"{WORST}{knowledge}/{PLAIN.get(score, score)}": row[score]
-        for knowledge, row in found.items()
-        for score in TOLD
-        if math.isfinite(row[score])
+        f"{WORST}{knowledge}/{name}": value
+        for knowledge, row in _by_knowledge(ended).items()
+        for name, value in _told(row).items()
+        if math.isfinite(value)
     }
-    note = f"{_table(run.scores['top1'], found)}\n\n{run.note}"
-    return replace(run, worst=worst, note=note)
+    return replace(run, worst=worst)
 
 
 def _by_knowledge(attacks: Sequence[Result]) -> dict[str, Row]:
@@ -59,24 +53,11 @@ def _row(attack: Result) -> Row:
     return scores | {"attack": attack.tags["attack"], "converged": converged}
 
 
-def _table(top1: float, worst: Mapping[str, Row]) -> str:
-    """Return a table of the run's accuracy and of the worst case by knowledge."""
-    accuracy = cell(SCORES["top1"], top1, False)
-    titles = ["attacker has", *(SCORES[name].arrowed for name in ("top1", *TOLD)), "strongest"]
-    rows = [
-        [
-            knowledge,
-            accuracy,
-            *(cell(SCORES[name], row[name], _is_unconverged(row, name)) for name in TOLD),
-            row["strongest"],
-        ]
-        for knowledge, row in worst.items()
-    ]
-    return markdown_table(Table("", titles, rows))
-
-
-def _is_unconverged(worst: Row, name: str) -> bool:
-    return worst[RECOGNISER if name == IDENTIFICATION else "converged"] is False
+def _told(worst: Row) -> dict[str, float]:
+    """Return the scores of a worst case, and 1 if an attack behind one of them is unconverged."""
+    unconverged = worst["converged"] is False or worst[RECOGNISER] is False
+    scores = {PLAIN.get(name, name): worst[name] for name in TOLD}
+    return scores | {"unconverged": float(unconverged)}
 
 
 def with_summary(report: Result) -> Result:
