@@ -12,10 +12,10 @@ from cemlib.config.federated_attacks import DpSgd, InversionStudy
 class FederatedModel(Section):
     """Choose the classifier that the clients train together."""
 
-    name: Literal["lenet", "convnet", "resnet18"] = Field(
+    name: Literal["lenet", "resnet18"] = Field(
         "lenet", description="key of cemlib.federated.network.NETWORKS"
     )
-    activation: Literal["softplus", "sigmoid", "relu"] = Field(
+    activation: Literal["softplus", "relu"] = Field(
         "softplus",
         description="after every convolution; gradient inversion takes second derivatives, and"
         " those of relu are zero",

@@ -10,14 +10,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from cemlib.config.attacks import with_kinds
 from cemlib.config.base import Name, Section
 
-PriorWeight = Annotated[
-    float,
-    Field(
-        ge=0,
-        description="weight of the mean squared distance to the mean image of the inferred class",
-    ),
-]
-
 
 class Linked(Section):
     """Let the attacker link gradients of single images of one class and client."""
@@ -57,11 +49,6 @@ class _Matching(Inversion):
         description="how the attacker treats a pruned gradient: as if it were complete, with the"
         " known mask, with the mask read off the zeros, or without the last layer's weight",
     )
-    restarts: int = Field(
-        1,
-        ge=1,
-        description="random starts; the one with the lowest loss of the attack itself is kept",
-    )
 
 
 class _SecondOrder(_Matching):
@@ -94,25 +81,16 @@ class Cosine(_Matching):
         " from which the descent then starts: for gradients full of noise",
     )
 
-    @model_validator(mode="after")
-    def _restarts_differ(self) -> Self:
-        if self.prior_weight > 0 and self.restarts > 1:
-            raise ValueError("restarts: with prior_weight all start at the mean image; set it to 1")
-        return self
-
-
-class Features(_SecondOrder):
-    """Read off the last layer's input, then search for the image that has these features."""
-
-    kind: Literal["features"] = "features"
-    prior_weight: PriorWeight = 1e-5
-
 
 class Combined(_SecondOrder):
     """Match gradients, features in closed form and the mean image of the class at once."""
 
     kind: Literal["combined"] = "combined"
-    prior_weight: PriorWeight = 1e-4
+    prior_weight: float = Field(
+        1e-4,
+        ge=0,
+        description="weight of the mean squared distance to the mean image of the inferred class",
+    )
 
 
 class PriorImage(Inversion):
@@ -121,9 +99,7 @@ class PriorImage(Inversion):
     kind: Literal["mean_image"] = "mean_image"
 
 
-AnyInversion = Annotated[
-    Dlg | Idlg | Cosine | Features | Combined | PriorImage, Field(discriminator="kind")
-]
+AnyInversion = Annotated[Dlg | Idlg | Cosine | Combined | PriorImage, Field(discriminator="kind")]
 
 
 class DpSgd(Section):
@@ -142,7 +118,6 @@ def _standard() -> dict[str, Any]:
         "dlg": Dlg(),
         "idlg": Idlg(),
         "cosine": Cosine(),
-        "features": Features(mask="estimated", iterations=100),
         "idlg_known": Idlg(mask="known"),
         "posterior": Cosine(mask="estimated", tv_weight=1e-3, prior_weight=0.1, iterations=150),
         "combined": Combined(mask="estimated"),
@@ -184,8 +159,7 @@ class InversionStudy(Section):
             raise ValueError("attacks.worst_case: the tables use this name; choose another")
         for name, attack in self.attacks.items():
             known = getattr(attack, "mask", None) == "known" and self.local_steps > 1
-            single = attack.kind == "features" or attack.linked is not None
-            if known or (single and self.behind > 1):
+            if known or (attack.linked is not None and self.behind > 1):
                 needed = "a single step, whose mask it knows" if known else "single images"
                 raise ValueError(
                     f"attacks.{name}: it needs gradients of {needed}, found batch_size"

@@ -48,7 +48,6 @@ def write_record(job: FederatedJob, kind: str, reason: str | None, found: dict[s
         "kind": kind,
         "defence": job.of.get("variant", "gans"),
         "seed": job.of["seed"],
-        "command": job.command,
         **found,
         "data_sha256": checksum(job.plan.layout.data),
         **job.record(reason),

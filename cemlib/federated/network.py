@@ -22,7 +22,6 @@ WEIGHT, BIAS = "classifier.weight", "classifier.bias"
 """Names of the fully connected layer's tensors among the parameters."""
 
 ACTIVATIONS: dict[str, Activation] = {
-    "sigmoid": nn.Sigmoid,
     "softplus": partial(nn.Softplus, beta=4.0),
     "relu": nn.ReLU,
 }
@@ -61,14 +60,6 @@ def lenet(channels: int, activation: Activation) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def convnet(channels: int, activation: Activation) -> nn.Sequential:
-    """Return three blocks of a 3x3 convolution and 2x2 average pooling, of 32, 64, 64 channels."""
-    layers: list[nn.Module] = []
-    for entering, leaving in [(channels, 32), (32, 64), (64, 64)]:
-        layers += [nn.Conv2d(entering, leaving, 3, padding=1), activation(), nn.AvgPool2d(2)]
-    return nn.Sequential(*layers)
-
-
 def resnet18(channels: int, activation: Activation) -> nn.Module:
     """Return torchvision's ResNet-18 for small images, with group norm.
 
@@ -89,7 +80,6 @@ def resnet18(channels: int, activation: Activation) -> nn.Module:
 
 NETWORKS: dict[str, Callable[[int, Activation], nn.Module]] = {
     "lenet": lenet,
-    "convnet": convnet,
     "resnet18": resnet18,
 }
 

@@ -84,7 +84,7 @@ def test_the_configuration_takes_names_for_kinds() -> None:
     options: dict[str, Any] = {"idlg": None, "known": {"kind": "cosine", "mask": "known"}}
     study = InversionStudy.model_validate({"attacks": options})
     assert study.attacks == {"idlg": Idlg(), "known": Cosine(mask="known")}
-    assert set(InversionStudy().attacks) > {"dlg", "idlg", "cosine", "features", "mean_image"}
+    assert set(InversionStudy().attacks) > {"dlg", "idlg", "cosine", "combined", "mean_image"}
 
 
 def answer(images: torch.Tensor, labels: torch.Tensor, loss: list[float]) -> Reconstruction:

@@ -6,17 +6,16 @@ An attack is one file with its mathematics, one line in `ATTACKS`, and a section
 
 from collections.abc import Callable
 
+from cemlib.federated.inversion.combined import combined, mean_image
 from cemlib.federated.inversion.cosine import cosine
 from cemlib.federated.inversion.dlg import dlg, idlg
-from cemlib.federated.inversion.features import mean_image, near_means
-from cemlib.federated.inversion.search import Search
+from cemlib.federated.inversion.search import Reconstruction
 
-ATTACKS: dict[str, Callable[..., Search]] = {
+ATTACKS: dict[str, Callable[..., Reconstruction]] = {
     "dlg": dlg,
     "idlg": idlg,
     "cosine": cosine,
-    "features": near_means,
-    "combined": near_means,
+    "combined": combined,
     "mean_image": mean_image,
 }
-"""Attacks by `kind`: functions of the network, the shared gradients and settings."""
+"""Attacks by `kind`: functions of the network, the shared gradients, settings and seeds (P,)."""

@@ -12,7 +12,8 @@ gradient only tells how far the training has progressed, and clipping does not c
 
 Source: Geiping, Bauermeister, Droege and Moeller, "Inverting gradients - how easy is it to break
 privacy in federated learning?", NeurIPS 2020: Adam on the signs of the gradient, with the learning
-rate schedule and the restarts of their code, but with the best image of a descent and not the last.
+rate schedule of their code, but from one start, and with the best image of a descent and not the
+last.
 """
 
 from collections.abc import Sequence
@@ -24,26 +25,24 @@ from cemlib.config.federated_attacks import Cosine
 from cemlib.federated.inversion import search
 from cemlib.federated.inversion.gradients import Shared, absolute_variation, cosine_distance
 from cemlib.federated.inversion.lbfgs import Minimum, Objective, chosen
-from cemlib.federated.inversion.search import Reconstruction, Search
+from cemlib.federated.inversion.search import Reconstruction
 from cemlib.federated.network import FederatedNet
 from cemlib.numerics.optim import Adam
 
 _DROPS = (3 / 8, 5 / 8, 7 / 8)  # shares of the iterations after which the rate falls to a tenth
 
 
-def cosine(net: FederatedNet, shared: Shared, settings: Cosine) -> Search:
-    """Return a search for the images of each problem."""
+def cosine(
+    net: FederatedNet, shared: Shared, settings: Cosine, seeds: Sequence[int]
+) -> Reconstruction:
+    """Search for the images of each problem."""
     labels = search.labels_of(net, shared)
     objective = cosine_objective(net, shared, labels, settings)
-
-    def run(seeds: Sequence[int]) -> Reconstruction:
-        start = search.normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
-        if settings.prior_weight > 0:
-            start = shared.prior[labels]
-        found = signed_descent(objective, start, settings.iterations, settings.lr)
-        return Reconstruction(found.points, labels, found.values, found.curve)
-
-    return run
+    start = search.normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
+    if settings.prior_weight > 0:
+        start = shared.prior[labels]
+    found = signed_descent(objective, start, settings.iterations, settings.lr)
+    return Reconstruction(found.points, labels, found.values, found.curve)
 
 
 def cosine_objective(

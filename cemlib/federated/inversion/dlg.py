@@ -4,9 +4,9 @@
     min over x    of  || g(x, y) - g* ||^2                  iDLG: y from the last layer's gradient
 
 Sources: Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019; Zhao, Mopuri and Bilen,
-"iDLG: improved deep leakage from gradients", 2020. Both start from standard normal numbers. They
-fail if the network is not smooth: the distance of gradients of ReLU networks is piecewise flat.
-The restarts of L-BFGS in the first paper's code are left to the option `restarts`.
+"iDLG: improved deep leakage from gradients", 2020. Both start from standard normal numbers, once:
+without the restarts of L-BFGS in the first paper's code. They fail if the network is not smooth:
+the distance of gradients of ReLU networks is piecewise flat.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from cemlib.config.federated_attacks import Dlg, Idlg
 from cemlib.federated.inversion import search
 from cemlib.federated.inversion.gradients import Shared, squared_distance
 from cemlib.federated.inversion.lbfgs import minimise
-from cemlib.federated.inversion.search import Reconstruction, Search
+from cemlib.federated.inversion.search import Reconstruction
 from cemlib.federated.network import FederatedNet
 
 
-def dlg(net: FederatedNet, shared: Shared, settings: Dlg) -> Search:
-    """Return a search for image and label, the largest entry of the soft label, together."""
+def dlg(net: FederatedNet, shared: Shared, settings: Dlg, seeds: Sequence[int]) -> Reconstruction:
+    """Search for image and label, the largest entry of the soft label, together."""
     misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
     classes, pixels = net.classifier.out_features, shared.batch * prod(shared.image_shape)
 
@@ -31,23 +31,18 @@ def dlg(net: FederatedNet, shared: Shared, settings: Dlg) -> Search:
         images = points[:, :pixels].reshape(-1, shared.batch, *shared.image_shape)
         return images, points[:, pixels:].reshape(-1, shared.batch, classes).softmax(-1)
 
-    def run(seeds: Sequence[int]) -> Reconstruction:
-        start = search.normal_starts(seeds, (pixels + shared.batch * classes,), shared.prior)
-        found = minimise(lambda points: misfit(*unpack(points)), start, settings.iterations)
-        images, targets = unpack(found.points)
-        return Reconstruction(images.clamp(0, 1), targets.argmax(-1), found.values, found.curve)
-
-    return run
+    start = search.normal_starts(seeds, (pixels + shared.batch * classes,), shared.prior)
+    found = minimise(lambda points: misfit(*unpack(points)), start, settings.iterations)
+    images, targets = unpack(found.points)
+    return Reconstruction(images.clamp(0, 1), targets.argmax(-1), found.values, found.curve)
 
 
-def idlg(net: FederatedNet, shared: Shared, settings: Idlg) -> Search:
-    """Return a search for the images, with the labels read off the last layer's gradient."""
+def idlg(net: FederatedNet, shared: Shared, settings: Idlg, seeds: Sequence[int]) -> Reconstruction:
+    """Search for the images, with the labels read off the last layer's gradient."""
     misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
-    labels, shape = search.labels_of(net, shared), (shared.batch, *shared.image_shape)
+    labels = search.labels_of(net, shared)
     targets = search.targets_of(net, shared, labels)
+    start = search.normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
     return search.minimised(
-        lambda images: misfit(images, targets),
-        lambda seeds: search.normal_starts(seeds, shape, shared.prior),
-        labels,
-        settings.iterations,
+        lambda images: misfit(images, targets), start, labels, settings.iterations
     )

@@ -13,9 +13,9 @@ from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.mixtures import linked_scene, solved, unmixed
 from cemlib.federated.inversion.scene import Scene, shared_gradients
 from cemlib.federated.inversion.scoring import Row, matched, scored
-from cemlib.federated.inversion.search import Reconstruction, best_of_restarts
+from cemlib.federated.inversion.search import Reconstruction
 from cemlib.federated.network import FederatedNet
-from cemlib.numerics.seeds import generator
+from cemlib.numerics.seeds import derive, generator
 from cemlib.records.progress import progress
 
 
@@ -77,9 +77,14 @@ def run_attacks(
 def attack(
     net: FederatedNet, shared: Shared, settings: AnyInversion, draws: torch.Generator
 ) -> Reconstruction:
-    """Search from all random starts of an attack, and return each problem's best answer."""
-    search = ATTACKS[settings.kind](net, shared, settings)
-    return best_of_restarts(search, len(shared), getattr(settings, "restarts", 1), draws)
+    """Return an attack's answers, each from a random start of its own.
+
+    The seeds are derived from the generator and the problem's number, so that an answer does not
+    depend on the other problems.
+    """
+    base = int(torch.randint(2**62, (), generator=draws))
+    seeds = [derive(base, "start 0", problem) for problem in range(len(shared))]
+    return ATTACKS[settings.kind](net, shared, settings, seeds)
 
 
 def search_settings(settings: AnyInversion, variant: Variant) -> AnyInversion:

@@ -1,7 +1,6 @@
 """Search for images from random starts, with the terms that several attacks share in their loss."""
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -12,7 +11,6 @@ from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entr
 from cemlib.federated.inversion.gradients import Gradients, Shared, gradient_function, kept
 from cemlib.federated.inversion.lbfgs import Objective, chosen, minimise
 from cemlib.federated.network import BIAS, FederatedNet
-from cemlib.numerics.seeds import derive
 
 _ORDERS = 128  # orders of labels whose gradients are computed at once
 
@@ -26,43 +24,12 @@ class Reconstruction(NamedTuple):
     curve: Tensor  # (P, T), the loss during the search
 
 
-Search = Callable[[Sequence[int]], Reconstruction]
-"""Attack every gradient once, from the random start that its seed gives."""
-
-
-def best_of_restarts(
-    search: Search, problems: int, restarts: int, generator: torch.Generator
-) -> Reconstruction:
-    """Return each problem's best run by the attack's own loss, as it does not know the true image.
-
-    The seeds are derived from the generator and the problem's number, so that an answer does not
-    depend on the other problems.
-    """
-    base = int(torch.randint(2**62, (), generator=generator))
-    runs = (
-        search([derive(base, f"start {n}", p) for p in range(problems)]) for n in range(restarts)
-    )
-    return reduce(better, runs)
-
-
-def better(first: Reconstruction, second: Reconstruction) -> Reconstruction:
-    """Return each problem's answer with the lower loss; one that is not finite is the worst."""
-    losses = [run.loss.nan_to_num(torch.inf, torch.inf, torch.inf) for run in (first, second)]
-    wins = losses[1] < losses[0]
-    parts = zip(second, first, strict=True)
-    return Reconstruction(*(chosen(wins, new, old) for new, old in parts))
-
-
 def minimised(
-    objective: Objective, start: Callable[[Sequence[int]], Tensor], labels: Tensor, iterations: int
-) -> Search:
-    """Return a search for images (P, B, C, H, W) of these labels by L-BFGS."""
-
-    def search(seeds: Sequence[int]) -> Reconstruction:
-        found = minimise(objective, start(seeds), iterations)
-        return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
-
-    return search
+    objective: Objective, start: Tensor, labels: Tensor, iterations: int
+) -> Reconstruction:
+    """Search for images of these labels by L-BFGS, from images `start` (P, B, C, H, W)."""
+    found = minimise(objective, start, iterations)
+    return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
 
 
 def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
