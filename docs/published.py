@@ -13,7 +13,7 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
         the differences from the first sweep at all of the study's accuracies, in %
 
 In the last two, `<study>+<other>` takes the sweeps of two studies. In all of them `of noise, gated`
-after the rest leaves only these sweeps; they are compared with the first of them.
+after the rest leaves only these sweeps, which the last two compare with the first of them.
 
 It also writes every published `claims.md`. All is computed from the published runs, whichever
 version published them.
@@ -97,6 +97,8 @@ def conclusions(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
     summary, knowledge = found.summary, found.attacks["knowledge"].iloc[0]
     if sweeps := found.sweeps:
         points = found.points[found.points["knowledge"] == knowledge]
+        if unknown := {*chosen} - {*sweeps.families}:
+            raise ValueError(f"{folder}: no family {', '.join(sorted(unknown))}")
         left_out = {*sweeps.families} - {*(chosen or sweeps.families)}
         hidden = {name for family in left_out for name in sweeps.families[family]}
         pictured = {*equally_accurate(found.defences, points, sweeps)} - hidden
@@ -132,7 +134,7 @@ def _origin(folder: Path, knowledge: str) -> str:
 def at_accuracy(root: Path, folder: str, accuracy: float, chosen: tuple[str, ...] = ()) -> str:
     """Return a Markdown table of the privacy of published sweeps at an accuracy in %.
 
-    With chosen families it has only these, in their order. Holm's correction is over all accuracies
+    With chosen families it has only these. Holm's correction is over all accuracies
     that the first study names, if this is one of them.
     """
     table = _tradeoff(root, folder, None, chosen)
@@ -148,7 +150,7 @@ def differences(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
 
     There is a column for each attacker at each accuracy of the study with at least one difference.
     Significant differences are bold, and those that rest on an attack which had not converged are
-    marked. With chosen families it has only these, in their order.
+    marked. With chosen families it has only these.
     """
     table = _tradeoff(root, folder, None, chosen)
     reached = table.groupby(["accuracy", "knowledge"])["difference"].transform("count") > 0
@@ -184,7 +186,9 @@ def _tradeoff(
 ) -> pd.DataFrame:
     """Return the table of `cemlib.report.at_accuracy` for published studies.
 
-    It has the given accuracy, or all that the first study names. Several pages show the same one.
+    It has the given accuracy, or all that the first study names. Chosen families are compared with
+    the first of them; if this is the study's own, the correction stays that over all families.
+    Several pages show the same table.
     """
     first, *others = folder.split("+")
     study, runs, attacks = _published(root, first)
@@ -198,9 +202,11 @@ def _tradeoff(
         families |= joined.families()
         parts = (frame[frame["defence"].isin(own)] for frame in frames)
         runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
-    families = {name: families[name] for name in chosen or families}
+    if chosen and chosen[0] != next(iter(families)):
+        families = {name: families[name] for name in chosen}
     sweeps = Sweeps(families, study.report.match_accuracy if accuracy is None else [accuracy])
-    return tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
+    table = tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
+    return table[table["family"].isin(chosen or families)]
 
 
 def _check_joins(name: str, joined: Study, own: set[str], study: Study) -> None:

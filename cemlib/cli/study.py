@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cemlib.study.job import AnyJob, AnyPlan
     from cemlib.tracking import Upload
 
-ENDINGS = (".csv", ".md", ".tex", ".png")  # of the published files
+ENDINGS = (".csv", ".md", ".png")  # of the published files
 
 
 def prepare(options: argparse.Namespace) -> Iterator[Path | str]:

@@ -50,7 +50,6 @@ class Trainer:
 
     Attributes:
         history: One row for every finished epoch.
-        fits: The statistics of a fitted surrogate, stacked over its fits, and their `epochs`.
         selection: The epoch to deploy.
         client_widths: Channels of the client's convolutions, once they are pruned.
     """

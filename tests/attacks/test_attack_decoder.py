@@ -309,3 +309,9 @@ def test_a_strong_decoder_is_not_weaker(tmp_path: Path) -> None:
     strong, _ = curved_task(tmp_path / "strong", budget="strong", **small)
     errors = [error_of(decoder(task).reconstructions, targets) for task in (strong, weak)]
     assert errors[0] < errors[1]
+
+
+def test_a_decoder_that_diverges_says_where(tmp_path: Path) -> None:
+    task, _ = curved_task(tmp_path, lr=1e30)
+    with pytest.raises(DivergedError, match=r"epoch \d+: (train|val)_mse is (nan|inf)"):
+        decoder(task)

@@ -1,11 +1,12 @@
 """The published decoder: its schedule, its modes, what it learns, and how it diverges."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, easy_task, first_decoder, same, share_off
+from easy_tasks import OPTIONS, changed, easy_task, first_decoder, same, share_off
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -43,6 +44,19 @@ def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:
     assert rows[-1]["train_mse"] < 0.5 * rows[0]["train_mse"]
     assert rows[0]["lr"] == pytest.approx(0.01)
     assert rows[-1]["lr"] == pytest.approx(1e-5)
+
+
+def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
+    """Neither the held-out images nor the targets enter its batch statistics."""
+    states = []
+    for shift in (0.0, 100.0):
+        task, _ = residual_task(tmp_path, epochs=2)
+        other = dataclasses.replace(task.held_out, features=task.held_out.features + shift)
+        moved = changed(task, held_out=other, released=task.released + shift)
+        states.append(residual(moved).state)
+    assert any("running_mean" in name for name in states[0])
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name]), name
 
 
 def test_the_held_out_error_is_that_of_the_last_decoder(tmp_path: Path) -> None:

@@ -212,6 +212,19 @@ def test_a_joined_family_is_read_as_if_it_were_of_the_study(tmp_path: Path) -> N
         assert ours[2:] == theirs[2:]
 
 
+def test_families_chosen_beside_the_studys_first_keep_its_correction() -> None:
+    start = "<!-- results/published/map_cifar10 at 45.5 %"
+    whole, part = (
+        with_conclusions(f"{start}{of} -->\n<!-- end -->", ROOT).splitlines()[2:]
+        for of in ("", " of noise, arl")
+    )
+    assert part == [
+        line for line in whole if " | " not in line or re.search(r"family|---|noise|arl", line)
+    ]
+    with pytest.raises(ValueError, match="map_cifar10: no family arll"):
+        with_conclusions("<!-- results/published/map_cifar10 of arll -->\n<!-- end -->", ROOT)
+
+
 def test_chosen_families_are_compared_with_the_first_of_them() -> None:
     """The difference of two families changes its sign with their order."""
 

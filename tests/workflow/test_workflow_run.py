@@ -9,6 +9,7 @@ from checkout import Checkout, Outcome
 Base = tuple[Checkout, Outcome]
 DEFENCES = ("clustering", "wild")
 ATTACKS = ("decoder", "linear", "linear_4", "mean_image")
+QUERIES = {"linear_4": 4}
 KNOWLEDGES = ("train_data", "public_data")
 RUN = {"config.json", "model.safetensors", "history.jsonl", "metrics.json"}
 ATTACK = {
@@ -80,6 +81,19 @@ def test_a_diverging_defence_fails_alone(base: Base) -> None:
     log = (checkout.results / "logs/train/wild/seed0.log").read_text()
     assert f"failed: wild seed0: {run['reason']}" in log
     assert f"failed: wild seed0: {run['reason']}" in outcome.output.splitlines()[-5:]
+
+
+def test_summary_repeats_the_metrics_of_the_jobs(base: Base) -> None:
+    """One seed: the mean is the number that the job measured; the worst case is their least MSE."""
+    checkout, _ = base
+    summary = pd.read_csv(checkout.results / "tables/summary.csv")
+    table = summary.set_index(["defence", "attack", "knowledge"])["mse_mean"]
+    folder = "runs/clustering/seed0/attacks"
+    measured = [checkout.metrics(f"{folder}/{attack}-train_data")["mse"] for attack in ATTACKS]
+    assert table["clustering"][:, "train_data"][[*ATTACKS]].tolist() == pytest.approx(measured)
+    once = [mse for a, mse in zip(ATTACKS, measured, strict=True) if a not in QUERIES]
+    assert table["clustering", "worst_case", "train_data"] == pytest.approx(min(once))
+    assert table["clustering", "worst_case_4", "train_data"] == pytest.approx(min(measured))
 
 
 def test_a_job_is_a_line_and_the_last_ones_say_where_to_look(finished: Checkout) -> None:

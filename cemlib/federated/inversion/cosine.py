@@ -12,8 +12,8 @@ gradient only tells how far the training has progressed, and clipping does not c
 
 Source: Geiping, Bauermeister, Droege and Moeller, "Inverting gradients - how easy is it to break
 privacy in federated learning?", NeurIPS 2020: Adam on the signs of the gradient, with the learning
-rate schedule of their code, but from one start, and with the best image of a descent and not the
-last.
+rate schedule of their code, but here from one start, and the best image of the descent is kept, not
+the last.
 """
 
 from collections.abc import Sequence

@@ -4,9 +4,9 @@
     min over x    of  || g(x, y) - g* ||^2                  iDLG: y from the last layer's gradient
 
 Sources: Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019; Zhao, Mopuri and Bilen,
-"iDLG: improved deep leakage from gradients", 2020. Both start from standard normal numbers, once:
-without the restarts of L-BFGS in the first paper's code. They fail if the network is not smooth:
-the distance of gradients of ReLU networks is piecewise flat.
+"iDLG: improved deep leakage from gradients", 2020. Both start once, from standard normal numbers;
+the restarts of L-BFGS in the first paper's code are left out. They fail if the network is not
+smooth: the distance of gradients of ReLU networks is piecewise flat.
 """
 
 from collections.abc import Sequence
