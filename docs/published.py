@@ -21,7 +21,7 @@ version published them.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -97,11 +97,13 @@ def conclusions(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
     summary, knowledge = found.summary, found.attacks["knowledge"].iloc[0]
     if sweeps := found.sweeps:
         points = found.points[found.points["knowledge"] == knowledge]
-        if unknown := {*chosen} - {*sweeps.families}:
-            raise ValueError(f"{folder}: no family {', '.join(sorted(unknown))}")
-        left_out = {*sweeps.families} - {*(chosen or sweeps.families)}
-        hidden = {name for family in left_out for name in sweeps.families[family]}
-        pictured = {*equally_accurate(found.defences, points, sweeps)} - hidden
+        _check_known(folder, chosen, sweeps.families)
+        shown = {name for family in chosen or sweeps.families for name in sweeps.families[family]}
+        pictured = [
+            name
+            for name in equally_accurate(found.defences, points, sweeps)
+            if name in shown or name not in sweeps.titles()
+        ]
         summary = summary[summary["defence"].isin(pictured)].replace({"defence": sweeps.titles()})
         told = []
     else:
@@ -202,11 +204,17 @@ def _tradeoff(
         families |= joined.families()
         parts = (frame[frame["defence"].isin(own)] for frame in frames)
         runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
+    _check_known(folder, chosen, families)
     if chosen and chosen[0] != next(iter(families)):
         families = {name: families[name] for name in chosen}
     sweeps = Sweeps(families, study.report.match_accuracy if accuracy is None else [accuracy])
     table = tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
     return table[table["family"].isin(chosen or families)]
+
+
+def _check_known(folder: str, chosen: tuple[str, ...], families: Collection[str]) -> None:
+    if unknown := [name for name in chosen if name not in families]:
+        raise ValueError(f"{folder}: no family {', '.join(unknown)} (it has {', '.join(families)})")
 
 
 def _check_joins(name: str, joined: Study, own: set[str], study: Study) -> None:

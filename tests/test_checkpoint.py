@@ -1,4 +1,4 @@
-"""Checkpoints: what is put in comes out, and training goes on as if nothing had happened."""
+"""Checkpoints: what is put in comes out."""
 
 from pathlib import Path
 
@@ -6,10 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cemlib.records.checkpoint import (
-    Checkpoint,
-    copied,
-)
+from cemlib.records.checkpoint import Checkpoint, copied
 
 
 def test_tensors_and_numbers_survive_to_the_last_bit(tmp_path: Path) -> None:

@@ -122,7 +122,8 @@ class Uploader:
             return self._extend(run, result)
         if run.shown:  # after an interruption from here on, the run is replaced, not continued
             self._client.delete_tag(run.run_id, SHOWN)
-            self._client.delete_tag(run.run_id, NOTE)
+            if NOTE in self._client.get_run(run.run_id).data.tags:  # unless somebody removed it
+                self._client.delete_tag(run.run_id, NOTE)
         self._add_artifacts(run, result)
         self._add_scores(run, result)
         self._extend(run, result)

@@ -221,8 +221,14 @@ def test_families_chosen_beside_the_studys_first_keep_its_correction() -> None:
     assert part == [
         line for line in whole if " | " not in line or re.search(r"family|---|noise|arl", line)
     ]
-    with pytest.raises(ValueError, match="map_cifar10: no family arll"):
-        with_conclusions("<!-- results/published/map_cifar10 of arll -->\n<!-- end -->", ROOT)
+
+
+@pytest.mark.parametrize(
+    "block", [" of noise, arll", " compared of noise, arll", " compared of arll"]
+)
+def test_a_family_that_the_study_lacks_is_named(block: str) -> None:
+    with pytest.raises(ValueError, match=r"map_cifar10: no family arll \(it has noise, clustering"):
+        with_conclusions(f"<!-- results/published/map_cifar10{block} -->\n<!-- end -->", ROOT)
 
 
 def test_chosen_families_are_compared_with_the_first_of_them() -> None:

@@ -63,6 +63,17 @@ def test_curves_grow_in_one_run_until_its_job_has_finished(job: Job, store: Stor
     assert job.study.track().unchanged == 1
 
 
+def test_a_description_that_somebody_removed_does_not_stop_an_upload(
+    job: Job, store: Store
+) -> None:
+    job.reach(1)
+    job.look()
+    store.client.delete_tag(store.runs()[RUN].info.run_id, "mlflow.note.content")
+    job.study.add_run("gated", 0)
+    assert job.study.track().uploaded == 1
+    assert store.runs()[RUN].info.status == "FINISHED"
+
+
 def test_a_job_begun_anew_is_another_run(job: Job, store: Store) -> None:
     job.reach(3)
     job.look()
