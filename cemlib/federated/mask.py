@@ -47,18 +47,13 @@ def scores(features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "o
         return length
 
     columns = torch.eye(found.shape[1], dtype=found.dtype, device=found.device)
-    lengths: Tensor = vmap(norms, chunk_size=CHUNK)(columns)
-    return _ratios(lengths.T, found.detach(), order)
-
-
-def _ratios(lengths: Tensor, features: Tensor, order: Order) -> Tensor:
-    """Return scores (l,) from ||dF_i/dx|| and F_i, both (B, l)."""
+    lengths: Tensor = vmap(norms, chunk_size=CHUNK)(columns).T
+    features: Tensor = found.detach()
     zero = features == 0
-    divisor = features.abs() if order == "ours" else features
-    ratios = (lengths / divisor.masked_fill(zero, 1)).masked_fill(zero, 0)
+    ratios = (lengths / features).masked_fill(zero, 0)
     images = (~zero).sum(0)
-    found = ratios.sum(0) / images.clamp(min=1) if order == "ours" else ratios.sum(0).abs()
-    return found.masked_fill(images == 0, math.inf)
+    total = ratios.abs().sum(0) / images.clamp(min=1) if order == "ours" else ratios.sum(0).abs()
+    return total.masked_fill(images == 0, math.inf)
 
 
 def mask(scores: Tensor, alpha: float) -> Tensor:

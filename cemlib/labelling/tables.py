@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,14 +54,15 @@ def accuracy_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
 
 def differences_table(results: Results, _study: LabellingStudy) -> pd.DataFrame:
     """Return paired differences over the repeats, with Holm's correction over all rows."""
-    rows = [
-        {"images": images, "first": first, "second": second, **_difference(group, first, second)}
-        for images, group in results.repeats.groupby("images", sort=False)
-        for first, second in PAIRS
-    ]
+    rows = []
+    for images, group in results.repeats.groupby("images", sort=False):
+        finished = group[group["status"] == "ok"].sort_values("seed")
+        for first, second in PAIRS:
+            top1 = finished[[f"{first}_top1", f"{second}_top1"]].astype(float).to_numpy()
+            named = {"images": images, "first": first, "second": second}
+            rows.append(named | paired_difference(*top1.T.tolist()))
     table = pd.DataFrame(rows)
-    table["p_holm"] = holm(table["p"].tolist())
-    return table
+    return table.assign(p_holm=holm(table["p"].tolist()))
 
 
 def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
@@ -116,9 +116,3 @@ def _means(group: pd.DataFrame, names: Sequence[str]) -> dict[str, float]:
     """Return mean and Student's t interval of each score over the repeats that have it."""
     columns = [mean_columns(name, group[name]) for name in names]
     return {name: value for each in columns for name, value in each.items()}
-
-
-def _difference(group: pd.DataFrame, first: str, second: str) -> dict[str, Any]:
-    finished = group[group["status"] == "ok"].sort_values("seed")
-    ours, theirs = (finished[f"{name}_top1"].astype(float).tolist() for name in (first, second))
-    return paired_difference(ours, theirs)

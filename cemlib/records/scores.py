@@ -46,14 +46,9 @@ class Score:
     bounds: tuple[float, float] = (-math.inf, math.inf)
 
     @property
-    def arrowed(self) -> str:
-        """Return the title with an arrow to the better side."""
-        return f"{self.title} {'↑' if self.better == 'higher' else '↓'}"
-
-    @property
     def heading(self) -> str:
-        """Return the title with unit and arrow, for the head of a column."""
-        return _with_unit(self.title, self.unit) + self.arrowed.removeprefix(self.title)
+        """Return the title with unit and an arrow to the better side, for the head of a column."""
+        return f"{_with_unit(self.title, self.unit)} {'↑' if self.better == 'higher' else '↓'}"
 
     @property
     def subject(self) -> str:

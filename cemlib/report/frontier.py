@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from cemlib.report.tables import records
 from cemlib.report.worst_case import unconverged, worst_case
 
 Settings = Mapping[str, bool | int | float | str]
@@ -33,7 +34,7 @@ class Sweeps:
     def strengths(self) -> list[str]:
         """Return the keys of the settings that are numbers, in the order of the sweeps."""
         settings = [one for family in self.families.values() for one in family.values()]
-        return list(dict.fromkeys(key for one in settings for key in one if _is_number(one[key])))
+        return list(dict.fromkeys(key for one in settings for key in _numbers(one)))
 
     def titles(self) -> dict[str, str]:
         """Return for each defence its sweep and its settings, ``noise, σ 0.2``."""
@@ -58,19 +59,14 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
     worst case, and the swept numbers by their keys; NaN where a result failed. ``unconverged`` is 1
     where the attack had not converged.
     """
-    found = runs.set_index(["defence", "seed"])[["top1", "leakage_nats"]].to_dict("index")
-    strongest = worst_case(attacks)
-    strongest["unconverged"] = unconverged(strongest, "mse").astype(float)
+    of_runs = runs[["defence", "seed", "top1", "leakage_nats"]]
+    found = worst_case(attacks).merge(of_runs, on=["defence", "seed"])
+    found["accuracy"] = 100 * found["top1"]
+    found["unconverged"] = unconverged(found, "mse").astype(float)
     rows = [
-        {
-            **{key: row[key] for key in _OF_POINTS},
-            **{key: value for key, value in family[row["defence"]].items() if _is_number(value)},
-            "family": name,
-            "accuracy": 100 * found[row["defence"], row["seed"]]["top1"],
-            "leakage_nats": found[row["defence"], row["seed"]]["leakage_nats"],
-        }
+        {"family": name, **row, **_numbers(family[row["defence"]])}
         for name, family in sweeps.families.items()
-        for row in strongest.to_dict("records")
+        for row in records(found)
         if row["defence"] in family
     ]
     first = ["family", "accuracy", "leakage_nats"]
@@ -153,5 +149,5 @@ def equally_accurate(names: Sequence[str], points: pd.DataFrame, sweeps: Sweeps)
     return [name for name in names if name in chosen or name not in swept]
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _numbers(settings: Settings) -> dict[str, float]:
+    return {key: value for key, value in settings.items() if not isinstance(value, bool | str)}

@@ -118,7 +118,6 @@ def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | 
 def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
     metrics = _record(path, found)
     names, folder = identity(path.parent), path.parent.relative_to(root).as_posix()
-    run = _victim(path) if names["kind"] == "attack" else metrics
     end = found[path.name].modified
     contents = {name: file.content for name, file in found.items()}
     artifacts = {n: each for n, each in contents.items() if 0 < len(each) <= LARGEST_ARTIFACT}
@@ -132,26 +131,21 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         note="" if metrics["status"] == "ok" else f"Failed: {metrics['reason']}",
         tags={**names, **_tags(metrics)},
         params=_params(names, metrics),
-        scores=dict(scores(metrics)) | _attacked(names, metrics, run),
+        scores=dict(scores(metrics)) | _of_the_victim(path, names, metrics),
         curves=curves(parse_jsonl(path.with_name(CURVES), contents.get(CURVES, b""))),
         artifacts=artifacts,
         model=read_model(path, metrics, found[CONFIG].content) if CONFIG in found else None,
     )
 
 
-def _victim(path: Path) -> dict[str, Any]:
-    """Return the metrics of the attacked run; empty if it is gone."""
-    file = path.parents[2] / path.name
-    return read_sealed(file) if file.is_file() else {}
-
-
-def _attacked(
-    names: Mapping[str, str], metrics: Mapping[str, Any], run: Mapping[str, Any]
+def _of_the_victim(
+    path: Path, names: Mapping[str, str], metrics: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Return accuracy and leakage bound of the attacked run, if the attack has not failed."""
-    if names["kind"] != "attack" or metrics["status"] != "ok":
+    """Return accuracy and leakage bound of the attacked run, if it is there and the attack ok."""
+    run = path.parents[2] / path.name
+    if names["kind"] != "attack" or metrics["status"] != "ok" or not run.is_file():
         return {}
-    found = dict(scores(run))
+    found = dict(scores(read_sealed(run)))
     return {name: found[name] for name in OF_THE_VICTIM if name in found}
 
 

@@ -109,19 +109,14 @@ def tell_differences():
             print(f"{study.plan.study.experiment}\n  {text}", file=sys.stderr)
 
 
-def caption(text):
-    """Write a caption to a file, as Snakemake wants it, and return its path."""
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    file = Path(CAPTIONS.name) / f"{name}.rst"
-    file.write_text(text, encoding="utf-8")
-    return str(file)
-
-
 def marked(file, text, category, subcategory, title):
-    """Mark a file for `snakemake --report`, with its caption and its place in the report."""
+    """Mark a file for `snakemake --report`, with its place and its caption, read from a file."""
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    caption = Path(CAPTIONS.name) / f"{name}.rst"
+    caption.write_text(text, encoding="utf-8")
     return report(
         file,
-        caption=caption(text),
+        caption=str(caption),
         category=category,
         subcategory=subcategory,
         labels={"title": title},
