@@ -1,0 +1,140 @@
+"""Tables of published studies at equal accuracy, in Markdown."""
+
+import math
+from collections.abc import Collection, Sequence
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from cemlib.config import Study, load
+from cemlib.records.scores import marked
+from cemlib.report.at_accuracy import tradeoff_table
+from cemlib.report.cells import interval, mean, number
+from cemlib.report.claims import is_shown
+from cemlib.report.frontier import Sweeps, sweep_points
+from cemlib.report.publish import published_study
+from cemlib.report.tables import read_runs, records
+from cemlib.report.writer import Column, Row, laid_out, markdown_table
+
+_FROZEN = ("model", "train", "attacks", "threads")  # the same in all studies of a table
+_COLUMNS: tuple[Column, ...] = (
+    ("attacker", number("knowledge")),
+    ("family", lambda row: marked(row["family"], row["n_unconverged"] > 0)),
+    ("MSE ↑", mean("mse", 4)),
+    ("SSIM ↓", mean("ssim", 3)),
+    ("identified [%] ↓", mean("recon_top1", 1, 100)),
+    ("nats ↓", mean("leakage_nats", 1)),
+    ("MSE minus that of the first", number("difference", "+.3g")),
+    ("95 % interval", interval()),
+    ("p (Holm)", number("p_holm", ".2g")),
+    ("detectable", number("detectable", ".2g")),
+    ("seeds", number("n_seeds")),
+)
+
+
+def at_accuracy(root: Path, folder: str, accuracy: float, chosen: tuple[str, ...] = ()) -> str:
+    """Return a Markdown table of the privacy of published sweeps at an accuracy in %.
+
+    With chosen families it has only these. Holm's correction is over all accuracies
+    that the first study names, if this is one of them.
+    """
+    table = _tradeoff(root, folder, None, chosen)
+    if accuracy not in table["accuracy"].tolist():
+        table = _tradeoff(root, folder, accuracy, chosen)
+    # A dash says that the curve does not reach the accuracy, whether or not some results failed.
+    table = table[table["accuracy"] == accuracy].drop(columns="n_failed")
+    return f"\n{markdown_table(laid_out('', table, _COLUMNS))}\n\n"
+
+
+def differences(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
+    """Return by how many % the MSE with each family exceeds that with the first, in Markdown.
+
+    There is a column for each attacker at each accuracy of the study with at least one difference.
+    Significant differences are bold, and those that rest on an attack which had not converged are
+    marked. With chosen families it has only these.
+    """
+    table = _tradeoff(root, folder, None, chosen)
+    reached = table.groupby(["accuracy", "knowledge"])["difference"].transform("count") > 0
+    compared = table["family"] != table["reference"]
+    rows = table[reached & compared].copy()
+    first = table[~compared].set_index(["accuracy", "knowledge"])["mse_mean"]
+    bases = [first[row["accuracy"], row["knowledge"]] for row in records(rows)]
+    rows["shown"] = [_relative(row, base) for row, base in zip(records(rows), bases, strict=True)]
+    places = list(rows[["accuracy", "knowledge"]].drop_duplicates().itertuples(index=False))
+    heads = [f"{accuracy:g} %, {knowledge}" for accuracy, knowledge in places]
+    wide = rows.set_index(["accuracy", "knowledge", "family"])["shown"].sort_index()
+    body = [
+        [f"`{family}`", *(wide[(*place, family)] for place in places)]
+        for family in rows["family"].unique()
+    ]
+    lines = [["family", *heads], ["---", *("---:" for _ in heads)], *body]
+    return lined(lines)
+
+
+def lined(lines: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as a block of Markdown."""
+    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
+
+
+def _relative(row: Row, first: float) -> str:
+    if not math.isfinite(row["difference"]):
+        return "-"
+    # The difference is on shared seeds: the first family's mean, if the other one has more.
+    base = row["mse_mean"] - row["difference"] if row["n_seeds"] == row["n_pairs"] else first
+    text = f"{100 * row['difference'] / base:+z.0f} %"
+    text = marked(text, row["unconverged"] != "")
+    return f"**{text}**" if is_shown(row) else text
+
+
+@cache
+def _tradeoff(
+    root: Path, folder: str, accuracy: float | None, chosen: tuple[str, ...]
+) -> pd.DataFrame:
+    """Return the table of `cemlib.report.at_accuracy` for published studies.
+
+    It has the given accuracy, or all that the first study names. Chosen families are compared with
+    the first of them; if this is the study's own, the correction stays that over all families.
+    Several pages show the same table.
+    """
+    first, *others = folder.split("+")
+    study, runs, attacks = published_runs(root, first)
+    families = study.families()
+    for name in others:
+        joined, *frames = published_runs(root, f"{Path(first).parent}/{name}")
+        own = {defence for family in joined.families().values() for defence in family}
+        _check_joins(name, joined, own, study)
+        if both := sorted({*families} & {*joined.families()}):
+            raise ValueError(f"{name}: {', '.join(both)} is a family of another study already")
+        families |= joined.families()
+        parts = (frame[frame["defence"].isin(own)] for frame in frames)
+        runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
+    check_known(folder, chosen, families)
+    if chosen and chosen[0] != next(iter(families)):
+        families = {name: families[name] for name in chosen}
+    sweeps = Sweeps(families, study.report.match_accuracy if accuracy is None else [accuracy])
+    table = tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
+    return table[table["family"].isin(chosen or families)]
+
+
+def check_known(folder: str, chosen: tuple[str, ...], families: Collection[str]) -> None:
+    """Raise a ValueError if a study has no family of a chosen name."""
+    if unknown := [name for name in chosen if name not in families]:
+        raise ValueError(f"{folder}: no family {', '.join(unknown)} (it has {', '.join(families)})")
+
+
+def _check_joins(name: str, joined: Study, own: set[str], study: Study) -> None:
+    """Refuse a study with other images, networks, trainings or attacks than the first study's."""
+    differing = [key for key in _FROZEN if getattr(joined, key) != getattr(study, key)]
+    differing += ["data"] * (joined.data_slice() != study.data_slice())
+    if differing:
+        raise ValueError(f"{name}: its {', '.join(differing)} differ from those of the first study")
+    for each in sorted(own):
+        if (joined.network(each), joined.training(each)) != (study.model, study.train):
+            raise ValueError(f"{name}: {each} has a network or a training of its own")
+
+
+def published_runs(root: Path, folder: str) -> tuple[Study, pd.DataFrame, pd.DataFrame]:
+    """Return a published study, its runs, and its attacks."""
+    file, changes = published_study(root / folder)
+    return load(root / file, changes), *read_runs(root / folder / "runs.csv")
