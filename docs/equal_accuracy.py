@@ -109,12 +109,23 @@ def _tradeoff(
         families |= joined.families()
         parts = (frame[frame["defence"].isin(own)] for frame in frames)
         runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
+    if not families:
+        raise ValueError(f"{folder}: its study has no sweeps to compare")
     check_known(folder, chosen, families)
     if chosen and chosen[0] != next(iter(families)):
         families = {name: families[name] for name in chosen}
     sweeps = Sweeps(families, study.report.match_accuracy if accuracy is None else [accuracy])
     table = tradeoff_table(sweep_points(runs, attacks, sweeps), sweeps)
     return table[table["family"].isin(chosen or families)]
+
+
+def all_but(root: Path, folder: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the families of published studies, `<study>+<other>`, except some."""
+    first, *others = folder.split("+")
+    folders = [first, *(f"{Path(first).parent}/{name}" for name in others)]
+    known = [name for each in folders for name in published_runs(root, each)[0].families()]
+    check_known(folder, left_out, known)
+    return tuple(name for name in known if name not in left_out)
 
 
 def check_known(folder: str, chosen: tuple[str, ...], families: Collection[str]) -> None:

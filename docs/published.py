@@ -11,12 +11,12 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
         the privacy of the study's sweeps at an accuracy
     <!-- results/published/<study> compared -->
         the differences from the first sweep at all of the study's accuracies, in %
-    <!-- results/published -->
-        where the numbers of every study of split inference come from
+    <!-- results/published origins -->
+        where the numbers of every study of split inference come from; for pages in `docs`
 
-In the second and third, `<study>+<other>` takes the sweeps of two studies. In the first three
-`of noise, gated` after the rest leaves only these sweeps, which the second and third compare with
-the first of them.
+`at` and `compared` also take the sweeps of several studies, `<study>+<other>`. After each of the
+first three, `of noise, gated` leaves only these sweeps, and `without noise, gated` all but these.
+`at` and `compared` compare with the first sweep that is left.
 
 It also writes every published `claims.md`. All is computed from the published runs, whichever
 version published them.
@@ -37,7 +37,14 @@ from cemlib.report.publish import ORIGIN
 from cemlib.report.style import readable
 from cemlib.report.texts import STRONGEST, paper_document
 from cemlib.report.writer import markdown_table
-from docs.equal_accuracy import at_accuracy, check_known, differences, lined, published_runs
+from docs.equal_accuracy import (
+    all_but,
+    at_accuracy,
+    check_known,
+    differences,
+    lined,
+    published_runs,
+)
 
 PAGES = (
     "README.md",
@@ -47,30 +54,46 @@ PAGES = (
     "docs/board.md",
     "docs/surrogates/gated.md",
 )
-_BLOCK = re.compile(
-    r"(<!-- (results/published(?:/[\w+]+)?)(?:( compared)| at ([\d.]+) %)?(?: of ([\w, ]+))? -->\n)"
-    r".*?(<!-- end -->)",
-    re.DOTALL,
-)
 PUBLISHED = "results/published"
+_START = re.compile(
+    rf"<!-- ({PUBLISHED}/[\w+]+)(?:( compared)| at ([\d.]+) %)?(?: (of|without) ([\w, ]+))? -->"
+)
+_ORIGINS = f"<!-- {PUBLISHED} origins -->"
+_BLOCK = re.compile(rf"^(<!-- {PUBLISHED}[^\n]*)$(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 _LEFT_OUT = (SCORES["leakage_nats"].heading, SCORES["psnr"].heading, STRONGEST)
 
 
 def with_conclusions(text: str, root: Path) -> str:
-    """Return a page with every block made again from the published files below a folder."""
+    """Return a page with every block made again from the published files below a folder.
+
+    Raises:
+        ValueError: if the first line of a block is none of those above, names a sweep that the
+            study lacks, or needs sweeps where it has none; or if a block has no end.
+    """
 
     def made(block: re.Match[str]) -> str:
-        start, folder, compared, accuracy, chosen, end = block.groups()
-        names = tuple(chosen.split(", ")) if chosen else ()
-        if start == f"<!-- {PUBLISHED} -->\n":
-            return f"{start}{origins(root)}{end}"
-        if compared:
-            return f"{start}{differences(root, folder, names)}{end}"
-        if accuracy:
-            return f"{start}{at_accuracy(root, folder, float(accuracy), names)}{end}"
-        return f"{start}{conclusions(root, folder, names)}{end}"
+        start, old = block.groups()
+        if f"<!-- {PUBLISHED}" in old:
+            raise ValueError(f"{start}: no `<!-- end -->` before the next block")
+        return f"{start}\n{_made(start, root)}<!-- end -->"
 
     return _BLOCK.sub(made, text)
+
+
+def _made(start: str, root: Path) -> str:
+    if start == _ORIGINS:
+        return origins(root)
+    if not (found := _START.fullmatch(start)):
+        raise ValueError(f"{start}: no such block (see docs/published.py)")
+    folder, compared, accuracy, word, listed = found.groups()
+    names = tuple(listed.split(", ")) if listed else ()
+    if word == "without":
+        names = all_but(root, folder, names)
+    if compared:
+        return differences(root, folder, names)
+    if accuracy:
+        return at_accuracy(root, folder, float(accuracy), names)
+    return conclusions(root, folder, names)
 
 
 def conclusions(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
@@ -81,9 +104,9 @@ def conclusions(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
     """
     found = _results(root, folder)
     summary, knowledge = found.summary, found.attacks["knowledge"].iloc[0]
+    check_known(folder, chosen, found.sweeps.families if found.sweeps else ())
     if sweeps := found.sweeps:
         points = found.points[found.points["knowledge"] == knowledge]
-        check_known(folder, chosen, sweeps.families)
         shown = {name for family in chosen or sweeps.families for name in sweeps.families[family]}
         pictured = [
             name
@@ -98,7 +121,7 @@ def conclusions(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
         told += [f"* {sentence}" for sentence in sentences(found.compared)[readable(knowledge)]]
     told += [f"* {sentence}" for sentence in warnings(summary)]
     table = replace(paper_document(summary, _LEFT_OUT).tables[0], caption="")
-    parts = [markdown_table(table), _origin(root / folder, readable(knowledge)), "\n".join(told)]
+    parts = [markdown_table(table), _caption(root / folder, readable(knowledge)), "\n".join(told)]
     return "\n" + "\n\n".join(filter(None, parts)) + "\n\n"
 
 
@@ -109,8 +132,8 @@ def published_claims(root: Path) -> Iterator[tuple[Path, str]]:
         yield place, claims(found.decisive, warnings(found.summary))
 
 
-def _origin(folder: Path, knowledge: str) -> str:
-    made = read_json(folder / "provenance.json")
+def _caption(folder: Path, knowledge: str) -> str:
+    made = read_json(folder / ORIGIN)
     commits = [commit[:7] for commit in made["commits"]]
     return (
         f"Attacker with {knowledge}; mean over {len(made['seeds'])} seeds ± half width of the 95 %"
@@ -122,7 +145,7 @@ def _origin(folder: Path, knowledge: str) -> str:
 def origins(root: Path) -> str:
     """Return where the numbers of the published studies of split inference come from, in Markdown.
 
-    *Not converged* counts the learned attacks, over all defences and seeds.
+    The attacks are all but those in closed form, over all defences and seeds.
     """
     heads = ["study", "images", "network", "seeds", "trainings", "not converged", "CPU", "commits"]
     lines = [heads, ["---"] * 4 + ["---:"] * 2 + ["---"] * 2]

@@ -60,14 +60,17 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
     where the attack had not converged.
     """
     of_runs = runs[["defence", "seed", "top1", "leakage_nats"]]
-    found = worst_case(attacks).merge(of_runs, on=["defence", "seed"])
+    found = worst_case(attacks).merge(
+        of_runs, on=["defence", "seed"], how="left", validate="many_to_one"
+    )
     found["accuracy"] = 100 * found["top1"]
     found["unconverged"] = unconverged(found, "mse").astype(float)
+    points = list(records(found))
     rows = [
-        {"family": name, **row, **_numbers(family[row["defence"]])}
+        {"family": name, **point, **_numbers(family[point["defence"]])}
         for name, family in sweeps.families.items()
-        for row in records(found)
-        if row["defence"] in family
+        for point in points
+        if point["defence"] in family
     ]
     first = ["family", "accuracy", "leakage_nats"]
     return pd.DataFrame(rows, columns=[*first, *_OF_POINTS, *sweeps.strengths()])

@@ -141,7 +141,7 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
 def _of_the_victim(
     path: Path, names: Mapping[str, str], metrics: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Return accuracy and leakage bound of the attacked run, if it is there and the attack ok."""
+    """Return accuracy and leakage bound of the attacked run, if both jobs succeeded."""
     run = path.parents[2] / path.name
     if names["kind"] != "attack" or metrics["status"] != "ok" or not run.is_file():
         return {}

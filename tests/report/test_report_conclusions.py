@@ -37,6 +37,7 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
     [
         ("README.md", "map_cifar10", "error by N to N %", "image_aware|clustering", "noise"),
         ("README.md", "lambda_rule_noise", "`gated` is N to N %", "constant", "noise"),
+        ("README.md", AGAIN, "strengths, by N to N %", "image_aware|clustering", "noise"),
         ("README.md", AGAIN, "makes the error N to N % larger", "sparse", "noise"),
         ("README.md", AGAIN, "error is N to N times that", "sparse_image_aware", "noise"),
         ("docs/findings.md", AGAIN, "another N to N % larger", "sparse_image_aware", "sparse"),
@@ -46,13 +47,12 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
 def test_ranges_are_those_of_the_published_curves(
     page: str, study: str, said: str, families: str, reference: str
 ) -> None:
-    """They span both attackers and the accuracies at which every family has a number."""
+    """They span both attackers and all accuracies at which a family has a number."""
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     (found,) = re.findall(said.replace("N", r"([\d.]+)"), text)
     table = pd.read_csv(ROOT / f"results/published/{study}/tradeoff.csv")
     mse = table.pivot(index=["knowledge", "accuracy"], columns="family", values="mse_mean")
-    mse = mse[[*families.split("|"), reference]].dropna()
-    ratios = mse.div(mse.pop(reference), axis=0).stack()
+    ratios = mse[families.split("|")].div(mse[reference], axis=0).stack()
     bounds = (ratios.min(), ratios.max())
     assert found == tuple(f"{100 * r - 100:.0f}" if "%" in said else f"{r:.1f}" for r in bounds)
 
@@ -248,6 +248,34 @@ def test_families_chosen_beside_the_studys_first_keep_its_correction() -> None:
 def test_a_family_that_the_study_lacks_is_named(block: str) -> None:
     with pytest.raises(ValueError, match=r"map_cifar10: no family arll \(it has noise, clustering"):
         with_conclusions(f"<!-- results/published/map_cifar10{block} -->\n<!-- end -->", ROOT)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("/map_cifar10 compare -->", "no such block"),
+        ("/map_cifar10 compared", "no such block"),
+        (" compared -->", "no such block"),
+        ("/attackers compared -->", "published/attackers: its study has no sweeps"),
+        ("/attackers of nix -->", "published/attackers: no family nix"),
+        ("/map_cifar10 compared without nix -->", "map_cifar10: no family nix"),
+        ("/digits -->\n<!-- results/published/digits -->", "no `<!-- end -->` before the next"),
+    ],
+)
+def test_a_block_that_cannot_be_made_is_refused(block: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        with_conclusions(f"<!-- results/published{block}\n<!-- end -->", ROOT)
+
+
+def test_families_left_out_leave_the_others() -> None:
+    ours, theirs = (
+        with_conclusions(
+            f"<!-- results/published/map_cifar100 compared {which} -->\n<!-- end -->", ROOT
+        )
+        for which in ("without image_aware", "of noise, clustering, sparse")
+    )
+    assert ours.splitlines()[1:] == theirs.splitlines()[1:]
+    assert re.findall(r"^\| `(\w+)`", ours, re.M) == ["clustering", "sparse"]
 
 
 def test_chosen_families_are_compared_with_the_first_of_them() -> None:

@@ -25,7 +25,7 @@ from torch import Tensor
 from cemlib.config.federated_attacks import Combined, PriorImage
 from cemlib.federated.inversion import closed_form, search
 from cemlib.federated.inversion.gradients import Shared, cosine_distance
-from cemlib.federated.inversion.lbfgs import Objective, minimise
+from cemlib.federated.inversion.lbfgs import Objective
 from cemlib.federated.inversion.search import Reconstruction
 from cemlib.federated.network import BIAS, FederatedNet
 
@@ -39,8 +39,8 @@ def combined(
     labels = search.labels_of(net, shared)
     means = shared.prior[labels]
     start = means + _SPREAD * search.normal_starts(seeds, means.shape[1:], means)
-    found = minimise(loss_of(net, shared, labels, settings), start, settings.iterations)
-    return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
+    loss = loss_of(net, shared, labels, settings)
+    return search.minimised(loss, start, labels, settings.iterations)
 
 
 def mean_image(

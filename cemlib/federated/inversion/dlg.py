@@ -43,5 +43,6 @@ def idlg(net: FederatedNet, shared: Shared, settings: Idlg, seeds: Sequence[int]
     labels = search.labels_of(net, shared)
     targets = search.targets_of(net, shared, labels)
     start = search.normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
-    found = minimise(lambda images: misfit(images, targets), start, settings.iterations)
-    return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
+    return search.minimised(
+        lambda images: misfit(images, targets), start, labels, settings.iterations
+    )

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
 from cemlib.federated.inversion.gradients import Gradients, Shared, gradient_function, kept
-from cemlib.federated.inversion.lbfgs import Objective, chosen
+from cemlib.federated.inversion.lbfgs import Objective, chosen, minimise
 from cemlib.federated.network import BIAS, FederatedNet
 
 _ORDERS = 128  # orders of labels whose gradients are computed at once
@@ -22,6 +22,14 @@ class Reconstruction(NamedTuple):
     labels: Tensor  # (P, B), the inferred labels
     loss: Tensor  # (P,), the attack's own loss; not finite where it failed
     curve: Tensor  # (P, T), the loss during the search
+
+
+def minimised(
+    objective: Objective, start: Tensor, labels: Tensor, iterations: int
+) -> Reconstruction:
+    """Search for images of these labels by L-BFGS, from images `start` (P, B, C, H, W)."""
+    found = minimise(objective, start, iterations)
+    return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
 
 
 def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
