@@ -23,7 +23,6 @@ from cemlib.study.plan import Plan
 from cemlib.study.running import rerun_job
 from cemlib.study.split import jobs, tables_of_one
 
-ROOT = Path(__file__).parents[2]
 FAMILIES: Any = {
     "noise": {"n1": {"noise_std": 0.1}, "n2": {"noise_std": 0.2}},
     "gated": {"g2": {"lambda": 2, "gate": "log"}, "g8": {"lambda": 8, "gate": "log"}},
