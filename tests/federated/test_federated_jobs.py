@@ -2,11 +2,13 @@
 
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from killed_job import Dying, first_shown
 from killing import kill, python
 from result_files import timeless
 from short_study import configure
@@ -17,15 +19,13 @@ from cemlib.config import ConfigError
 from cemlib.config.load import load_any as load
 from cemlib.config.load import parse_any
 from cemlib.records.files import read_json, read_jsonl, sha256
-from cemlib.study.federated import attack_folder, jobs
+from cemlib.study.federated import attack_folder, gans_job, jobs
 from cemlib.study.finished import finished
 from cemlib.study.job import records_below, report_files
 from cemlib.study.plan import Plan
+from cemlib.study.running import rerun_job
 
-LONG = {
-    "train": {"rounds": 6, "local_steps": 12, "batch_size": 8},
-    "gan": {"epochs": 6, "discriminator_steps": 4, "generator_steps": 4, "width": 8},
-}
+LONG = {"rounds": 6, "local_steps": 12, "batch_size": 8}  # a training that can be killed
 
 
 def written(folder: Path, **changes: Any) -> Path:
@@ -41,38 +41,6 @@ def run(config: Path, *arguments: str) -> int:
     return main(["run", "--config", str(config), *arguments])
 
 
-def killed(config: Path, history: Path, lines: int, *arguments: str) -> int:
-    """Start a job in a process of its own, and kill it once its history has that many lines."""
-    process = python("-m", "cemlib", "run", "--config", str(config), *arguments)
-    while not history.is_file() or len(history.read_text().splitlines()) < lines:
-        assert process.poll() is None
-        time.sleep(0.005)
-    kill(process)
-    return len(history.read_text().splitlines())
-
-
-def test_a_killed_training_and_killed_gans_end_with_the_same_bits(tmp_path):
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "cut").mkdir()
-    whole, cut = (written(tmp_path / name, **LONG) for name in ("whole", "cut"))
-    for only in ("prepare", "gans", "train/both"):
-        assert run(whole, "--only", only) == 0
-    there, here = (Plan(load(path)) for path in (whole, cut))
-    assert run(cut, "--only", "prepare") == 0
-    assert killed(cut, here.layout.gans(0).history, 2, "--only", "gans") < 6
-    assert run(cut, "--only", "gans") == 0
-    assert sha256(here.layout.gans(0).generators) == sha256(there.layout.gans(0).generators)
-    assert sha256(here.layout.gans(0).course) == sha256(there.layout.gans(0).course)
-    arguments = ("--only", "train/both")
-    assert killed(cut, here.layout.run("both", 0).history, 2, *arguments) < 6
-    assert list((tmp_path / "cut/results/.checkpoints").iterdir())
-    assert run(cut, *arguments) == 0
-    ours, theirs = here.layout.run("both", 0), there.layout.run("both", 0)
-    assert sha256(ours.model) == sha256(theirs.model)
-    assert timeless(read_jsonl(ours.history)) == timeless(read_jsonl(theirs.history))
-    assert not list((tmp_path / "cut/results/.checkpoints").iterdir())
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The configuration of a study after all its jobs, in which one variant diverges."""
@@ -84,11 +52,59 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return config
 
 
+def copy_of(whole: Path, folder: Path, **changes: Any) -> Path:
+    """Copy the study to a folder, with other sections; return its configuration."""
+    shutil.copytree(whole.parent / "results", folder / "results")
+    return Path(configure(folder, yaml.safe_load(whole.read_text()) | changes)[1])
+
+
 @pytest.fixture
 def copied(whole: Path, tmp_path: Path) -> Path:
     """A copy of it, which a test may damage."""
-    shutil.copytree(whole.parent / "results", tmp_path / "results")
-    return Path(configure(tmp_path, yaml.safe_load(whole.read_text()))[1])
+    return copy_of(whole, tmp_path)
+
+
+def killed(config: Path, history: Path, lines: int, *arguments: str) -> int:
+    """Start a job in a process of its own, and kill it once its history has that many lines."""
+    process = python("-m", "cemlib", "run", "--config", str(config), *arguments)
+    while not history.is_file() or len(history.read_text().splitlines()) < lines:
+        assert process.poll() is None
+        time.sleep(0.005)
+    kill(process)
+    return len(history.read_text().splitlines())
+
+
+def test_a_killed_training_ends_with_the_same_bits(whole, tmp_path):
+    alone, cut = (copy_of(whole, tmp_path / name, train=LONG) for name in ("alone", "cut"))
+    theirs, ours = (Plan(load(path)).layout.run("both", 0) for path in (alone, cut))
+    ours.history.unlink()
+    arguments = ("--only", "train/both")
+    assert run(alone, *arguments) == 0
+    assert killed(cut, ours.history, 2, *arguments) < 6
+    assert list((tmp_path / "cut/results/.checkpoints").iterdir())
+    assert run(cut, *arguments) == 0
+    assert sha256(ours.model) == sha256(theirs.model)
+    assert timeless(read_jsonl(ours.history)) == timeless(read_jsonl(theirs.history))
+    assert not list((tmp_path / "cut/results/.checkpoints").iterdir())
+
+
+def test_interrupted_gans_go_on_to_the_same_bits(whole, copied, monkeypatch, capsys):
+    """They die in this process, since real ones keep no checkpoint in their first 20 seconds."""
+    plan = Plan(load(copied))
+    ours, theirs = plan.layout.gans(0), Plan(load(whole)).layout.gans(0)
+    shutil.rmtree(ours.root)
+    with monkeypatch.context() as patch:
+        dying = partial(Dying, interval=0.0, writes_left=1)
+        patch.setattr("cemlib.federated.pseudo.Checkpoint", dying)
+        with pytest.raises(KeyboardInterrupt):
+            list(rerun_job(gans_job(plan, 0)))
+    assert not ours.metrics.exists()
+    capsys.readouterr()
+    list(rerun_job(gans_job(plan, 0)))
+    assert first_shown(capsys.readouterr().err) == 2
+    assert sha256(ours.generators) == sha256(theirs.generators)
+    assert sha256(ours.course) == sha256(theirs.course)
+    assert timeless(read_jsonl(ours.history)) == timeless(read_jsonl(theirs.history))
 
 
 def test_a_whole_study_runs_once_and_leaves_records_tables_and_figures(whole, capsys):
