@@ -36,6 +36,8 @@ class Study:
     def frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Runs and attacks as the report reads them; all attacks on failed runs have failed."""
         runs, attacks = collect(self.runs, self.attacks)
+        if (runs["status"] != "failed").all():
+            return runs, attacks
         kinds = attacks[["attack", "knowledge", "queries"]].drop_duplicates()
         failed = runs.loc[runs["status"] == "failed", ["defence", "seed", "status", "reason"]]
         key = ["defence", "seed", "attack", "knowledge"]

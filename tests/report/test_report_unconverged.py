@@ -94,9 +94,16 @@ def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(
     assert not unconverged(runs, "top1").any()
 
 
-def test_every_table_marks_it_and_explains_the_mark(unfinished: Study, tmp_path: Path) -> None:
-    write_tables(Results(*unfinished.frames(), DEFENCES), unfinished.root, tmp_path)
-    text, tex, page = ((tmp_path / f"summary.{kind}").read_text() for kind in ("md", "tex", "html"))
+@pytest.fixture(scope="module")
+def written(unfinished: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of its tables."""
+    folder = tmp_path_factory.mktemp("tables")
+    write_tables(Results(*unfinished.frames(), DEFENCES), unfinished.root, folder)
+    return folder
+
+
+def test_every_table_marks_it_and_explains_the_mark(written: Path) -> None:
+    text, tex, page = ((written / f"summary.{kind}").read_text() for kind in ("md", "tex", "html"))
     for table in text.split("## ")[1:]:
         rows = [line for line in table.splitlines() if line.startswith("| ")]
         decoded = table.startswith(("Worst case", "Attack: decoder")) and "train_data" in table
@@ -106,15 +113,14 @@ def test_every_table_marks_it_and_explains_the_mark(unfinished: Study, tmp_path:
     assert tex.count(r"$^\dagger$") == 3 + 1  # without PSNR
     assert page.count(MARK) == 2 * (4 + 1)
     assert page.count(NOTE) == 2
-    compared = (tmp_path / "comparisons.html").read_text()
+    compared = (written / "comparisons.html").read_text()
     assert compared.count("<td>unconverged</td>") == 1
     assert compared.count(NOTE) == len(COMPARED)
     assert compared.count(MARK) == 2 * len(COMPARED)
 
 
-def test_claims_draw_no_verdict_from_it(unfinished: Study, tmp_path: Path) -> None:
-    write_tables(Results(*unfinished.frames(), DEFENCES), unfinished.root, tmp_path)
-    lines = (tmp_path / "claims.md").read_text().splitlines()
+def test_claims_draw_no_verdict_from_it(written: Path) -> None:
+    lines = (written / "claims.md").read_text().splitlines()
     told = [line for line in lines if "no verdict" in line]
     assert len(told) == 1
     assert told[0].startswith(
