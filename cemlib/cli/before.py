@@ -71,6 +71,8 @@ def _findings(options: argparse.Namespace) -> Iterator["Finding"]:
         except ConfigError as error:  # a problem like the others; the checks go on
             for fault in str(error).splitlines():
                 yield Finding(PROBLEM, "configuration", fault, "correct it")
+    elif options.set:
+        yield Finding(PROBLEM, "configuration", "--set without a study to change", "add --config")
     yield from places(options.uri, plan)
 
 

@@ -92,7 +92,10 @@ class PruningConfig(Section):
 
     epoch: int = Field(ge=1, description="epoch after which the client is pruned")
     ratio: float = Field(
-        0.5, gt=0, lt=1, description="share of every convolution's output channels to remove"
+        0.5,
+        gt=0,
+        lt=1,
+        description="share of the output channels to remove from every layer but the bottleneck",
     )
 
 

@@ -26,9 +26,9 @@ class Normalise(nn.Module):
 
 
 class SparseCoding(nn.Module):
-    """u = soft(x W^T, t) W on the flattened features (the published code's "SCA_new").
+    """Replaces the flattened features u by soft(u W^T, t) W (the published code's "SCA_new").
 
-    `soft(a, t) = sign(a) relu(|a| - t)`, the proximal operator of the l1 norm.
+    `soft(a, t) = sign(a) relu(|a| - t)` is the proximal operator of the l1 norm.
 
     W (D, D) starts with standard normal rows scaled to unit norm, and is trained with the network.
     It is not adversarial and adds no loss.

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 import torchvision
 from finished_study import Finished
 
+from cemlib.cli.before import _findings
 from cemlib.cli.checks import places
 from cemlib.config import parse
 from cemlib.models import MODELS, build
@@ -43,6 +45,12 @@ def test_a_sound_machine_has_no_problem(finished: Finished) -> None:
     assert found["torchvision"].startswith(torchvision.__version__.partition("+")[0])
     assert found["data digits"] == f"prepared already: {finished.results / 'data'}"
     assert {"python", "cemlib", "bfloat16", "results"} <= set(found)
+
+
+def test_a_change_without_a_study_is_a_problem() -> None:
+    found = about("configuration", _findings(Namespace(config=None, set=["seeds=[0]"], uri=ABSENT)))
+    assert found.level == PROBLEM
+    assert found.advice == "add --config"
 
 
 def test_a_library_that_cannot_be_imported_is_a_problem(tmp_path: Path) -> None:
