@@ -20,7 +20,7 @@ from cemlib.attacks.optimisation import (
     optimisation,
     total_variation,
 )
-from cemlib.attacks.task import Task
+from cemlib.attacks.task import Outcome, Task
 from cemlib.config.attacks import Optimisation
 from cemlib.defences.channels import Channel, build
 from cemlib.defences.channels.noise import GaussianNoise
@@ -184,7 +184,7 @@ def test_the_history_counts_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_number_of_images_at_once_decides_no_number(tmp_path: Path, channels: int) -> None:
     found = []
-    for size in (2, 512):
+    for size in (4, 512):  # chunks of 4 and 3, and of 4, 4 and 1
         options = {"channels": channels, "batch_size": size, "iterations": 30, "tv_weight": 0.01}
         task, _ = attack_task(
             tmp_path / str(size), client(channels), GaussianNoise(0.05), **options
@@ -225,19 +225,32 @@ def test_strong_is_not_weaker(tmp_path: Path) -> None:
     assert 20 < states["strong"]["steps"] <= 60
 
 
-@pytest.mark.parametrize(("killed_at", "left"), [(40, 186), (130, 63), (150, 42), (185, 21)])
-def test_a_killed_attack_ends_with_the_same_bits(tmp_path: Path, killed_at: int, left: int) -> None:
-    """Killed at held-out images (3 chunks, 20 steps, 21 looks), or in a chunk of 3 (one look)."""
+def chunked_task(place: Path, channel: Channel) -> Task:
+    """Seven held-out images and nine to find, in chunks of three, with 20 steps."""
     options = {"batch_size": 3, "iterations": 20, "lr": 0.02, "tv_weight": 0.01}
-    alone, resumed = Counting(0.05), Counting(0.05)
-    expected = optimisation(attack_task(tmp_path / "alone", client(), alone, **options)[0])
-    dying = Counting(0.05, last=killed_at)
-    task, _ = attack_task(tmp_path / "killed", client(), dying, **options)
+    return attack_task(place, client(), channel, **options)[0]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    counting = Counting(0.05)
+    found = optimisation(chunked_task(tmp_path_factory.mktemp("alone"), counting))
+    assert len(counting.calls) == 3 * 41 + 3 * 21
+    return found
+
+
+@pytest.mark.parametrize(("killed_at", "left"), [(40, 186), (130, 63), (150, 42), (185, 21)])
+def test_a_killed_attack_ends_with_the_same_bits(
+    tmp_path: Path, undisturbed: Outcome, killed_at: int, left: int
+) -> None:
+    """It dies at held-out images (3 chunks, 20 steps, 21 looks), or in a chunk of 3 (one look)."""
+    task = chunked_task(tmp_path, Counting(0.05, last=killed_at))
     with pytest.raises(KeyboardInterrupt):
         optimisation(task)
+    resumed = Counting(0.05)
     task = changed(task, victim=replace(task.victim, channel=resumed))
-    assert same(optimisation(task), expected)
-    assert (len(alone.calls), len(resumed.calls)) == (3 * 41 + 3 * 21, left)
+    assert same(optimisation(task), undisturbed)
+    assert len(resumed.calls) == left
 
 
 def test_a_misfit_that_is_no_number_is_named_with_its_step(tmp_path: Path) -> None:

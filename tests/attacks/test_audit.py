@@ -50,13 +50,19 @@ def net() -> nn.Module:
     return trained(network())
 
 
+@pytest.fixture(scope="module")
+def audited(net: nn.Module) -> Any:
+    return cemlib.audit(net, "client", **GIVEN, attacks=LINEAR)
+
+
 def mse(found: Any, attack: str = "worst_case") -> float:
     rows = found.frame.set_index(["attack", "knowledge"])
     return float(rows["mse"][attack, "train_data"])
 
 
-def test_the_linear_attack_is_ridge_regression_on_the_released_features(net: nn.Module) -> None:
-    found = cemlib.audit(net, "client", **GIVEN, attacks=LINEAR)
+def test_the_linear_attack_is_ridge_regression_on_the_released_features(
+    net: nn.Module, audited: Any
+) -> None:
     data = from_tensors(IMAGES, LABELS)
     with torch.no_grad():
         client = copy.deepcopy(net).eval().get_submodule("client")
@@ -66,8 +72,8 @@ def test_the_linear_attack_is_ridge_regression_on_the_released_features(net: nn.
     y, y_test = (part.images.flatten(1).numpy() / 255 for part in (data.train, data.test))
     ridge = Ridge(alpha=1e-3 * len(x) * x.astype(np.float64).var(0).mean()).fit(x, y)
     expected = np.square(ridge.predict(x_test).clip(0, 1) - y_test).mean()
-    assert mse(found, "linear") == pytest.approx(expected, rel=1e-4)
-    assert mse(found) == mse(found, "linear")
+    assert mse(audited, "linear") == pytest.approx(expected, rel=1e-4)
+    assert mse(audited) == mse(audited, "linear")
 
 
 def test_a_client_that_sends_the_image_hides_nothing() -> None:
@@ -140,10 +146,11 @@ def test_the_network_given_stays_as_it_is(net: nn.Module) -> None:
         (StackDataset(IMAGES.float().numpy() / 255, LABELS.tolist()), None),
     ],
 )
-def test_images_may_come_as_they_are_at_hand(net: nn.Module, images: Any, labels: Any) -> None:
-    expected = cemlib.audit(net, "client", **GIVEN, attacks=LINEAR)
+def test_images_may_come_as_they_are_at_hand(
+    net: nn.Module, audited: Any, images: Any, labels: Any
+) -> None:
     found = cemlib.audit(net, "client", images=images, labels=labels, attacks=LINEAR)
-    pd.testing.assert_frame_equal(found.frame, expected.frame, check_exact=True)
+    pd.testing.assert_frame_equal(found.frame, audited.frame, check_exact=True)
 
 
 def test_a_defence_starts_from_the_weights_given(net: nn.Module) -> None:
