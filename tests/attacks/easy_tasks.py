@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks import ATTACKS
+from cemlib.attacks.budget import load_decoder
+from cemlib.attacks.decoder import decoder
 from cemlib.attacks.task import Outcome, Pairs, Task
 from cemlib.config.attacks import Decoder as DecoderConfig
 from cemlib.config.base import Section
@@ -118,6 +120,12 @@ def first_decoder() -> Decoder:
     """The decoder with which the published attack on an `easy_task` begins, with `OPTIONS`."""
     torch.manual_seed(derive(0, "attacker"))
     return Decoder(1, (1, 16, 16), blocks=1, width=16, doublings=2)
+
+
+def trained_decoder(place: Path, **options: Any) -> nn.Module:
+    """What the attack `decoder` trains on an `easy_task`: where the attack `gan` starts."""
+    task, _ = easy_task(place, std=0.05, **(OPTIONS | options))
+    return load_decoder(decoder(task).state, task.options, (1, 4, 4), (1, 16, 16))
 
 
 def share_off(found: Mapping[str, Tensor], expected: Iterable[tuple[str, Tensor]]) -> float:

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, changed, easy_task, same, share_off
+from easy_tasks import changed, easy_task, same, share_off, trained_decoder
 from killed_job import Dying
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.budget import load_decoder
-from cemlib.attacks.decoder import decoder
 from cemlib.attacks.gan import Critic, gan, gradient_penalty
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan
@@ -25,8 +23,7 @@ SMALL = {"epochs": 6, "batch_size": 32, "critic_steps": 2, "critic_width": 8}
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> nn.Module:
-    task, _ = easy_task(tmp_path_factory.mktemp("start"), std=0.05, **OPTIONS)
-    return load_decoder(decoder(task).state, task.options, (1, 4, 4), (1, 16, 16))
+    return trained_decoder(tmp_path_factory.mktemp("start"))
 
 
 def gan_task(place: Path, start: nn.Module, **given: Any) -> tuple[Task, Tensor]:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, easy_task
+from easy_tasks import OPTIONS, easy_task, trained_decoder
 from tape import TapeReplay
 
 from cemlib.attacks import denoiser as denoising
-from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.decoder import decoder
 from cemlib.attacks.gan import gan
 from cemlib.attacks.optimisation import optimisation
@@ -41,9 +40,7 @@ def attacked(
     place: Path, attack: Callable[[Task], Outcome], config: type[Section], options: dict
 ) -> Outcome:
     """What an attack finds, from a decoder of one epoch where it starts from one."""
-    task, _ = easy_task(place / "start", std=0.05, **OPTIONS | {"epochs": 1})
-    model = load_decoder(decoder(task).state, task.options, (1, 4, 4), (1, 16, 16))
-    start = model if config is Gan else None
+    start = trained_decoder(place / "start", epochs=1) if config is Gan else None
     return attack(easy_task(place, config, std=0.05, train=99, start=start, **options)[0])
 
 
