@@ -199,10 +199,13 @@ def test_a_training_that_hurts_leaves_the_linear_reconstruction(
 
 @pytest.fixture(scope="module")
 def unsteady(tmp_path_factory: pytest.TempPathFactory) -> tuple[Task, Outcome]:
-    """A training whose judge looks at the first 30 of the 50 held-out images."""
+    """A training whose judge looks at the first 37 of the 50 held-out images.
+
+    Their shares differ: of all 50 it recognises 45, as many as 27 of the first 30.
+    """
     task, _ = curved_task(tmp_path_factory.mktemp("unsteady"), **UNSTEADY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cemlib.attacks.learning.RECOGNISED", 30)
+        patch.setattr("cemlib.attacks.learning.RECOGNISED", 37)
         return task, decoder(task)
 
 
@@ -228,12 +231,12 @@ def test_what_the_judge_recognises_is_counted_by_hand(unsteady: tuple[Task, Outc
     errors = [row["val_mse"] for row in found.history]
     best = 1 + errors.index(min(errors))
     with torch.no_grad():
-        answers = loaded(found, task)(released_when_checked(task))[:30]
-    quarters = answers.view(30, 2, 8, 2, 8).mean((2, 4)).flatten(1)
-    labels = task.held_out.labels[:30]
+        answers = loaded(found, task)(released_when_checked(task))[:37]
+    quarters = answers.view(37, 2, 8, 2, 8).mean((2, 4)).flatten(1)
+    labels = task.held_out.labels[:37]
     right = [int(q.argmax()) == int(y) for q, y in zip(quarters, labels, strict=True)]
-    assert 0 < sum(right) < 30
-    assert shares[best - 1] == pytest.approx(sum(right) / 30)
+    assert 0 < sum(right) < 37
+    assert shares[best - 1] == pytest.approx(sum(right) / 37)
 
 
 def test_the_steps_are_adams_at_the_rates_of_one_cycle(tmp_path: Path) -> None:
