@@ -78,25 +78,35 @@ def test_a_changed_setting_reruns_what_uses_it(
 
 
 def test_a_defence_by_its_name_plans_its_jobs_alone(fresh: Checkout) -> None:
-    plan = fresh.plan("clustering")
+    """With the settings of all files that the study extends, and of the command line."""
+    fresh.configure({"seeds": [4]}, "short.yaml")
+    (fresh.root / "sub").mkdir()
+    short = {"extends": ["../study.yaml", "../short.yaml"], "experiment": "shorter"}
+    fresh.configure(short, "sub/study.yaml")
+    plan = fresh.plan("clustering", "--config", "threads=2", config="sub/study.yaml")
+    assert plan.runs("train") == {("clustering", "4")}
+    assert {job.fields["threads"] for job in plan.of("train")} == {"2"}
+    assert all("results/shorter/" in job.fields["output"] for job in plan.of("train"))
     assert {job.defence for job in plan.jobs} == {None, "clustering"}
     assert [job.rule for job in plan.jobs if job.defence is None] == ["prepare", "judge"]
     assert plan.rules == {"prepare", "judge", *JOBS, "report_one", "track_one"}
 
 
 def test_without_configfile_the_embedded_default_is_planned(fresh: Checkout) -> None:
-    """The embedded studies of the other systems are targets beside it."""
-    plan = fresh.plan(config=None)
+    """The embedded studies of the other systems are targets beside it.
+
+    That a run without a target leaves them out is in `test_workflow_run`.
+    """
+    further = ("federated", "pctc")
+    plan = fresh.plan("all", *further, config=None)
     defences = {"none", "noise", "clustering", "gated", "slot", "image_aware"}
     assert plan.runs("train") == {(name, seed) for name in defences for seed in "01234"}
     planned = Plan(load(REPOSITORY / "config/config.yaml"))
     assert plan.attacks() == set(planned.study.learned_attacks())
-    assert len(plan.jobs) == len(jobs(planned)) + 1  # track
-    further = ("federated", "pctc")
-    assert not [rule for rule in plan.rules if rule.startswith(further)]
-    named = fresh.plan(*further, config=None)
-    assert {rule.split("_")[0] for rule in named.rules} == set(further)
-    assert len(named.of("pctc_repeat")) == 10
+    own = [job for job in plan.jobs if not job.rule.startswith(further)]
+    assert len(own) == len(jobs(planned)) + 1  # track
+    assert {"federated_report", "pctc_report"} <= plan.rules
+    assert len(plan.of("pctc_repeat")) == 10
 
 
 def test_what_is_published_of_every_system_can_be_made_again(fresh: Checkout) -> None:
@@ -106,14 +116,3 @@ def test_what_is_published_of_every_system_can_be_made_again(fresh: Checkout) ->
         place = f"results/published/{name}"
         shutil.copytree(REPOSITORY / place, fresh.root / place)
     assert {f"published_{name}_compare" for name in names} <= fresh.plan("published").rules
-
-
-def test_settings_of_all_files_and_of_the_command_line_are_planned(fresh: Checkout) -> None:
-    fresh.configure({"seeds": [4], "defences": {"wild": None}}, "short.yaml")
-    (fresh.root / "sub").mkdir()
-    short = {"extends": ["../study.yaml", "../short.yaml"], "experiment": "shorter"}
-    fresh.configure(short, "sub/study.yaml")
-    plan = fresh.plan("--config", "threads=2", config="sub/study.yaml")
-    assert plan.runs("train") == {("clustering", "4")}
-    assert {job.fields["threads"] for job in plan.of("train")} == {"2"}
-    assert all("results/shorter/" in job.fields["output"] for job in plan.of("train"))
