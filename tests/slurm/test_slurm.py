@@ -17,6 +17,7 @@ from checkout import Checkout, Outcome
 from cluster import Cluster, call, missing
 from killing import small_study, stamps
 from result_files import bits
+from short_study import WILD
 
 LACK = missing() or (
     "" if importlib.util.find_spec("snakemake_executor_plugin_slurm") else "requirements-slurm.lock"
@@ -27,7 +28,7 @@ STUDY: dict[str, Any] = killing.STUDY | {
     "reference": "clustering",
     "defences": {
         "clustering": {"surrogate": "clustering"},
-        "wild": {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}},
+        "wild": WILD,
     },
     "attacks": {"linear": {}},
 }
