@@ -1,4 +1,4 @@
-"""Contents of result files, without how long something took."""
+"""Contents of result files, without the times that something took."""
 
 import json
 from collections.abc import Iterable

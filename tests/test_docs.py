@@ -37,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.importorskip(package)
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "html"]
-    # As `make docs`, but for the pages of source code, which take a quarter of the time.
+    # As `make docs`, without the pages of source code, which take a quarter of the time.
     command += ["-D", "extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"]
     built = subprocess.run([*command, ROOT / "docs", out], capture_output=True, text=True)
     assert built.returncode == 0, built.stderr

@@ -54,7 +54,7 @@ def test_a_change_without_a_study_is_a_problem() -> None:
 
 
 def test_a_library_that_cannot_be_imported_is_a_problem(tmp_path: Path) -> None:
-    """Torchvision cannot be, either, without this torch."""
+    """Torchvision cannot be imported without torch, either."""
     (tmp_path / "torch.py").write_text("raise RuntimeError('operator nms is missing')")
     done = subprocess.run(
         [sys.executable, "-m", "cemlib", "doctor"],

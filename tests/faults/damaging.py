@@ -4,7 +4,7 @@ import random
 
 
 def flipped(content: bytes, draws: random.Random) -> bytes:
-    """One bit is another, anywhere in the file."""
+    """Flip one bit, anywhere in the file."""
     bit = draws.randrange(8 * len(content))
     changed = bytearray(content)
     changed[bit // 8] ^= 1 << bit % 8

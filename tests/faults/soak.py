@@ -35,7 +35,7 @@ def once(plan: Plan, attacks: Sequence[str]) -> None:
 
 
 def growth(results: str, warm: int, more: int, attacks: Sequence[str]) -> int:
-    """Bytes that so many runs add after some have warmed up what is made once."""
+    """Bytes by which `more` runs make the process grow, after `warm` runs filled its caches."""
     plan = Plan(parse(STUDY | {"results": results}), device="cpu")
     list(rerun_job(prepare_job(plan)))
     train(train_job(plan, JUDGE, JUDGE_SEED))

@@ -1,4 +1,4 @@
-"""Several at once: one at a time on the same results; beside others the bits are the same."""
+"""Several processes: only one may work on the same results, and beside others no bit changes."""
 
 import os
 import subprocess

@@ -104,7 +104,7 @@ def number(text: str) -> int:
 
 
 def files(results: Path) -> dict[str, Path]:
-    """Every file by its name, temporary ones too; checkpoints are nobody's result."""
+    """Every file by its name, temporary ones too, but no checkpoints, which are not results."""
     found = (path for path in results.rglob("*") if path.is_file())
     named = {str(path.relative_to(results)): path for path in found}
     return {name: path for name, path in named.items() if not name.startswith(".checkpoints")}

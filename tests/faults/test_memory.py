@@ -21,7 +21,7 @@ ALLOWED = 2 * MIB  # of growth; measured were .03 per five runs and attacks
 def test_runs_in_one_process_do_not_grow(
     tmp_path: Path, warm: int, more: int, attacks: list[str]
 ) -> None:
-    """As `cemlib run` does in each of its slots: a run, attacked, again and again."""
+    """Like a slot of `cemlib run`, which trains and attacks one run after the other."""
     command = [sys.executable, str(SOAK), str(tmp_path), str(warm), str(more), *attacks]
     environment = os.environ | OF_JOBS
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
 """SIGTERM and Ctrl-C: a job keeps its last finished epoch, and one line says how to go on.
 
-With the interval of every day: of these jobs of a second, none writes a checkpoint otherwise.
+Checkpoints have their usual interval: these jobs take a second, and would write none by themselves.
 """
 
 import os

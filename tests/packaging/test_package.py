@@ -95,7 +95,7 @@ def test_the_wheel_works_in_an_environment_without_extras(built: Path, tmp_path:
 
 
 def test_the_image_has_what_the_lock_has() -> None:
-    """The Dockerfile's instructions, of which every source is there."""
+    """Every file that the Dockerfile copies exists, and it installs what the lock lists."""
     text = (REPOSITORY / "Dockerfile").read_text()
     lines = [line.partition(" ") for line in text.splitlines() if line and line[0] != "#"]
     copied = [rest.split()[:-1] for word, _, rest in lines if word == "COPY"]

@@ -17,10 +17,10 @@ QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETR
 
 @contextmanager
 def running(folder: Path, port: int) -> Iterator[int]:
-    """A server on the `mlflow.db` of its folder, that answers.
+    """A server on the `mlflow.db` of a folder, once it answers.
 
-    Yields its process group, which it has for itself: its workers are processes too. None is left
-    in the end, whether the server came up, went on or was killed.
+    Yields its process group, to which its workers belong. No process is left at the end, whether
+    the server started, ran on or was killed.
     """
     process = _start(folder, port)
     try:

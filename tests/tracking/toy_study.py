@@ -124,7 +124,7 @@ class Store:
         return self.client.get_experiment_by_name(self.name)
 
     def runs(self) -> dict[str, Any]:
-        """Active runs by folder, but for a user's own; a doubled one is an error."""
+        """Active runs by folder, without a user's own; two runs of one folder are an error."""
         every = self.client.search_runs([self.experiment().experiment_id])
         found = [run for run in every if "cemlib.folder" in run.data.tags]
         by_folder = {run.data.tags["cemlib.folder"]: run for run in found}
@@ -135,7 +135,7 @@ class Store:
         return [(p.step, p.value) for p in self.client.get_metric_history(run.info.run_id, metric)]
 
     def finished(self) -> int:
-        """Return how many runs the database has as finished; a doubled one is counted twice."""
+        """Return how many finished runs the database has, duplicates included."""
         query = "select count(*) from runs where status = 'FINISHED'"
         with closing(sqlite3.connect(self.uri.removeprefix("sqlite:///"), timeout=20)) as database:
             return int(database.execute(query).fetchone()[0])

@@ -1,6 +1,6 @@
 """What Snakemake asks a cluster for, by an executor of its own kind that carries nothing out.
 
-It stands for Slurm's, which is in no environment that has no Slurm.
+It stands for Slurm's, which is installed only where there is a Slurm.
 """
 
 import re
