@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from short_study import WILD
 
 from cemlib.attacks.task import Outcome, Task
 from cemlib.cli import main
@@ -60,8 +59,9 @@ def test_steps_that_are_left_out_are_counted(
 
 
 def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
+    wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
     study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
-    plan = Plan(parse(study | {"defences": {"noise": {}, "wild": WILD}}), device="cpu")
+    plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}), device="cpu")
     list(rerun_job(prepare_job(plan)))
     assert estimate.train_seconds(train_job(plan, "wild", 0)) > 0
 
@@ -164,8 +164,9 @@ def test_images_that_are_not_there_are_told(
     assert f"error: data folder: {tmp_path}/nowhere: no such folder" in capsys.readouterr().err
 
 
-def test_other_systems_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["estimate", "--config", str(ROOT / "tests/configs/tiny_pctc.yaml")]) == 2
+@pytest.mark.parametrize("system", ["pctc", "federated"])
+def test_other_systems_are_refused(system: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "--config", str(ROOT / f"tests/configs/tiny_{system}.yaml")]) == 2
     out, errors = capsys.readouterr()
     assert out == ""
-    assert "this is a study of pctc" in errors
+    assert f"this is a study of {system}" in errors

@@ -1,4 +1,4 @@
-"""A study that takes a second: one defended run on a few digits, and a decoder of one epoch."""
+"""A study of a second: one defended run on a few digits, and a decoder that hardly learns."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,6 @@ import yaml
 
 SMALL = {"epochs": 1, "blocks": 1, "width": 8, "batch_size": 64}
 REFINEMENT: dict[str, Any] = {"kind": "optimisation", "start": "decoder"}
-WILD: dict[str, Any] = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
-"""A defence whose training diverges as soon as its surrogate acts."""
-
 STUDY: dict[str, Any] = {
     "experiment": "short",
     "seeds": [0],

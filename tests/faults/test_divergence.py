@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import short_study
-from short_study import WILD, configure
+from short_study import configure
 
 from cemlib.cli import main
 from cemlib.config import load
@@ -17,6 +17,7 @@ from cemlib.study.plan import Plan
 from cemlib.study.split import jobs
 from cemlib.study.status import failed_results
 
+WILD = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
 STUDY: dict[str, Any] = short_study.STUDY | {
     "seeds": [0, 1],
     "train": short_study.STUDY["train"] | {"epochs": 5, "milestones": [2]},
