@@ -10,7 +10,7 @@ import pandas as pd
 from cemlib.config import Study, load
 from cemlib.records.scores import marked
 from cemlib.report.at_accuracy import tradeoff_table
-from cemlib.report.cells import interval, mean, number
+from cemlib.report.cells import flagged, interval, mean, number
 from cemlib.report.claims import is_shown
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.publish import published_study
@@ -20,12 +20,12 @@ from cemlib.report.writer import Column, Row, laid_out, markdown_table
 _FROZEN = ("model", "train", "attacks", "threads")  # the same in all studies of a table
 _COLUMNS: tuple[Column, ...] = (
     ("attacker", number("knowledge")),
-    ("family", lambda row: marked(row["family"], row["n_unconverged"] > 0)),
-    ("MSE ↑", mean("mse", 4)),
-    ("SSIM ↓", mean("ssim", 3)),
-    ("identified [%] ↓", mean("recon_top1", 1, 100)),
+    ("family", number("family")),
+    ("MSE ↑", mean("mse", 4, late="n_unconverged")),
+    ("SSIM ↓", mean("ssim", 3, late="n_unconverged")),
+    ("identified [%] ↓", mean("recon_top1", 1, 100, late="n_unconverged_recon")),
     ("nats ↓", mean("leakage_nats", 1)),
-    ("MSE minus that of the first", number("difference", "+.3g")),
+    ("MSE minus that of the first", flagged("difference")),
     ("95 % interval", interval()),
     ("p (Holm)", number("p_holm", ".2g")),
     ("detectable", number("detectable", ".2g")),

@@ -14,7 +14,7 @@ Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathe
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +38,12 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         ``<setting>_mean`` is the strength at which it does. ``n_failed`` results are not on the
         curve, and where it is read from their defences, their seeds count neither there nor in
         ``n_seeds``; on ``n_unconverged`` seeds an attack had not converged on one of the defences
-        between which the curve, or that of all seeds but one, was read. The paired ``difference``
-        in MSE is to the first family, on the seeds that both have; Holm's correction is over all
-        rows. ``detectable`` is the difference that the test finds with a probability of 80 %, given
-        the spread and without Holm's correction, which needs a larger one. ``unconverged`` names
-        the sides with such a seed.
+        between which the curve, or that of all seeds but one, was read (``n_unconverged_recon``:
+        the attack that ``recon_top1`` is quoted from). The paired ``difference`` in MSE is to the
+        first family, on the seeds that both have; Holm's correction is over all rows.
+        ``detectable`` is the difference that the test finds with a probability of 80 %, given the
+        spread and without Holm's correction, which needs a larger one. ``unconverged`` names the
+        sides on which the difference rests on such a seed.
     """
     rows: list[Row] = []
     for knowledge, there in points.groupby("knowledge", sort=False):
@@ -109,9 +110,9 @@ class Curves:
         found.loc[:, np.isinf(whole)] = np.inf
         return found
 
-    def late_seeds(self, accuracy: float) -> int:
+    def late_seeds(self, accuracy: float, flag: str = "unconverged") -> int:
         """Count the seeds with an unconverged attack on a defence that a curve is read from."""
-        late, found = self.points[self.points["unconverged"] > 0], set[int]()
+        late, found = self.points[self.points[flag] > 0], set[int]()
         for left_out, curve in [(None, self.whole), *self.without.items()]:
             read = late["defence"].isin(_neighbours(curve, accuracy)) & (late["seed"] != left_out)
             found |= {*late.loc[read, "seed"]}
@@ -140,7 +141,7 @@ def _columns(sweeps: Sweeps) -> list[str]:
         f"{score}_{end}" for score in SCORES_OF_POINTS for end in ("mean", "ci_low", "ci_high")
     ]
     strengths = [f"{name}_mean" for name in sweeps.strengths()]
-    counts = ["n_seeds", "n_failed", "n_unconverged"]
+    counts = ["n_seeds", "n_failed", "n_unconverged", "n_unconverged_recon"]
     first = ["knowledge", "accuracy", "family", *counts, *scores, *strengths, "reference"]
     return [*first, *_COMPARED, "detectable", "unconverged"]
 
@@ -150,22 +151,21 @@ def _families_at(accuracy: float, families: dict[str, Curves], sweeps: Sweeps) -
     columns = [*SCORES_OF_POINTS, *sweeps.strengths()]
     there = {name: each.at(accuracy) for name, each in families.items()}
     values = {name: each.jackknifed(columns, accuracy) for name, each in there.items()}
-    late = {name: each.late_seeds(accuracy) for name, each in there.items()}
     reference, rows = next(iter(families)), []
     for name, curves in families.items():
         row: Row = {
             "family": name,
             "n_seeds": there[name].points["seed"].nunique(),
             "n_failed": int(_failed(curves.points).sum()),
-            "n_unconverged": late[name],
+            "n_unconverged": there[name].late_seeds(accuracy),
+            "n_unconverged_recon": there[name].late_seeds(accuracy, "unconverged_recon"),
             "reference": reference,
             "unconverged": "",
         }
         for column in columns:
             row |= mean_columns(column, values[name][column])
         if name != reference:
-            row |= _difference(there[name], there[reference], accuracy)
-            row["unconverged"] = ", ".join(side for side in (name, reference) if late[side])
+            row |= _difference({side: there[side] for side in (name, reference)}, accuracy)
         rows.append(row)
     return rows
 
@@ -187,15 +187,24 @@ def _neighbours(curve: pd.DataFrame, accuracy: float) -> list[str]:
     return curve.index[above if reached[above] == accuracy else above - 1 : above + 1].tolist()
 
 
-def _difference(ours: Curves, theirs: Curves, accuracy: float) -> Row:
-    """Return the paired difference in MSE on the seeds that both sides have, as columns.
+def _paired(ours: Curves, theirs: Curves, accuracy: float) -> tuple[Curves, Curves]:
+    """Return both sides on the seeds that both have where they are read.
 
-    Both are read on these seeds, so that their difference is that of two readings.
+    Without some seeds a curve may be read from other defences, some of whose results failed.
     """
-    shared = ours.without.keys() & theirs.without.keys()
-    kept = [each.of_seeds(shared).at(accuracy) for each in (ours, theirs)]
-    sides = [each.jackknifed(["mse"], accuracy) for each in kept]
-    both = pd.concat(sides, axis=1, join="inner").dropna()
+    while ours.without.keys() != theirs.without.keys():
+        shared = ours.without.keys() & theirs.without.keys()
+        ours, theirs = (each.of_seeds(shared).at(accuracy) for each in (ours, theirs))
+    return ours, theirs
+
+
+def _difference(sides: Mapping[str, Curves], accuracy: float) -> Row:
+    """Return the paired difference in MSE between two sides, by their names, as columns."""
+    ours, theirs = sides.values()
+    kept = _paired(ours, theirs, accuracy)
+    late = (name for name, each in zip(sides, kept, strict=True) if each.late_seeds(accuracy))
+    values = [each.jackknifed(["mse"], accuracy) for each in kept]
+    both = pd.concat(values, axis=1).dropna()
     found = paired_difference(*(both.iloc[:, side].tolist() for side in (0, 1)))
     half, pairs = found["ci_high"] - found["difference"], int(found["n_pairs"])
-    return found | {"detectable": detectable(half, pairs)}
+    return found | {"detectable": detectable(half, pairs), "unconverged": ", ".join(late)}

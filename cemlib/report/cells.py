@@ -27,14 +27,23 @@ def formatted(value: Any, form: str = ".3g", scale: float = 1.0) -> str:
     return "∞" if math.isinf(value) else f"{scale * value:{form}}"
 
 
-def mean(name: str, decimals: int, scale: float = 1.0) -> Cell:
-    """Make cells of a mean with the half width of its interval."""
+def flagged(name: str, form: str = "+.3g", scale: float = 1.0) -> Cell:
+    """Make cells of a difference, marked where it rests on an attack that had not converged."""
+    shown = number(name, form, scale)
+    return lambda row: marked(shown(row), row["unconverged"] != "")
+
+
+def mean(name: str, decimals: int, scale: float = 1.0, late: str = "") -> Cell:
+    """Make cells of a mean with the half width of its interval.
+
+    They are marked where the column ``late`` counts attacks that had not converged.
+    """
 
     def cell(row: Row) -> str:
         found, high = row[f"{name}_mean"], row[f"{name}_ci_high"]
         if pd.isna(found) and (row.get("n_failed") or row.get("failed")):
             return "failed"
-        return spread(found, high, decimals, scale)
+        return spread(found, high, decimals, scale, unconverged=late != "" and row[late] > 0)
 
     return cell
 

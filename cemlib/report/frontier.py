@@ -10,12 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from cemlib.records.scores import IDENTIFICATION
 from cemlib.report.tables import records
 from cemlib.report.worst_case import unconverged, worst_case
 
 Settings = Mapping[str, bool | int | float | str]
 SCORES_OF_POINTS = ("mse", "ssim", "recon_top1", "leakage_nats")
-_OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "recon_top1", "unconverged")
+_FLAGS = {"unconverged": "mse", "unconverged_recon": IDENTIFICATION}
+_OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "recon_top1", *_FLAGS)
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,16 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
 
     It has ``accuracy`` in %, the ``leakage_nats`` of the run, the other `SCORES_OF_POINTS` of the
     worst case, and the swept numbers by their keys; NaN where a result failed. ``unconverged`` is 1
-    where the attack had not converged.
+    where the attack had not converged, and ``unconverged_recon`` where the one that ``recon_top1``
+    is quoted from had not.
     """
     of_runs = runs[["defence", "seed", "top1", "leakage_nats"]]
     found = worst_case(attacks).merge(
         of_runs, on=["defence", "seed"], how="left", validate="many_to_one"
     )
     found["accuracy"] = 100 * found["top1"]
-    found["unconverged"] = unconverged(found, "mse").astype(float)
+    for flag, score in _FLAGS.items():
+        found[flag] = unconverged(found, score).astype(float)
     points = list(records(found))
     rows = [
         {"family": name, **point, **_numbers(family[point["defence"]])}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from cemlib.records.layout import KNOWLEDGES
-from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED, marked
-from cemlib.report.cells import NONE, formatted, interval, number, spread, with_failures
+from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED
+from cemlib.report.cells import NONE, flagged, formatted, interval, number, spread, with_failures
 from cemlib.report.claims import warnings
 from cemlib.report.tables import records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
@@ -148,14 +148,9 @@ def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
     score = SCORES[metric]
     where = f", {knowledge}" if knowledge else ""
     caption = f"{score.difference}{where}: difference from {rows['reference'].iloc[0]}"
-    difference = number("difference", "+.3g", score.scale)
-
-    def flagged(row: Row) -> str:
-        return marked(difference(row), row["unconverged"] != "")
-
     columns: list[Column] = [
         ("defence", number("defence")),
-        ("difference", flagged),
+        ("difference", flagged("difference", scale=score.scale)),
         ("95 % interval", interval("ci", scale=score.scale)),
         ("over seeds and images", interval("boot", scale=score.scale)),
         ("pairs of seeds", number("n_pairs", ".0f")),

@@ -35,9 +35,9 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
 @pytest.mark.parametrize(
     ("page", "study", "said", "families", "reference"),
     [
-        ("README.md", "map_cifar10", "error by N to N %", "image_aware|clustering", "noise"),
+        ("README.md", "map_cifar10", "`clustering` is N to N %", "image_aware|clustering", "noise"),
         ("README.md", "lambda_rule_noise", "`gated` is N to N %", "constant", "noise"),
-        ("README.md", AGAIN, "strengths, by N to N %", "image_aware|clustering", "noise"),
+        ("README.md", AGAIN, "and N to N % larger in a", "image_aware|clustering", "noise"),
         ("README.md", AGAIN, "makes the error N to N % larger", "sparse", "noise"),
         ("README.md", AGAIN, "error is N to N times that", "sparse_image_aware", "noise"),
         ("docs/findings.md", AGAIN, "another N to N % larger", "sparse_image_aware", "sparse"),

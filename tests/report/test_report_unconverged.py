@@ -1,5 +1,6 @@
 """No verdict from an unfinished attack: its numbers are marked wherever they are shown."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,59 @@ def test_a_saved_figure_explains_the_mark(drawn: dict[str, Figure], tmp_path: Pa
         assert any(text.get_text().startswith(NOTE) for text in drawn[name].texts) == explained
 
 
+def sweep_of(name: str, members: dict[str, tuple[list[float], float]]) -> pd.DataFrame:
+    """Points of a family: for each member, accuracies by seed (NaN: failed), and one error."""
+    rows = [
+        {"family": name, "knowledge": "train_data", "defence": member, "seed": seed}
+        | dict.fromkeys(SCORES_OF_POINTS, error if accuracy == accuracy else math.nan)
+        | {"accuracy": accuracy, "unconverged": 0, "unconverged_recon": 0}
+        for member, (accuracies, error) in members.items()
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    return pd.DataFrame(rows)
+
+
+def late_at_92(unfinished: tuple[str, int]) -> dict[str, Any]:
+    """Return the row of `other`, which lost two of four seeds, read at 92 % against `first`.
+
+    On all seeds, and on all but one, the curve of `first` is read between `middle` and `weak`. On
+    the two seeds that are left, `middle` has 91 %, so it is read between `strong` and `middle`.
+    """
+    first = sweep_of(
+        "first",
+        {
+            "strong": ([98.0] * 4, 0.1),
+            "middle": ([91.0, 91.0, 97.0, 97.0], 0.2),
+            "weak": ([90.0] * 4, 0.3),
+        },
+    )
+    lost = [math.nan] * 2
+    other = sweep_of(
+        "other", {"mild": ([95.0, 94.0, *lost], 0.3), "hard": ([89.0, 91.0, *lost], 0.5)}
+    )
+    points = pd.concat([first, other])
+    is_late = (points["defence"] == unfinished[0]) & (points["seed"] == unfinished[1])
+    points.loc[is_late, "unconverged"] = 1
+    families: Any = {
+        name: {member: {} for member in of["defence"].unique()}
+        for name, of in points.groupby("family", sort=False)
+    }
+    found = tradeoff_table(points, Sweeps(families, match_accuracy=[92.0]))
+    row: dict[str, Any] = found.set_index("family").loc["other"].to_dict()
+    return row | {"n_of_first": found["n_unconverged"].iloc[0]}
+
+
+def test_a_difference_is_marked_where_the_seeds_of_both_sides_rest_on_it() -> None:
+    row = late_at_92(("strong", 0))
+    assert (row["n_of_first"], row["unconverged"], row["verdict"]) == (0, "first", "unconverged")
+
+
+def test_an_unfinished_attack_on_a_seed_of_one_side_bars_no_difference() -> None:
+    row = late_at_92(("weak", 3))
+    assert (row["n_of_first"], row["unconverged"], row["n_pairs"]) == (1, "", 2)
+    assert row["verdict"] in ("higher", "no difference shown")
+
+
 @pytest.mark.parametrize(("unfinished_seed", "count"), [(2, 1), (1, 0)])
 def test_sweeps_count_it_where_a_curve_without_one_seed_is_read_from_it(
     unfinished_seed: int, count: int
@@ -174,6 +228,7 @@ def test_sweeps_count_it_where_a_curve_without_one_seed_is_read_from_it(
         {"family": "f", "knowledge": "train_data", "defence": name, "seed": seed}
         | dict.fromkeys(SCORES_OF_POINTS, error)
         | {"accuracy": accuracy, "unconverged": int(name == "late" and seed == unfinished_seed)}
+        | {"unconverged_recon": 0}
         for name, of_seeds in values.items()
         for seed, (accuracy, error) in enumerate(of_seeds)
     ]
@@ -199,3 +254,16 @@ def test_sweeps_count_it_at_the_accuracies_beside_it(unfinished: Study) -> None:
     assert set(table.loc[late, "verdict"]) == {"unconverged"}
     assert f"strong{MARK}" in marks(frontier(points, sweeps, "train_data"))
     assert not marks(frontier(points, sweeps, "public_data"))
+
+
+def test_sweeps_count_it_for_the_identified_share_by_itself(study: Study) -> None:
+    """The strongest attack has converged; the one whose pictures are recognised has not."""
+    for seed in (0, 1):
+        study.add_run("noise", seed, top1=0.9)
+        found = {"decoder": (0.01, 0.2, True), "perceptual": (0.02, 0.5, seed > 0)}
+        for attack, (mse, share, converged) in found.items():
+            scores = {"mse": mse, "recon_top1": share, "converged": converged}
+            study.add_attack("noise", seed, attack, "train_data", **scores)
+    sweeps = Sweeps({"noise": {"noise": {"noise_std": 0.1}}}, match_accuracy=[90.0])
+    row = tradeoff_table(sweep_points(*study.frames(), sweeps), sweeps).iloc[0]
+    assert (row["recon_top1_mean"], row["n_unconverged"], row["n_unconverged_recon"]) == (0.5, 0, 1)
