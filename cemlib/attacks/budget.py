@@ -22,6 +22,7 @@ necessary, not sufficient.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ from cemlib.records.checkpoint import Checkpoint
 
 EPOCHS = 3  # the strong budget's epochs, as a multiple of the configured ones
 WIDTHS = ("width", "critic_width")  # options that become half as large again
-RATES = (1 / 3, 1.0, 3.0)  # learning rates that are tried, as multiples of the configured one
+RATES = (1.0, 1 / 3, 3.0)  # tried as multiples of the configured rate, which wins a tie
 TOLERANCE = 0.01
 
 
@@ -77,7 +78,7 @@ def _best_rate(task: Task, trial: Callable[[Task], float]) -> float:
     if not scored:
         faults = "; ".join(map(str, results))
         raise DivergedError(f"every trial of the strong budget failed: {faults}")
-    return min(scored)[1]
+    return min(scored, key=itemgetter(0))[1]
 
 
 def _trial_task(task: Task, rate: float) -> Task:

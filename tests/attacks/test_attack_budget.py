@@ -57,7 +57,7 @@ def test_every_rate_is_tried_for_a_third_of_the_epochs(tmp_path: Path) -> None:
     trials = Trials({0.1: 3.0, 0.3: 2.0, 0.9: 2.5})
     chosen = strengthened(task, trials).options
     assert chosen == {**task.options, "lr": 0.3, "epochs": 60, "width": 15}
-    assert [round(t.options["lr"], 12) for t in trials.tasks] == [0.1, 0.3, 0.9]
+    assert [round(t.options["lr"], 12) for t in trials.tasks] == [0.3, 0.1, 0.9]
     assert {(t.options["epochs"], t.options["width"]) for t in trials.tasks} == {(6, 15)}
     assert len({t.checkpoint.folder for t in [task, *trials.tasks]}) == 4
 
@@ -66,6 +66,11 @@ def test_a_trial_has_at_least_one_epoch(tmp_path: Path) -> None:
     trials = Trials({0.1: 3.0, 0.3: 2.0, 0.9: 2.5})
     strengthened(strong_task(tmp_path, lr=0.3, epochs=2), trials)
     assert {t.options["epochs"] for t in trials.tasks} == {1}
+
+
+def test_of_equal_trials_the_configured_rate_wins(tmp_path: Path) -> None:
+    trials = Trials({0.1: 2.0, 0.3: 2.0, 0.9: 2.0})
+    assert strengthened(strong_task(tmp_path, lr=0.3), trials).options["lr"] == 0.3
 
 
 def test_a_trial_that_diverges_loses(tmp_path: Path) -> None:
