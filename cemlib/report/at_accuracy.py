@@ -113,7 +113,8 @@ class Curves:
     def late_seeds(self, accuracy: float, flag: str = "unconverged") -> int:
         """Count the seeds with an unconverged attack on a defence that a curve is read from."""
         late, found = self.points[self.points[flag] > 0], set[int]()
-        for left_out, curve in [(None, self.whole), *self.without.items()]:
+        curves = [(None, self.whole), *self.without.items()] if len(late) else []
+        for left_out, curve in curves:
             read = late["defence"].isin(_neighbours(curve, accuracy)) & (late["seed"] != left_out)
             found |= {*late.loc[read, "seed"]}
         return len(found)

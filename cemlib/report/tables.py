@@ -171,9 +171,13 @@ def summary_table(
         each row of a defence. ``strongest`` names the attacks that the worst case is made of.
     """
     scored = _ordered(pd.concat([attacks, worst_cases(attacks)]), defences)
+    scored["late"] = unconverged(scored, "mse")
+    scored["late_recon"] = unconverged(scored, IDENTIFICATION)
+    runs = runs.assign(at_chance=at_chance(runs))
+    trained: dict[Any, pd.DataFrame] = dict(iter(runs.groupby("defence")))
     keys = ["defence", "attack", "knowledge"]
     table = pd.DataFrame(
-        {**dict(zip(keys, names, strict=True)), **_summary_row(runs, group)}
+        {**dict(zip(keys, names, strict=True)), **_summary_row(trained[names[0]], group)}
         for names, group in scored.groupby(keys, sort=False)
     )
     return table.astype(dict.fromkeys(("n_images", "leakage_images"), "Int64"))
@@ -192,15 +196,15 @@ def _ordered(frame: pd.DataFrame, defences: Sequence[str]) -> pd.DataFrame:
 
 
 def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
-    victims = runs[(runs["defence"] == group["defence"].iloc[0]) & runs["seed"].isin(group["seed"])]
+    victims = runs[runs["seed"].isin(group["seed"])]
     row: dict[str, Any] = {
         "queries": int(group["queries"].iloc[0]),
         "n_seeds": len(group),
         "n_failed": int((group["status"] == "failed").sum()),
         "n_failed_runs": int((victims["status"] == "failed").sum()),
-        "n_at_chance": int(at_chance(victims).sum()),
-        "n_unconverged": int(unconverged(group, "mse").sum()),
-        "n_unconverged_recon": int(unconverged(group, IDENTIFICATION).sum()),
+        "n_at_chance": int(victims["at_chance"].sum()),
+        "n_unconverged": int(group["late"].sum()),
+        "n_unconverged_recon": int(group["late_recon"].sum()),
         "n_images": group.loc[group["status"] == "ok", "n_images"].min(),
         "leakage_images": victims["leakage_images"].min(),
         "strongest": counted(group["strongest"].dropna()),
