@@ -29,8 +29,12 @@ def formatted(value: Any, form: str = ".3g", scale: float = 1.0) -> str:
 
 def flagged(name: str, form: str = "+.3g", scale: float = 1.0) -> Cell:
     """Make cells of a difference, marked where it rests on an attack that had not converged."""
-    shown = number(name, form, scale)
-    return lambda row: marked(shown(row), row["unconverged"] != "")
+
+    def cell(row: Row) -> str:
+        text = formatted(row[name], form, scale)
+        return marked(text, text != NONE and row["unconverged"] != "")
+
+    return cell
 
 
 def mean(name: str, decimals: int, scale: float = 1.0, late: str = "") -> Cell:

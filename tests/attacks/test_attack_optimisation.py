@@ -16,6 +16,7 @@ from cemlib.attacks.optimisation import (
     WEIGHTS,
     Descent,
     Settings,
+    _variants,
     checkpoints,
     optimisation,
     total_variation,
@@ -205,6 +206,11 @@ def test_the_victim_is_left_as_it_was(tmp_path: Path) -> None:
     assert all(weights.grad is None for weights in task.victim.model.parameters())
     for name, tensor in task.victim.model.state_dict().items():
         assert torch.equal(tensor, before[name]), name
+
+
+def test_of_equal_settings_the_configured_one_wins() -> None:
+    configured = Settings(20, 0.01, 0.1, 0.5)
+    assert _variants(configured)[0] == configured
 
 
 def test_strong_is_not_weaker(tmp_path: Path) -> None:
