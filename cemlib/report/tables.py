@@ -177,7 +177,10 @@ def summary_table(
     trained: dict[Any, pd.DataFrame] = dict(iter(runs.groupby("defence")))
     keys = ["defence", "attack", "knowledge"]
     table = pd.DataFrame(
-        {**dict(zip(keys, names, strict=True)), **_summary_row(trained[names[0]], group)}
+        {
+            **dict(zip(keys, names, strict=True)),
+            **_summary_row(trained.get(names[0], runs[:0]), group),
+        }
         for names, group in scored.groupby(keys, sort=False)
     )
     return table.astype(dict.fromkeys(("n_images", "leakage_images"), "Int64"))

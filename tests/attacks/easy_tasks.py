@@ -123,7 +123,7 @@ def first_decoder() -> Decoder:
 
 
 def trained_decoder(place: Path, **options: Any) -> nn.Module:
-    """What the attack `decoder` trains on an `easy_task`: where the attack `gan` starts."""
+    """Return what the attack `decoder` trains on an `easy_task`, from which `gan` can start."""
     task, _ = easy_task(place, std=0.05, **(OPTIONS | options))
     return load_decoder(decoder(task).state, task.options, (1, 4, 4), (1, 16, 16))
 

@@ -97,7 +97,7 @@ def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(
 
 @pytest.fixture(scope="module")
 def written(unfinished: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of its tables."""
+    """Return the folder of its tables."""
     folder = tmp_path_factory.mktemp("tables")
     write_tables(Results(*unfinished.frames(), DEFENCES), unfinished.root, folder)
     return folder
@@ -162,10 +162,10 @@ def test_a_saved_figure_explains_the_mark(drawn: dict[str, Figure], tmp_path: Pa
 
 
 def sweep_of(name: str, members: dict[str, tuple[list[float], float]]) -> pd.DataFrame:
-    """Points of a family: for each member, accuracies by seed (NaN: failed), and one error."""
+    """Return points of a family: for each member, accuracies by seed (NaN: failed), and one error."""
     rows = [
         {"family": name, "knowledge": "train_data", "defence": member, "seed": seed}
-        | dict.fromkeys(SCORES_OF_POINTS, error if accuracy == accuracy else math.nan)
+        | dict.fromkeys(SCORES_OF_POINTS, math.nan if math.isnan(accuracy) else error)
         | {"accuracy": accuracy, "unconverged": 0, "unconverged_recon": 0}
         for member, (accuracies, error) in members.items()
         for seed, accuracy in enumerate(accuracies)
