@@ -98,6 +98,14 @@ def test_rows_follow_the_order_of_the_study(full_study: Study) -> None:
     assert len(table) == 5 * 3 * 2 * 3
 
 
+def test_attacks_without_their_runs_have_rows_without_an_accuracy(full_study: Study) -> None:
+    runs, attacks = full_study.frames()
+    table = summary_table(runs[runs["defence"] != "noise"], attacks, DEFENCES)
+    whole = summary_table(runs, attacks, DEFENCES)
+    assert table["top1_mean"].isna().equals(table["defence"] == "noise")
+    assert table["mse_mean"].equals(whole["mse_mean"])
+
+
 def test_results_outside_the_order_are_refused(study: Study) -> None:
     runs, attacks = two_attacks(study).frames()
     with pytest.raises(ValueError, match=r"results of noise were given.*only none, gated"):

@@ -162,7 +162,7 @@ def test_a_saved_figure_explains_the_mark(drawn: dict[str, Figure], tmp_path: Pa
 
 
 def sweep_of(name: str, members: dict[str, tuple[list[float], float]]) -> pd.DataFrame:
-    """Return points of a family: for each member, accuracies by seed (NaN: failed), and one error."""
+    """Return points of a family: per member, accuracies by seed (NaN: failed) and one error."""
     rows = [
         {"family": name, "knowledge": "train_data", "defence": member, "seed": seed}
         | dict.fromkeys(SCORES_OF_POINTS, math.nan if math.isnan(accuracy) else error)
