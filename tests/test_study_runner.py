@@ -101,6 +101,13 @@ def test_a_worker_that_dies_is_replaced(workers: Workers, tmp_path: Path) -> Non
     assert carry_out(workers, _tell_process, tmp_path / "next.log").error is None
 
 
+def test_a_worker_that_dies_between_two_jobs_is_replaced(workers: Workers, tmp_path: Path) -> None:
+    process = json.loads(carry_out(workers, _tell_process, tmp_path / "log").notes[0])["process"]
+    os.kill(process, signal.SIGKILL)
+    workers.idle[0]._pool._executor_manager_thread.join(30)  # until the pool has noticed
+    assert carry_out(workers, _tell_process, tmp_path / "next.log").error is None
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_below_the_log_is_told(workers: Workers, tmp_path: Path) -> None:
     outcome = carry_out(workers, _tell_process, Path("/dev/full"))

@@ -96,7 +96,11 @@ class _Slot:
             self._code = code
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, context, initializer=_begin)
-        return self._pool.submit(run_in_worker, job, log)
+        try:
+            return self._pool.submit(run_in_worker, job, log)
+        except BrokenProcessPool:  # its process died after its last job
+            self.close()
+            return self.submit(job, log)
 
     def outcome(self, future: Future[Outcome]) -> Outcome:
         try:
