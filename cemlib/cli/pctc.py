@@ -1,7 +1,7 @@
 """The commands of labelling between parties on machines of their own (`cemlib.labelling.roles`)."""
 
 import argparse
-import importlib
+import pkgutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -111,12 +111,14 @@ def _function(text: str) -> Any:
     """Return the function MODULE:FUNCTION; raise ConfigError if there is none."""
     from cemlib.config.errors import ConfigError
 
-    module, _, name = text.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return getattr(importlib.import_module(module), name)
+        found = pkgutil.resolve_name(text)
+        if not callable(found):
+            raise ValueError("what it names cannot be called")
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"--classifier: {text!r} is not MODULE:FUNCTION: {error}") from error
+    return found
 
 
 def _file(flag: str, about: str, default: str | None = None) -> Option:

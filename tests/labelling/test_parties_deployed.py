@@ -219,6 +219,8 @@ def test_a_ledger_refuses_what_it_has_and_stays_as_it_was(tmp_path: Path) -> Non
         ("--public", "missing.json", 2, "No such file"),
         ("--certificate", "share.json", 2, "share.json: no certificate (PEM), or no key before"),
         ("--classifier", "missing:f", 2, "'missing:f' is not MODULE:FUNCTION: No module named"),
+        ("--classifier", "./voter.py:vote", 2, "is not MODULE:FUNCTION: invalid format"),
+        ("--classifier", "numpy", 2, "'numpy' is not MODULE:FUNCTION: what it names cannot"),
         ("--ledger", "share.json", 2, "share.json: not a ledger"),
         ("--connect", f"{HOST}:1", 1, f"the aggregator at {HOST}:1 is gone, or ended the round"),
     ],
