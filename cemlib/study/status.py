@@ -81,7 +81,7 @@ def find_folder(
     Raises:
         ConfigError: if it is neither; the message has the nearest name.
     """
-    path = Path(name).absolute()
+    path = Path(name).resolve()  # its last parts say what it holds, so `..` is followed
     if (path / RECORD).is_file():
         return path, dict.fromkeys([path / RECORD, *path.glob(f"attacks/*/{RECORD}")])
     owned = owners(jobs())

@@ -29,6 +29,14 @@ def test_a_run_by_name_and_by_folder_is_the_same(
     assert re.search(r"^  linear-train_data +finished +0\.\d", by_name, re.MULTILINE)
 
 
+def test_a_folder_named_from_another_is_found(
+    finished: Finished, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished.run("strong/seed0"))
+    assert main(["show", "../seed1"]) == 0
+    assert capsys.readouterr().out.startswith(f"{finished.run('strong/seed1').resolve()}\n")
+
+
 @pytest.mark.parametrize("name", ["judge", "noise/seed0/mean_image-public_data"])
 def test_judge_and_attacks_have_names_too(name: str, finished: Finished) -> None:
     folder, *_ = finished.says("show", name)[0].splitlines()
