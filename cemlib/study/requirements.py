@@ -115,7 +115,7 @@ def images(plan: AnyPlan) -> Finding:
         return Finding(OK, subject, f"prepared already: {plan.layout.data}")
     if config.source not in ("folder", *DOWNLOADS):  # the digits, or a source added by a user
         return Finding(OK, subject, "read by `cemlib prepare`")
-    return _images(subject, config, config.root or os.environ.get("CEMLIB_DATA"))
+    return _images(subject, config, config.root or os.environ.get("CEMLIB_DATA") or None)
 
 
 def _is_prepared(plan: AnyPlan) -> bool:

@@ -147,7 +147,9 @@ def test_images_of_a_folder_are_looked_for(tmp_path: Path, monkeypatch: pytest.M
         return about("data folder", places(ABSENT, plan(tmp_path, source="folder", **data)))
 
     faces = tmp_path / "faces"
-    assert found().level == PROBLEM
+    assert found().found == "no folder of images is named"
+    monkeypatch.setenv("CEMLIB_DATA", "")  # as if it were not set, for `cemlib prepare` too
+    assert found().found == "no folder of images is named"
     assert "no such folder" in found(root=str(faces)).found
     (faces / "ann").mkdir(parents=True)
     assert "1 class folders" in found(root=str(faces)).found
