@@ -135,10 +135,11 @@ def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
     if named is not None and not place.is_dir():
         advice = f"set {by} to the folder of the images"
         return Finding(PROBLEM, subject, f"{place}: no such folder", advice)
-    if (place / "train").is_dir() and not (place / "test").is_dir():
+    trains, tests = ((place / part).is_dir() for part in ("train", "test"))
+    if is_folder and trains and not tests:
         found = f"{place}: has train/, but no test/"
         return Finding(PROBLEM, subject, found, f"add test/, or set {by} to {place / 'train'}")
-    if is_folder or (place / "train").is_dir():
+    if is_folder or (trains and tests):
         return _folder(subject, place, by)
     download = place / DOWNLOADS[config.source]
     if not download.exists():

@@ -187,6 +187,8 @@ def test_a_download_that_is_missing_is_a_warning(
     assert found(tmp_path) == WARNING
     (tmp_path / DOWNLOADS["svhn"]).touch()
     assert found(tmp_path) == OK
+    (tmp_path / "train").mkdir()  # without test/ no image folder: `cemlib prepare` ignores it
+    assert found(tmp_path) == OK
     assert found(tmp_path / "gone") == PROBLEM
     monkeypatch.delitem(DOWNLOADS, "svhn")  # as of a source that somebody added
     assert found(tmp_path / "gone") == OK  # only that source knows what it reads
