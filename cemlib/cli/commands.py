@@ -81,7 +81,7 @@ COMMANDS: dict[str, Command] = {
             Option(
                 "--watch",
                 action="store_true",
-                help="keep uploading curves until every job has finished",
+                help="keep uploading curves until all runs and attacks have ended",
             ),
         ],
         ["cemlib track --watch", "cemlib track --uri http://127.0.0.1:5000"],
