@@ -30,7 +30,7 @@ Part = tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]
 
 
 def cifar10(config: DataConfig, root: Path | None) -> Raw:
-    """Read CIFAR-10: 50,000 + 10,000 colour images of 32x32, 10 classes (errors: see `_load`)."""
+    """Read CIFAR-10: 50,000 + 10,000 colour images of 32x32 in 10 classes."""
     return _load("CIFAR10", 10, config, root)
 
 
