@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cemlib.records.layout import KNOWLEDGES
-
 if TYPE_CHECKING:
     from cemlib.config import Study
     from cemlib.study.job import AnyPlan
@@ -92,13 +90,11 @@ def jobs(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
 
 
 def runs(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Return the names of the trainings and of the attacks on them."""
-    from cemlib.config.study import JUDGE
+    """Return the names of the results of a study of any system, as `cemlib show` takes them."""
+    from cemlib.study.status import named_folders
+    from cemlib.study.systems import read_study
 
-    study = plan_of(parsed_args).study
-    trained = [f"{name}/seed{seed}" for name in study.defences for seed in study.seeds]
-    known = [f"{attack}-{knowledge}" for attack in study.attacks for knowledge in KNOWLEDGES]
-    return [JUDGE, *trained, *(f"{run}/{attack}" for run in trained for attack in known)]
+    return [*named_folders(read_study(parsed_args.config, parsed_args.set)[1])]
 
 
 SET = Option(

@@ -46,6 +46,7 @@ def pressed(words: str) -> list[str]:
         ("train --defence cl", ["clustering"]),
         ("attack --config config/digits_attacks.yaml --attack op", ["optimisation"]),
         ("show clustering/seed0/mean", [f"clustering/seed0/mean_image-{k}" for k in KNOWLEDGES]),
+        ("show --config config/federated.yaml none/seed0/dlg", ["none/seed0/dlg-ignored"]),
         ("run --config config/pctc.yaml --only co", ["cost"]),
         ("train --config missing.yaml --defence ", []),
     ],
