@@ -65,21 +65,21 @@ class Upload:
             FileError: if a result file is damaged.
         """
         with open_store(uri) as store:
-            from cemlib.tracking.upload import Outcome, Uploader  # imports MLflow, set up by now
+            from cemlib.tracking.upload import Uploader  # imports MLflow, set up by now
 
-            done = Counter[Outcome]()
+            done = Counter[str]()
             uploader = Uploader(store, self.experiment)
             for result in self._results():
                 if result is None or (result.status == RUNNING and not live):
-                    done[Outcome.WAITING] += 1
+                    done["unfinished"] += 1
                 else:
                     done[uploader.put(result)] += 1
             return Summary(
                 experiment=self.experiment,
                 store=store.address,
-                uploaded=done[Outcome.UPLOADED],
-                unchanged=done[Outcome.UNCHANGED],
-                unfinished=done[Outcome.RUNNING] + done[Outcome.WAITING],
+                uploaded=done["uploaded"],
+                unchanged=done["unchanged"],
+                unfinished=done["unfinished"],
             )
 
     def watch(self, uri: str, interval: float = 5.0) -> Summary:

@@ -7,8 +7,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from pathlib import Path
+from typing import Literal
 
 from mlflow.entities import Metric, Param, Run, RunTag
 
@@ -25,15 +25,8 @@ SHOWN = "cemlib.shown"  # tag of a job under way: number and digest of the uploa
 PARENT = "mlflow.parentRunId"
 SOURCE = {"mlflow.source.name": "cemlib", "mlflow.source.type": "LOCAL"}
 LONGEST_PARAM = 6000  # MLflow's limit, in characters
-
-
-class Outcome(Enum):
-    """How the upload of one result ended."""
-
-    UPLOADED = auto()
-    UNCHANGED = auto()
-    RUNNING = auto()  # its curves are up to date, and the job goes on
-    WAITING = auto()  # it, or the run that it attacks, has not finished
+# How the upload of a result ended; unfinished: its job, or that of the attacked run, goes on.
+Outcome = Literal["uploaded", "unchanged", "unfinished"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ class Uploader:
         attacked = self._known.get(result.parent, []) if result.parent else []
         parent = next((run.run_id for run in attacked if run.digest is not None), None)
         if result.parent and parent is None:
-            return Outcome.WAITING
+            return "unfinished"
         known = self._known.get(result.folder, [])
         for run in known:
             if run.digest == result.digest and run.parent == parent:
@@ -100,7 +93,7 @@ class Uploader:
         begun = (run for run in known if run.is_begun(result.curves) and run.parent == parent)
         run = next(begun, None) or self._create(result, parent)
         self._keep_only(self._fill(run, result), result)
-        return Outcome.RUNNING if result.status == RUNNING else Outcome.UPLOADED
+        return "unfinished" if result.status == RUNNING else "uploaded"
 
     def _all_runs(self) -> Iterator[Run]:
         token = None
@@ -133,11 +126,11 @@ class Uploader:
     def _renew_worst_case(self, run: Known, result: Result) -> Outcome:
         """Update the worst case of a run, which changes when attacks on it end."""
         if run.worst == result.worst:
-            return Outcome.UNCHANGED
+            return "unchanged"
         now, unknown = time.time_ns() // 10**6, dict.fromkeys(run.worst, math.nan)
         found = [Metric(name, value, now, 0) for name, value in {**unknown, **result.worst}.items()]
         self._client.log_batch(run.run_id, found)
-        return Outcome.UPLOADED
+        return "uploaded"
 
     def _extend(self, run: Known, result: Result) -> Known:
         """Add the epochs that a run lacks.
