@@ -1,4 +1,4 @@
-"""Command line: one subcommand per kind of job, each reading one configuration file.
+"""The command line: read the arguments, run one command, and turn errors into exit codes.
 
 Nothing heavy is imported before the subcommand is known, so that `--help` answers at once.
 """

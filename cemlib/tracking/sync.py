@@ -83,7 +83,10 @@ class Upload:
             )
 
     def watch(self, uri: str, interval: float = 5.0) -> Summary:
-        """Upload every `interval` seconds until all has finished, and return the last summary."""
+        """Upload every `interval` seconds until all runs and attacks have ended.
+
+        A report that is written later needs another upload. The summary is the last one.
+        """
         while (summary := self.track(uri, live=True)).unfinished:
             time.sleep(interval)
         return summary
