@@ -32,7 +32,7 @@ _COLUMNS = (
 def comparisons_table(
     runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], reference: str | None
 ) -> pd.DataFrame:
-    """Return paired differences of every defence to a reference, over the seeds that both have.
+    """Return paired differences of every defence from a reference, on the seeds that both have.
 
     The scores are top-1, and for each knowledge the worst case's MSE and SSIM on one release, and
     its identification where it was measured. The rows are in the order of ``defences``. If no

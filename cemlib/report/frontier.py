@@ -26,7 +26,7 @@ class Sweeps:
 
     Attributes:
         families: for each sweep by name, the settings of its defences by their names.
-        match_accuracy: accuracies in % of the configuration's `report`; if empty, `targets`
+        match_accuracy: the accuracies that the configuration names, in %; if empty, `targets`
             chooses one.
     """
 

@@ -79,10 +79,10 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> dict[s
 
     Returns:
         ``n_pairs``, the mean ``difference``, its interval ``ci_low`` and ``ci_high``, and ``p`` of
-        the two-sided paired t-test. With fewer than two pairs all but the mean are NaN, and with a
-        value that is not finite the mean, too. If all differences are equal, p is NaN, since they
-        give no estimate of their spread. If all are zero, p is 1: a share of few images can take
-        only few values, and some seeds agree by chance.
+        the two-sided paired t-test. With fewer than two pairs the interval and p are NaN; without
+        any, or with a value that is not finite, so is the mean. If all differences are equal, p is
+        NaN, since they give no estimate of their spread. If all are zero, p is 1: a share of few
+        images can take only few values, and some seeds agree by chance.
 
     Raises:
         ValueError: if the two are not equally long.

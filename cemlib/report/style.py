@@ -107,7 +107,7 @@ def new_figure(
 def save(figure: Figure, folder: Path, name: str, note: str = "") -> list[Path]:
     """Write ``name``.png (300 dpi) and ``name``.pdf, atomically and without dates or versions.
 
-    `note` is printed above the figure, since below it would push the legend down. So does an
+    `note` is printed above the figure, since below it would push the legend down. So is an
     explanation of the mark of unconverged attacks, if any text of the figure has that mark.
 
     Raises:

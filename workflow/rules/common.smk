@@ -213,7 +213,8 @@ def print_progress(record):
     """Print the progress when a job has ended, and hide Snakemake's messages about its schedule.
 
     A job that ends within two seconds of the last line gets no line, unless it is the last job. A
-    dry run, of which Snakemake knows only once it has read this file, says what it always does.
+    dry run prints Snakemake's own messages; `workflow.dryrun` is not set yet while this file is
+    read.
     """
     if workflow.dryrun:
         return True
