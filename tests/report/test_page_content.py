@@ -99,6 +99,12 @@ def test_every_picture_and_link_is_within_the_page(page: Reader) -> None:
     assert not [name for _, found in page.elements for name in found if name.startswith("on")]
 
 
+def test_the_menu_has_the_order_of_the_page(page: Reader) -> None:
+    _icon, _skip, *links = page.values("href")
+    parts = [f"#{found['id']}" for tag, found in page.elements if tag == "section"]
+    assert links[: len(parts)] == parts
+
+
 def test_the_policy_names_the_style_and_allows_no_script(page: Reader) -> None:
     (policy,) = (found["content"] for _, found in page.elements if "http-equiv" in found)
     digest = base64.b64encode(hashlib.sha256(page.raw["style"][0].encode()).digest()).decode()
