@@ -95,7 +95,7 @@ def warnings(summary: pd.DataFrame) -> list[str]:
         f" {row['n_seeds']} seeds, so its privacy scores mean nothing."
         for row in records(chance)
     ]
-    blind = worst[worst["strongest"].str.contains(CEILING, na=False)]
+    blind = worst[worst["strongest"].str.contains(rf"\b{CEILING}\b", na=False)]
     return found + [
         f"{readable(row['defence'])}: with {readable(row['knowledge'])}, on at least one seed no"
         " attack was better than the mean image; a stronger attack might be."

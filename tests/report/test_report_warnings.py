@@ -43,6 +43,13 @@ def test_chance_and_the_mean_image_are_told_everywhere(nonsense: Study, tmp_path
     assert [label.split("\n")[0] for label in labels if "(chance)" in label] == ["noise"]
 
 
+def test_only_the_mean_image_itself_is_told(study: Study) -> None:
+    """An attack may have a name that begins like it."""
+    for attack, mse in (("mean_image", 0.05), ("mean_image_corrected", 0.01)):
+        study.add_attack("none", 0, attack, mse=mse)
+    assert warnings(summary_table(*study.frames(), ["none"])) == []
+
+
 def test_chance_depends_on_the_most_frequent_class() -> None:
     """At 10 %: up to 11 %. At 95 %: up to 95.5 %, where the error is 0.9 times that of 5 %."""
     at = ((0.10, 0.109, True), (0.10, 0.111, False), (0.95, 0.954, True), (0.95, 0.956, False))
