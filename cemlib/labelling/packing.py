@@ -39,13 +39,14 @@ def draw_noise(
 ) -> NDArray[np.int64]:
     """Draw one participant's noise (queries, classes) in grid steps: N(0, sigma^2 / N), rounded.
 
-    A generator makes a study repeatable; without one, the noise is the normal quantile of 53 random
-    bits of the operating system.
+    A generator makes a study repeatable; without one, the noise is the normal quantile of 52 random
+    bits of the operating system and a half: with one bit more, the largest would round to 1, whose
+    quantile is infinite.
     """
     if generator is None:
         from scipy.special import ndtri
 
-        normal = ndtri(((_random_words(setting, queries) >> np.uint64(11)) + 0.5) / 2.0**53)
+        normal = ndtri(((_random_words(setting, queries) >> np.uint64(12)) + 0.5) / 2.0**52)
     else:
         normal = generator.standard_normal((queries, setting.classes))
     steps: NDArray[np.float64] = np.rint(normal * setting.share_std * SCALE)

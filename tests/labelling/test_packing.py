@@ -131,6 +131,15 @@ def test_noise_of_the_system_is_normal_with_its_share_of_the_variance() -> None:
     assert kstest(noise.ravel(), norm(scale=4 / 15**0.5).cdf).pvalue > 1e-6
 
 
+@pytest.mark.parametrize(("byte", "sign"), [(b"\x00", -1), (b"\xff", 1)])
+def test_the_extreme_words_of_the_system_give_finite_noise(
+    byte: bytes, sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_bytes", lambda count: count * byte)
+    deviations = draw_noise(NOISY, 1, None) / 4096 / (4 / 15**0.5)
+    assert deviations == pytest.approx(sign * norm.isf(2**-53), rel=1e-4)
+
+
 def test_noise_of_a_seed_is_repeated_and_rounded_to_the_grid() -> None:
     first = draw_noise(NOISY, 7, np.random.default_rng(3))
     exact = np.random.default_rng(3).standard_normal((7, 5)) * 4 / 15**0.5
