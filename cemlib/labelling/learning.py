@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from cemlib.config.labelling import LocalTrainConfig, NetworkConfig
 from cemlib.labelling.loss import information_entropy_loss
-from cemlib.numerics.divergence import check_finite
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.optim import SGD, Adam
 
 Weights = list[Tensor]
@@ -156,7 +156,10 @@ def learn(
         optimiser.step(settings.lr * (1 - (1 - _FALL) * step / len(chances)))
         losses.append(loss.detach())
     history = torch.stack(losses)
-    check_finite(len(chances), loss=float(history.sum()))
+    if len(lost := (~history.isfinite()).nonzero()):
+        step, who = lost[0].tolist()
+        value = float(history[step, who])
+        raise DivergedError(f"step {step + 1}: loss is {value}; a lower train.lr may help")
     return history
 
 
