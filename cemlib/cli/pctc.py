@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cemlib.cli.options import Command, Option, positive
-from cemlib.records.files import FileError, write_text
+from cemlib.records.files import FileError, atomic
 
 if TYPE_CHECKING:
     from cemlib.labelling.roles import Seat
@@ -91,10 +91,13 @@ def request(options: argparse.Namespace) -> Iterator[Path | str]:
         raise FileError(f"{options.images}: not an array in NumPy's format: {error}") from error
     if options.out.exists():
         raise FileError(f"{options.out}: exists and is not overwritten; name another file")
-    counts = asyncio.run(request(_seat(options), images))
-    table = pd.DataFrame(counts).add_prefix("count_")
-    table.insert(0, "label", np.where(counts.max(1) > 0, counts.argmax(1).astype(str), ""))
-    write_text(options.out, table.to_csv(index_label="image"))
+    seat = _seat(options)
+    with atomic(options.out) as temporary:
+        temporary.touch()  # a table that cannot be written must not cost any votes
+        counts = asyncio.run(request(seat, images))
+        table = pd.DataFrame(counts).add_prefix("count_")
+        table.insert(0, "label", np.where(counts.max(1) > 0, counts.argmax(1).astype(str), ""))
+        temporary.write_text(table.to_csv(index_label="image"))
     yield options.out
 
 

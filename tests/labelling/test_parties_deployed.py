@@ -248,6 +248,31 @@ def test_what_a_party_cannot_use_is_named(
     assert "123" not in told
 
 
+@pytest.mark.parametrize(
+    ("out", "code", "said"),
+    [
+        ("images.npy/labels.csv", 2, "labels.csv: cannot be written"),
+        ("images.npy", 2, "images.npy: exists and is not overwritten"),
+        ("labels.csv", 1, f"the aggregator at {HOST}:1 is gone, or ended the round"),
+    ],
+)
+def test_a_table_that_cannot_be_written_costs_no_votes(
+    keys: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    out: str,
+    code: int,
+    said: str,
+) -> None:
+    np.save(tmp_path / "images.npy", IMAGES)
+    files = {"certificate": "requester.pem", "authority": "authority.pem", "public": "public.json"}
+    options = {f"--{name}": str(keys / file) for name, file in files.items()}
+    options |= {"--images": str(tmp_path / "images.npy"), "--out": str(tmp_path / out)}
+    assert main(["pctc", "request", "--connect", f"{HOST}:1", *chain(*options.items())]) == code
+    assert said in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["images.npy"]
+
+
 @pytest.mark.slow
 def test_fifteen_processes_at_2048_bits(tmp_path: Path) -> None:
     group = Group(tmp_path / "of", 15)
