@@ -144,7 +144,7 @@ class Federated(AnyStudy):
         min_length=1, description="sections by names of your choice, in the order of the tables"
     )
     inversion: InversionStudy = Field(
-        InversionStudy(), description="attacks on the gradients of single images"
+        InversionStudy(), description="attacks on the gradients that clients send"
     )
     reference: Name = Field("none", description="variant with which the others are compared")
 
