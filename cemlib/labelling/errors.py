@@ -26,6 +26,7 @@ VOID = (
     "with an n-of-n key this round is void: start a new one with everyone, or deal new keys to"
     " those who remain"
 )
+ASK_AGAIN = "this round is void, and nothing was decrypted: start a new one with the same keys"
 ADVICE = {  # participants enter the images in their ledgers before they send their part
     "decryption": "with an n-of-n key this round's tallies cannot be read, and participants who"
     " sent their part refuse these images from now on: ask about others, with new keys if a"
@@ -45,4 +46,5 @@ class DroppedOutError(LabellingError):
     def __init__(self, gone: Iterable[int], phase: str) -> None:
         self.gone = tuple(sorted(gone))
         names = ", ".join(map(party_name, self.gone))
-        super().__init__(f"{phase}: nothing from {names}; {ADVICE.get(phase, VOID)}")
+        void = ASK_AGAIN if self.gone == (REQUESTER,) else VOID  # the requester has no share
+        super().__init__(f"{phase}: nothing from {names}; {ADVICE.get(phase, void)}")

@@ -153,6 +153,7 @@ def test_a_requester_that_leaves_is_named(running: Parties, phase: str) -> None:
         with pytest.raises(DroppedOutError, match=f"({phase}): nothing from requester;") as caught:
             running.done.result(SECONDS)
     assert caught.value.gone == (REQUESTER,)
+    assert ("start a new one with the same keys" in str(caught.value)) == (phase != "tallies")
     if phase == "tallies":
         assert [part.result(SECONDS) for part in parts] == [2, 2]
 
