@@ -39,9 +39,9 @@ def draw_noise(
 ) -> NDArray[np.int64]:
     """Draw one participant's noise (queries, classes) in grid steps: N(0, sigma^2 / N), rounded.
 
-    A generator makes a study repeatable; without one, the noise is the normal quantile of 52 random
-    bits of the operating system and a half: with one bit more, the largest would round to 1, whose
-    quantile is infinite.
+    A generator makes a study repeatable; without one, the noise is the normal quantile of
+    (k + 1/2) / 2^52, with 52 random bits k from the operating system. (With 53 bits the largest
+    would round to 1, whose quantile is infinite.)
     """
     if generator is None:
         from scipy.special import ndtri
