@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config import ConfigError, Study
+from cemlib.config.defences import DefenceConfig
 from cemlib.config.study import TrainConfig
 from cemlib.data.augment import Augment
 from cemlib.data.batches import Batches
@@ -168,6 +169,7 @@ def begin(
         model = network().measured(data.image_shape)
         if wanted.pruning is not None:
             client_stack(model.encoder)
+        _check_trained(model, wanted)
         if wanted.sparse_coding and SparseCoding not in map(type, model.encoder.modules()):
             raise ValueError("the defence asks for sparse_coding; build the network with it")
     channel = CHANNELS[wanted.channel.name](wanted.noise_std, wanted.channel)
@@ -199,6 +201,17 @@ def begin(
     for module in defended.modules.values():
         module.to(data.train.images.device)
     return Trainer(settings, defended, data, seed)
+
+
+def _check_trained(model: SplitModel, defence: DefenceConfig) -> None:
+    """Raise a ValueError if the part that a defence acts on has no weight to train."""
+    acts = defence.surrogate is not None or defence.penalty is not None
+    part, kind = (model.encoder, "client") if acts else (model, "network")
+    if not any(weights.requires_grad for weights in part.parameters()):
+        raise ValueError(
+            f"the {kind} has no weight to train, and the defence would have no effect;"
+            " call requires_grad_() on frozen weights"
+        )
 
 
 @contextmanager

@@ -115,6 +115,27 @@ def test_pruning_asks_for_a_stack_of_convolutions_before_it_trains() -> None:
         fit(study, "pruned", blob_data(), own("first"))
 
 
+def with_frozen(part: str) -> SplitModel:
+    model = own("first")()
+    model.get_submodule(part).requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("defence", "part", "named"), [("noise", "", "network"), ("arl", "encoder", "client")]
+)
+def test_frozen_weights_are_refused_where_a_defence_would_have_no_effect(
+    defence: str, part: str, named: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"model: the {named} has no weight to train"):
+        fit(tiny(), defence, blob_data(), lambda: with_frozen(part))
+
+
+def test_a_server_can_be_trained_behind_noise_and_a_frozen_client() -> None:
+    trained = fit(tiny(1), "noise", blob_data(), lambda: with_frozen("encoder"))
+    assert len(trained.history) == 1
+
+
 def test_a_training_that_diverges_says_so() -> None:
     with pytest.raises(DivergedError, match="epoch 1, batch"):
         fit(tiny(1, 1e30), "noise", blob_data(), own("first"))
