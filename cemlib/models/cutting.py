@@ -43,7 +43,9 @@ class Part(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return features of images, or logits of features, as the network computes them."""
         apart = x.clone(memory_format=torch.contiguous_format)
-        result: Tensor = fx.Interpreter(self, graph=self._graphs[self.training]).run(apart)
+        interpreter = fx.Interpreter(self, graph=self._graphs[self.training])
+        interpreter.extra_traceback = False  # errors keep the messages of the network's own layers
+        result: Tensor = interpreter.run(apart)
         return result
 
 

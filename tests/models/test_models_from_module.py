@@ -111,6 +111,12 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: s
         SplitModel.from_module(Wrapped(), "model.0", **options)
 
 
+def test_an_error_of_a_layer_is_told_as_the_layer_tells_it() -> None:
+    model = SplitModel.from_module(Wrapped(), "model.0")
+    with pytest.raises(RuntimeError, match=r"^Given groups=1.*channels instead$"):
+        model(torch.rand(2, 1, 16, 16))
+
+
 def test_features_that_are_neither_maps_nor_vectors_are_refused() -> None:
     halves = nn.Flatten(2), nn.Flatten()
     with pytest.raises(ValueError, match=r"shape \(3, 256\) are neither maps"):
