@@ -64,7 +64,7 @@ def resnet20(shape: Shape) -> SplitModel:
         found, default = getattr(shape, option), getattr(Shape, option)
         if found != default:
             raise ValueError(
-                f"model.{option}: resnet20 has none, so it must be left at {default}, found {found}"
+                f"{option}: resnet20 has none, so it must be left at {default}, found {found}"
             )
     width, halvings = ENTRIES[shape.cut - 1][0], strides[: shape.cut].count(2)
     layers = _layers(len(shape.mean))

@@ -165,7 +165,7 @@ def begin(
     section, place = wanted.surrogate, f"defences.{defence}"
     surrogate: Surrogate | None = None
     penalty: Penalty | None = None
-    with _part(seed, "model", "model"):
+    with _part(seed, "model", f"{place}.model" if wanted.model else "model"):
         model = network().measured(data.image_shape)
         if wanted.pruning is not None:
             client_stack(model.encoder)

@@ -1,6 +1,7 @@
 """Every defence composes with every other in one training, to deployment."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from tiny_study import CPU, RAW, blob_data, tiny_plan, tiny_trainer, trained
 from torch import nn
 from torch.nn import functional as F
 
-from cemlib.config import parse
+from cemlib.config import ConfigError, parse
 from cemlib.defences.channels import CHANNELS
 from cemlib.defences.channels import build as build_channel
 from cemlib.defences.deployed import load_deployed
@@ -123,3 +124,16 @@ def test_a_studys_dropout_reaches_the_network(tmp_path: Path, share: float | Non
     trainer = new_trainer(study, "noise", 0, blob_data())
     found = [m.p for m in trainer.deployed.model.modules() if isinstance(m, nn.Dropout)]
     assert found == [0.5 if share is None else share]
+
+
+@pytest.mark.parametrize(
+    ("sections", "place"),
+    [
+        ({"model": {"name": "resnet20", "dropout": 0.1}}, "model"),
+        ({"defences": {"deep": {"model": {"name": "resnet20"}}}}, "defences.deep.model"),
+    ],
+)
+def test_an_impossible_network_names_its_section(sections: dict[str, Any], place: str) -> None:
+    study = parse(RAW | {"defences": {"deep": {}}, "model": {"dropout": 0.2}} | sections)
+    with pytest.raises(ConfigError, match=f"^{place}: dropout: resnet20 has none"):
+        new_trainer(study, "deep", 0, blob_data())
