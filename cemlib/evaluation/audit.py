@@ -18,7 +18,7 @@ from cemlib.evaluation.attack import Attacked, attack, table
 from cemlib.evaluation.pictures import showcase, strip
 from cemlib.models.split import Dimensions, SplitModel, device_of
 from cemlib.numerics.seeds import generator
-from cemlib.training.fit import Trained, check_logits, small_study, split_copy
+from cemlib.training.fit import Trained, check_logits, check_type, small_study, split_copy
 
 NETWORK = "network"
 GAP = 4  # white pixels between the images of a picture
@@ -133,13 +133,15 @@ def audit(
         ConfigError: `attacks` or `noise_std` is wrong, or the labels have more classes than the
             network or the judge.
         DataError: images and labels cannot be used, or are too few.
-        ValueError: the network cannot be split there.
+        ValueError: the network cannot be split there, or weights are not float32.
     """
     data = from_tensors(images, labels, test_images, test_labels, every_class=False)
     noise = {NETWORK: {"noise_std": noise_std or 0.0}}
     study = small_study(seed, defences=noise, attacks=attacks)
     victim = _victim(model, cut, data.image_shape, noise_std)
     data = data.to(device or device_of(victim.model))
+    if judge is not None:
+        check_type("judge", judge)
     recogniser = SplitModel(nn.Identity(), victim.model if judge is None else deepcopy(judge))
     silent = Deployed(recogniser, build_channel("noise", noise_std=0.0))
     for name, each in (("model", victim), ("judge", silent)):

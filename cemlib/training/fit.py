@@ -165,12 +165,29 @@ def small_study(seed: int, **sections: Any) -> Study:
 
 def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:
     """Return a split copy of a network; raise ValueError if `cut` is missing or does not fit."""
+    check_type("model", model)
     copy = deepcopy(model)
     if isinstance(copy, SplitModel) and cut is None:
         return copy.measured(image_shape)
     if isinstance(copy, SplitModel):
         raise ValueError(f"cut: {cut!r}, but the network given is split already; leave it out")
-    if cut is None:
+    if not isinstance(cut, str):
         cuts = ", ".join(possible_cuts(copy))
-        raise ValueError(f"cut: missing; name the last submodule on the client, one of {cuts}")
-    return SplitModel.from_module(copy, cut, image_shape=image_shape)
+        found = "missing" if cut is None else f"{cut!r} is no name"
+        raise ValueError(f"cut: {found}; name the last submodule on the client, one of {cuts}")
+    try:
+        return SplitModel.from_module(copy, cut, image_shape=image_shape)
+    except (AttributeError, TypeError) as error:  # of a tuple of features, or a missing input
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"cut: up to {cut!r} the network does not map images alone to one tensor ({reason});"
+            " cut elsewhere, or give both halves yourself: SplitModel(encoder, head)"
+        ) from error
+
+
+def check_type(name: str, model: nn.Module) -> None:
+    """Raise ValueError if a network has weights of another type than the images."""
+    types = {each.dtype for each in model.parameters() if each.is_floating_point()}
+    if other := types - {torch.float32}:
+        found = " and ".join(sorted(str(each).removeprefix("torch.") for each in other))
+        raise ValueError(f"{name}: has {found} weights, images are float32; give {name}.float()")

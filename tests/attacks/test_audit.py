@@ -36,6 +36,11 @@ def network(client: nn.Module | None = None, width: int = 4, classes: int = 10) 
     return net
 
 
+class Pair(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
 def trained(net: nn.Module) -> nn.Module:
     optimiser = torch.optim.Adam(net.parameters(), 1e-2)
     for _ in range(60):
@@ -233,6 +238,10 @@ def test_classes_may_be_absent_from_an_audit_but_not_from_a_training() -> None:
         ({"test_images": IMAGES[..., :4], "test_labels": LABELS}, "test: images of shape"),
         ({"cut": None}, "cut: missing; name the last submodule on the client, one of client"),
         ({"cut": "clint"}, "did you mean 'client'"),
+        ({"cut": 1}, "cut: 1 is no name; name the last submodule on the client, one of client"),
+        ({"model": network(Pair())}, "cut: up to 'client' the network does not map images alone"),
+        ({"model": network().double()}, "model: has float64 weights, images are float32; give mod"),
+        ({"judge": network().bfloat16()}, "judge: has bfloat16 weights, .*; give judge.float"),
         ({"noise_std": -1.0}, "noise_std: Input should be greater than or equal to 0"),
         ({"attacks": {"linaer": {}}}, "did you mean 'linear'"),
         (
