@@ -59,13 +59,15 @@ class Surrogate(nn.Module):
             y: integer labels in [0, C), (B,).
 
         Raises:
-            ValueError: if the shapes do not fit.
+            ValueError: if the shapes do not fit, or `penalty` returns what training cannot use.
         """
         self._check(z, y)
         if z.dtype in (torch.float16, torch.bfloat16):
             z = z.float()
         with torch.autocast(z.device.type, enabled=False):
-            value, notes = self.penalty(z, y)
+            found = self.penalty(z, y)
+        self._check_penalty(found, z)
+        value, notes = found
         self._last = {"value": value.detach(), **notes}
         counters = {"idle": notes["classes"] == 0, "hinged": notes["active"] > 0}
         self._sums.add(self._last | counters)
@@ -140,6 +142,39 @@ class Surrogate(nn.Module):
                 f"{type(self).__name__}: y has shape {tuple(y.shape)}, "
                 f"expected one label for each of the {len(z)} rows of z, and at least one"
             )
+
+    def _check_penalty(self, found: object, z: Tensor) -> None:
+        """Refuse what a new surrogate may return by mistake, without waiting for the device."""
+        place = f"{type(self).__module__}.{type(self).__name__}.penalty"
+        match found:
+            case (Tensor() as value, dict() as notes):
+                pass
+            case _:
+                kinds = [type(each).__name__ for each in found] if type(found) is tuple else ""
+                raise ValueError(
+                    f"{place} returned a {type(found).__name__}{f' of {kinds}' if kinds else ''}; "
+                    "return the penalty, a scalar tensor, and a dict of scalar tensors to log"
+                )
+        if value.ndim:
+            raise ValueError(
+                f"{place} returned a penalty of shape {tuple(value.shape)}; return a scalar, "
+                "such as its mean"
+            )
+        if torch.is_grad_enabled() and z.requires_grad and not value.requires_grad:
+            raise ValueError(
+                f"{place} returned a penalty without a gradient, so it would not act; compute it "
+                "from z without detach, no_grad or argmax, and where it applies to no sample "
+                "return 0 * z.sum()"
+            )
+        for name in ("classes", "active"):
+            if name not in notes:
+                raise ValueError(
+                    f"{place} returned the scalars {[*notes]} to log, without {name!r}; add it"
+                )
+        for name, note in notes.items():
+            if not isinstance(note, Tensor) or note.ndim:
+                shape = tuple(note.shape) if isinstance(note, Tensor) else type(note).__name__
+                raise ValueError(f"{place}: {name!r} to log is {shape}; give a scalar tensor")
 
 
 class Fitted(Surrogate):

@@ -9,7 +9,8 @@ from surrogate_batches import batch, built, centres_of, normalised, of_seed, out
 from tape import Tape
 
 from cemlib.config import ConfigError
-from cemlib.surrogates import SURROGATES, build
+from cemlib.config.surrogates import SurrogateConfig
+from cemlib.surrogates import SURROGATES, Surrogate, build
 
 VARIANTS = {name: (name, {}) for name in SURROGATES} | {
     "clustering, diagonal": ("clustering", {"variance": "diagonal"}),
@@ -90,6 +91,38 @@ def test_wrong_shapes_are_refused(name):
         surrogate(torch.rand(4, 8), torch.arange(3))
     with pytest.raises(ValueError, match="at least one"):
         surrogate(torch.rand(0, 8), torch.arange(0))
+
+
+class Returns(Surrogate):
+    """A surrogate under development, whose penalty is what a test makes of its features."""
+
+    def __init__(self, made_of):
+        super().__init__(SurrogateConfig(), dim=8, num_classes=4, noise_std=0.1)
+        self._made_of = made_of
+
+    def penalty(self, z, _):
+        return self._made_of(z)
+
+
+NOTES = {"classes": torch.ones(()), "active": torch.ones(())}
+
+
+@pytest.mark.parametrize(
+    ("made_of", "message"),
+    [
+        (lambda z: (z.mean(1), NOTES), r"penalty of shape \(16,\); return a scalar"),
+        (lambda z: z.mean(), "returned a Tensor; return the penalty, a scalar tensor, and a dict"),
+        (lambda _: (1.0, NOTES), r"a tuple of \['float', 'dict'\]; return the penalty"),
+        (lambda z: (z.detach().mean(), NOTES), "without a gradient, so it would not act"),
+        (lambda z: (z.mean(), {"classes": torch.ones(())}), r"\['classes'\] to log, without 'act"),
+        (lambda z: (z.mean(), NOTES | {"spread": z}), r"'spread' to log is \(16, 8\); give a sc"),
+        (lambda z: (z.mean(), NOTES | {"spread": 0.5}), "'spread' to log is float; give a scalar"),
+    ],
+)
+def test_a_penalty_that_returns_something_else_is_refused_and_named(made_of, message):
+    z, y = torch.rand(16, 8, requires_grad=True), torch.arange(16) % 4
+    with pytest.raises(ValueError, match=rf"test_surrogate_common\.Returns\.penalty.*{message}"):
+        Returns(made_of)(z, y)
 
 
 @every
