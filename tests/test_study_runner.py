@@ -42,6 +42,15 @@ def test_each_line_says_what_runs_and_how_long_the_rest_takes(tmp_path: Path) ->
     assert schedule.outlook(2) == " | running: train/wild/seed0 | about 4 min left"
 
 
+def test_a_failed_job_is_named_with_the_folder_of_its_log(tmp_path: Path) -> None:
+    plan = Plan(parse(tiny() | {"results": str(tmp_path)}))
+    schedule = Schedule(split_jobs(plan))
+    job = schedule.take()
+    schedule.end(job, 1.0, Outcome(error="RuntimeError: boom"))
+    first = schedule.fault().splitlines()[0]
+    assert first == f"failed: prepare; the log of each is under {plan.layout.root / 'logs'}"
+
+
 def test_an_attack_that_begins_with_another_depends_on_it() -> None:
     found = {job.name: job for job in split_jobs(Plan(load_any(TINY)))}
     refinement, decoder = (found[f"attack/gated/seed1/{n}"] for n in ("refinement", "decoder"))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import fmean
 
 from cemlib.records.lock import locked
@@ -49,6 +50,7 @@ class Schedule:
         self._waiting = list(jobs)
         self._running: list[AnyJob] = []
         self._total = len(jobs)
+        self._logs = ", ".join({str(logs(job.plan)): "" for job in jobs})
         self._done = set[str]()
         self._seconds: dict[str, list[float]] = {}  # of jobs carried out, by kind
         self.failed: list[str] = []
@@ -95,7 +97,7 @@ class Schedule:
     def fault(self) -> str:
         """Return which jobs failed, which were skipped, and what to do."""
         left_out = ", ".join(job.name for job in self._waiting)
-        lines = [f"failed: {', '.join(self.failed)}; the log of each is under logs/"]
+        lines = [f"failed: {', '.join(self.failed)}; the log of each is under {self._logs}"]
         lines += [f"left out, since they need what failed: {left_out}"] if left_out else []
         return "\n".join([*lines, f"the others are finished; {CONTINUE}"])
 
@@ -110,11 +112,16 @@ def run_schedule(schedule: Schedule, workers: Workers) -> Iterator[str]:
     told: list[str] = []
     while True:
         while workers.idle and (job := schedule.take()):
-            workers.start(job, job.plan.layout.root / "logs" / f"{job.name}.log")
+            workers.start(job, logs(job.plan) / f"{job.name}.log")
         yield from (line + schedule.outlook(workers.slots) for line in told)
         if not workers.busy:
             return
         told = [schedule.end(*ended) for ended in workers.wait()]
+
+
+def logs(plan: AnyPlan) -> Path:
+    """Return the folder of the logs of a study's jobs."""
+    return plan.layout.root / "logs"
 
 
 def duration(seconds: float) -> str:
