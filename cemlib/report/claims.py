@@ -29,6 +29,14 @@ equality, since more seeds may show one.
 """
 
 
+_NOTHING = "There is nothing to compare.\n"
+
+_NOTHING_OF_SWEEPS = """\
+There is nothing to compare, because the curves of the sweeps have no accuracy in common. Give them
+weaker or stronger members, or train longer if classifiers are at chance.
+"""
+
+
 def is_shown(row: Row) -> bool:
     """Return whether the corrected test supports a difference."""
     return row["verdict"] in ("higher", "lower")
@@ -45,7 +53,7 @@ def claims(table: pd.DataFrame, warned: Sequence[str] = ()) -> str:
 def basis(table: pd.DataFrame) -> str:
     """Return a paragraph that says what the `sentences` about a table rest on."""
     if not sentences(table):
-        return "There is nothing to compare.\n"
+        return _NOTHING_OF_SWEEPS if "family" in table else _NOTHING
     head = _HEAD_OF_SWEEPS if "family" in table else _HEAD
     reference, tests = readable(table["reference"].iloc[0]), table["p_holm"].notna().sum()
     return head.format(reference=reference, tests=tests)
