@@ -58,7 +58,10 @@ def publish(
 def _reproducible(path: Path, keys: Sequence[str] = ("provenance",)) -> dict[str, Any]:
     result = read_sealed(path, keys)
     if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
-        raise FileError(f"{path}: made from uncommitted code; commit and rerun it to publish")
+        raise FileError(
+            f"{path}: made from uncommitted code; commit, delete {path.parent} and all else made"
+            " before the commit, since it counts as finished, and rerun the study to publish it"
+        )
     return result
 
 
