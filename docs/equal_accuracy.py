@@ -9,28 +9,15 @@ import pandas as pd
 
 from cemlib.config import Study, load
 from cemlib.records.scores import marked
+from cemlib.report import texts
 from cemlib.report.at_accuracy import tradeoff_table
-from cemlib.report.cells import flagged, interval, mean, number
 from cemlib.report.claims import is_shown
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.publish import published_study
 from cemlib.report.tables import read_runs, records
-from cemlib.report.writer import Column, Row, laid_out, markdown_table
+from cemlib.report.writer import Row, markdown_table
 
 _FROZEN = ("model", "train", "attacks", "threads")  # the same in all studies of a table
-_COLUMNS: tuple[Column, ...] = (
-    ("attacker", number("knowledge")),
-    ("family", number("family")),
-    ("MSE ↑", mean("mse", 4, late="n_unconverged")),
-    ("SSIM ↓", mean("ssim", 3, late="n_unconverged")),
-    ("identified [%] ↓", mean("recon_top1", 1, 100, late="n_unconverged_recon")),
-    ("nats ↓", mean("leakage_nats", 1)),
-    ("MSE minus that of the first", flagged("difference")),
-    ("95 % interval", interval()),
-    ("p (Holm)", number("p_holm", ".2g")),
-    ("detectable", number("detectable", ".2g")),
-    ("seeds", number("n_seeds")),
-)
 
 
 def at_accuracy(root: Path, folder: str, accuracy: float, chosen: tuple[str, ...] = ()) -> str:
@@ -42,9 +29,8 @@ def at_accuracy(root: Path, folder: str, accuracy: float, chosen: tuple[str, ...
     table = _tradeoff(root, folder, None, chosen)
     if accuracy not in table["accuracy"].tolist():
         table = _tradeoff(root, folder, accuracy, chosen)
-    # A dash says that the curve does not reach the accuracy, whether or not some results failed.
-    table = table[table["accuracy"] == accuracy].drop(columns="n_failed")
-    return f"\n{markdown_table(laid_out('', table, _COLUMNS))}\n\n"
+    found = texts.at_accuracy(table[table["accuracy"] == accuracy])
+    return f"\n{markdown_table(found)}\n\n"
 
 
 def differences(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:

@@ -106,7 +106,7 @@ class Curves:
         values = [n * whole - (n - 1) * without for without in left] or [whole] * n
         found = pd.DataFrame(values, index=[*self.without], columns=columns, dtype=float)
         found += whole - found.mean()
-        found = found.where(found.abs().lt(np.inf).all(), axis=1)
+        found.loc[:, ~np.isfinite(found).all()] = np.nan
         found.loc[:, np.isinf(whole)] = np.inf
         return found
 

@@ -19,8 +19,14 @@ from cemlib.report.figures import UTILITY, Drawing, drawings
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.style import save, settings
 from cemlib.report.tables import read_runs, runs_table, summary_table
-from cemlib.report.texts import comparisons_document, paper_document, summary_document
-from cemlib.report.writer import csv, html, latex, markdown
+from cemlib.report.texts import (
+    TOO_WIDE,
+    comparisons_document,
+    paper_document,
+    summary_document,
+    tradeoff_document,
+)
+from cemlib.report.writer import Document, csv, html, latex, markdown
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,12 @@ def write_tables(
     """
     runs = runs_table(results.runs, results.attacks, results.defences, root)
     summary, compared = results.summary, results.compared
+
+    def noted(document: Document) -> Document:
+        return replace(document, notes=[*stale, *document.notes])
+
     found = (summary_document(summary), paper_document(summary), comparisons_document(compared))
-    document, paper, differences = (replace(each, notes=[*stale, *each.notes]) for each in found)
+    document, paper, differences = map(noted, found)
     texts = [
         csv(runs),
         csv(summary),
@@ -109,7 +119,11 @@ def write_tables(
     names = [*TABLES]
     if results.sweeps is not None:
         names += SWEEP_TABLES
-        texts.append(csv(results.tradeoff))
+        texts += [
+            csv(results.tradeoff),
+            markdown(noted(tradeoff_document(results.tradeoff))),
+            latex(noted(tradeoff_document(results.tradeoff, TOO_WIDE))),
+        ]
     written = [out / name for name in names]
     for path, text in zip(written, texts, strict=True):
         write_text(path, text)

@@ -21,7 +21,7 @@ from cemlib.report.claims import basis, sentences, warnings
 from cemlib.report.figures import CATEGORIES, DRAWINGS, Drawing
 from cemlib.report.style import readable
 from cemlib.report.tables import records as rows_of
-from cemlib.report.texts import comparisons_document, summary_document
+from cemlib.report.texts import comparisons_document, summary_document, tradeoff_document
 from cemlib.report.writer import Column, Row, Table, html_table, laid_out, rendered
 
 _DATA = ("classes", "counts", "image_shape", "duplicates_train_test")
@@ -62,6 +62,7 @@ def write_page(
         warnings=warnings(results.summary),
         summary=summary_document(results.summary),
         comparisons=comparisons_document(results.compared),
+        tradeoff=results.sweeps and tradeoff_document(results.tradeoff),
         sections=_sections({path.stem: path for path in figures}),
         jobs=_jobs([*records.values()]),
         settings=yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True),

@@ -7,7 +7,16 @@ import pandas as pd
 
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED
-from cemlib.report.cells import NONE, flagged, formatted, interval, number, spread, with_failures
+from cemlib.report.cells import (
+    NONE,
+    flagged,
+    formatted,
+    interval,
+    mean,
+    number,
+    spread,
+    with_failures,
+)
 from cemlib.report.claims import warnings
 from cemlib.report.tables import records
 from cemlib.report.worst_case import WORST_CASE, release_counts, worst_case_name
@@ -27,6 +36,28 @@ _COMPARED = (
     " all defences and both kinds of attacker knowledge. Other scores have no verdict, whatever"
     " their intervals.",
 )
+_EQUAL = (
+    "Each family's mean curve over its settings, read at the same test accuracy: mean ± half width"
+    " of the 95 % interval over the seeds, from a jackknife. A dash means that the curve does not"
+    " reach the accuracy.",
+    "The difference in MSE is from the first family, on the seeds that both have. It is tested by a"
+    " paired t-test, with Holm's correction over all families, accuracies and attackers. The test"
+    " finds the detectable difference with a probability of 80 %, without that correction.",
+)
+_AT_ACCURACY: tuple[Column, ...] = (
+    ("attacker", number("knowledge")),
+    ("family", number("family")),
+    ("MSE ↑", mean("mse", 4, late="n_unconverged")),
+    ("SSIM ↓", mean("ssim", 3, late="n_unconverged")),
+    ("identified [%] ↓", mean("recon_top1", 1, 100, late="n_unconverged_recon")),
+    ("nats ↓", mean("leakage_nats", 1)),
+    ("difference in MSE", flagged("difference")),
+    ("95 % interval", interval()),
+    ("p (Holm)", number("p_holm", ".2g")),
+    ("detectable", number("detectable", ".2g")),
+    ("seeds", number("n_seeds")),
+)
+TOO_WIDE = ("nats ↓", "95 % interval", "detectable", "seeds")  # for a paper
 
 
 def summary_document(summary: pd.DataFrame) -> Document:
@@ -54,6 +85,23 @@ def comparisons_document(comparisons: pd.DataFrame) -> Document:
     families = comparisons.groupby(["metric", "knowledge"], sort=False)
     tables = [_differences(str(score), str(known), rows) for (score, known), rows in families]
     return Document("Differences from the reference", _COMPARED, tables)
+
+
+def tradeoff_document(tradeoff: pd.DataFrame, left_out: Sequence[str] = ()) -> Document:
+    """Return `cemlib.report.at_accuracy.tradeoff_table` as a table per knowledge and accuracy."""
+    parts = tradeoff.groupby(["knowledge", "accuracy"], sort=False)
+    tables = [
+        at_accuracy(rows, f"At an accuracy of {accuracy:g} %, {knowledge}", ["attacker", *left_out])
+        for (knowledge, accuracy), rows in parts
+    ]
+    return Document("Privacy at equal accuracy", _EQUAL, tables)
+
+
+def at_accuracy(rows: pd.DataFrame, caption: str = "", left_out: Sequence[str] = ()) -> Table:
+    """Lay out rows of `cemlib.report.at_accuracy.tradeoff_table`."""
+    columns = [column for column in _AT_ACCURACY if column[0] not in left_out]
+    # A dash says that the curve does not reach the accuracy, whether or not some results failed.
+    return laid_out(caption, rows.drop(columns="n_failed"), columns)
 
 
 def _notes(summary: pd.DataFrame) -> list[str]:
