@@ -144,37 +144,36 @@ class Surrogate(nn.Module):
             )
 
     def _check_penalty(self, found: object, z: Tensor) -> None:
-        """Refuse what a new surrogate may return by mistake, without waiting for the device."""
-        place = f"{type(self).__module__}.{type(self).__name__}.penalty"
+        """Raise ValueError if `penalty` returned what training cannot use."""
+        name = f"{type(self).__module__}.{type(self).__name__}.penalty"
         match found:
-            case (Tensor() as value, dict() as notes):
-                pass
+            case (Tensor(ndim=0) as value, {"classes": _, "active": _} as notes):
+                scalar = all(isinstance(note, Tensor) and note.ndim == 0 for note in notes.values())
             case _:
-                kinds = [type(each).__name__ for each in found] if type(found) is tuple else ""
-                raise ValueError(
-                    f"{place} returned a {type(found).__name__}{f' of {kinds}' if kinds else ''}; "
-                    "return the penalty, a scalar tensor, and a dict of scalar tensors to log"
-                )
-        if value.ndim:
+                scalar = False
+        if not scalar:
             raise ValueError(
-                f"{place} returned a penalty of shape {tuple(value.shape)}; return a scalar, "
-                "such as its mean"
+                f"{name} returned {_described(found)}; return the penalty, a scalar tensor, and a"
+                " dict of scalar tensors to log, 'classes' and 'active' among them"
             )
         if torch.is_grad_enabled() and z.requires_grad and not value.requires_grad:
             raise ValueError(
-                f"{place} returned a penalty without a gradient, so it would not act; compute it "
-                "from z without detach, no_grad or argmax, and where it applies to no sample "
-                "return 0 * z.sum()"
+                f"{name} returned a penalty without a gradient, so it would not act; compute it"
+                " from z without detach, no_grad or argmax, and where it applies to no sample"
+                " return 0 * z.sum()"
             )
-        for name in ("classes", "active"):
-            if name not in notes:
-                raise ValueError(
-                    f"{place} returned the scalars {[*notes]} to log, without {name!r}; add it"
-                )
-        for name, note in notes.items():
-            if not isinstance(note, Tensor) or note.ndim:
-                shape = tuple(note.shape) if isinstance(note, Tensor) else type(note).__name__
-                raise ValueError(f"{place}: {name!r} to log is {shape}; give a scalar tensor")
+
+
+def _described(found: object) -> str:
+    match found:
+        case Tensor():
+            return f"a tensor of shape {tuple(found.shape)}"
+        case tuple():
+            return f"({', '.join(map(_described, found))})"
+        case dict():
+            return f"{{{', '.join(f'{key!r}: {_described(each)}' for key, each in found.items())}}}"
+        case _:
+            return type(found).__name__
 
 
 class Fitted(Surrogate):
