@@ -27,8 +27,12 @@ def machine() -> Iterator[Finding]:
     """Yield all findings that depend on no study."""
     yield Finding(OK, "python", f"{platform.python_version()}, {sys.executable}")
     state = git_state()
-    changed = ", with changes that are not committed" if state["dirty"] else ""
-    yield Finding(OK, "cemlib", f"{__version__}, commit {state['commit'][:12]}{changed}")
+    found = f"{__version__}, commit {state['commit'][:12]}"
+    if state["dirty"]:
+        advice = "commit them before computing results that are to be published"
+        yield Finding(WARNING, "cemlib", f"{found}, with changes that are not committed", advice)
+    else:
+        yield Finding(OK, "cemlib", found)
     libraries = [_library(name) for name in NEEDED]
     yield from libraries
     yield from (_installed(name, without) for name, without in WORKFLOW.items())

@@ -25,35 +25,51 @@ DECODERS = 4  # threads; with more, small images only wait for the interpreter l
 def folder(config: DataConfig, root: Path | None) -> Raw:
     """Read an image folder, its classes and files in the order of their names.
 
+    Raises:
+        DataError: as `class_files`, or for images that cannot be decoded (all of them are tried).
+    """
+    train, test = class_files(config, root)
+    images, labels = _read([*_files(train), *_files(test or {})], config), _labels(train)
+    count = len(labels)
+    if test is None:
+        provenance = _provenance("one folder", images=count)
+        return Raw(Split(images, labels), None, tuple(train), provenance)
+    test_labels = _labels(test)
+    return Raw(
+        Split(images[:count], labels),
+        Split(images[count:], test_labels),
+        tuple(train),
+        _provenance("train and test", train=count, test=len(test_labels)),
+    )
+
+
+def class_files(config: DataConfig, root: Path | None) -> tuple[ClassFiles, ClassFiles | None]:
+    """Return the training files and the test files of each class, without opening any.
+
     Images lie directly in their class folder; hidden files are ignored. If ``root`` holds `train/`
-    and `test/`, other folders beside them are not read; if not, every folder in ``root`` is a
-    class, and test images are split off later.
+    and `test/`, other folders beside them are not looked at; if it holds neither, every folder in
+    it is a class, and the second result is None: test images are split off later.
 
     Raises:
-        DataError: for a missing folder, a class that is empty or too small, files without an
-            image suffix, classes that differ between train and test, or images that cannot be
-            decoded (all of them are tried).
+        DataError: for a missing folder, `train/` without `test/`, a class that is empty or too
+            small, files without an image suffix, or classes that differ between train and test.
     """
     if root is None:
         raise DataError(
-            "data.source 'folder' needs a place: set data.root or the environment variable "
+            "data.source 'folder' needs a place; set data.root or the environment variable "
             "CEMLIB_DATA to a folder of class folders"
         )
     if not root.is_dir():
         raise DataError(
             f"{shown(root)}: no such folder; set data.root or CEMLIB_DATA to the images"
         )
-    if has_train_and_test(root):
-        return _official(config, root)
-    return _pool(config, root)
-
-
-def has_train_and_test(root: Path) -> bool:
-    """Return whether ``root`` holds the layout `train/<class>/*`, `test/<class>/*`."""
-    return (root / "train").is_dir() and (root / "test").is_dir()
-
-
-def _official(config: DataConfig, root: Path) -> Raw:
+    if not (root / "train").is_dir():
+        return _list_classes(root, config.min_per_class, config.classes), None
+    if not (root / "test").is_dir():
+        raise DataError(
+            f"{shown(root)}: found train/ but no test/; add test/<class>/, or set data.root to "
+            f"{shown(root / 'train')} to have a test split taken from it (data.test_fraction)"
+        )
     train = _list_classes(root / "train", config.min_per_class, config.classes)
     test = _list_classes(root / "test", 1, config.classes)
     if train.keys() != test.keys():
@@ -63,31 +79,16 @@ def _official(config: DataConfig, root: Path) -> Raw:
             f"{shown(root)}: train and test must have the same classes; "
             f"only in train: {only_train}, only in test: {only_test}"
         )
-    train_labels, test_labels = _labels(train), _labels(test)
-    count = len(train_labels)
-    images = _read([*_files(train), *_files(test)], config)
-    return Raw(
-        Split(images[:count], train_labels),
-        Split(images[count:], test_labels),
-        tuple(train),
-        _provenance("train and test", train=count, test=len(test_labels)),
-    )
+    return train, test
 
 
-def _pool(config: DataConfig, root: Path) -> Raw:
-    if (root / "train").is_dir():
-        raise DataError(
-            f"{shown(root)}: found train/ but no test/; add test/<class>/, or set data.root to "
-            f"{shown(root / 'train')} to have a test split taken from it (data.test_fraction)"
-        )
-    files = _list_classes(root, config.min_per_class, config.classes)
-    labels = _labels(files)
-    provenance = _provenance("one folder", images=len(labels))
-    return Raw(Split(_read(_files(files), config), labels), None, tuple(files), provenance)
+def has_train_and_test(root: Path) -> bool:
+    """Return whether ``root`` holds the layout `train/<class>/*`, `test/<class>/*`."""
+    return (root / "train").is_dir() and (root / "test").is_dir()
 
 
 def _list_classes(place: Path, at_least: int, classes: int | None) -> ClassFiles:
-    """Return the files of the first classes, or of all; the others are not looked at."""
+    """Return the files of the first classes, or of all; of the others only the names count."""
     entries = visible(place)
     folders = [entry for entry in entries if entry.is_dir()]
     for entry in entries:
@@ -99,7 +100,9 @@ def _list_classes(place: Path, at_least: int, classes: int | None) -> ClassFiles
     if len(folders) < 2:
         found = ", ".join(shown(entry.name) for entry in folders) or "none"
         raise DataError(
-            f"{shown(place)}: expected a folder for each of two or more classes, found {found}"
+            f"{shown(place)}: expected a folder for each of two or more classes, found {found}; "
+            "set data.root or CEMLIB_DATA to a folder of such folders, or of train/ and test/ with "
+            "them"
         )
     return {entry.name: _list_images(entry, at_least) for entry in folders[:classes]}
 

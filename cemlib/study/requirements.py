@@ -127,20 +127,13 @@ def _is_prepared(plan: AnyPlan) -> bool:
 
 
 def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
-    by = "data.root" if config.root else "CEMLIB_DATA"
-    place, is_folder = Path(named or "data").expanduser(), config.source == "folder"
-    if is_folder and named is None:
-        advice = "set data.root or CEMLIB_DATA to a folder"
-        return Finding(PROBLEM, subject, "no folder of images is named", advice)
+    place = Path(named or "data").expanduser()
+    if config.source == "folder" or all((place / part).is_dir() for part in ("train", "test")):
+        return _folder(subject, config, place if named or config.source != "folder" else None)
     if named is not None and not place.is_dir():
+        by = "data.root" if config.root else "CEMLIB_DATA"
         advice = f"set {by} to the folder of the images"
         return Finding(PROBLEM, subject, f"{place}: no such folder", advice)
-    trains, tests = ((place / part).is_dir() for part in ("train", "test"))
-    if is_folder and trains and not tests:
-        found = f"{place}: has train/, but no test/"
-        return Finding(PROBLEM, subject, found, f"add test/, or set {by} to {place / 'train'}")
-    if is_folder or (trains and tests):
-        return _folder(subject, place, by)
     download = place / DOWNLOADS[config.source]
     if not download.exists():
         advice = "`cemlib prepare` downloads them, or set CEMLIB_DATA to a folder that has them"
@@ -148,11 +141,13 @@ def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
     return Finding(OK, subject, f"{download}; `cemlib prepare` reads them")
 
 
-def _folder(subject: str, place: Path, by: str) -> Finding:
-    """Count the classes of an image folder; `cemlib prepare` reads the images."""
-    part = place / "train" if (place / "train").is_dir() else place
-    classes = [entry for entry in part.iterdir() if entry.is_dir() and entry.name[0] != "."]
-    if len(classes) < 2:
-        advice = f"set {by} to a folder of class folders, or of train/ and test/ with them"
-        return Finding(PROBLEM, subject, f"{part}: {len(classes)} class folders", advice)
-    return Finding(OK, subject, f"{len(classes)} class folders in {part}")
+def _folder(subject: str, config: DataConfig, place: Path | None) -> Finding:
+    """Check classes and names of files; `cemlib prepare` reads the images."""
+    from cemlib.data.folder import class_files  # imports torch
+
+    try:
+        train, _ = class_files(config, place)
+    except (FileError, OSError) as error:
+        found, _, advice = str(error).partition("; ")
+        return Finding(PROBLEM, subject, found, advice)
+    return Finding(OK, subject, f"{len(train)} classes in {place}")

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torchvision
 from finished_study import Finished
+from image_folders import write_class
 
 from cemlib.cli.before import _findings
 from cemlib.cli.checks import places
@@ -147,23 +148,31 @@ def test_images_of_a_folder_are_looked_for(tmp_path: Path, monkeypatch: pytest.M
         return about("data folder", places(ABSENT, plan(tmp_path, source="folder", **data)))
 
     faces = tmp_path / "faces"
-    assert found().found == "no folder of images is named"
+    assert "needs a place" in found().found
     monkeypatch.setenv("CEMLIB_DATA", "")  # as if it were not set, for `cemlib prepare` too
-    assert found().found == "no folder of images is named"
+    assert "needs a place" in found().found
     assert "no such folder" in found(root=str(faces)).found
     (faces / "ann").mkdir(parents=True)
-    assert "1 class folders" in found(root=str(faces)).found
+    assert "two or more classes, found ann" in found(root=str(faces)).found
     (faces / "bob").mkdir()
-    assert found(root=str(faces)) == Finding(OK, "data folder", f"2 class folders in {faces}")
+    assert found(root=str(faces)) == Finding(
+        PROBLEM,
+        "data folder",
+        f"{faces / 'ann'}: 0 images in this class, 5 or more are needed",
+        "add images, remove the class or lower data.min_per_class",
+    )
+    for name in ("ann", "bob"):
+        write_class(faces / name, 5, seed=0)
+    assert found(root=str(faces)) == Finding(OK, "data folder", f"2 classes in {faces}")
     monkeypatch.setenv("CEMLIB_DATA", str(faces))
     assert found().level == OK
     (faces / "train").mkdir()
-    assert found() == Finding(
-        PROBLEM,
-        "data folder",
-        f"{faces}: has train/, but no test/",
-        f"add test/, or set CEMLIB_DATA to {faces / 'train'}",
-    )
+    assert found().found == f"{faces}: found train/ but no test/"
+    for name in ("train/ann", "train/bob", "test/ann", "test/eve"):
+        write_class(faces / name, 5, seed=0)
+    assert "only in train: ['bob'], only in test: ['eve']" in found().advice
+    (faces / "test" / "eve").rename(faces / "test" / "bob")
+    assert found() == Finding(OK, "data folder", f"2 classes in {faces}")
 
 
 def test_downloads_lie_where_torchvision_puts_them(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_a_new_study_is_sound_and_prepares_its_images(
     for label in range(3):
         write_class(images / f"{label}", 30, label, (40, 40, 3))
     assert main(["doctor", "--config", "faces.yaml"]) == 0
-    assert "3 class folders" in capsys.readouterr().out
+    assert "3 classes in" in capsys.readouterr().out
     assert main(["prepare", "--config", "faces.yaml"]) == 0
     described = read_json(Path("results/faces/data/data.json"))
     assert (sum(described["counts"].values()), described["image_shape"]) == (90, [3, 32, 32])
