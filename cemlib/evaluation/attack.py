@@ -50,6 +50,8 @@ def attack(
     """
     set_up(data.train.images.device, study.threads)
     scene = Scene(study, trained.defence, trained.seed, data, trained.deployed, judge.deployed)
+    for knowledge in knowledges:
+        scene.owned(knowledge)  # too few images are an error before the first attack
     found: dict[tuple[str, str], Attacked] = {}
     for name in study.attacks:
         for knowledge in knowledges:

@@ -147,7 +147,7 @@ class Surrogate(nn.Module):
         """Raise ValueError if `penalty` returned what training cannot use."""
         name = f"{type(self).__module__}.{type(self).__name__}.penalty"
         match found:
-            case (Tensor(ndim=0) as value, {"classes": _, "active": _} as notes):
+            case (Tensor(ndim=0) as value, dict() as notes) if {"classes", "active"} <= {*notes}:
                 scalar = all(isinstance(note, Tensor) and note.ndim == 0 for note in notes.values())
             case _:
                 scalar = False

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.utils.data import StackDataset, TensorDataset
 
 import cemlib
+from cemlib.attacks import ATTACKS
+from cemlib.data import DataError
 from cemlib.data.tensors import from_tensors
 from cemlib.models import SplitModel
 
@@ -214,6 +216,17 @@ def test_classes_may_be_absent_from_an_audit_but_not_from_a_training() -> None:
         cemlib.defend(many, "client", images=IMAGES, labels=labels, defence={})
     with pytest.raises(ValueError, match="defence: model: has no effect on a network of your own"):
         cemlib.defend(many, "client", **GIVEN, defence={"model": {"bottleneck": 4}})
+
+
+def test_too_few_images_are_an_error_before_the_first_attack(
+    net: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attacked = list[Any]()
+    monkeypatch.setitem(ATTACKS, "linear", attacked.append)
+    few = {name: each[:10] for name, each in GIVEN.items()}
+    with pytest.raises(DataError, match="leave the public_data attacker 0 to train on"):
+        cemlib.audit(net, "client", **few, attacks=LINEAR)
+    assert not attacked
 
 
 @pytest.mark.parametrize(

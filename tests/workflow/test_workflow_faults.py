@@ -26,7 +26,7 @@ IMPOSSIBLE = (
         "model.cut: 99, but the last cut of small is 5; set it to at most 5",
         "data.image_size: 17, but small halves images 3 times; set it to a multiple of 8",
         "train.epochs: 1, but defences.clustering.surrogate acts from epoch 2 on; set it to 2 or",
-        "data folder: images: no such folder; set data.root to the folder of the images",
+        "data folder: images: no such folder; set data.root or CEMLIB_DATA to the images",
     ),
 )
 
