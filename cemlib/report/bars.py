@@ -1,7 +1,7 @@
 """Draw a row per defence: accuracy and worst-case error, and the differences from the reference."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,7 +13,7 @@ from cemlib.report.cells import with_failures
 from cemlib.report.claims import is_shown
 from cemlib.report.statistics import Interval, mean_interval
 from cemlib.report.style import Look, explain_empty, looks, new_figure, readable, significant
-from cemlib.report.tables import present, records
+from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import CEILING, unconverged, worst_case
 
 _CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.4}
@@ -22,9 +22,12 @@ _CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0
 def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw test accuracy, and for each attacker knowledge the worst-case MSE, as bars from zero.
 
-    A dashed line is the MSE of the mean image, if it is known.
+    A dashed line is the MSE of the mean image, if it is known. Defences with a classifier at chance
+    are labelled so.
     """
-    names, knowledges = present(runs, defences), list(attacks["knowledge"].unique())
+    chance, knowledges = set(runs.loc[at_chance(runs), "defence"]), attacks["knowledge"].unique()
+    names = {name: readable(name) for name in present(runs, defences)}
+    names |= {name: f"{names[name]} (chance)" for name in names if name in chance}
     strongest, ceilings = worst_case(attacks), attacks[attacks["attack"] == CEILING]
     figure, (first, *others) = new_figure(1.1 + 0.3 * len(names), 1 + len(knowledges), share_y=True)
     _bars(first, names, runs, "top1", "{:.1f}".format)
@@ -63,17 +66,18 @@ def forest(compared: pd.DataFrame, defences: Sequence[str], knowledge: str) -> F
 
 def _bars(
     panel: Axes,
-    names: Sequence[str],
+    names: Mapping[str, str],
     rows: pd.DataFrame,
     score: str,
     written: Callable[[float], str],
 ) -> None:
     """Draw horizontal bars from zero, first defence on top, the number beside each.
 
-    The bars of defences with an attack that had not converged are hollow and marked.
+    `names` has the labels of the defences. The bars of defences with an attack that had not
+    converged are hollow and marked.
     """
     late = set(rows.loc[unconverged(rows, score), "defence"])
-    for place, (name, look) in enumerate(looks(names).items()):
+    for place, (name, look) in enumerate(looks([*names]).items()):
         values = SCORES[score].scale * rows.loc[rows["defence"] == name, score]
         found = mean_interval(values.tolist())
         width = found.mean if math.isfinite(found.mean) else 0.0
@@ -82,7 +86,7 @@ def _bars(
         panel.errorbar(found.mean, place, xerr=found.arms, color="black", capsize=3, linewidth=1.2)
         number = marked(written(found.mean), name in late)
         _write(panel, place, found, number, wanted=len(values))
-    _name_rows(panel, list(map(readable, names)))
+    _name_rows(panel, [*names.values()])
 
 
 def _write(panel: Axes, place: int, found: Interval, number: str, wanted: int) -> None:

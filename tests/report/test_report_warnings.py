@@ -7,6 +7,7 @@ import pytest
 from page_study import DEFENCES, build, page_study
 from synthetic_study import Study, change
 
+from cemlib.report.bars import overview
 from cemlib.report.build import Results, write_tables
 from cemlib.report.claims import warnings
 from cemlib.report.grid import reconstructions
@@ -41,6 +42,9 @@ def test_chance_and_the_mean_image_are_told_everywhere(nonsense: Study, tmp_path
     grid = reconstructions(*nonsense.frames(), DEFENCES, None, None, "train_data")
     labels = [panel.get_ylabel() for panel in grid.axes]
     assert [label.split("\n")[0] for label in labels if "(chance)" in label] == ["noise"]
+    panel, *_ = overview(*nonsense.frames(), DEFENCES).axes
+    rows = [label.get_text() for label in panel.get_yticklabels()]
+    assert [row for row in rows if "(chance)" in row] == ["noise (chance)"]
 
 
 def test_only_the_mean_image_itself_is_told(study: Study) -> None:
