@@ -92,7 +92,8 @@ def cost_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     way = ["packing", "blinding", "precomputed"]
     for name in SECONDS:
         for _, group in rounds.groupby(way, sort=False):
-            rounds.loc[group.index, f"{name[:7]}_exponent"] = growth_exponent(group, name)
+            exponent = name.replace("seconds", "exponent")
+            rounds.loc[group.index, exponent] = growth_exponent(group, name)
     published = pd.DataFrame([PUBLISHED | {"source": "published", "participants": 15}])
     table = pd.concat([rounds, published], ignore_index=True)
     return table.set_index(["source", "participants", "key_bits", *way]).reset_index()
