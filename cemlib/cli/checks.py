@@ -29,8 +29,10 @@ def machine() -> Iterator[Finding]:
     state = git_state()
     found = f"{__version__}, commit {state['commit'][:12]}"
     if state["dirty"]:
-        advice = "commit them before computing results that are to be published"
-        yield Finding(WARNING, "cemlib", f"{found}, with changes that are not committed", advice)
+        found += ", with changes that are not committed"
+    if state["dirty"] or state["commit"] == "unknown":
+        advice = "results that are to be published must be computed from a commit"
+        yield Finding(WARNING, "cemlib", found, advice)
     else:
         yield Finding(OK, "cemlib", found)
     libraries = [_library(name) for name in NEEDED]

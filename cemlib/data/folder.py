@@ -76,8 +76,8 @@ def class_files(config: DataConfig, root: Path | None) -> tuple[ClassFiles, Clas
         found = [{e.name for e in visible(root / p) if e.is_dir()} for p in ("train", "test")]
         only_train, only_test = sorted(found[0] - found[1]), sorted(found[1] - found[0])
         raise DataError(
-            f"{shown(root)}: train and test must have the same classes; "
-            f"only in train: {only_train}, only in test: {only_test}"
+            f"{shown(root)}: train and test have different classes (only in train: {only_train}, "
+            f"only in test: {only_test}); rename or add folders so that both have the same"
         )
     return train, test
 

@@ -98,10 +98,7 @@ def _halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
 
 
 def _others(module: nn.Module) -> str:
-    none = (
-        "none; change its forward, give the network inside a wrapper (as its `module`), or give"
-        " both halves yourself: SplitModel(encoder, head)"
-    )
+    none = "none; change its forward, or give both halves yourself: SplitModel(encoder, head)"
     return f"possible cuts: {', '.join(possible_cuts(module)) or none}"
 
 

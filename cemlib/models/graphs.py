@@ -100,7 +100,8 @@ def _defaults(module: nn.Module) -> dict[str, Any]:
         names = ", ".join([first.name, *missing])
         raise CutError(
             f"cut: the forward of {type(module).__name__} takes {names}; only one batch of images"
-            " can be handed to it: give the others default values"
+            " can be handed to it: give the others default values, or wrap the network in a module"
+            " that takes images alone"
         )
     return {each.name: each.default for each in others}
 

@@ -17,7 +17,7 @@ TABLES = (
     "comparisons.html",
     "claims.md",
 )
-SWEEP_TABLES = ("tradeoff.csv", "tradeoff.md", "tradeoff.tex")  # of a study that has sweeps
+SWEEP_TABLES = ("tradeoff.csv", "tradeoff.md", "tradeoff.tex", "tradeoff.html")  # with sweeps
 WHOLE, OF_RUNS = "figures", "training_figures"  # those of the whole study, and of its runs alone
 PAGE = "index.html"
 TEMPLATE, STYLE = (Path(__file__).with_name(name) for name in ("page.html", "page.css"))

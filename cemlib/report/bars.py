@@ -22,12 +22,15 @@ _CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0
 def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw test accuracy, and for each attacker knowledge the worst-case MSE, as bars from zero.
 
-    A dashed line is the MSE of the mean image, if it is known. Defences with a classifier at chance
-    are labelled so.
+    A dashed line is the MSE of the mean image, if it is known. A defence whose classifier is at
+    chance on some seed is labelled so.
     """
-    chance, knowledges = set(runs.loc[at_chance(runs), "defence"]), attacks["knowledge"].unique()
-    names = {name: readable(name) for name in present(runs, defences)}
-    names |= {name: f"{names[name]} (chance)" for name in names if name in chance}
+    chance = set(runs.loc[at_chance(runs), "defence"])
+    names = {
+        name: f"{readable(name)}{' (chance)' if name in chance else ''}"
+        for name in present(runs, defences)
+    }
+    knowledges = attacks["knowledge"].unique()
     strongest, ceilings = worst_case(attacks), attacks[attacks["attack"] == CEILING]
     figure, (first, *others) = new_figure(1.1 + 0.3 * len(names), 1 + len(knowledges), share_y=True)
     _bars(first, names, runs, "top1", "{:.1f}".format)

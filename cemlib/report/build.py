@@ -119,11 +119,9 @@ def write_tables(
     names = [*TABLES]
     if results.sweeps is not None:
         names += SWEEP_TABLES
-        texts += [
-            csv(results.tradeoff),
-            markdown(noted(tradeoff_document(results.tradeoff))),
-            latex(noted(tradeoff_document(results.tradeoff, TOO_WIDE))),
-        ]
+        equal = noted(tradeoff_document(results.tradeoff))
+        narrow = noted(tradeoff_document(results.tradeoff, TOO_WIDE))
+        texts += [csv(results.tradeoff), markdown(equal), latex(narrow), html(equal)]
     written = [out / name for name in names]
     for path, text in zip(written, texts, strict=True):
         write_text(path, text)

@@ -28,12 +28,11 @@ confidence interval of the difference, not corrected. "No significant difference
 equality, since more seeds may show one.
 """
 
-
 _NOTHING = "There is nothing to compare.\n"
-
 _NOTHING_OF_SWEEPS = """\
-There is nothing to compare, because the curves of the sweeps have no accuracy in common. Give them
-weaker or stronger members, or train longer if classifiers are at chance.
+There is nothing to compare, because no accuracy lies on the curves of all sweeps. Give the sweeps
+weaker or stronger members, train longer if classifiers are at chance, and see the failed results if
+there are any.
 """
 
 

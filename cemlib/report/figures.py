@@ -84,7 +84,7 @@ FIGURES = (
         "Left, test accuracy of the classifiers as deployed, with their noise; beside it, for each"
         " knowledge of the attacker, the MSE of the strongest attack on each run. Longer bars are"
         " better; whiskers are 95 % intervals over the seeds. The mean image is an attacker who"
-        " does not use the release.",
+        " does not use the release. A classifier at chance on some seed is marked (chance).",
     ),
     Drawing(
         "comparisons-{knowledge}",

@@ -59,8 +59,8 @@ def _reproducible(path: Path, keys: Sequence[str] = ("provenance",)) -> dict[str
     result = read_sealed(path, keys)
     if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
         raise FileError(
-            f"{path}: made from uncommitted code; commit, delete {path.parent} and all else made"
-            " before the commit, since it counts as finished, and rerun the study to publish it"
+            f"{path}: made from uncommitted code, and counts as finished after a commit, too; "
+            f"commit, delete {path.parent} and all other results made before, and rerun the study"
         )
     return result
 

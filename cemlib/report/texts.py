@@ -37,12 +37,17 @@ _COMPARED = (
     " their intervals.",
 )
 _EQUAL = (
-    "Each family's mean curve over its settings, read at the same test accuracy: mean ± half width"
-    " of the 95 % interval over the seeds, from a jackknife. A dash means that the curve does not"
-    " reach the accuracy.",
-    "The difference in MSE is from the first family, on the seeds that both have. It is tested by a"
-    " paired t-test, with Holm's correction over all families, accuracies and attackers. The test"
-    " finds the detectable difference with a probability of 80 %, without that correction.",
+    "Each family's mean curve over its settings is read at the same test accuracy. Numbers are"
+    " means ± half the width of the 95 % interval over the seeds, from a jackknife. A dash in place"
+    " of a mean says that the curve of all seeds, or of all but one, does not reach the accuracy,"
+    " or that the score was not measured.",
+    "The difference is the family's MSE minus that of the first family, on the seeds that both"
+    " have. It is tested by a paired t-test, with Holm's correction over all families, accuracies"
+    " and attackers.",
+)
+_DETECTABLE = (
+    "The detectable difference is one that the test, without that correction, finds with a"
+    " probability of 80 %."
 )
 _AT_ACCURACY: tuple[Column, ...] = (
     ("attacker", number("knowledge")),
@@ -50,14 +55,14 @@ _AT_ACCURACY: tuple[Column, ...] = (
     ("MSE ↑", mean("mse", 4, late="n_unconverged")),
     ("SSIM ↓", mean("ssim", 3, late="n_unconverged")),
     ("identified [%] ↓", mean("recon_top1", 1, 100, late="n_unconverged_recon")),
-    ("nats ↓", mean("leakage_nats", 1)),
+    (SCORES["leakage_nats"].heading, mean("leakage_nats", 1)),
     ("difference in MSE", flagged("difference")),
     ("95 % interval", interval()),
     ("p (Holm)", number("p_holm", ".2g")),
     ("detectable", number("detectable", ".2g")),
     ("seeds", number("n_seeds")),
 )
-TOO_WIDE = ("nats ↓", "95 % interval", "detectable", "seeds")  # for a paper
+TOO_WIDE = (SCORES["leakage_nats"].heading, "95 % interval", "detectable")  # for a paper
 
 
 def summary_document(summary: pd.DataFrame) -> Document:
@@ -94,13 +99,16 @@ def tradeoff_document(tradeoff: pd.DataFrame, left_out: Sequence[str] = ()) -> D
         at_accuracy(rows, f"At an accuracy of {accuracy:g} %, {knowledge}", ["attacker", *left_out])
         for (knowledge, accuracy), rows in parts
     ]
-    return Document("Privacy at equal accuracy", _EQUAL, tables)
+    notes = [*_EQUAL] if tables else ["No accuracy lies on the curves of all sweeps."]
+    notes += [_DETECTABLE] if tables and "detectable" not in left_out else []
+    return Document("Privacy at equal accuracy", notes, tables)
 
 
 def at_accuracy(rows: pd.DataFrame, caption: str = "", left_out: Sequence[str] = ()) -> Table:
-    """Lay out rows of `cemlib.report.at_accuracy.tradeoff_table`."""
+    """Return rows of `cemlib.report.at_accuracy.tradeoff_table`, laid out as a table."""
     columns = [column for column in _AT_ACCURACY if column[0] not in left_out]
-    # A dash says that the curve does not reach the accuracy, whether or not some results failed.
+    # Without n_failed, a missing mean is a dash and not "failed": the curve does not reach the
+    # accuracy, whether or not some results failed.
     return laid_out(caption, rows.drop(columns="n_failed"), columns)
 
 

@@ -50,7 +50,7 @@ class Schedule:
         self._waiting = list(jobs)
         self._running: list[AnyJob] = []
         self._total = len(jobs)
-        self._logs = ", ".join({str(logs(job.plan)): "" for job in jobs})
+        self._logs = ", ".join(dict.fromkeys(str(logs(job.plan)) for job in jobs))
         self._done = set[str]()
         self._seconds: dict[str, list[float]] = {}  # of jobs carried out, by kind
         self.failed: list[str] = []

@@ -148,10 +148,10 @@ class Surrogate(nn.Module):
         name = f"{type(self).__module__}.{type(self).__name__}.penalty"
         match found:
             case (Tensor(ndim=0) as value, dict() as notes) if {"classes", "active"} <= {*notes}:
-                scalar = all(isinstance(note, Tensor) and note.ndim == 0 for note in notes.values())
+                fits = all(isinstance(note, Tensor) and note.ndim == 0 for note in notes.values())
             case _:
-                scalar = False
-        if not scalar:
+                fits = False
+        if not fits:
             raise ValueError(
                 f"{name} returned {_described(found)}; return the penalty, a scalar tensor, and a"
                 " dict of scalar tensors to log, 'classes' and 'active' among them"

@@ -29,7 +29,7 @@ def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
     }
     head, *tables = texts.get("summary.md", "").split("\n## ")
     worst = [f"#### {table}" for table in tables if table.startswith("Worst case")]
-    for part in (*worst, head, texts.get("claims.md", "")):
+    for part in (*worst, head, texts.get("claims.md", ""), texts.get("tradeoff.md", "")):
         if part and len(text) + len(part) + 2 <= LONGEST:
             text += f"\n\n{part.strip()}"
     return text

@@ -85,7 +85,7 @@ class Upload:
     def watch(self, uri: str, interval: float = 5.0) -> Summary:
         """Upload every `interval` seconds until all runs and attacks have ended.
 
-        A report that is written later needs another upload. The summary is the last one.
+        A report that is written later needs another upload. Returns the last summary.
         """
         while (summary := self.track(uri, live=True)).unfinished:
             time.sleep(interval)

@@ -164,7 +164,11 @@ def small_study(seed: int, **sections: Any) -> Study:
 
 
 def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:
-    """Return a split copy of a network; raise ValueError if `cut` is missing or does not fit."""
+    """Return a split copy of a network.
+
+    Raises:
+        ValueError: if its weights are not float32, or `cut` is missing or does not fit.
+    """
     check_type("model", model)
     copy = deepcopy(model)
     if isinstance(copy, SplitModel) and cut is None:
@@ -173,7 +177,7 @@ def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> Sp
         raise ValueError(f"cut: {cut!r}, but the network given is split already; leave it out")
     if not isinstance(cut, str):
         cuts = ", ".join(possible_cuts(copy))
-        found = "missing" if cut is None else f"{cut!r} is no name"
+        found = "missing" if cut is None else f"{cut!r} is not a name"
         raise ValueError(f"cut: {found}; name the last submodule on the client, one of {cuts}")
     try:
         return SplitModel.from_module(copy, cut, image_shape=image_shape)
@@ -190,4 +194,4 @@ def check_type(name: str, model: nn.Module) -> None:
     types = {each.dtype for each in model.parameters() if each.is_floating_point()}
     if other := types - {torch.float32}:
         found = " and ".join(sorted(str(each).removeprefix("torch.") for each in other))
-        raise ValueError(f"{name}: has {found} weights, images are float32; give {name}.float()")
+        raise ValueError(f"{name}: weights are {found}, but images float32; give {name}.float()")

@@ -159,7 +159,8 @@ def begin(
     set from the seed.
 
     Raises:
-        ConfigError: if the network or its defence cannot be built as configured.
+        ConfigError: if the network or its defence cannot be built as configured, or has no weight
+            to train.
     """
     wanted, settings = study.defence(defence), study.training(defence)
     section, place = wanted.surrogate, f"defences.{defence}"
@@ -204,12 +205,14 @@ def begin(
 
 
 def _check_trained(model: SplitModel, defence: DefenceConfig) -> None:
-    """Raise a ValueError if the part that a defence acts on has no weight to train."""
-    acts = defence.surrogate is not None or defence.penalty is not None
-    part, kind = (model.encoder, "client") if acts else (model, "network")
+    """Raise a ValueError if a training, or the loss that a defence adds, could change no weight."""
+    adds = defence.surrogate is not None or defence.penalty is not None
+    part, kind, useless = (
+        (model.encoder, "client", "the defence") if adds else (model, "network", "training")
+    )
     if not any(weights.requires_grad for weights in part.parameters()):
         raise ValueError(
-            f"the {kind} has no weight to train, and the defence would have no effect;"
+            f"the {kind} has no weight to train, so {useless} would have no effect;"
             " call requires_grad_() on frozen weights"
         )
 

@@ -251,10 +251,13 @@ def test_too_few_images_are_an_error_before_the_first_attack(
         ({"test_images": IMAGES[..., :4], "test_labels": LABELS}, "test: images of shape"),
         ({"cut": None}, "cut: missing; name the last submodule on the client, one of client"),
         ({"cut": "clint"}, "did you mean 'client'"),
-        ({"cut": 1}, "cut: 1 is no name; name the last submodule on the client, one of client"),
+        ({"cut": 1}, "cut: 1 is not a name; name the last submodule on the client, one of client"),
         ({"model": network(Pair())}, "cut: up to 'client' the network does not map images alone"),
-        ({"model": network().double()}, "model: has float64 weights, images are float32; give mod"),
-        ({"judge": network().bfloat16()}, "judge: has bfloat16 weights, .*; give judge.float"),
+        (
+            {"model": network().double()},
+            "model: weights are float64, but images float32; give model",
+        ),
+        ({"judge": network().bfloat16()}, "judge: weights are bfloat16, .*; give judge.float"),
         ({"noise_std": -1.0}, "noise_std: Input should be greater than or equal to 0"),
         ({"attacks": {"linaer": {}}}, "did you mean 'linear'"),
         (

@@ -170,7 +170,7 @@ def test_images_of_a_folder_are_looked_for(tmp_path: Path, monkeypatch: pytest.M
     assert found().found == f"{faces}: found train/ but no test/"
     for name in ("train/ann", "train/bob", "test/ann", "test/eve"):
         write_class(faces / name, 5, seed=0)
-    assert "only in train: ['bob'], only in test: ['eve']" in found().advice
+    assert "only in train: ['bob'], only in test: ['eve']" in found().found
     (faces / "test" / "eve").rename(faces / "test" / "bob")
     assert found() == Finding(OK, "data folder", f"2 classes in {faces}")
 

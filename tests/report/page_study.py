@@ -10,6 +10,7 @@ from cemlib.config import parse
 from cemlib.records.files import write_jsonl
 from cemlib.records.seal import write_sealed
 from cemlib.report.build import Results
+from cemlib.report.frontier import Sweeps
 from cemlib.report.page import write_page
 
 DEFENCES = ("none", "noise", "clustering")
@@ -62,10 +63,12 @@ def figures(study: Study) -> list[Path]:
     return paths
 
 
-def build(study: Study, out: Path, config: dict[str, Any] | None = None) -> Path:
+def build(
+    study: Study, out: Path, config: dict[str, Any] | None = None, sweeps: Sweeps | None = None
+) -> Path:
     """Write the page of a study."""
     return write_page(
-        Results(*study.frames(), DEFENCES, reference="noise"),
+        Results(*study.frames(), DEFENCES, reference="noise", sweeps=sweeps),
         [*study.runs, *study.attacks],
         out,
         data=study.root / "data/data.json",

@@ -13,8 +13,10 @@ from PIL import Image
 from synthetic_study import Study
 
 from cemlib.records.files import FileError, read_json, write_json
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.report import STYLE
 from cemlib.report.build import Results
+from cemlib.report.frontier import Sweeps
 from cemlib.report.page import write_page
 from cemlib.report.texts import comparisons_document, summary_document
 
@@ -103,6 +105,21 @@ def test_the_menu_has_the_order_of_the_page(page: Reader) -> None:
     _icon, _skip, *links = page.values("href")
     parts = [f"#{found['id']}" for tag, found in page.elements if tag == "section"]
     assert links[: len(parts)] == parts
+
+
+def test_the_page_of_a_study_with_sweeps_has_its_tables_at_equal_accuracy(tmp_path: Path) -> None:
+    families = {"noise": {"noise": {"noise_std": 0.1}}, "clustering": {"clustering": {"lambda": 2}}}
+    study = page_study(tmp_path / "synthetic")
+    path = build(study, tmp_path / "index.html", sweeps=Sweeps(families, [94.0]))
+    source = path.read_text(encoding="utf-8")
+    page = Reader(source)
+    links = page.values("href")
+    assert links.index("#tradeoff") + 1 == links.index("#summary")
+    assert "tradeoff" in page.values("id")
+    shown = [table for table in page.tables if table[0][0] == "family"]
+    assert [[row[0] for row in table[1:]] for table in shown] == [["noise", "clustering"]] * 2
+    parts = re.findall("<details( open)?>\n<summary>(At an accuracy of 94 %.*)</summary>", source)
+    assert parts == [(" open", f"At an accuracy of 94 %, {kind}") for kind in KNOWLEDGES]
 
 
 def test_the_policy_names_the_style_and_allows_no_script(page: Reader) -> None:

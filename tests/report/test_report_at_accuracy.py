@@ -301,7 +301,7 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
     found = {job.kind: job for job in jobs(plan)}
     tables = found["tables"].outputs
     assert set(rerun_job(found["tables"])) == set(tables)
-    *others, tradeoff, readable, paper = tables
+    *others, tradeoff, readable, paper, _html = tables
     one = tables_of_one(plan, "noise_noise_std0p1")
     assert {path.name for path in rerun_job(one)} == {path.name for path in others}
     table = pd.read_csv(tradeoff)
@@ -314,7 +314,7 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
         assert row[0] == "| gated"
         assert row[1].startswith(f"{mse:.4f} ± ")
         assert len(row) == len(wide[wide.index(heading) + 2].split(" | ")) == 10
-    assert sum(line.startswith("gated & ") and line.count("&") == 5 for line in narrow) == 2
+    assert sum(line.startswith("gated & ") and line.count("&") == 6 for line in narrow) == 2
     curves = [path for path in found["figures"].outputs if path.stem.startswith("frontier-")]
     sweeps = Sweeps(plan.study.families())
     drawn = figures(Results(*study.frames(), list(plan.study.defences), None, sweeps))

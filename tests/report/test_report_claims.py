@@ -76,7 +76,7 @@ def test_one_pair_and_a_lone_defence_are_told() -> None:
     assert text.count("strong one") == 1  # SSIM is in no sentence
     assert text.endswith("\n- strong one could not be tested (MSE +0.00551).\n")
     assert "nothing to compare.\n" in claims(pd.DataFrame({"metric": []}))
-    assert "no accuracy in common" in claims(pd.DataFrame({"family": [], "reference": []}))
+    assert "no accuracy lies on" in claims(pd.DataFrame({"family": [], "reference": []}))
     failed = row(**nothing | {"n_pairs": 0}, difference=math.nan, ci_low=math.nan, ci_high=math.nan)
     assert claim(failed) == (
         "strong one could not be tested: there is no seed on which both it and noise have a result."

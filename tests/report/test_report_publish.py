@@ -77,7 +77,7 @@ def test_the_judge_is_of_known_origin_too(tmp_path: Path) -> None:
     found = read_json(tmp_path / "out/provenance.json")
     assert (found["commits"], found["jobs"]) == (["abc", "def"], 2)
     (_, judge), _ = finished(tmp_path / "other", dirty=True)
-    with pytest.raises(FileError, match=r"made from uncommitted code.*delete .*finished"):
+    with pytest.raises(FileError, match=r"made from uncommitted code.*; commit, delete .*seed1"):
         publish(jobs, sources, tmp_path / "out", "do it", others=[judge])
 
 

@@ -124,7 +124,7 @@ def marked(file, text, category, subcategory, title):
 
 
 def shown(study, file):
-    """Mark a table or a figure with its place in the report, but not CSV and LaTeX."""
+    """Mark a table or a figure with its place in the report, but not CSV, LaTeX and Markdown."""
     places = (study.plan.layout.tables, study.plan.layout.figures)
     if file.suffix not in (".html", ".png") or file.parent not in places:
         return file
