@@ -97,6 +97,27 @@ def test_what_releases_take_is_that_of_the_published_runs() -> None:
         assert shown == [f"{100 * ratio.mean():.0f} %" for ratio in found], name
 
 
+def test_factors_against_stronger_attacks_are_those_of_the_published_runs() -> None:
+    """On one release, for both attackers, and on 16, for the one with public data."""
+    page = " ".join((ROOT / "docs/findings.md").read_text(encoding="utf-8").split())
+    number = r"(\d\.\d(?: to \d\.\d)?) times that with"
+    said = re.findall(
+        rf"is {number} noise, {number} `clustering`, and {number} sparse coding", page
+    )
+    _, attacks = read_runs(ROOT / "results/published/attackers_again/runs.csv")
+    found = []
+    for releases, knowledges in ((1, ("train_data", "public_data")), (16, ("public_data",))):
+        seen = attacks[attacks["queries"] <= releases]
+        worst = seen.groupby(["knowledge", "defence", "seed"])["mse"].min()
+        mse = worst.groupby(["knowledge", "defence"]).mean()
+        rows = []
+        for other in ("noise", "clustering", "sparse"):
+            factors = {f"{mse[k, 'sparse_image_aware'] / mse[k, other]:.1f}" for k in knowledges}
+            rows.append(" to ".join(sorted(factors)))
+        found.append(tuple(rows))
+    assert said == found
+
+
 def test_factors_of_the_coding_are_those_of_the_published_runs() -> None:
     """Bold where the two attacks differ significantly, and † where one had not converged."""
     page = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
