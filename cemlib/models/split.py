@@ -216,11 +216,17 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
     encoder.eval()
     try:
         with torch.no_grad():
-            return tuple(encoder(torch.zeros(1, *image_shape, device=device_of(encoder))).shape[1:])
-    except RuntimeError as error:
+            features = encoder(torch.zeros(1, *image_shape, device=device_of(encoder)))
+    except (RuntimeError, TypeError) as error:
         raise ValueError(
-            f"cut: the client does not accept images of shape {image_shape} ({error})"
+            f"cut: the client does not accept images of shape {image_shape} alone ({error})"
         ) from error
     finally:
         for module, training in modes:
             module.training = training
+    if not isinstance(features, Tensor):
+        raise ValueError(
+            f"cut: the client returns a {type(features).__name__}, not a tensor; cut elsewhere, or"
+            " give both halves yourself: SplitModel(encoder, head)"
+        )
+    return tuple(features.shape[1:])

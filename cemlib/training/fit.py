@@ -179,14 +179,7 @@ def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> Sp
         cuts = ", ".join(possible_cuts(copy))
         found = "missing" if cut is None else f"{cut!r} is not a name"
         raise ValueError(f"cut: {found}; name the last submodule on the client, one of {cuts}")
-    try:
-        return SplitModel.from_module(copy, cut, image_shape=image_shape)
-    except (AttributeError, TypeError) as error:  # of a tuple of features, or a missing input
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"cut: up to {cut!r} the network does not map images alone to one tensor ({reason});"
-            " cut elsewhere, or give both halves yourself: SplitModel(encoder, head)"
-        ) from error
+    return SplitModel.from_module(copy, cut, image_shape=image_shape)
 
 
 def check_type(name: str, model: nn.Module) -> None:

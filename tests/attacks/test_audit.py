@@ -252,7 +252,10 @@ def test_too_few_images_are_an_error_before_the_first_attack(
         ({"cut": None}, "cut: missing; name the last submodule on the client, one of client"),
         ({"cut": "clint"}, "did you mean 'client'"),
         ({"cut": 1}, "cut: 1 is not a name; name the last submodule on the client, one of client"),
-        ({"model": network(Pair())}, "cut: up to 'client' the network does not map images alone"),
+        (
+            {"model": network(Pair())},
+            "cut: the client returns a tuple, not a tensor; cut",
+        ),
         (
             {"model": network().double()},
             "model: weights are float64, but images float32; give model",

@@ -117,6 +117,11 @@ def test_an_error_of_a_layer_is_told_as_the_layer_tells_it() -> None:
         model(torch.rand(2, 1, 16, 16))
 
 
+def test_a_client_that_takes_more_than_images_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"accept images of shape \(3, 8, 8\) alone .*argument"):
+        SplitModel(nn.Bilinear(4, 4, 2), nn.Identity()).measured((3, 8, 8))
+
+
 def test_features_that_are_neither_maps_nor_vectors_are_refused() -> None:
     halves = nn.Flatten(2), nn.Flatten()
     with pytest.raises(ValueError, match=r"shape \(3, 256\) are neither maps"):
