@@ -42,16 +42,12 @@ class Defended:
     Attributes:
         deployed: The split model and its release channel.
         surrogate: The surrogate of conditional entropy, or None.
-        weight: Weight lambda of the surrogate.
-        lr_scaling: Whether lambda_eff follows the learning rate (see `strength`).
         penalty: The training penalty, or None.
         pruning: Settings of the client's pruning, or None.
     """
 
     deployed: Deployed
     surrogate: Surrogate | None = None
-    weight: float = 0.0
-    lr_scaling: bool = True
     penalty: Penalty | None = None
     pruning: PruningConfig | None = None
 
@@ -135,11 +131,12 @@ class Step:
 
     def rates(self, number: int) -> list[Rates]:
         """Return the learning rate and lambda_eff of every step of a 1-based epoch."""
-        steps, defended = len(self.batches.sizes), self.defended
+        steps, surrogate = len(self.batches.sizes), self.defended.surrogate
         lrs = [learning_rate(self.settings, number, step / steps) for step in range(steps)]
-        if defended.surrogate is None or number < defended.surrogate.start_epoch:
+        if surrogate is None or number < surrogate.start_epoch:
             return [Rates(lr, 0.0) for lr in lrs]
-        return [Rates(lr, strength(defended.weight, lr, defended.lr_scaling)) for lr in lrs]
+        weight, scaled = surrogate.settings.lambda_, surrogate.settings.lr_scaling
+        return [Rates(lr, strength(weight, lr, scaled)) for lr in lrs]
 
     def shuffle(self, number: int) -> None:
         """Start the augmented batches of an epoch, the same ones at every call."""

@@ -194,8 +194,6 @@ def begin(
     defended = Defended(
         Deployed(model, channel),
         surrogate,
-        weight=section.lambda_ if section else 0.0,
-        lr_scaling=section is None or section.lr_scaling,
         penalty=penalty,
         pruning=wanted.pruning,
     )
@@ -207,13 +205,10 @@ def begin(
 def _check_trained(model: SplitModel, defence: DefenceConfig) -> None:
     """Raise a ValueError if a training, or the loss that a defence adds, could change no weight."""
     adds = defence.surrogate is not None or defence.penalty is not None
-    part, kind, useless = (
-        (model.encoder, "client", "the defence") if adds else (model, "network", "training")
-    )
+    part, kind = (model.encoder, "client") if adds else (model, "network")
     if not any(weights.requires_grad for weights in part.parameters()):
         raise ValueError(
-            f"the {kind} has no weight to train, so {useless} would have no effect;"
-            " call requires_grad_() on frozen weights"
+            f"the {kind} has no weight to train; call requires_grad_() on frozen weights"
         )
 
 

@@ -119,8 +119,9 @@ def bare_trainer(
     torch.manual_seed(0)
     model = build("small", num_classes=3, image_size=16, cut=4, mean=data.mean, std=data.std)
     sizes = {"dim": 128, "num_classes": 3, "noise_std": noise_std}
-    penalty = build_surrogate(surrogate, **sizes) if surrogate else None
-    defended = Defended(Deployed(model, GaussianNoise(noise_std)), penalty, LAMBDA)
+    weighted = {"lambda": LAMBDA} | sizes
+    penalty = build_surrogate(surrogate, **weighted) if surrogate else None
+    defended = Defended(Deployed(model, GaussianNoise(noise_std)), penalty)
     return Trainer(TrainConfig(**({"batch_size": 96} | settings)), defended, data, seed=0)
 
 
