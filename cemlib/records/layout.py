@@ -104,6 +104,7 @@ class Layout:
         cost: Measured cost of the cryptography of collaborative labelling.
         tables: Folder of the tables.
         figures: Folder of the figures.
+        logs: Folder of the logs of jobs.
     """
 
     root: Path
@@ -115,6 +116,7 @@ class Layout:
     cost = _Below("cost/metrics.json")
     tables = _Below("tables", "written")
     figures = _Below("figures", "written")
+    logs = _Below("logs")
 
     @property
     def written(self) -> Path:

@@ -22,10 +22,10 @@ class JobRule:
 
     def __init__(self, name: str, jobs: Sequence[AnyJob]) -> None:
         first = jobs[0]
-        root = first.plan.layout.root
+        layout = first.plan.layout
         self.name, self.outputs, self.job_name = name, first.leaves, first.pattern
-        self.log = root / "logs" / f"{first.pattern}.log"
-        self.benchmark = root / "benchmarks" / f"{first.pattern}.tsv"
+        self.log = layout.logs / f"{first.pattern}.log"
+        self.benchmark = layout.root / "benchmarks" / f"{first.pattern}.tsv"
         self.gpu = int(first.device != "cpu")
         self.threads = first.plan.study.threads if first.inputs and first.records else 1
         self._keys = WILDCARD.findall(first.pattern)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import fmean
 
 from cemlib.records.lock import locked
@@ -50,7 +49,7 @@ class Schedule:
         self._waiting = list(jobs)
         self._running: list[AnyJob] = []
         self._total = len(jobs)
-        self._logs = ", ".join(dict.fromkeys(str(logs(job.plan)) for job in jobs))
+        self._logs = ", ".join(dict.fromkeys(str(job.plan.layout.logs) for job in jobs))
         self._done = set[str]()
         self._seconds: dict[str, list[float]] = {}  # of jobs carried out, by kind
         self.failed: list[str] = []
@@ -112,16 +111,11 @@ def run_schedule(schedule: Schedule, workers: Workers) -> Iterator[str]:
     told: list[str] = []
     while True:
         while workers.idle and (job := schedule.take()):
-            workers.start(job, logs(job.plan) / f"{job.name}.log")
+            workers.start(job, job.plan.layout.logs / f"{job.name}.log")
         yield from (line + schedule.outlook(workers.slots) for line in told)
         if not workers.busy:
             return
         told = [schedule.end(*ended) for ended in workers.wait()]
-
-
-def logs(plan: AnyPlan) -> Path:
-    """Return the folder of the logs of a study's jobs."""
-    return plan.layout.root / "logs"
 
 
 def duration(seconds: float) -> str:

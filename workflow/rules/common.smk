@@ -163,7 +163,7 @@ def strips(study):
 
 def log_of(study, job):
     """Return the log of a job, and whether this run of Snakemake wrote it."""
-    log = study.plan.layout.root / "logs" / f"{job.name}.log"
+    log = study.plan.layout.logs / f"{job.name}.log"
     return log, log.is_file() and log.stat().st_mtime >= STARTED
 
 
