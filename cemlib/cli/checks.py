@@ -27,14 +27,11 @@ def machine() -> Iterator[Finding]:
     """Yield all findings that depend on no study."""
     yield Finding(OK, "python", f"{platform.python_version()}, {sys.executable}")
     state = git_state()
-    found = f"{__version__}, commit {state['commit'][:12]}"
-    if state["dirty"]:
-        found += ", with changes that are not committed"
-    if state["dirty"] or state["commit"] == "unknown":
-        advice = "results that are to be published must be computed from a commit"
-        yield Finding(WARNING, "cemlib", found, advice)
-    else:
-        yield Finding(OK, "cemlib", found)
+    changed = ", with changes that are not committed" if state["dirty"] else ""
+    found = f"{__version__}, commit {state['commit'][:12]}{changed}"
+    is_commit = state["commit"] != "unknown" and not changed
+    advice = "" if is_commit else "results that are to be published must be computed from a commit"
+    yield Finding(OK if is_commit else WARNING, "cemlib", found, advice)
     libraries = [_library(name) for name in NEEDED]
     yield from libraries
     yield from (_installed(name, without) for name, without in WORKFLOW.items())

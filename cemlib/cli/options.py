@@ -91,10 +91,11 @@ def jobs(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
 
 def runs(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return the names of the results of a study of any system, as `cemlib show` takes them."""
+    from cemlib.study.job import owners
     from cemlib.study.status import named_folders
     from cemlib.study.systems import read_study
 
-    return [*named_folders(read_study(parsed_args.config, parsed_args.set)[1])]
+    return [*named_folders(owners(read_study(parsed_args.config, parsed_args.set)[1]))]
 
 
 SET = Option(

@@ -28,7 +28,6 @@ confidence interval of the difference, not corrected. "No significant difference
 equality, since more seeds may show one.
 """
 
-_NOTHING = "There is nothing to compare.\n"
 _NOTHING_OF_SWEEPS = """\
 There is nothing to compare, because no accuracy lies on the curves of all sweeps. Give the sweeps
 weaker or stronger members, train longer if classifiers are at chance, and see the failed results if
@@ -52,7 +51,7 @@ def claims(table: pd.DataFrame, warned: Sequence[str] = ()) -> str:
 def basis(table: pd.DataFrame) -> str:
     """Return a paragraph that says what the `sentences` about a table rest on."""
     if not sentences(table):
-        return _NOTHING_OF_SWEEPS if "family" in table else _NOTHING
+        return _NOTHING_OF_SWEEPS if "family" in table else "There is nothing to compare.\n"
     head = _HEAD_OF_SWEEPS if "family" in table else _HEAD
     reference, tests = readable(table["reference"].iloc[0]), table["p_holm"].notna().sum()
     return head.format(reference=reference, tests=tests)

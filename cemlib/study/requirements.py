@@ -127,9 +127,11 @@ def _is_prepared(plan: AnyPlan) -> bool:
 
 
 def _images(subject: str, config: DataConfig, named: str | None) -> Finding:
+    if config.source == "folder":
+        return _folder(subject, config, Path(named).expanduser() if named else None)
     place = Path(named or "data").expanduser()
-    if config.source == "folder" or all((place / part).is_dir() for part in ("train", "test")):
-        return _folder(subject, config, place if named or config.source != "folder" else None)
+    if all((place / part).is_dir() for part in ("train", "test")):
+        return _folder(subject, config, place)
     if named is not None and not place.is_dir():
         by = "data.root" if config.root else "CEMLIB_DATA"
         advice = f"set {by} to the folder of the images"

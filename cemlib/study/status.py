@@ -84,19 +84,19 @@ def find_folder(
     path = Path(name).resolve()  # its last parts say what it holds, so `..` is followed
     if (path / RECORD).is_file():
         return path, dict.fromkeys([path / RECORD, *path.glob(f"attacks/*/{RECORD}")])
-    every = [*jobs()]
-    places = named_folders(every)
+    owned = owners(jobs())
+    places = named_folders(owned)
     if name not in places:
         raise ConfigError(
             f"{name!r}: no folder of a run or an attack, and no name of one in this study"
             f"{nearest(name, places)}; `cemlib list runs` lists the runs"
         )
-    return places[name], {**owners(every)}
+    return places[name], {**owned}
 
 
-def named_folders(jobs: Iterable[AnyJob]) -> dict[str, Path]:
-    """Return the folders of a study's results by their names."""
-    results = ((path, job) for path, job in owners(jobs).items() if path.name == RECORD)
+def named_folders(owned: Mapping[Path, AnyJob]) -> dict[str, Path]:
+    """Return the folders of a study's results by their names; `owned` has files with their jobs."""
+    results = ((path, job) for path, job in owned.items() if path.name == RECORD)
     return {name_of(job, path): path.parent for path, job in results}
 
 

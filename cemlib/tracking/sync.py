@@ -83,9 +83,9 @@ class Upload:
             )
 
     def watch(self, uri: str, interval: float = 5.0) -> Summary:
-        """Upload every `interval` seconds until all runs and attacks have ended.
+        """Return the last summary of uploads every `interval` seconds, until runs and attacks end.
 
-        A report that is written later needs another upload. Returns the last summary.
+        A report that is written later needs another upload.
         """
         while (summary := self.track(uri, live=True)).unfinished:
             time.sleep(interval)
