@@ -37,8 +37,12 @@ def validated(kind: type[_S], raw: Mapping[str, Any]) -> _S:
     except ValidationError as error:
         every = error.errors(include_url=False)
         # If an element of a list is faulty, pydantic also reports the list without it as too short.
-        faults = [f for f in every if f["type"] != "too_short" or _is_short(f)]
-        raise ConfigError("\n".join(explained(fault, raw, kind) for fault in faults)) from error
+        lines = [
+            explained(fault, raw, kind)
+            for fault in every
+            if fault["type"] != "too_short" or len(fault["input"]) < fault["ctx"]["min_length"]
+        ]
+        raise ConfigError("\n".join(lines)) from error
 
 
 def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
@@ -71,10 +75,6 @@ def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
             )
     shown = repr(found)
     return f"{key}: {message}, found {shown if len(shown) < 60 else f'{shown[:57]}...'}"
-
-
-def _is_short(fault: ErrorDetails) -> bool:
-    return bool(len(fault["input"]) < fault["ctx"]["min_length"])
 
 
 def _key(location: tuple[int | str, ...], raw: Any, is_key: bool) -> str:

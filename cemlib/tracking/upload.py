@@ -154,8 +154,8 @@ class Uploader:
         end = max(result.end, run.start)
         found = {**result.worst, **result.scores}
         scores = [Metric(name, value, end, 0) for name, value in found.items()]
-        tags = _tags({**result.tags, NOTE: result.note, DIGEST: result.digest})
-        self._client.log_batch(run.run_id, scores, params, tags)
+        tags = _trimmed({**result.tags, NOTE: result.note, DIGEST: result.digest})
+        self._client.log_batch(run.run_id, scores, params, [RunTag(*tag) for tag in tags.items()])
 
     def _add_artifacts(self, run: Known, result: Result) -> None:
         try:
@@ -198,7 +198,3 @@ def _shown(curves: Sequence[Epoch]) -> str:
 
 def _trimmed(tags: Mapping[str, str]) -> dict[str, str]:
     return {name: value[:LONGEST] for name, value in tags.items() if value}
-
-
-def _tags(tags: Mapping[str, str]) -> list[RunTag]:
-    return [RunTag(name, value) for name, value in _trimmed(tags).items()]
