@@ -145,7 +145,7 @@ class Checkout:
 def tiny() -> dict[str, Any]:
     """The tiny study with one seed, one learned attack, and two defences, of which one diverges.
 
-    CI runs the whole of it. Here every defence costs three processes that import torch.
+    Every defence costs three processes that import torch.
     """
     config: dict[str, Any] = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
