@@ -143,11 +143,11 @@ def write_figures(results: Results, out: Path, part: str = WHOLE, note: str = ""
 
 def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figure]]:
     """Return the figures of a part that the results allow, by name; each is drawn when called."""
-    several = results.attacks["queries"].nunique() > 1
-    has = ["releases"] * several + ["sweeps"] * (results.sweeps is not None)
+    attacks, swept = results.attacks, results.sweeps is not None
+    knowledges = list(attacks["knowledge"].unique())
     return {
         drawing.name: partial(_draw, drawing, results)
-        for drawing in drawings(part, list(results.attacks["knowledge"].unique()), has)
+        for drawing in drawings(part, knowledges, attacks["queries"], swept)
         # Only figures of this category are drawn from the tables alone.
         if results.has_images or drawing.category == UTILITY
     }

@@ -6,7 +6,7 @@ value that replaces the braces in the figure's name. Nothing here imports matplo
 workflow asks for the names.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cemlib.records.layout import KNOWLEDGES
@@ -28,7 +28,8 @@ class Drawing:
         category: one of `CATEGORIES`.
         caption: how to read it.
         part: the job of the report that draws it.
-        needs: ``releases`` or ``sweeps``, if only studies with these have the figure.
+        needs: ``releases`` or ``sweeps``, if only studies with several numbers of releases, or
+            with sweeps, have the figure.
         chosen: the value that replaced the braces, by ``score`` or ``knowledge``.
     """
 
@@ -139,14 +140,17 @@ FIGURES = (
 )
 
 
-def drawings(part: str, knowledges: Sequence[str], has: Sequence[str] = ()) -> Iterator[Drawing]:
+def drawings(
+    part: str, knowledges: Sequence[str], releases: Iterable[int], sweeps: bool
+) -> Iterator[Drawing]:
     """Yield the figures that a job of the report draws, with their braces replaced.
 
-    Only studies that have its `Drawing.needs` have a figure.
+    `releases` has the numbers of releases that the attacks of the study see.
     """
+    has = {"": True, "releases": len({*releases}) > 1, "sweeps": sweeps}
     choices = {"score": ("mse", "ssim"), "knowledge": knowledges}
     for figure in FIGURES:
-        if figure.part == part and (not figure.needs or figure.needs in has):
+        if figure.part == part and has[figure.needs]:
             key = next((key for key in choices if f"{{{key}}}" in figure.name), None)
             yield from [_filled(figure, key, value) for value in choices[key]] if key else [figure]
 
@@ -160,7 +164,7 @@ def _filled(figure: Drawing, key: str, value: str) -> Drawing:
 DRAWINGS = {
     drawing.name: drawing
     for part in (WHOLE, OF_RUNS)
-    for drawing in drawings(part, KNOWLEDGES, ("releases", "sweeps"))
+    for drawing in drawings(part, KNOWLEDGES, (1, 2), sweeps=True)
 }
 """Every figure that there can be, by the name of its files without ending."""
 

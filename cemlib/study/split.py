@@ -173,7 +173,6 @@ def _written(plan: Plan[Study], part: str) -> list[Path]:
         sweeps = SWEEP_TABLES if plan.study.sweeps else ()
         return [plan.layout.tables / name for name in (*TABLES, *sweeps)]
     study = plan.study
-    several = len({attack.releases for attack in study.attacks.values()}) > 1
-    has = ["releases"] * several + ["sweeps"] * bool(study.sweeps)
-    names = [drawing.name for drawing in drawings(part, KNOWLEDGES, has)]
+    releases = (attack.releases for attack in study.attacks.values())
+    names = [each.name for each in drawings(part, KNOWLEDGES, releases, bool(study.sweeps))]
     return in_all_formats(plan, figures=names)
