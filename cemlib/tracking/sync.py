@@ -83,7 +83,7 @@ class Upload:
             )
 
     def watch(self, uri: str, interval: float = 5.0) -> Summary:
-        """Return the last summary of uploads every `interval` seconds, until runs and attacks end.
+        """Upload every `interval` seconds until runs and attacks end; return the last summary.
 
         A report that is written later needs another upload.
         """
