@@ -14,7 +14,7 @@ from cemlib.cli import main
 @pytest.mark.parametrize(
     ("classes", "each", "colour", "side", "model"),
     [
-        (3, 6, False, 64, {"name": "small"}),
+        (3, 6, False, 128, {"name": "small"}),
         (2, 9, True, 40, {"name": "resnet20", "cut": 8}),
         pytest.param(2, 15, True, 96, {"name": "vgg11"}, marks=pytest.mark.slow),
         pytest.param(1000, 3, True, 32, {"name": "small"}, marks=pytest.mark.slow),
