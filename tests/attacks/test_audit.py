@@ -252,10 +252,7 @@ def test_too_few_images_are_an_error_before_the_first_attack(
         ({"cut": None}, "cut: missing; name the last submodule on the client, one of client"),
         ({"cut": "clint"}, "did you mean 'client'"),
         ({"cut": 1}, "cut: 1 is not a name; name the last submodule on the client, one of client"),
-        (
-            {"model": network(Pair())},
-            "cut: the client returns a tuple, not a tensor; cut",
-        ),
+        ({"model": network(Pair())}, "cut: the client returns a tuple, not a tensor; cut"),
         (
             {"model": network().double()},
             "model: weights are float64, but images float32; give model",
