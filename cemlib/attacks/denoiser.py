@@ -39,8 +39,8 @@ from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive
 from cemlib.records.checkpoint import Checkpoint
 
-# The defaults of `decoder`, repeated because they decide results, and no job runs again because of
-# an edit of `cemlib.config`.
+# The defaults of `decoder`, repeated here because they decide results: an edit of `cemlib.config`
+# makes no job run again.
 OPTIONS: dict[str, Any] = {
     "kind": "decoder",
     "precision": "float32",
@@ -97,8 +97,8 @@ def _released_as_they_are(pairs: Pairs) -> Pairs:
 def posterior_weight(task: Task, noise_std: float) -> float:
     """Return the weight that makes the minimum of the loss the most probable image.
 
-    It is 0 without additive noise. Behind dropout with less noise than `FLOOR`, which its misfit
-    takes as the least, it is too small.
+    It is 0 without additive noise. Behind dropout it is too small if the noise is below `FLOOR`,
+    because the misfit then counts the noise as `FLOOR`.
     """
     relative = task.victim.channel.std / noise_std
     values = math.prod(task.image_shape) / task.released[0].numel()  # for each feature

@@ -3,14 +3,15 @@
 With the covariances S of the mean releases and C of these with the pixels, their means m and b, and
 the diagonal covariance V of the release noise, which the attacker knows,
 
-    x^ = b + W^T (z~ - m),   W = (S + V + r I)^-1 C          the least squared error of all linear
-    z^ = m + F (z~ - m),     F = (S + r I) (S + V + r I)^-1  (the Wiener filter)
+    x^ = b + W^T (z~ - m),   W = (S + V + r I)^-1 C
+    z^ = m + F (z~ - m),     F = (S + r I) (S + V + r I)^-1
 
-for r = 0. With few images S is uncertain, which r > 0 accounts for: the r with the lowest error on
-held-out images is used. Sources: Wiener, "Extrapolation, interpolation, and smoothing of stationary
-time series", 1949; Hoerl and Kennard, Technometrics 12(1), 1970.
+are for r = 0 the best linear estimate and the Wiener filter. With few images S is uncertain, which
+r > 0 accounts for: the r with the lowest error on held-out images is used. Sources: Wiener,
+"Extrapolation, interpolation, and smoothing of stationary time series", 1949; Hoerl and Kennard,
+Technometrics 12(1), 1970.
 
-Where releases are the output of a sparse coding and noise, the most probable input of the coding
+Where releases are the output of a sparse coding plus noise, the most probable input of the coding
 takes the place of the release (`cemlib.models.uncoding`). S and C are then those of one such input
 per image, V = 0, because they include the noise, and F is the identity.
 

@@ -16,6 +16,7 @@ from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION
 from cemlib.records.seal import RECORD
 
 if TYPE_CHECKING:
+    from cemlib.study.finished import Known
     from cemlib.study.job import AnyJob
 
 RUNS, RUNNING = "runs", "running"
@@ -42,13 +43,13 @@ def names(options: argparse.Namespace) -> Iterator[str]:
 
 def _runs(options: argparse.Namespace) -> Iterator[str]:
     """Yield the progress of each run of a study of any system, and of the attacks on it."""
-    from cemlib.study.finished import status_of
+    from cemlib.study.finished import Known, status_of
     from cemlib.study.job import owners
     from cemlib.study.status import name_of
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
-    known, attacks = dict[Path, list[str]](), defaultdict[Path, Counter[str]](Counter)
+    known, attacks = Known(), defaultdict[Path, Counter[str]](Counter)
     owned = {record: job for record, job in owners(jobs).items() if record.name == RECORD}
     for record, job in owned.items():
         if (run := run_of(record.parent)) != record.parent:
@@ -64,7 +65,7 @@ def _runs(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _progress(
-    job: "AnyJob", record: Path, known: dict[Path, list[str]], shows_stale: bool
+    job: "AnyJob", record: Path, known: "Known", shows_stale: bool
 ) -> tuple[str, str, str, str]:
     """Return the status of a run, the epochs so far, the accuracy, and a note."""
     from cemlib.study.finished import beside, status_of
@@ -154,15 +155,15 @@ def _yaml(settings: Mapping[str, Any]) -> str:
 def _attack_table(
     records: list[Path], owned: "Mapping[Path, AnyJob | None]", shows_stale: bool
 ) -> str:
-    from cemlib.study.finished import status_of
+    from cemlib.study.finished import Known, status_of
     from cemlib.study.status import STALE
 
     if not records:
         return ""
     scores = (*ATTACK_SCORES, IDENTIFICATION)
-    rows = [("  attack", "status", *scores)]
+    known, rows = Known(), [("  attack", "status", *scores)]
     for path in records:
-        status, _, found = status_of(owned.get(path), path)
+        status, _, found = status_of(owned.get(path), path, known)
         is_shown = status != STALE or shows_stale
         numbers = (number_text(found.get(score) if is_shown else None) for score in scores)
         rows.append((f"  {path.parent.name}", status, *numbers))

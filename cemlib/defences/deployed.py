@@ -28,7 +28,7 @@ class Deployed:
 
     @property
     def coding(self) -> tuple[nn.Module, SparseCoding] | None:
-        """Return the model's `coding` if releases are its output and Gaussian noise."""
+        """Return the model's `coding` if releases are its output plus Gaussian noise."""
         return self.model.coding if self.channel.plain else None
 
     def features(self, images: Tensor) -> Tensor:

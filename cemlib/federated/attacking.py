@@ -128,7 +128,7 @@ def _mixtures(
 def class_moments(data: Prepared) -> tuple[Tensor, Tensor]:
     """Return the mean validation image of each class (classes, C, H, W), and its mean variance.
 
-    The variances (classes,) are unbiased, and means over the pixels. A class with fewer than two
+    The variances (classes,) are unbiased, and averaged over the pixels. A class with fewer than two
     images gets the mean and variance of all images.
     """
     images, labels = to_float(data.val.images), data.val.labels

@@ -25,7 +25,7 @@ def ask(clients: ClientsConfig, seed: int, number: int) -> tuple[list[int], list
     return asked, [client for client in asked if chances[client] >= clients.dropout]
 
 
-ATTACKED, FIXED = 0, -1  # stand for a round's number: for attacked images, and for all rounds
+ATTACKED, FIXED = 0, -1  # in place of a round's number: for attacked images, and for all rounds
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def extracted(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 def variance(images: Tensor, of: str = "batch") -> Tensor:
-    """Return a mean unbiased variance (over n - 1) of images (B, C, H, W), two or more.
+    """Return the mean unbiased variance (over n - 1) of two or more images (B, C, H, W).
 
     With `of="batch"` it is the variance of each pixel over the images, of all labels together,
     averaged over the pixels: it is zero if all images are equal. With `of="image"` it is the

@@ -1,7 +1,7 @@
 """Mask the gradient of the fully connected layer: the second perturbation.
 
 With the layer's input features F (B, l), the gradient of its weights is `delta^T F`: it reveals F,
-and F reveals the image. To first order, zeroing F_i moves the image that can be inferred by
+and F reveals the image. To first order, zeroing F_i moves the inferred image by
 |F_i| / ||dF_i/dx||, so masking the features with the *smallest* scores ||dF_i/dx|| / |F_i| hides
 most.
 

@@ -1,8 +1,8 @@
 """Build classifiers for federated learning: convolutions, and a fully connected layer at the end.
 
-A gradient shows the layer's input most clearly: the gradient of its weights is the outer product of
-the loss's gradient at the outputs and these features. The network `lenet` is that of Zhu, Liu and
-Han, "Deep leakage from gradients", NeurIPS 2019.
+Of all layers, the last one shows its input most clearly: the gradient of its weights is the outer
+product of the loss's gradient at the outputs and this input. The network `lenet` is that of Zhu,
+Liu and Han, "Deep leakage from gradients", NeurIPS 2019.
 """
 
 from collections.abc import Callable, Mapping

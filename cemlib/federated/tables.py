@@ -132,8 +132,7 @@ def differences_table(results: Results, study: Federated) -> pd.DataFrame:
         rows.append(named | paired_difference(ours, theirs))
     columns = ("variant", "reference", *paired_difference([], []))
     table = pd.DataFrame(rows, columns=columns)
-    table["p_holm"] = holm(table["p"].tolist())
-    return table
+    return table.assign(p_holm=holm(table["p"].tolist()))
 
 
 def privacy_table(results: Results, study: Federated) -> pd.DataFrame:

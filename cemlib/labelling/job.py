@@ -73,28 +73,24 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     for done, images in enumerate(study.images, start=1):
         path = job.plan.layout.repeat(images, repeat).metrics
         path.unlink(missing_ok=True)  # of an older repeat of this number
-        outcome, reason = None, None
         try:
-            outcome = carry_out(participants, images, stages)
+            found: Outcome | str = carry_out(participants, images, stages)
         except DivergedError as error:
-            reason = str(error)
-        metrics = _write(job, images, outcome, reason, stages.seconds(images))
+            found = str(error)
+        metrics = _write(job, images, found, stages.seconds(images))
         report(done, {"images": images} | {name: metrics[name] for name in SHOWN})
         yield path
     checkpoint.remove()
 
 
 def _write(
-    job: Job[LabellingStudy],
-    images: int,
-    outcome: Outcome | None,
-    reason: str | None,
-    seconds: float,
+    job: Job[LabellingStudy], images: int, found: Outcome | str, seconds: float
 ) -> dict[str, Any]:
     """Write the files of a finished repeat, its metrics last, and return the metrics.
 
-    If a training diverged, `outcome` is None and `reason` says why.
+    `found` is the outcome, or why a training diverged.
     """
+    outcome, reason = (None, found) if isinstance(found, str) else (found, None)
     repeat = job.of["repeat"]
     folder = job.plan.layout.repeat(images, repeat)
     write_jsonl(folder.history, _history(outcome) if outcome else [])

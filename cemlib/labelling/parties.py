@@ -149,7 +149,7 @@ class Aggregator:
         self.view = AggregatorView(round_)
 
     def receive_vote(self, sender: int, data: bytes) -> None:
-        """Accept a participant's vote; raise MessageError if it is malformed or its second."""
+        """Accept a participant's vote; raise MessageError if it is malformed or not their first."""
         self._expect(sender, self.view.ballots)
         ballot, plain = messages.decode_vote(self.view.round, sender, data)
         self.view = replace(

@@ -140,7 +140,7 @@ class CorrectedDecoder(nn.Module):
 
     Attributes:
         uncoding: Computes the most probable input of a sparse coding, which then takes the place of
-            z~; None if releases are not the output of one, and noise.
+            z~; None unless releases are the output of one plus noise.
     """
 
     weights: Tensor

@@ -23,6 +23,7 @@ from cemlib.records.seal import FILES, RECORD, read_sealed
 from cemlib.study.job import AnyJob, owners
 from cemlib.study.status import DAMAGED, FAILED, FINISHED, STALE, read_status
 
+Known = dict[Path, list[str]]  # the answers of `differences` so far, by record
 SHOWN = 3  # changed settings that a message names
 ADVICE = (
     "run it again (`cemlib run`) or restore the settings; report, list and show take --stale, and"
@@ -40,14 +41,10 @@ def finished(job: AnyJob) -> bool:
 
 def stale(job: AnyJob) -> list[Path]:
     """Return the records of a job that are missing, damaged, or not what it would write now."""
-    if job.parts:
-        return [record for part in job.parts for record in stale(part)]
-    return [record for record in job.records if not _is_current(job, record)]
+    return [record for record, part in owners([job]).items() if not _is_current(part, record)]
 
 
-def differences(
-    job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
-) -> list[str]:
+def differences(job: AnyJob | None, path: Path, known: Known) -> list[str]:
     """Return how a result differs from what its job would write now; empty if it does not.
 
     Neither times nor large files are read, since inputs have records with checksums. A result
@@ -56,12 +53,11 @@ def differences(
     Args:
         job: The job that writes the result; None compares the record with its folder's name alone.
         path: The record.
-        known: Cache of answers by record, which is extended.
+        known: The answers so far, which are extended.
 
     Raises:
         FileError: if the record, or that of an input, is missing or damaged.
     """
-    known = {} if known is None else known
     if path not in known:
         told = list(_differences(job, path, read_sealed(path)))
         for before, owner in owners(job.reads if job and not told else ()).items():
@@ -78,7 +74,7 @@ def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
     Raises:
         FileError: if a record is damaged.
     """
-    known, found = dict[Path, list[str]](), dict[str, list[Path]]()
+    known, found = Known(), dict[str, list[Path]]()
     for record, job in owned.items():
         for difference in differences(job, record, known) if record.is_file() else ():
             found.setdefault(difference, []).append(record.parent)
@@ -99,7 +95,7 @@ def refuse(told: Iterable[str]) -> None:
 
 def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
     """Return the records that belong to the study, and the tables and figures of these alone."""
-    known = dict[Path, list[str]]()
+    known = Known()
     owned = owners(jobs).items()
     records = {path for path, job in owned if status_of(job, path, known)[0] != STALE}
     written = set[Path]()
@@ -109,9 +105,7 @@ def belonging(jobs: Sequence[AnyJob]) -> set[Path]:
     return records | written
 
 
-def status_of(
-    job: AnyJob | None, path: Path, known: dict[Path, list[str]] | None = None
-) -> tuple[str, str, dict[str, Any]]:
+def status_of(job: AnyJob | None, path: Path, known: Known) -> tuple[str, str, dict[str, Any]]:
     """Return what `read_status` returns; the status may also be `stale`, by the job."""
     status, note, record = read_status(path)
     try:
@@ -121,7 +115,7 @@ def status_of(
     return (STALE, "; ".join(told), record) if told else (status, note, record)
 
 
-def is_lost(job: AnyJob, record: Path, known: dict[Path, list[str]]) -> bool:
+def is_lost(job: AnyJob, record: Path, known: Known) -> bool:
     """Return whether a result lacks a file, is damaged, or is not what its job would write now.
 
     Large files are not read; `known` is as for `differences`.

@@ -226,12 +226,14 @@ def in_all_formats(
     ]
 
 
-def run_by(module: str, **members: str | None) -> dict[str, Any]:
+def run_by(module: str, *others: str, **members: str | None) -> dict[str, Any]:
     """Return the arguments `sources` and `call` of a job that the function `run` of a module runs.
 
-    `members` of plug-in packages are given as to `cemlib.records.provenance.source_files`.
+    The other modules, and the `members` of plug-in packages, decide what it writes, too; see
+    `cemlib.records.provenance.source_files`.
     """
-    return {"sources": source_files(module, **members), "call": partial(run_module, module)}
+    sources = source_files(module, *others, **members)
+    return {"sources": sources, "call": partial(run_module, module)}
 
 
 def run_module(module: str, job: AnyJob) -> Iterable[Path | str]:

@@ -39,8 +39,8 @@ class Plan(Generic[StudyT]):
     def write_config(self) -> None:
         """Write the configuration with its defaults filled in, unless the file has it already.
 
-        In the workflow it is no job's input, since a job depends only on its slice of it. Without
-        Snakemake, tables and figures that are older than it are written again.
+        In the workflow this file is no job's input, since each job depends only on its own slice.
+        Without Snakemake, tables and figures that are older than the file are written again.
         """
         if not self.is_configured():
             write_json(self.layout.config, self.study.plain())

@@ -121,7 +121,7 @@ def images(plan: AnyPlan) -> Finding:
 def _is_prepared(plan: AnyPlan) -> bool:
     try:
         facts = plan.layout.prepared_facts
-        return plan.layout.prepared.is_file() and not differences(prepare_job(plan), facts)
+        return plan.layout.prepared.is_file() and not differences(prepare_job(plan), facts, {})
     except FileError:
         return False
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cemlib.study.finished import beside, is_lost
+from cemlib.study.finished import Known, beside, is_lost
 from cemlib.study.job import CONFIG, WILDCARD, AnyJob, AnyPlan, owners, records_below, report_files
 
 LONG_AGO, YEAR = 2**30 * 10**9, 2**25 * 10**9  # nanoseconds: 34 years and one year
@@ -82,11 +82,11 @@ class Planned:
 
         Snakemake compares times, and settings only with those of the jobs that it ran itself. So it
         would take results that `cemlib run` made with other settings for the study's. The old times
-        make it run their jobs again; or, where it ran one itself before, and has recorded checksums
-        of its inputs, make the tables again, which refuse such results. Results that belong to the
-        study again get their times back.
+        make it run their jobs again. Where it ran a job itself before, and recorded checksums of
+        its inputs, they make it run the tables again, which refuse such results. Results that
+        belong to the study again get their times back.
         """
-        known, owned = dict[Path, list[str]](), owners(self.jobs)
+        known, owned = Known(), owners(self.jobs)
         there = {record: job for record, job in owned.items() if record.is_file()}
         lost = {record for record, job in there.items() if is_lost(job, record, known)}
         for record, job in there.items():

@@ -27,8 +27,8 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
 def rerun_job(job: AnyJob) -> Iterator[Path | str]:
     """Run a job, finished or not; yield its files, and a line for each failed result.
 
-    Tables and figures made with other settings than those of the file beside the results count as
-    older than it, so that the study with those settings makes them again.
+    If the configuration beside the results has other settings, tables and figures are dated before
+    it, so that the study with those settings makes them again.
 
     Raises:
         FileError: if a result that it reads is missing, or does not belong to the study.

@@ -8,7 +8,6 @@ from pathlib import Path
 from cemlib.config.errors import ConfigError
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.records.layout import KNOWLEDGES, RunFolder
-from cemlib.records.provenance import source_files
 from cemlib.report import OF_RUNS, PAGE, STYLE, SWEEP_TABLES, TABLES, TEMPLATE, WHOLE
 from cemlib.report.figures import drawings, modules
 from cemlib.study.job import FOREIGN, Job, in_all_formats, prepare_job, report_job, run_by, together
@@ -142,7 +141,7 @@ def report_jobs(
     runs = {"runs": [record for job in trained for record in job.records]}
     both = runs | {"attacks": [record for job in attacked for record in job.records]}
     everything, (*drawn, page) = [*trained, *attacked], PARTS
-    run = run_by(_REPORT) | {"sources": source_files(_REPORT, *modules())}
+    run = run_by(_REPORT, *modules())
     parts = []
     for part in drawn:
         read, inputs = (trained, runs) if part == OF_RUNS else (everything, both)

@@ -1,4 +1,4 @@
-"""The processes that run jobs. Each runs one after the other, and so imports torch once.
+"""The processes that run jobs. Each runs one job after another, and so imports torch once.
 
 What a job prints goes to its log, and its outcome to the process that started it.
 """

@@ -86,9 +86,8 @@ class ShortcutFusion(Fusion):
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs the scalars of both spreads, and the `strength` of the slots."""
-        groups = self.gated.rows(z, y)
-        v, notes = self.gated.spread(z, groups)
-        (weights, _, variance), slot_notes = self.slot.spread(z, self.slot.rows(z, y))
+        v, groups, notes = self.gated.spread(z, y)
+        (weights, _, variance), _, slot_notes = self.slot.spread(z, y)
         strength = self.a.tanh().relu() if self.settings.nonnegative else self.a.tanh()
         residual = strength * torch.einsum("rs,rsd->rd", weights, variance)
         # Both branches sort classes by size: the rows of the slots are the first ones.

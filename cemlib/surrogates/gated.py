@@ -21,16 +21,7 @@ from torch import Tensor, nn
 
 from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Sizes, Surrogate
-from cemlib.surrogates.groups import (
-    VARIANCE_FLOOR,
-    Groups,
-    attention_width,
-    ceiling,
-    group,
-    softmax,
-    weighted_mean,
-    weighted_moments,
-)
+from cemlib.surrogates.groups import VARIANCE_FLOOR, Groups, attention_width, ceiling, group
 
 LOG_OFFSET = 1e-6
 SMALLEST_CLASS = 2
@@ -72,23 +63,23 @@ class GatedAttention(Surrogate):
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs the scalars of `spread` and `hinge`."""
-        groups = self.rows(z, y)
-        v, notes = self.spread(z, groups)
+        v, groups, notes = self.spread(z, y)
         value, hinges = self.hinge(v, groups)
         return value, notes | hinges
 
-    def rows(self, z: Tensor, y: Tensor) -> Groups:
-        """Group the classes with enough samples, larger ones first."""
-        return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
+    def spread(self, z: Tensor, y: Tensor) -> tuple[Tensor, Groups, dict[str, Tensor]]:
+        """Return variances (R, D) under attention, and the classes with enough samples, their rows.
 
-    def spread(self, z: Tensor, groups: Groups) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the attention-weighted variances (R, D); logs the mean effective sample size."""
+        This logs the mean effective sample size.
+        """
+        groups = group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
         x = F.layer_norm(z, z.shape[-1:]) if self.settings.moments == "layernorm" else z
         how = self.settings.surrogate_grad
         weights = (view(part.weight, how) for part in (self.V, self.U, self.w))
-        alpha = softmax(attention_scores(x, *weights), groups)
+        alpha = groups.softmax(attention_scores(x, *weights))
         size = groups.mean(effective_sample_size(alpha, groups))
-        return weighted_moments(x, alpha, groups)[1].squeeze(1), {"effective_sample_size": size}
+        _, v = groups.weighted_moments(x, alpha)
+        return v.squeeze(1), groups, {"effective_sample_size": size}
 
     def hinge(self, v: Tensor, groups: Groups) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty of variances (R, D); logs `classes` and `active`."""
@@ -96,7 +87,7 @@ class GatedAttention(Surrogate):
             v = v.sum(-1, keepdim=True)
         tau = ceiling(self.noise_std, self.settings.var_threshold)
         each = dispersion_penalty(v.clamp_min(VARIANCE_FLOOR), tau, self.settings.gate)
-        return self.settings.scale * weighted_mean(each.mean(-1), groups), {
+        return self.settings.scale * groups.weighted_mean(each.mean(-1)), {
             "classes": groups.valid.sum(),
             "active": groups.mean((each > 0).to(v).mean(-1)),
         }

@@ -92,7 +92,7 @@ class GaussianMixture(Fitted):
 
     @property
     def replayable(self) -> bool:
-        """Return False where every step factorises, which reads the device from the host."""
+        """Return False where every step factorises, for which a library may wait for the device."""
         return self.covariance == "diagonal"
 
     def _coordinates(self, z: Tensor, y: Tensor) -> Tensor:

@@ -69,8 +69,8 @@ def shrink_(matrices: Tensor, amount: float) -> Tensor:
 class LogDet(Surrogate):
     """The class-conditional Gaussian bound; the module's docstring has the formula.
 
-    A checkpoint holds means and covariances. The first step of an epoch factorises them, so
-    training restored between epochs continues bit for bit.
+    A checkpoint holds means, covariances and numbers of samples. The first step of an epoch
+    factorises the covariances, so training restored between epochs continues bit for bit.
 
     Raises:
         ValueError: if there is no noise.
@@ -101,7 +101,7 @@ class LogDet(Surrogate):
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the penalty; logs the variance per dimension, and `stale`.
 
-        That is the relative distance of the tangent from the last factorisation.
+        `stale` is the relative change of the value since the last factorisation.
         """
         with torch.no_grad():
             rows = z.to(self.means.dtype)

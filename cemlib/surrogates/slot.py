@@ -30,17 +30,7 @@ from torch import Tensor, nn
 
 from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Sizes, Surrogate
-from cemlib.surrogates.groups import (
-    VARIANCE_FLOOR,
-    Groups,
-    attention_width,
-    ceiling,
-    group,
-    softmax,
-    weighted_mean,
-    weighted_moments,
-    weighted_sum,
-)
+from cemlib.surrogates.groups import VARIANCE_FLOOR, Groups, attention_width, ceiling, group
 
 EPS = 1e-6
 SMALLEST_CLASS = 3
@@ -84,8 +74,8 @@ class SlotRounds(nn.Module):
         scores = own_products(key, query, groups) / key.shape[-1] ** 0.5
         # This is the softmax over the slots, divided by its sum over the tokens of the class. As a
         # second softmax, of logarithms, no sum can underflow to 0.
-        weights = softmax(scores.log_softmax(-1), groups)
-        taken = weighted_sum(value, weights, groups)
+        weights = groups.softmax(scores.log_softmax(-1))
+        taken = groups.weighted_sum(value, weights)
         slots = self.update(taken.flatten(0, 1), slots.flatten(0, 1)).view_as(slots)
         refined: Tensor = slots + self.residual(self.norm_residual(slots))
         return refined
@@ -192,12 +182,11 @@ class SlotAttention(Surrogate):
 
         The hinge is smooth and never exactly 0: `active` is the share of variances above tau e^m0.
         """
-        groups = self.rows(z, y)
-        (weights, mean, v), notes = self.spread(z, groups)
+        (weights, mean, v), groups, notes = self.spread(z, y)
         gate, hinge, excess = self.gate(mean, v.clamp_min(VARIANCE_FLOOR))
         each = (weights.unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
         class_gate = (self.a_c * (groups.sizes / len(y) - self.b_c)).sigmoid()
-        value = self.settings.scale * weighted_mean(class_gate * each, groups)
+        value = self.settings.scale * groups.weighted_mean(class_gate * each)
         return value, notes | {
             "classes": groups.valid.sum(),
             "active": groups.mean((excess > 0).to(z).mean((1, 2))),
@@ -205,26 +194,24 @@ class SlotAttention(Surrogate):
             "class_gate": groups.mean(class_gate.detach()),
         }
 
-    def rows(self, z: Tensor, y: Tensor) -> Groups:
-        """Group the classes with enough samples, larger ones first."""
-        return group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
+    def spread(self, z: Tensor, y: Tensor) -> tuple[Moments, Groups, dict[str, Tensor]]:
+        """Return weights w_k (R, S) of new slots and the moments around them, and the rows.
 
-    def spread(self, z: Tensor, groups: Groups) -> tuple[Moments, dict[str, Tensor]]:
-        """Return weights w_k (R, S) of new slots, 0 in unused rows, and the moments around them.
-
-        Means and variances are (R, S, D), the latter without their floor. This logs the mean
-        entropy of the slots' masses.
+        Rows are the classes with enough samples; in unused ones the weights are 0. Means and
+        variances are (R, S, D), the latter without their floor. This logs the mean entropy of the
+        slots' masses.
         """
+        groups = group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
         x = F.layer_norm(z, z.shape[-1:])
         found = self.rounds(x, self._noise(len(groups.sizes), z), groups)
         cosines = own_products(F.normalize(x, dim=-1), F.normalize(found, dim=-1), groups)
         affinity = (self.beta * cosines).log_softmax(-1)  # log r, (B, S)
         masses = groups.total(affinity.exp()) / groups.sizes.clamp_min(1).unsqueeze(-1)
         tokens = self.refine(x, found, groups)
-        mean, v = weighted_moments(tokens, softmax(affinity, groups), groups)
+        mean, v = groups.weighted_moments(tokens, groups.softmax(affinity))
         entropy = torch.special.entr(masses.detach()).sum(-1)
         weights = slot_weights(masses, self.settings.sharpening)
-        return (weights, mean, v), {"slot_entropy": groups.mean(entropy)}
+        return (weights, mean, v), groups, {"slot_entropy": groups.mean(entropy)}
 
     def _noise(self, rows: int, like: Tensor) -> Tensor:
         """Draw standard normal numbers (R, S, D) on the device of the features."""

@@ -1,8 +1,8 @@
 """Samples as rectangles of one class each, so that all classes are one batched tensor problem.
 
-Tiles are for the products of a batch's rows with matrices of their classes. The product of every
-row with the matrix of its class, (B, D) with (C, D, D), would take C times the work with a
-rectangle of B rows for every class, and a loop with one of each class's size.
+Tiles are for the products of a batch's rows, (B, D), with the matrices of their classes, (C, D, D).
+With a rectangle of B rows for every class they would take C times the work, and with rectangles of
+each class's own size a loop over the classes.
 
 Padded rectangles of whole classes, in blocks of bounded memory, are for the fits at an epoch's end.
 """
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-ON_GPU = 8  # times as large blocks, since there every launch costs more than a full cache
+ON_GPU = 8  # factor of the size of blocks: there a launch costs more than overflowing a cache
 TILE = 3  # rows of a tile, as a multiple of the mean class size: few classes need a second tile
 
 

@@ -1,7 +1,7 @@
 """Upload an experiment's result folder once, or every few seconds while jobs run."""
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ class Summary:
     store: str
     uploaded: int  # new or changed results that the store now holds
     unchanged: int  # results that it held already
-    unfinished: int  # runs and attacks that have not finished, those under way included
+    unfinished: int  # runs and attacks that are absent, under way, or not the study's as it is now
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -67,20 +67,14 @@ class Upload:
         with open_store(uri) as store:
             from cemlib.tracking.upload import Uploader  # imports MLflow, set up by now
 
-            done = Counter[str]()
+            done = {"uploaded": 0, "unchanged": 0, "unfinished": 0}
             uploader = Uploader(store, self.experiment)
             for result in self._results():
                 if result is None or (result.status == RUNNING and not live):
                     done["unfinished"] += 1
                 else:
                     done[uploader.put(result)] += 1
-            return Summary(
-                experiment=self.experiment,
-                store=store.address,
-                uploaded=done["uploaded"],
-                unchanged=done["unchanged"],
-                unfinished=done["unfinished"],
-            )
+            return Summary(self.experiment, store.address, **done)
 
     def watch(self, uri: str, interval: float = 5.0) -> Summary:
         """Upload every `interval` seconds until runs and attacks end; return the last summary.

@@ -1,4 +1,4 @@
-"""Metrics of the features that a surrogate can ask for before every epoch.
+"""Metrics of the features that a surrogate can ask for before every epoch in which it acts.
 
 `task` shows which directions the server uses: F = mean J^T J with J = d logits / d z, centred over
 the classes. `image` shows which directions show the image: G = W W^T / P with the weights W of a

@@ -66,7 +66,7 @@ def undefended(net: FederatedNet, images: Tensor, labels: Tensor, batch: int = 1
     """Return what the server sees of images (N, C, H, W) without a defence."""
     groups = images.reshape(-1, batch, *images.shape[1:])
     found, _ = vmap(partial(gradients, net, weights_of(net)))(groups, labels.view(-1, batch))
-    return Shared(found, SHAPE, class_means(images.dtype), batch)
+    return Shared(found, class_means(images.dtype), batch)
 
 
 def scene(count: int, ratio: float = 1.0) -> Scene:

@@ -234,7 +234,7 @@ def test_labels_of_single_images_are_always_right() -> None:
 def test_labels_of_a_batch_by_hand() -> None:
     """Uniform probabilities over 4 classes; of 4 images two of class 0, one of 1, one of 3."""
     gradient = torch.full((4,), 0.25) - torch.tensor([2.0, 1.0, 0.0, 1.0]) / 4
-    shared = Shared({BIAS: gradient[None]}, SHAPE, class_means(), batch=4)
+    shared = Shared({BIAS: gradient[None]}, class_means(), batch=4)
     assert sorted(inferred_labels(shared)[0].tolist()) == [0, 0, 1, 3]
 
 

@@ -36,7 +36,7 @@ def inferred_labels(shared: Shared) -> Tensor:
         Probabilities (.2, .5, .3) and class 1.
 
         >>> gradients = {"classifier.bias": torch.tensor([[0.2, -0.5, 0.3]])}
-        >>> inferred_labels(Shared(gradients, (1, 2, 2), torch.zeros(1, 2, 2)))
+        >>> inferred_labels(Shared(gradients, torch.zeros(3, 1, 2, 2)))
         tensor([[1]])
     """
     left = shared.gradients[BIAS].clone()
@@ -72,7 +72,6 @@ def estimated_mask(gradients: Gradients) -> Tensor:
     Example:
         Output 0 is pruned at feature 0, output 1 is not; feature 2 is zero by itself.
 
-        >>> import torch
         >>> weight = torch.tensor([[[0.0, 2.0, 0.0], [3.0, 4.0, 0.0]]])
         >>> bias = torch.tensor([[0.5, -0.5]])
         >>> estimated_mask({"classifier.weight": weight, "classifier.bias": bias})

@@ -38,7 +38,7 @@ def cosine(
     """Search for the images of each problem."""
     labels = search.labels_of(net, shared)
     objective = cosine_objective(net, shared, labels, settings)
-    start = search.normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
+    start = search.normal_starts(seeds, (shared.batch, *shared.prior.shape[1:]), shared.prior)
     if settings.prior_weight > 0:
         start = shared.prior[labels]
     found = signed_descent(objective, start, settings.iterations, settings.lr)

@@ -10,7 +10,6 @@ smooth: the distance of gradients of ReLU networks is piecewise flat.
 """
 
 from collections.abc import Sequence
-from math import prod
 
 from torch import Tensor
 
@@ -25,10 +24,10 @@ from cemlib.federated.network import FederatedNet
 def dlg(net: FederatedNet, shared: Shared, settings: Dlg, seeds: Sequence[int]) -> Reconstruction:
     """Search for image and label, the largest entry of the soft label, together."""
     misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
-    classes, pixels = net.classifier.out_features, shared.batch * prod(shared.image_shape)
+    classes, pixels = net.classifier.out_features, shared.batch * shared.prior[0].numel()
 
     def unpack(points: Tensor) -> tuple[Tensor, Tensor]:
-        images = points[:, :pixels].reshape(-1, shared.batch, *shared.image_shape)
+        images = points[:, :pixels].reshape(-1, shared.batch, *shared.prior.shape[1:])
         return images, points[:, pixels:].reshape(-1, shared.batch, classes).softmax(-1)
 
     start = search.normal_starts(seeds, (pixels + shared.batch * classes,), shared.prior)
@@ -42,7 +41,7 @@ def idlg(net: FederatedNet, shared: Shared, settings: Idlg, seeds: Sequence[int]
     misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
     labels = search.labels_of(net, shared)
     targets = search.targets_of(net, shared, labels)
-    start = search.normal_starts(seeds, (shared.batch, *shared.image_shape), shared.prior)
+    start = search.normal_starts(seeds, (shared.batch, *shared.prior.shape[1:]), shared.prior)
     return search.minimised(
         lambda images: misfit(images, targets), start, labels, settings.iterations
     )

@@ -26,7 +26,6 @@ class Shared:
 
     Attributes:
         gradients: Gradients by parameter name, each (P, *shape of the parameter).
-        image_shape: Shape (C, H, W) of an image.
         prior: The attacker's mean image of each class, (classes, C, H, W).
         batch: Number B of images behind each gradient.
         mask: Zeros and ones (P, outputs, l) by which the gradient of the last layer's weight was
@@ -37,7 +36,6 @@ class Shared:
     """
 
     gradients: Gradients
-    image_shape: tuple[int, int, int]
     prior: Tensor
     batch: int = 1
     mask: Tensor | None = None

@@ -13,7 +13,7 @@ the same image first averages them over the rounds, which removes fresh noise fr
 
     m + r A / V (mean x' of the image - mean x' of all)                 `solved`
 
-It is assumed that gradients are of single images and can be linked.
+`solved` needs gradients of single images that can be linked; `unmixed` takes the mean r of a batch.
 """
 
 from dataclasses import replace

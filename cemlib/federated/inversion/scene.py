@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.func import vmap
 
 from cemlib.config.federated import MaskConfig, Variant
-from cemlib.data.prepared import image_shape
 from cemlib.federated.client import gradients, stack, step_inputs, step_mask, step_of, train_at_once
 from cemlib.federated.drawing import ATTACKED, Draws
 from cemlib.federated.inversion.gradients import Gradients, Shared, kept
@@ -23,8 +22,8 @@ class Repeats:
     """Mixtures that an attacker links: of one class and client, in several rounds.
 
     Attributes:
-        mixtures: (N, M, R, C, H, W), the mixtures in R rounds of each attacked image, which is the
-            first of M, and of other images of its class and client.
+        mixtures: (N, M, R, C, H, W), the mixtures in R rounds of M images: an attacked image comes
+            first, followed by others of its class and client.
         share: Mean share of the true image in a mixture.
         spread: (classes,), variance over the images of a class that are not attacked, averaged over
             the pixels.
@@ -72,17 +71,18 @@ def shared_gradients(
     batch / steps images each, give an update, from which the server computes the mean gradient.
     """
     images = scene.trained.reshape(-1, batch, *scene.trained.shape[1:])
-    labels, shape, mask = scene.labels.view(-1, batch), image_shape(scene.images), None
+    labels, mask = scene.labels.view(-1, batch), None
     if steps > 1:
         draws = [Draws(seed, client, ATTACKED) for client in range(len(images))]
-        x, y = images.view(len(images), steps, -1, *shape), labels.view(len(labels), steps, -1)
+        x = images.view(len(images), steps, -1, *images.shape[2:])
+        y = labels.view(len(labels), steps, -1)
         work = step_inputs(net, variant, x, y, draws)
         changes, _ = train_at_once(step_of(net, variant), weights_of(net), work, lr)
         found = {name: change / (-lr * steps) for name, change in changes.items()}
     else:
         found = _gradients(net, images, labels, variant, seed)
         mask = None if variant.mask is None else _masks(net, images, variant.mask, seed)
-    return Shared(kept(found, mask), shape, scene.prior, batch, mask, steps, lr)
+    return Shared(kept(found, mask), scene.prior, batch, mask, steps, lr)
 
 
 def _gradients(
