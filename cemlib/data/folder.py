@@ -88,7 +88,7 @@ def has_train_and_test(root: Path) -> bool:
 
 
 def _list_classes(place: Path, at_least: int, classes: int | None) -> ClassFiles:
-    """Return the files of the first classes, or of all; of the others only the names count."""
+    """Return the files of the first classes, or of all; the others' folders are not opened."""
     entries = visible(place)
     folders = [entry for entry in entries if entry.is_dir()]
     for entry in entries:

@@ -115,14 +115,13 @@ def load(folder: Path) -> Prepared:
     facts = read_sealed(folder / DESCRIPTION, FACTS)
     check_files(folder / DESCRIPTION, facts, [folder / TENSORS])
     tensors = load_tensors(folder / TENSORS)
-    indices = {name: tensors.get(f"{name}_indices") for name in PARTS}
     return Prepared(
         **{name: Split(tensors[f"{name}_images"], tensors[f"{name}_labels"]) for name in PARTS},
         mean=tuple(facts["mean"]),
         std=tuple(facts["std"]),
         classes=tuple(facts["classes"]),
         provenance=facts["source"],
-        indices={name: index for name, index in indices.items() if index is not None},
+        indices={n: tensors[f"{n}_indices"] for n in PARTS if f"{n}_indices" in tensors},
         duplicates_train_test=facts["duplicates_train_test"],
     )
 

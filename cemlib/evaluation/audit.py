@@ -108,9 +108,9 @@ def audit(
     attacked image. A quarter of the images is attacked, with the same share of every class. With
     `train_data` the attacker trains on the other three quarters, of which it holds out a tenth; so
     `images` should be the network's training images. If `test_images` are given, these are attacked
-    instead. With `public_data` it trains on nine tenths of the images to attack, and attacks the
-    last tenth. The split depends on the labels alone, so the images attacked after `cemlib.defend`
-    are those that it did not train on. torch's global random state is changed.
+    instead. With `public_data` it has nine tenths of those images, of which it holds out a tenth,
+    and attacks the last tenth. The split depends on the labels alone, so the images attacked after
+    `cemlib.defend` are those that it did not train on. torch's global random state is changed.
 
     Args:
         model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel` if

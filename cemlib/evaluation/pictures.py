@@ -38,7 +38,7 @@ def extremes(mse: Tensor) -> list[int]:
 def strip(originals: Tensor, reconstructions: Tensor, gap: int = 0) -> Image.Image:
     """Return a picture of (n, C, H, W) originals in [0, 1] above their reconstructions.
 
-    Behind and below each image are `gap` white pixels.
+    To the right of each image and below it are `gap` white pixels.
     """
     factor = max(1, SIDE // originals.shape[-1])
     images = torch.cat([originals, reconstructions]).clamp(0, 1).mul(255).round().to(torch.uint8)

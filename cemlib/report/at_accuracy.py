@@ -35,11 +35,12 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     Returns:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
         NaN where the mean curve, or that of all seeds but one, does not reach the accuracy;
-        ``<setting>_mean`` is the strength at which it does. ``n_failed`` results are not on the
-        curve, and where it is read from their defences, their seeds count neither there nor in
-        ``n_seeds``; on ``n_unconverged`` seeds an attack had not converged on one of the defences
-        between which the curve, or that of all seeds but one, was read; ``n_unconverged_recon``
-        counts the same for the attack that ``recon_top1`` is quoted from. The paired ``difference``
+        ``<setting>_mean`` is the strength at which it does. ``n_failed`` results failed, and are
+        not on the curve. If it is read from a defence with such a result, the seed of this result
+        is left out of the curve and of ``n_seeds``. On ``n_unconverged`` seeds an attack had not
+        converged on one of the defences between which the curve, or that of all seeds but one, was
+        read; ``n_unconverged_recon`` counts the same for the attack that ``recon_top1`` is quoted
+        from. The paired ``difference``
         in MSE is from the first family, on the seeds that both have; Holm's correction is over all
         rows. ``detectable`` is the difference that the test finds with a probability of 80 %, given
         the spread and without Holm's correction, which needs a larger one. ``unconverged`` names
@@ -176,7 +177,7 @@ def _failed(points: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def _read(curve: pd.DataFrame, columns: list[str], accuracy: float) -> "pd.Series[float]":
-    return pd.Series({name: along(curve, curve[name].tolist(), accuracy) for name in columns})
+    return pd.Series({name: along(curve, name, accuracy) for name in columns})
 
 
 def _neighbours(curve: pd.DataFrame, accuracy: float) -> list[str]:

@@ -50,8 +50,9 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             found = history[chosen & (history["defence"] == name)]
             every = max(1, found["epoch"].nunique() // 5)
             line: Any = {"marker": look.marker, "markevery": every}
-            mean_and_range(panel, found, score, look.colour, band=row == 0, **line)
-            _mark_end(panel, found, score, look.colour)
+            over = over_seeds(found, score)
+            mean_and_range(panel, over, look.colour, band=row == 0, **line)
+            _mark_end(panel, found, over["mean"], look.colour)
         if row == 0:
             panel.set_title(f"{readable(attack)}, attacker has {readable(knowledges[column])}")
             log_scale(panel)
@@ -103,9 +104,8 @@ def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
     log_scale(panel)
 
 
-def _mark_end(panel: Axes, rows: pd.DataFrame, column: str, colour: str) -> None:
+def _mark_end(panel: Axes, rows: pd.DataFrame, mean: "pd.Series[float]", colour: str) -> None:
     """Mark the end of a line if one of its attacks had not converged."""
-    mean = over_seeds(rows, column)["mean"]
     if unconverged(rows, "mse").any() and not mean.empty:
         end = (mean.index[-1], mean.iloc[-1])
         panel.annotate(MARK, end, xytext=(2, 0), textcoords="offset points", color=colour)

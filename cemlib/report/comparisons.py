@@ -5,7 +5,7 @@ Accuracy, SSIM and identification have intervals only. PSNR is left out, since i
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from cemlib.records.scores import IDENTIFICATION, TESTED
 from cemlib.report.statistics import LEVEL, holm, paired_difference, two_level_intervals
 from cemlib.report.tables import present
 from cemlib.report.worst_case import unconverged, worst_case
-
-Runs = Mapping[tuple[str, int], pd.DataFrame]  # scores of the images by defence and seed
 
 NOT_SHOWN, UNCONVERGED = "no difference shown", "unconverged"
 _WITH_IMAGES = (TESTED, "ssim")  # scores that every image has
@@ -138,7 +136,7 @@ def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> di
     return found | {"n_images": images, "unconverged": ", ".join(flagged)}
 
 
-def _scores_by_run(results: pd.DataFrame) -> Runs:
+def _scores_by_run(results: pd.DataFrame) -> dict[tuple[str, int], pd.DataFrame]:
     """Return the scores of the images by defence and seed of the finished results."""
     read: dict[tuple[str, int], pd.DataFrame] = {}
     for row in results[results["status"] == "ok"].to_dict("records"):

@@ -40,10 +40,9 @@ class Sweeps:
 
     def titles(self) -> dict[str, str]:
         """Return for each defence its sweep and its settings, ``noise, σ 0.2``."""
-        families = self.families.items()
         return {
             name: f"{family.replace('_', ' ')}, {symbols(settings)}"
-            for family, defences in families
+            for family, defences in self.families.items()
             for name, settings in defences.items()
         }
 
@@ -107,24 +106,19 @@ def front(points: pd.DataFrame) -> pd.DataFrame:
     return ranked[ranked["mse"] > best][::-1]
 
 
-def along(curve: pd.DataFrame, values: Sequence[float], accuracy: float) -> float:
-    """Return a quantity of a curve at an accuracy, linear between neighbours.
+def along(curve: pd.DataFrame, column: str, accuracy: float) -> float:
+    """Return a column of a `mean_curve` at an accuracy in %, linear between neighbours.
 
-    The quantity is NaN outside the curve's accuracies, since nothing is extrapolated.
-
-    Args:
-        curve: a curve as `mean_curve` returns it.
-        values: one for each row: its privacy, its strength, or another number.
-        accuracy: the accuracy in %.
+    It is NaN outside the curve's accuracies, since nothing is extrapolated.
 
     Example:
-        >>> curve = pd.DataFrame({"accuracy": [90.0, 94.0]})
-        >>> along(curve, [0.3, 0.1], 93.0), along(curve, [0.3, 0.1], 95.0)
+        >>> curve = pd.DataFrame({"accuracy": [90.0, 94.0], "mse": [0.3, 0.1]})
+        >>> along(curve, "mse", 93.0), along(curve, "mse", 95.0)
         (0.15, nan)
     """
     if curve.empty:
         return np.nan
-    return float(np.interp(accuracy, curve["accuracy"], values, left=np.nan, right=np.nan))
+    return float(np.interp(accuracy, curve["accuracy"], curve[column], left=np.nan, right=np.nan))
 
 
 def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:

@@ -136,10 +136,9 @@ def over_seeds(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def mean_and_range(
-    panel: Axes, rows: pd.DataFrame, column: str, colour: str, *, band: bool = True, **line: Any
+    panel: Axes, over: pd.DataFrame, colour: str, *, band: bool = True, **line: Any
 ) -> None:
-    """Draw the mean over the seeds, on a band from the lowest to the highest seed."""
-    over = over_seeds(rows, column)
+    """Draw the mean `over_seeds`, on a band from the lowest to the highest seed."""
     epochs, (mean, low, high) = over.index.to_numpy(), over.to_numpy().T
     panel.plot(epochs, mean, color=colour, **line)
     if band:
@@ -151,8 +150,8 @@ def _loss(panel: Axes, history: pd.DataFrame) -> None:
         explain_empty(panel, "all runs failed")
         return
     _add_start(panel, history)
-    mean_and_range(panel, history, "train_ce", LINE)
-    mean_and_range(panel, history, "val_loss", _OTHER, **_DASHED)
+    mean_and_range(panel, over_seeds(history, "train_ce"), LINE)
+    mean_and_range(panel, over_seeds(history, "val_loss"), _OTHER, **_DASHED)
     log_scale(panel)
 
 
@@ -168,11 +167,11 @@ def _surrogate_row(panels: Sequence[Axes], history: pd.DataFrame) -> None:
     for panel, column in zip(panels, (*_SURROGATE, own), strict=True):
         rows = history if column == _BOUND else acting
         over = over_seeds(rows, column) if column else pd.DataFrame()
-        if over.empty or column is None:
+        if over.empty:
             explain_empty(panel, _ABSENT.get(str(column), "none recorded"))
             continue
         _add_start(panel, history)
-        mean_and_range(panel, rows, column, LINE, marker="o" if len(over) == 1 else "")
+        mean_and_range(panel, over, LINE, marker="o" if len(over) == 1 else "")
         panel.ticklabel_format(axis="y", useOffset=False)
         if column == _RATIO and (over["max"] > 0).any():
             log_scale(panel)

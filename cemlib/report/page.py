@@ -51,7 +51,7 @@ def write_page(
         FileError: if a file is missing, damaged or not as its job wrote it.
     """
     described = read_sealed(data, _DATA)
-    records = {path: read_sealed(path, _RESULT) for path in metrics}
+    records = [read_sealed(path, _RESULT) for path in metrics]
     text = _page(
         experiment=settings["experiment"],
         facts=_facts(settings, described, results, records),
@@ -64,7 +64,7 @@ def write_page(
         comparisons=comparisons_document(results.compared),
         tradeoff=tradeoff_document(results.tradeoff) if results.sweeps else None,
         sections=_sections({path.stem: path for path in figures}),
-        jobs=_jobs([*records.values()]),
+        jobs=_jobs(records),
         settings=yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True),
     )
     write_text(out, text)
@@ -101,12 +101,12 @@ def _sections(files: Mapping[str, Path]) -> dict[str, list[tuple[Drawing, str]]]
 
 
 def _facts(
-    settings: Record, data: Record, results: Results, records: Mapping[Path, Record]
+    settings: Record, data: Record, results: Results, records: Sequence[Record]
 ) -> dict[str, str]:
     """Return the lines at the head of the page, by their labels."""
     runs, attacks = results.runs, results.attacks
-    made = [record["provenance"] for record in records.values()]
-    seconds = sum(record["wall_seconds"] for record in records.values())
+    made = [record["provenance"] for record in records]
+    seconds = sum(record["wall_seconds"] for record in records)
     return {
         "Data": _data(settings, data),
         "Model": _model(settings),

@@ -27,7 +27,6 @@ _ESCAPES = {
     "∞": r"$\infty$",
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
-    "×": r"$\times$",
     "²": r"$^2$",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
@@ -38,7 +37,6 @@ _ESCAPES = {
     "ε": r"$\varepsilon$",
     "λ": r"$\lambda$",
     "σ": r"$\sigma$",
-    "Δ": r"$\Delta$",
     MARK: r"$^\dagger$",
 }
 _TABLE = """\

@@ -62,8 +62,8 @@ class Selection:
         Accuracies are fractions: on test and validation images, and `chance_top1` for always
         answering the most frequent class. `test_loss` is the cross-entropy. `leakage_nats`, which
         is infinite without noise, is estimated from `leakage_images` images: the test images, and
-        as many training images as are missing to min(D, `MOST`) per class on average, because the
-        estimate needs more images than dimensions (see `cemlib.numerics.leakage`).
+        as many training images as it takes to reach min(D, `MOST`) per class on average, because
+        the estimate needs more images than dimensions (see `cemlib.numerics.leakage`).
         """
         test, val, deployed = self.data.test, self.data.val, self.defended.deployed
         device = test.images.device

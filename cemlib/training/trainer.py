@@ -146,13 +146,7 @@ class Trainer:
         return parts
 
 
-def begin(
-    study: Study,
-    defence: str,
-    seed: int,
-    data: Prepared,
-    network: Network,
-) -> Trainer:
+def begin(study: Study, defence: str, seed: int, data: Prepared, network: Network) -> Trainer:
     """Return a new trainer of one defence of a study, on the device of the data.
 
     `network` returns a new split network, with weights from torch's global random state, which is
@@ -182,11 +176,11 @@ def begin(
         }
         if section is not None:
             surrogate = SURROGATES[section.name](section, **sizes)
-        if surrogate is not None and surrogate.start_epoch > settings.epochs:
-            raise ValueError(
-                f"acts from epoch {surrogate.start_epoch} on, train.epochs is {settings.epochs};"
-                " train longer"
-            )
+            if surrogate.start_epoch > settings.epochs:
+                raise ValueError(
+                    f"acts from epoch {surrogate.start_epoch} on, train.epochs is"
+                    f" {settings.epochs}; train longer"
+                )
     with _part(seed, "penalty_init", f"{place}.penalty"):
         if wanted.penalty is not None:
             shapes = {"image_shape": data.image_shape, "feature_shape": model.feature_shape}

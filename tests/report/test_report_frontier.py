@@ -23,7 +23,7 @@ def efficient(points: list[Point]) -> pd.DataFrame:
 
 def read(points: list[Point], accuracy: float) -> float:
     curve = efficient(points)
-    return along(curve, curve["mse"].tolist(), accuracy)
+    return along(curve, "mse", accuracy)
 
 
 def beats(a: Point, b: Point) -> bool:
