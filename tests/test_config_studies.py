@@ -58,7 +58,7 @@ def test_every_committed_study_could_run(path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("table1", "search_digits", "studies/map/cifar100"),  # with learned attacks or without
+        *("table1", "search_digits", "studies/map/bido"),  # with learned attacks or without
         *("federated", "federated_gradients"),  # with GANs or without
         "pctc",
     ],
