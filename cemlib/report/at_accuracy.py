@@ -40,11 +40,11 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         is left out of the curve and of ``n_seeds``. On ``n_unconverged`` seeds an attack had not
         converged on one of the defences between which the curve, or that of all seeds but one, was
         read; ``n_unconverged_recon`` counts the same for the attack that ``recon_top1`` is quoted
-        from. The paired ``difference``
-        in MSE is from the first family, on the seeds that both have; Holm's correction is over all
-        rows. ``detectable`` is the difference that the test finds with a probability of 80 %, given
-        the spread and without Holm's correction, which needs a larger one. ``unconverged`` names
-        the sides of a difference that rest on such a seed.
+        from. The paired ``difference`` in MSE is from the first family, on the seeds that both
+        have; Holm's correction is over all rows. ``detectable`` is the difference that the test
+        finds with a probability of 80 %, given the spread and without Holm's correction, which
+        needs a larger one. ``unconverged`` names the sides of a difference that rest on such a
+        seed.
     """
     rows: list[Row] = []
     for knowledge, there in points.groupby("knowledge", sort=False):

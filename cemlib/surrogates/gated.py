@@ -68,7 +68,7 @@ class GatedAttention(Surrogate):
         return value, notes | hinges
 
     def spread(self, z: Tensor, y: Tensor) -> tuple[Tensor, Groups, dict[str, Tensor]]:
-        """Return variances (R, D) under attention, and the classes with enough samples, their rows.
+        """Return the attention-weighted variances (R, D), and the classes of their rows.
 
         This logs the mean effective sample size.
         """

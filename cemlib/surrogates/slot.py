@@ -195,11 +195,10 @@ class SlotAttention(Surrogate):
         }
 
     def spread(self, z: Tensor, y: Tensor) -> tuple[Moments, Groups, dict[str, Tensor]]:
-        """Return weights w_k (R, S) of new slots and the moments around them, and the rows.
+        """Return weights w_k (R, S) of new slots, moments around them, and the classes of the rows.
 
-        Rows are the classes with enough samples; in unused ones the weights are 0. Means and
-        variances are (R, S, D), the latter without their floor. This logs the mean entropy of the
-        slots' masses.
+        The weights are 0 in unused rows. Means and variances are (R, S, D), the latter without
+        their floor. This logs the mean entropy of the slots' masses.
         """
         groups = group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
         x = F.layer_norm(z, z.shape[-1:])
